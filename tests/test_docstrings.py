@@ -21,7 +21,6 @@ METHODS = {
     "Mechanism": ("release", "curve", "released_curve", "save", "load"),
     "Codebook": ("curves", "probabilities", "draw", "release", "curve"),
     "Clip": ("of", "apply"),
-    "GaussianMixtureClasses": ("fit", "through", "delta"),
     "Ledger": ("open", "budget", "release", "cost", "spent", "verify"),
     "Run": ("open",),
     "Forecasts": ("classes", "to_power"),

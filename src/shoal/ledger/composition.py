@@ -46,7 +46,7 @@ from shoal.laws.classes import GaussianClasses
 from shoal.mechanism.atoms import sum_up, total
 from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.releasable import Releasable
-from shoal.mechanism.sequence import book_divergence, deltas, gaussian_deltas
+from shoal.mechanism.sequence import book_divergence, gaussian_deltas, upper_ends
 from shoal.validation import FloatArray
 
 EPS = float(np.finfo(np.float64).eps)
@@ -326,7 +326,7 @@ def _beside_books(
                     for book, about, opposite in books
                 ]
             )
-            delta = float(deltas(loss, source, (0, j + 1), direction, np.array([epsilon]))[0])
+            delta = float(upper_ends(loss, source, (0, j + 1), direction, np.array([epsilon]))[0][0])
             if delta > worst.delta_upper:
                 worst = Composed(delta, (first, second))
     return worst

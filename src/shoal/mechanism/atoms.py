@@ -120,6 +120,13 @@ def total(losses: list[LossAtoms]) -> LossAtoms:
     return reduce(LossAtoms.__add__, losses, LossAtoms.nothing())
 
 
+def log_up(values: FloatArray) -> FloatArray:
+    """ln of each value within [0, 1], rounded up and at most 0; −inf for 0."""
+    logs = np.full(np.shape(values), -np.inf)
+    np.log(values, out=logs, where=np.asarray(values) > 0.0)
+    return np.where(np.asarray(values) > 0.0, np.minimum(logs * (1 - 4 * EPS) + 4 * EPS, 0.0), -np.inf)
+
+
 def sum_up(*values: float | Fraction) -> float:
     """The sum, rounded up only where it is not exact: twice ε is 2ε."""
     exact = sum((Fraction(value) for value in values), Fraction(0))

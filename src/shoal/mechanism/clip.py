@@ -20,17 +20,17 @@ import numpy as np
 from scipy import optimize, stats
 
 from shoal import validation
-from shoal.accounting.curve import edge_brackets, exp_up
 from shoal.accounting.deterministic import gaussian_delta
+from shoal.accounting.releases import SCOPES, Releases
 from shoal.errors import CertificationError, InputError
 from shoal.laws.classes import GaussianClasses
-from shoal.laws.graph import NeighborGraph
 from shoal.laws.supports import RankWarning
 from shoal.mechanism.mechanism import Mechanism
+from shoal.mechanism.sequence import gaussian_deltas
 from shoal.noise.grid import edge_loss
 from shoal.numerics.matrices import EPS, correlation, square_root
 from shoal.rounding import upper
-from shoal.validation import FloatArray
+from shoal.validation import BoolArray, FloatArray, IndexArray
 
 #: Share of a Gaussian law that its ellipsoid holds, by default.
 INSIDE = 0.99
@@ -176,132 +176,100 @@ def assumption_free(
     """
     if clip.labels != mechanism.classes.labels:
         raise InputError("clip must have the mechanism's labels in the same order")
-    scope = mechanism.scope if scope is None else validation.choice(("answer", "table"), scope=scope)
+    scope = mechanism.scope if scope is None else validation.choice(SCOPES, scope=scope)
     if epsilon is None:
         epsilon = float(mechanism.epsilon.min(initial=math.inf))
     epsilon = validation.non_negative(epsilon=epsilon)
-    pairs = mechanism.pairs
+    pairs, times = mechanism.pairs, mechanism.times
     if len(pairs) == 0:
         raise InputError("graph has no edges: there is nobody to be told apart from")
-    images, times = _Images.of(mechanism, clip), mechanism.times
-    widths = images.covariance_deltas(pairs, epsilon, scope, times)
-    deltas = np.ones((len(pairs), 2))
-    for e, (a, b) in enumerate(pairs):
-        # Of independent answers about a label, each may be of another point: the squares add.
-        gaps = tuple(math.sqrt(times) * UP * images.gap(int(a), int(b), int(unit)) for unit in (a, b))
-        deltas[e] = [_split(epsilon, gaps, d, widths[:, e, d], scope, images.equal(int(a), int(b))) for d in (0, 1)]
-        if deltas[e].max() >= 1:
-            break  # the others are left at 1
-    worst = int(np.argmax(deltas))
-    source, target = pairs[worst // 2] if worst % 2 == 0 else pairs[worst // 2][::-1]
+    gaps, equal = _gaps(mechanism, clip)
+    # Of independent answers about a label, each may be of another point: the squares add.
+    gaps = math.sqrt(times) * UP * gaps
+    widths = np.ones((len(SPLITS), len(pairs), 2))
+    usable = np.isfinite(gaps).all(axis=1) & ~equal
+    if usable.any():
+        widths[:, usable] = _width_deltas(mechanism, pairs[usable], epsilon, scope)
+    deltas = np.array(
+        [
+            [_split(epsilon, gaps[e, [d, 1 - d]], widths[:, e, d], scope, bool(equal[e])) for d in (0, 1)]
+            for e in range(len(pairs))
+        ]
+    )
+    e, d = np.unravel_index(int(np.argmax(deltas)), deltas.shape)
+    source, target = pairs[e, d], pairs[e, 1 - d]
     loss = edge_loss(times * mechanism.precision_tv * UP, pairs, np.full(len(pairs), epsilon), table=scope == "table")
     modelled = None
     if clip.outside is not None:
         left = max(float(clip.outside.max()) - mechanism.outside, 0.0)  # of which the mechanism knows is in its curve
         moved = moved_delta(left, epsilon, times, scope)
         modelled = min((float(mechanism.released_curve(epsilon, scope=scope).delta_upper) + moved) * UP, 1.0)
-    return AssumptionFree(
-        epsilon=epsilon,
-        delta_upper=min((float(deltas.flat[worst]) + loss) * UP, 1.0),
-        scope=scope,
-        worst_edge=(clip.labels[source], clip.labels[target]),
-        modelled=modelled,
-    )
+    total = min((float(deltas[e, d]) + loss) * UP, 1.0)
+    return AssumptionFree(epsilon, total, scope, (clip.labels[source], clip.labels[target]), modelled)
 
 
-def _split(
-    epsilon: float, gaps: tuple[float, ...], direction: int, widths: FloatArray, scope: str, equal: bool
-) -> float:
+def _split(epsilon: float, gaps: FloatArray, widths: FloatArray, scope: str, equal: bool) -> float:
     """The least of H_a(N ‖ N') + e^a H_{ε − a}(shift by N') and H_a(shift by N) + e^a H_{ε − a}(N ‖ N').
 
-    ``gaps`` are in units of the noise of the edge's first and second label, ``widths`` the δ of the change of
-    covariance at each share of ε. In a table both rows are shifted, one in each unit.
+    ``gaps`` are in units of the noise of the source and of the target, ``widths`` the δ of the change of covariance
+    at each share of ε. In a table both rows are shifted, one in each unit.
     """
-    if not all(map(math.isfinite, gaps)):
+    if not np.isfinite(gaps).all():
         return 1.0
-    if scope == "table":
-        gaps = (math.hypot(*gaps) * UP,) * 2
+    source, target = gaps.tolist() if scope == "answer" else [math.hypot(*gaps) * UP] * 2
     if equal:
-        return gaussian_delta(max(gaps), 1.0, epsilon)
-    source, target = gaps if direction == 0 else gaps[::-1]
+        return gaussian_delta(max(source, target), 1.0, epsilon)
     best = 1.0
-    for place, share in enumerate(SPLITS):
+    for width, share in zip(widths.tolist(), SPLITS, strict=True):
         used, left = share * epsilon, (1 - share) * epsilon * (1 - EPS)
-        first = widths[place] + math.exp(used) * gaussian_delta(target, 1.0, left)
-        second = gaussian_delta(source, 1.0, left) + math.exp(left) * widths[place]
+        first = width + math.exp(used) * gaussian_delta(target, 1.0, left)
+        second = gaussian_delta(source, 1.0, left) + math.exp(left) * width
         best = min(best, first * UP, second * UP)
     return best
 
 
-@dataclass(frozen=True, eq=False)
-class _Images:
-    """Where a mechanism takes the ellipsoids, {center + root u}, with errors of the centers; the noise's factors."""
+def _gaps(mechanism: Mechanism, clip: Clip) -> tuple[FloatArray, BoolArray]:
+    """(n_edges, 2) bounds on the distance of a point of one label's ellipsoid, moved by the mechanism, from one of the
+    other's, in units of the noise of either label, infinite where that leaves a direction free; and (n_edges,) whether
+    both labels have the same noise.
+    """
+    (n, k), output = mechanism.classes.means.shape, mechanism.output
+    linear = np.broadcast_to(np.eye(k) if mechanism.gain is None else np.eye(k) + mechanism.gain, (n, k, k))
+    moved = clip.centers - mechanism.classes.means
+    centers = output.means + np.einsum("nij,nj->ni", linear, moved)
+    size = np.abs(output.means) + np.einsum("nij,nj->ni", np.abs(linear), np.abs(clip.centers) + np.abs(moved))
+    errors = (8 * k + 16) * EPS * (size + np.einsum("nij,njl->ni", np.abs(linear), np.abs(clip.roots)))
+    if output.errors is not None:
+        errors = errors + output.errors[1]
+    roots = linear @ clip.roots * UP
+    whitening = [_whitening(cov) for cov in mechanism.noise_cov]
+    gaps = np.full((len(mechanism.pairs), 2), math.inf)
+    for e, (a, b) in enumerate(mechanism.pairs.tolist()):
+        for side, unit in enumerate((a, b)):
+            whiten, margin = whitening[min(unit, len(whitening) - 1)]
+            if whiten is not None:
+                error = float(np.linalg.norm(np.abs(whiten) @ (errors[a] + errors[b])))
+                far = _farthest(whiten @ (centers[b] - centers[a]), whiten @ roots[a], whiten @ roots[b])
+                gaps[e, side] = (far + error) * margin * UP
+    kinds = np.unique(mechanism.noise_cov.reshape(-1, k * k), axis=0, return_inverse=True)[1].ravel()
+    first, second = np.broadcast_to(kinds, (n,))[mechanism.pairs.T]
+    return gaps, first == second
 
-    centers: FloatArray
-    errors: FloatArray
-    roots: FloatArray
-    noise: FloatArray
-    whiten: tuple[FloatArray | None, ...]
-    margin: FloatArray
 
-    @classmethod
-    def of(cls, mechanism: Mechanism, clip: Clip) -> _Images:
-        n, k = mechanism.classes.means.shape
-        output = mechanism.output
-        linear = np.eye(k)[None] if mechanism.gain is None else np.eye(k) + mechanism.gain
-        linear = np.broadcast_to(linear, (n, k, k))
-        moved = clip.centers - mechanism.classes.means
-        centers = output.means + np.einsum("nij,nj->ni", linear, moved)
-        size = np.abs(output.means) + np.einsum("nij,nj->ni", np.abs(linear), np.abs(clip.centers) + np.abs(moved))
-        size = size + np.einsum("nij,njl->ni", np.abs(linear), np.abs(clip.roots))
-        errors = (8 * k + 16) * EPS * size
-        if output.errors is not None:
-            errors = errors + output.errors[1]
-        noise = np.broadcast_to(mechanism.noise_cov, (n, k, k))
-        factors: list[FloatArray | None] = []
-        margins = np.ones(n)
-        for i in range(n if len(mechanism.noise_cov) > 1 else 1):
-            factor, margins[i] = _whitening(noise[i])
-            factors.append(factor)
-        if len(factors) < n:
-            factors, margins = factors * n, np.full(n, margins[0])
-        return cls(centers, errors, linear @ clip.roots * UP, noise, tuple(factors), margins)
-
-    def equal(self, a: int, b: int) -> bool:
-        return bool((self.noise[a] == self.noise[b]).all())
-
-    def gap(self, a: int, b: int, unit: int) -> float:
-        """Upper bound on the distance of a point of a's image from one of b's, in units of the noise of ``unit``."""
-        whiten = self.whiten[unit]
-        if whiten is None:
-            return math.inf
-        gap = whiten @ (self.centers[b] - self.centers[a])
-        error = float(np.linalg.norm(np.abs(whiten) @ (self.errors[a] + self.errors[b])))
-        return (_farthest(gap, whiten @ self.roots[a], whiten @ self.roots[b]) + error) * float(self.margin[unit]) * UP
-
-    def covariance_deltas(self, pairs: Any, epsilon: float, scope: str, times: int) -> FloatArray:
-        """(len(SPLITS), n_edges, 2) upper ends of δ between N(0, N_X) and N(0, N_X') at each share of ε."""
-        result = np.ones((len(SPLITS), len(pairs), 2))
-        usable = [e for e, (a, b) in enumerate(pairs) if self.whiten[a] is not None and self.whiten[b] is not None]
-        if all(self.equal(int(pairs[e][0]), int(pairs[e][1])) for e in usable):
-            return result
-        labels = [str(i) for i in range(len(self.centers))]
-        laws = GaussianClasses(np.zeros(self.centers.shape), self.noise, labels)
-        graph = NeighborGraph.from_edges(labels, [(labels[pairs[e][0]], labels[pairs[e][1]]) for e in usable])
-        order = {tuple(edge): place for place, edge in enumerate(graph.edges.tolist())}
+def _width_deltas(mechanism: Mechanism, pairs: IndexArray, epsilon: float, scope: str) -> FloatArray:
+    """(len(SPLITS), n_edges, 2) upper ends of δ between N(0, N_X) and N(0, N_X') at each share of ε."""
+    shape = mechanism.classes.means.shape
+    laws = GaussianClasses(np.zeros(shape), np.broadcast_to(mechanism.noise_cov, (*shape, shape[1])))
+    result = np.ones((len(SPLITS), len(pairs), 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RankWarning)
+        source = Releases.of(laws, scope, mechanism.times)
         for place, share in enumerate(SPLITS):
             try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", RankWarning)
-                    level = share * epsilon * (1 - EPS)
-                    upper = exp_up(edge_brackets([laws] * times, graph, level, scope=scope)[..., 2])
+                result[place] = gaussian_deltas(source, pairs, share * epsilon * (1 - EPS), source.directions)
             except CertificationError:
                 continue
-            for e in usable:
-                a, b = (int(x) for x in pairs[e])
-                ends = upper[order[min(a, b), max(a, b)]]
-                result[place, e] = ends if scope == "table" or a < b else ends[::-1]
-        return result
+    return result
 
 
 def _whitening(cov: FloatArray) -> tuple[FloatArray | None, float]:
@@ -327,20 +295,16 @@ def _farthest(gap: FloatArray, first: FloatArray, second: FloatArray) -> float:
     best = (float(np.linalg.norm(gap)) + sum(sizes)) * UP
     if not any(sizes):
         return best
-    ratios = {1.0} if min(sizes) == 0 else {sizes[0] / sizes[1], math.sqrt((first**2).sum() / (second**2).sum())}
-    for t in ratios:
-        if min(sizes) == 0:
-            matrix = first @ first.T + second @ second.T
-        else:
-            matrix = (1 + 1 / t) * first @ first.T + (1 + t) * second @ second.T
-        values, vectors = np.linalg.eigh(matrix)
-        values = np.maximum(values, 0.0)
-        largest, parts = float(values[-1]) * UP, (vectors.T @ gap) ** 2
+    shares = [(1.0, 1.0)]
+    if min(sizes) > 0:
+        ratios = {sizes[0] / sizes[1], math.sqrt((first**2).sum() / (second**2).sum())}
+        shares = [(1 + 1 / t, 1 + t) for t in ratios]
+    for one, two in shares:
+        values, vectors = np.linalg.eigh(one * first @ first.T + two * second @ second.T)
+        values, parts = np.maximum(values, 0.0), (vectors.T @ gap) ** 2
 
-        def bound(
-            log: float, largest: float = largest, values: FloatArray = values, parts: FloatArray = parts
-        ) -> float:
-            multiplier = largest * (1 + math.exp(log))
+        def bound(log: float, values: FloatArray = values, parts: FloatArray = parts) -> float:
+            multiplier = float(values[-1]) * UP * (1 + math.exp(log))
             return multiplier + float((parts * multiplier / (multiplier - values)).sum())
 
         optimum = optimize.minimize_scalar(bound, bounds=(-12.0, 30.0), method="bounded", options={"xatol": 1e-6})

@@ -11,10 +11,10 @@ the answers and must be guarded like the data they came from.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -24,28 +24,16 @@ from shoal.accounting.releases import SCOPES
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
-from shoal.mechanism.atoms import LossAtoms
-from shoal.mechanism.files import Parts, Stored, codebook_fields, codebook_parts
-from shoal.mechanism.odds import (
-    BITS,
-    EXP_BITS,
-    WHOLE,
-    Counts,
-    counts_of,
-    drawn,
-    exp_floor,
-    probabilities,
-    refined,
-)
+from shoal.mechanism import odds
+from shoal.mechanism.atoms import LossAtoms, log_up
+from shoal.mechanism.files import Parts, Stored
+from shoal.mechanism.odds import WHOLE, Counts, counts_of, probabilities, refined
 from shoal.mechanism.program import best_columns, mean_alone
-from shoal.mechanism.releasable import Certificate, ReleaseErrors, T
+from shoal.mechanism.releasable import Certificate, ReleaseErrors
 from shoal.numerics.matrices import EPS
 from shoal.numerics.notebook import table
 from shoal.rounding import upper
 from shoal.validation import FloatArray, IndexArray
-
-if TYPE_CHECKING:
-    from shoal.mechanism.mechanism import Mechanism
 
 #: Beyond this ε nothing is hidden, and linear programs over columns of 1 and e^−ε are too ill-scaled for doubles.
 LARGEST_EPSILON = 20.0
@@ -61,6 +49,10 @@ class CrowdBook:
     counts: Counts
     curves: FloatArray
     lower_bound: float
+
+    def __post_init__(self) -> None:
+        for array in (self.members, self.counts, self.curves):
+            array.flags.writeable = False
 
     def errors(self, answers: FloatArray) -> FloatArray:
         """(n,) mean squared error per entry of each member, rounded up."""
@@ -116,10 +108,6 @@ class Codebook(Stored):
     def answer_epsilon(self) -> float:
         """The ε of one answer: half of ``epsilon`` where that is about a table."""
         return self.epsilon if self.scope == "answer" else self.epsilon / 2.0
-
-    def by_kind(self, *, mechanism: Callable[[Mechanism], T], codebook: Callable[[Codebook], T]) -> T:
-        """The result of ``codebook`` for this."""
-        return codebook(self)
 
     # ------------------------------------------------------------------ what it does
 
@@ -186,7 +174,7 @@ class Codebook(Stored):
         True
         """
         crowd, row = self.place(label)
-        return drawn(crowd.counts[row])
+        return odds.drawn(crowd.counts[row])
 
     def release(self, answers: Any, labels: Any = None, /) -> FloatArray:
         """One of the curves, drawn exactly with the stored probabilities from a cryptographic source; no seed.
@@ -209,7 +197,7 @@ class Codebook(Stored):
         if not (isinstance(wanted, (list, tuple, np.ndarray)) and np.ndim(wanted) > 0):
             return np.array(self.curves(wanted)[self.draw(wanted)])
         places = [self.place(label) for label in wanted]  # refuses before anything is drawn
-        curves = [crowd.curves[drawn(crowd.counts[row])] for crowd, row in places]
+        curves = [crowd.curves[odds.drawn(crowd.counts[row])] for crowd, row in places]
         return np.array(curves).reshape(len(places), self.n_dims)
 
     @cached_property
@@ -282,8 +270,8 @@ class Codebook(Stored):
         rows = np.array([crowd.members[row] for crowd, row in places], dtype=np.intp)
         squares, biases, low, high = np.zeros((4, len(rows), self.n_dims))
         for i, (crowd, row) in enumerate(places):
-            away, odds = crowd.curves - self.answers[rows[i]], probabilities(crowd.counts[row])[:, None]
-            squares[i], biases[i] = (odds * away**2).sum(axis=0), (odds * away).sum(axis=0)
+            away, often = crowd.curves - self.answers[rows[i]], probabilities(crowd.counts[row])[:, None]
+            squares[i], biases[i] = (often * away**2).sum(axis=0), (often * away).sum(axis=0)
             low[i], high[i] = away.min(axis=0), away.max(axis=0)
         return ReleaseErrors(
             rho=self.rho[rows],
@@ -302,7 +290,7 @@ class Codebook(Stored):
 
         For a table both labels' rows are there, and the loss of the second is added.
         """
-        validation.choice(list(SCOPES), scope=scope)
+        validation.choice(SCOPES, scope=scope)
         (crowd, i), (second, j) = self.place(one), self.place(other)
         if crowd is not second:
             raise InputError("one and other must be labels of one crowd: nothing is promised across crowds")
@@ -328,16 +316,15 @@ class Codebook(Stored):
         >>> print(f"{book.curve(2.0, scope='table').delta_upper:.4f}")
         0.6708
         """
-        scope = validation.choice(list(SCOPES), scope=self.scope if scope is None else scope)
+        scope = validation.choice(SCOPES, scope=self.scope if scope is None else scope)
         grid, scalar = validation.grid(epsilon=epsilon)
         pairs = [crowd for crowd in self.crowds if len(crowd.members) > 1]
         if not pairs:
             raise InputError("graph has no edges: there is no worst edge to report")
-        worst = [max((_worst(crowd, e, scope) for crowd in pairs), key=lambda one: one[0]) for e in grid.tolist()]
-        values = np.array([one[0] for one in worst])
+        worst = [max((_worst(crowd, e, scope) for crowd in pairs), key=lambda pair: pair[0]) for e in grid.tolist()]
+        values = np.array([delta for delta, _, _ in worst])
         upper = np.where(values > 0.0, np.minimum(np.nextafter(values, np.inf), 1.0), 0.0)
-        logs = np.full(len(grid), -np.inf)
-        np.log(upper, out=logs, where=upper > 0.0)
+        logs = log_up(upper)
         curve = PrivacyCurve(
             notion="dp",
             epsilon=grid,
@@ -345,8 +332,8 @@ class Codebook(Stored):
             log_delta=logs,
             delta_lower=np.maximum(values * (1 - 1e-12) - 2.0**-100, 0.0),
             delta_upper=upper,
-            log_delta_upper=np.where(upper > 0.0, np.minimum(logs * (1 - 4 * EPS) + 4 * EPS, 0.0), -np.inf),
-            worst_edge=[(self.labels[one[1]], self.labels[one[2]]) for one in worst],
+            log_delta_upper=logs,
+            worst_edge=[(self.labels[i], self.labels[j]) for _, i, j in worst],
             scope=scope,
         )
         return curve.scalar() if scalar else curve
@@ -385,14 +372,58 @@ class Codebook(Stored):
     # ------------------------------------------------------------------ files
 
     def parts(self) -> Parts:
-        """Header and arrays of the file: every parameter and the graph."""
-        return codebook_parts(self)
+        """Header and arrays of the file: what all crowds hold lies in flat arrays, crowd after crowd."""
+        crowds = self.crowds
+        arrays = {
+            "edges": self.graph.edges,
+            "answers": self.answers,
+            "members": np.concatenate([c.members for c in crowds]).astype(np.int64),
+            "sizes": np.array([c.counts.shape for c in crowds], dtype=np.int64),
+            "counts": np.concatenate([c.counts.ravel() for c in crowds]),
+            "curves": np.concatenate([c.curves for c in crowds]),
+            "bounds": np.array([c.lower_bound for c in crowds]),
+        }
+        named = {"labels": list(self.labels), "epsilon": self.epsilon, "scope": self.scope}
+        return {"format": self.FORMAT, "version": self.VERSION, **named}, arrays
 
     @classmethod
     def from_parts(cls, header: dict[str, Any], arrays: dict[str, Any]) -> Codebook:
-        """The codebook of a file; a ValueError where its odds exceed its ε."""
-        fields = codebook_fields(header, arrays)
-        return cls(**fields | {"crowds": tuple(CrowdBook(**crowd) for crowd in fields["crowds"])})
+        """The codebook of a file; a ValueError where its odds exceed its ε, or no codebook has such parameters."""
+        crowds, label, cell, row = [], 0, 0, 0
+        for (n, m), bound in zip(arrays["sizes"].tolist(), arrays["bounds"].tolist(), strict=True):
+            members = arrays["members"][label : label + n].astype(np.intp)
+            counts = arrays["counts"][cell : cell + n * m].reshape(n, m)
+            crowds.append(CrowdBook(members, counts, arrays["curves"][row : row + m], bound))
+            label, cell, row = label + n, cell + n * m, row + m
+        graph = NeighborGraph(header["labels"], arrays["edges"])
+        book = cls(graph, arrays["answers"], header["epsilon"], header["scope"], tuple(crowds))
+        if not book._is_possible():
+            raise ValueError("impossible parameters")
+        return book
+
+    def _is_possible(self) -> bool:
+        """Whether shapes and signs are those of a codebook, and its odds keep its ε."""
+        if self.scope not in SCOPES or not (isinstance(self.epsilon, float) and 0.0 < self.epsilon < np.inf):
+            return False
+        members = np.concatenate([crowd.members for crowd in self.crowds])
+        joined, answers = self.graph.components, self.answers
+        return (
+            answers.dtype == np.float64
+            and answers.ndim == 2
+            and len(answers) == self.graph.n_labels
+            and bool(np.isfinite(answers).all())
+            and sorted(members.tolist()) == list(range(self.graph.n_labels))
+            and len(self.crowds) == int(joined.max(initial=-1)) + 1
+            and all(
+                len(np.unique(joined[crowd.members])) == 1
+                and crowd.curves.dtype == np.float64
+                and crowd.curves.shape == (crowd.counts.shape[1], answers.shape[1])
+                and bool(np.isfinite(crowd.curves).all())
+                and odds.keeps(crowd.counts, self.answer_epsilon)
+                and 0.0 <= crowd.lower_bound < np.inf
+                for crowd in self.crowds
+            )
+        )
 
     def __repr__(self) -> str:
         n, k = self.answers.shape
@@ -445,14 +476,21 @@ def codebook(
     """
     if not isinstance(graph, NeighborGraph):
         raise InputError("graph must be a NeighborGraph")
-    rows = _checked_answers(answers, graph.n_labels)
+    rows, n = validation.array(ndim=2, answers=answers), graph.n_labels
+    if len(rows) != n or rows.shape[1] == 0:
+        raise InputError(f"answers must hold one row per label and at least one entry: expected {n} rows")
+    if float(np.abs(rows).max(initial=0.0)) > 1e150:
+        raise InputError("answers must be at most 1e150: squares of larger ones exceed the range of doubles")
     epsilon = validation.positive(epsilon=epsilon)
     if epsilon > LARGEST_EPSILON:
         raise InputError(f"epsilon must be at most {LARGEST_EPSILON:g}: beyond, nothing is hidden; release the answers")
-    validation.choice(list(SCOPES), scope=scope)
+    validation.choice(SCOPES, scope=scope)
     least_gain = validation.probability(least_gain=least_gain)
     if labels is not None:
-        rows = rows[_order(validation.labels(len(rows), labels), graph)]
+        place = {name: i for i, name in enumerate(validation.labels(n, labels))}
+        if set(place) != set(graph.labels):
+            raise InputError("labels and graph must have the same labels")
+        rows = rows[[place[name] for name in graph.labels]]
     each = epsilon if scope == "answer" else epsilon / 2.0
     crowds = tuple(_crowd_book(members, rows, each, least_gain) for members in _complete_crowds(graph))
     rows.flags.writeable = False
@@ -466,27 +504,20 @@ def _crowd_book(members: IndexArray, answers: FloatArray, epsilon: float, least_
     low = math.exp(-epsilon) * (1 - 4 * EPS)
     columns = mean_alone(n) if n == 1 else best_columns(here, low)
     bound = columns.lower_bound / k * (1 - 4 * EPS)
+    mean = CrowdBook(members, np.full((n, 1), WHOLE, dtype=np.int64), mean_alone(n).shares @ here, bound)
     counts = None if len(columns.sets) == 1 else counts_of(refined(columns, low), epsilon)
-
-    def with_curves(counts: Counts, curves: FloatArray) -> CrowdBook:
-        book = CrowdBook(members, counts, curves, bound)
-        for array in (book.members, book.counts, book.curves):
-            array.flags.writeable = False
-        return book
-
-    one_curve = with_curves(np.full((n, 1), WHOLE, dtype=np.int64), mean_alone(n).shares @ here)
     if counts is None:
-        return one_curve
-    book = with_curves(counts, columns.shares @ here)
-    before, after = (float(crowd.errors(answers).mean()) for crowd in (one_curve, book))
-    return book if (before - after) / before >= least_gain else one_curve
+        return mean
+    book = CrowdBook(members, counts, columns.shares @ here, bound)
+    before, after = (float(crowd.errors(answers).mean()) for crowd in (mean, book))
+    return book if (before - after) / before >= least_gain else mean
 
 
 def _worst(crowd: CrowdBook, epsilon: float, scope: str) -> tuple[float, int, int]:
     """(δ, i, j) of the pair with the largest δ, δ rounded to the nearest double after exact sums."""
     if len(crowd.curves) == 1:
         return 0.0, int(crowd.members[0]), int(crowd.members[1])
-    factor = exp_floor(epsilon)
+    factor = odds.exp_floor(epsilon)
     counts = crowd.counts.astype(object)
     best, where = -1, (0, 1)
     n = len(counts)
@@ -497,11 +528,11 @@ def _worst(crowd: CrowdBook, epsilon: float, scope: str) -> tuple[float, int, in
             ours, theirs = counts[i], counts[j]
             if scope == "table":
                 ours, theirs = np.outer(counts[i], counts[j]).ravel(), np.outer(counts[j], counts[i]).ravel()
-            above = (ours << EXP_BITS) - factor * theirs
+            above = (ours << odds.EXP_BITS) - factor * theirs
             total = int(above[above > 0].sum())
             if total > best:
                 best, where = total, (i, j)
-    whole = 1 << (EXP_BITS + BITS * (1 if scope == "answer" else 2))
+    whole = 1 << (odds.EXP_BITS + odds.BITS * (1 if scope == "answer" else 2))
     return best / whole, int(crowd.members[where[0]]), int(crowd.members[where[1]])
 
 
@@ -518,20 +549,3 @@ def _complete_crowds(graph: NeighborGraph) -> list[IndexArray]:
             "for more privacy, never for less"
         )
     return crowds
-
-
-def _checked_answers(answers: Any, n: int) -> FloatArray:
-    rows = validation.array(ndim=2, answers=answers)
-    if len(rows) != n or rows.shape[1] == 0:
-        raise InputError(f"answers must hold one row per label and at least one entry: expected {n} rows")
-    if float(np.abs(rows).max(initial=0.0)) > 1e150:
-        raise InputError("answers must be at most 1e150: squares of larger ones exceed the range of doubles")
-    return rows
-
-
-def _order(labels: tuple[str, ...], graph: NeighborGraph) -> IndexArray:
-    """The row of each of the graph's labels."""
-    place = {name: i for i, name in enumerate(labels)}
-    if set(place) != set(graph.labels):
-        raise InputError("labels and graph must have the same labels")
-    return np.array([place[name] for name in graph.labels], dtype=np.intp)

@@ -14,25 +14,25 @@ came from.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
 
 from shoal import validation
-from shoal.accounting.curve import NOTIONS, PrivacyCurve, brackets, privacy_curve, worst_over_edges
+from shoal.accounting.curve import NOTIONS, PrivacyCurve, brackets, falling, privacy_curve, worst_over_edges
 from shoal.accounting.releases import SCOPES, Releases
 from shoal.accounting.spectrum import supports_of
 from shoal.errors import CertificationError, InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
-from shoal.mechanism.files import Parts, Stored, mechanism_fields, mechanism_parts
+from shoal.mechanism.files import Parts, Stored, law_arrays, laws_of
 from shoal.mechanism.output import moved_covs, moved_means
-from shoal.mechanism.releasable import COVERAGE, Certificate, ReleaseErrors, T, released
+from shoal.mechanism.releasable import COVERAGE, Certificate, ReleaseErrors, with_loss
 from shoal.noise.affine import EXACT, ExactMap
 from shoal.noise.factor import JITTER, jittered
 from shoal.noise.grid import UP, NoiseGrid, edge_loss, label_tv
@@ -42,9 +42,9 @@ from shoal.numerics.notebook import axes_or_new, draw_deltas, table
 from shoal.rounding import upper
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
-if TYPE_CHECKING:
-    from shoal.mechanism.codebook import Codebook
-
+#: Fields that a file has as arrays, the last two of them only where they are not None; fields in its header.
+ARRAYS = ("epsilon", "shift", "noise_cov", "budget", "weights", "history", "gain", "mean_grid")
+NAMED = ("method", "notion", "lower_bound", "scope", "times", "outside")
 #: Edges up to which a notebook computes a certificate to show it.
 SHOWN_EDGES = 20_000
 #: Answers whose noise is in memory at a time.
@@ -130,10 +130,6 @@ class Mechanism(Stored):
             lower_bound=0.0,
             history=np.empty(0),
         )
-
-    def by_kind(self, *, mechanism: Callable[[Mechanism], T], codebook: Callable[[Codebook], T]) -> T:
-        """The result of ``mechanism`` for this."""
-        return mechanism(self)
 
     # ------------------------------------------------------------------ what it does
 
@@ -388,9 +384,17 @@ class Mechanism(Stored):
         >>> bool(mechanism.curve(1.0).delta_upper <= mechanism.released_curve(1.0).delta_upper <= 1e-5)
         True
         """
-        ideal = self.curve(epsilon, scope=scope)
-        losses = np.array([self._loss(float(one), ideal.scope) for one in np.atleast_1d(ideal.epsilon)])
-        return released(ideal, losses)
+        grid, scalar = validation.grid(epsilon=epsilon)
+        ideal = self.curve(grid, scope=scope)
+        ends = [
+            with_loss(float(log), float(end), self._loss(float(at), ideal.scope))
+            for log, end, at in zip(ideal.log_delta_upper, ideal.delta_upper, grid, strict=True)
+        ]
+        # The loss rises with ε, and δ does not: what holds at a smaller ε of the curve holds here.
+        log_upper, delta_upper = (falling(grid, values) for values in zip(*ends, strict=True))
+        none = np.zeros(len(grid))
+        curve = replace(ideal, delta_lower=none, delta_upper=delta_upper, log_delta_upper=log_upper)
+        return curve.scalar() if scalar else curve
 
     @cached_property
     def certificate(self) -> Certificate:
@@ -478,13 +482,62 @@ class Mechanism(Stored):
 
     def parts(self) -> Parts:
         """Header and arrays of the file: every parameter and the graph."""
-        header, arrays = mechanism_parts(self)
-        return {**header, "ending": self.ending.name}, arrays
+        header = {
+            "format": self.FORMAT,
+            "version": self.VERSION,
+            "labels": list(self.classes.labels),
+            "graph_labels": list(self.graph.labels),
+            "notes": list(self.notes),
+            "ending": self.ending.name,
+            **{name: getattr(self, name) for name in NAMED},
+        }
+        arrays = {name: values for name in ARRAYS if (values := getattr(self, name)) is not None}
+        return header, {"edges": self.graph.edges, **arrays, **law_arrays(self.classes)}
 
     @classmethod
     def from_parts(cls, header: dict[str, Any], arrays: dict[str, Any]) -> Mechanism:
         """The mechanism of a file; a KeyError or a ValueError where there is none."""
-        return cls(**mechanism_fields(header, arrays), ending=Ending[header["ending"]])
+        mechanism = cls(
+            classes=laws_of(header["labels"], arrays),
+            graph=NeighborGraph(header["graph_labels"], arrays["edges"]),
+            notes=tuple(header["notes"]),
+            ending=Ending[header["ending"]],
+            **{name: header[name] for name in NAMED},
+            **{name: arrays[name] for name in ARRAYS[:-2]},
+            gain=arrays.get("gain"),
+            mean_grid=arrays.get("mean_grid"),
+        )
+        if not mechanism._is_possible():
+            raise ValueError("impossible parameters")
+        return mechanism
+
+    def _is_possible(self) -> bool:
+        """Whether shapes, signs and finiteness are those of a mechanism."""
+        n, k = self.classes.means.shape
+        allowed: list[tuple[FloatArray | None, tuple[tuple[int, ...], ...]]] = [
+            (self.epsilon, ((self.graph.n_edges,),)),
+            (self.shift, ((n, k), (1, k))),
+            (self.noise_cov, ((n, k, k), (1, k, k))),
+            (self.budget, ((n,),)),
+            (self.weights, ((k,),)),
+            (self.gain, ((n, k, k),)),
+        ]
+        grid, errors = self.mean_grid, self.classes.errors
+        return (
+            all(
+                values is None or (values.dtype == np.float64 and values.shape in shapes and np.isfinite(values).all())
+                for values, shapes in allowed
+            )
+            and (grid is None or (grid.dtype == np.int64 and grid.shape == (n, k) and bool((abs(grid) <= 1074).all())))
+            and (errors is None or all(np.isfinite(e).all() and bool((e >= 0).all()) for e in errors))
+            and bool((self.epsilon >= 0).all() and (self.weights > 0).all())
+            and isinstance(self.method, str)
+            and self.notion in NOTIONS
+            and self.scope in SCOPES
+            and type(self.times) is int
+            and self.times >= 1
+            and all(isinstance(share, float) and 0.0 <= share <= 1.0 for share in (self.outside, self.lower_bound))
+        )
 
     def __repr__(self) -> str:
         return f"Mechanism({self.method}, {self.classes.n_classes} labels, {self.classes.n_dims} entries)"

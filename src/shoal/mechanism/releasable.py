@@ -1,25 +1,21 @@
-"""What can be released: the one interface of mechanisms and codebooks, and the certificate that both carry.
+"""What can be released: mechanisms and codebooks, with one interface, and the certificate that both carry.
 
 A mechanism adds noise to answers and its output laws are Gaussian; a codebook draws one of finitely many curves. Who
-releases, charges, audits or describes asks for what is here; :meth:`Releasable.by_kind` is for the few places where the
-two need different algorithms. A certificate speaks of the answers that are really released: rounded, and drawn with
-finite precision.
+releases, charges, audits or describes takes a ``Releasable`` and uses what both have under the same names (the type
+checker sees to it); ``by_kind`` is for the few places where the two need different algorithms. A certificate speaks of
+the answers that are really released: rounded, and drawn with finite precision.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from shoal.accounting.curve import PrivacyCurve, exp_up, falling
+from shoal.accounting.curve import PrivacyCurve, exp_up
 from shoal.errors import InputError
-from shoal.laws.classes import GaussianClasses
-from shoal.laws.graph import NeighborGraph
 from shoal.rounding import upper
 from shoal.validation import FloatArray
 
@@ -27,7 +23,8 @@ if TYPE_CHECKING:
     from shoal.mechanism.codebook import Codebook
     from shoal.mechanism.mechanism import Mechanism
 
-T = TypeVar("T")
+#: A frozen way to release answers about labels.
+Releasable: TypeAlias = "Mechanism | Codebook"
 #: Probability with which an error of noise lies in the interval that is stated for it.
 COVERAGE = 0.9
 #: Why a certificate is not proved, before anybody tried.
@@ -50,102 +47,6 @@ class ReleaseErrors:
     coverage: float
     grid: FloatArray
     noise_alone: bool
-
-
-class Releasable(Protocol):
-    """A frozen way to release answers about labels: :class:`~shoal.Mechanism` or :class:`~shoal.Codebook`."""
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Whom it can answer about."""
-
-    @property
-    def graph(self) -> NeighborGraph:
-        """Which labels must stay indistinguishable."""
-
-    @property
-    def classes(self) -> GaussianClasses:
-        """Laws of the true answers; constants have no variance."""
-
-    @property
-    def n_dims(self) -> int:
-        """Entries of an answer."""
-
-    @property
-    def scope(self) -> str:
-        """What its figures are about: ``"answer"`` or ``"table"``."""
-
-    @property
-    def times(self) -> int:
-        """Independent answers about each label that its figures are for."""
-
-    @property
-    def epsilon(self) -> Any:
-        """ε it was made for: of each edge, or of all."""
-
-    @property
-    def answer_epsilon(self) -> float | None:
-        """The largest privacy loss of one answer; None where losses have no bound."""
-
-    @property
-    def constant(self) -> bool:
-        """Whether every label has one constant true answer."""
-
-    @property
-    def rho(self) -> FloatArray:
-        """(n,) mean squared error per entry of each label, rounded up."""
-
-    @property
-    def certificate(self) -> Certificate:
-        """What is certified."""
-
-    @property
-    def output(self) -> GaussianClasses | None:
-        """Laws of the released answer where these are Gaussian; None of a codebook, which has finitely many."""
-
-    @property
-    def finite_precision_tv(self) -> float:
-        """Total variation that finite precision adds for the worst label with a neighbor."""
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 over every parameter and the graph: for the owner's records, not for publication."""
-
-    def release(self, answers: Any, labels: Any, /) -> FloatArray:
-        """What to give out for true answers (m, k) about m labels; a codebook does not look at the answers."""
-
-    def errors(self, labels: Sequence[str] | None = None) -> ReleaseErrors:
-        """Expected errors of what is released about these labels; all by default."""
-
-    def part(self, labels: Sequence[str]) -> Releasable:
-        """The same for some of the labels, with the edges between them."""
-
-    def curve(self, epsilon: Any, *, scope: str | None = None) -> Any:
-        """δ(ε) before rounding of what is released."""
-
-    def released_curve(self, epsilon: Any, *, scope: str | None = None) -> Any:
-        """δ(ε) of what is released, finite precision included."""
-
-    def position(self, label: Any) -> int:
-        """The place of a label among ``labels``."""
-
-    def can_release(self, values: FloatArray) -> bool:
-        """Whether every row of (m, k) values can be something that was released."""
-
-    def refuse_excluded(self, answers: FloatArray, positions: Sequence[int], name: str) -> None:
-        """Raise where an answer cannot come from the law of the label at its position."""
-
-    def prepare(self) -> None:
-        """Compute now what the first release would."""
-
-    def by_kind(self, *, mechanism: Callable[[Mechanism], T], codebook: Callable[[Codebook], T]) -> T:
-        """The result of the function for what this is; both get it as what it is."""
-
-    def save(self, path: str | Path) -> None:
-        """Write a versioned file that :func:`shoal.load` reads."""
-
-    def to_bytes(self) -> bytes:
-        """The content of that file."""
 
 
 def releasable(**named: Any) -> Releasable:
@@ -227,20 +128,3 @@ def with_loss(log_upper: float, upper: float, loss: float) -> tuple[float, float
     log_total = float(np.logaddexp(log_upper, math.log(loss)))
     log_total = min(log_total + 8 * np.finfo(np.float64).eps * max(abs(log_total), 1.0), 0.0)
     return log_total, max(total, float(exp_up(np.array(log_total))))
-
-
-def released(ideal: PrivacyCurve, losses: FloatArray) -> PrivacyCurve:
-    """The ideal curve with the finite-precision loss at each ε in its upper ends; nothing is known from below.
-
-    The loss rises with ε, and δ does not: what holds at a smaller ε of the curve holds here.
-    """
-    scalar = np.ndim(ideal.epsilon) == 0
-    logs, uppers = np.atleast_1d(ideal.log_delta_upper), np.atleast_1d(ideal.delta_upper)
-    ends = [with_loss(float(a), float(b), float(c)) for a, b, c in zip(logs, uppers, losses, strict=True)]
-    grid = np.atleast_1d(ideal.epsilon)
-    log_upper: Any = falling(grid, [end[0] for end in ends])
-    upper: Any = falling(grid, [end[1] for end in ends])
-    lower: Any = np.zeros(len(ends))
-    if scalar:
-        log_upper, upper, lower = float(log_upper[0]), float(upper[0]), 0.0
-    return replace(ideal, delta_lower=lower, delta_upper=upper, log_delta_upper=log_upper)

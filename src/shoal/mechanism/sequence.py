@@ -17,10 +17,10 @@ from shoal.accounting.releases import SCOPES, EdgeSource, Releases
 from shoal.accounting.renyi import equal_covariances, upper_divergences
 from shoal.errors import InputError
 from shoal.laws.graph import NeighborGraph
-from shoal.mechanism.atoms import LossAtoms, sum_up, total
+from shoal.mechanism.atoms import LossAtoms, log_up, sum_up, total
 from shoal.mechanism.codebook import Codebook
 from shoal.numerics.matrices import EPS
-from shoal.validation import FloatArray
+from shoal.validation import FloatArray, IndexArray
 
 #: Below this, sums of products of doubles may lose terms to underflow: logarithms are summed instead.
 SMALL = 1e-290
@@ -53,18 +53,17 @@ def composed_delta(
     0.0
     """
     grid, scalar = validation.grid(epsilon=epsilon)
-    books, gaussian = _sorted(releases, graph, scope)
+    books, gaussian, pairs = _sorted(releases, graph, scope)
     best, log_upper = np.full(len(grid), -1.0), np.full(len(grid), -np.inf)
     worst = [("", "")] * len(grid)
-    pairs = gaussian.pairs(graph) if gaussian is not None else graph.edges.astype(np.intp)
+    directions = 2 if scope == "answer" else 1
     for pair, (i, j) in zip(pairs, graph.edges.tolist(), strict=True):
-        ends = graph.labels[i], graph.labels[j]
-        for direction in range(2 if scope == "answer" else 1):
-            one, other = ends if direction == 0 else ends[::-1]
-            loss = total([book.losses(one, other, scope) for book in books])
-            upper, log_of = upper_ends(loss, gaussian, pair, direction, grid, 2 if scope == "answer" else 1)
+        for direction, (a, b) in enumerate([(i, j), (j, i)][:directions]):
+            ends = graph.labels[a], graph.labels[b]
+            loss = total([book.losses(*ends, scope) for book in books])
+            upper, log_of = upper_ends(loss, gaussian, pair, direction, grid, directions)
             for e in np.flatnonzero((upper > best) | ((upper == best) & (log_of > log_upper))):
-                best[e], log_upper[e], worst[e] = upper[e], log_of[e], (one, other)
+                best[e], log_upper[e], worst[e] = upper[e], log_of[e], ends
     curve = PrivacyCurve("dp", grid, best, log_upper, np.zeros(len(grid)), best, log_upper, worst, scope)
     return curve.scalar() if scalar else curve
 
@@ -76,10 +75,6 @@ class AdaptiveFilter:
     :func:`composed_delta` is exact for a sequence that was fixed in advance. This holds for any way of choosing: as
     long as everything released so far fits, whatever it was, the interaction stays within the budget, wherever it ends
     (docs/theory.md, section 15). The budget itself must not be chosen along the way.
-
-    Args:
-        epsilon: at least 0.
-        delta: below 1.
 
     >>> import shoal
     >>> graph = shoal.NeighborGraph.complete(["a", "b"])
@@ -106,11 +101,7 @@ class AdaptiveFilter:
     def spent(self, releases: Sequence[Any], graph: NeighborGraph, *, scope: str = "answer") -> float:
         """How much of δ everything released so far has taken, for the worst pair; within the budget if not above δ.
 
-        Args:
-            releases: codebooks, mechanisms and laws, as in :func:`composed_delta`; what finite precision adds for
-                mechanisms is counted.
-            graph: which pairs count.
-            scope: ``"answer"`` or ``"table"``.
+        The arguments are those of :func:`composed_delta`; what finite precision adds for mechanisms is counted.
 
         Returns:
             A δ, rounded up. It measures the way to the limit; the guarantee is the budget's.
@@ -121,44 +112,31 @@ class AdaptiveFilter:
         >>> shoal.AdaptiveFilter(1.0, 1e-5).spent([book, book], graph)
         0.0
         """
-        books, gaussian = _sorted(releases, graph, scope)
-        directions = 2 if scope == "answer" else 1
+        books, gaussian, pairs = _sorted(releases, graph, scope)
+        rows, directions = (1, 2) if scope == "answer" else (2, 1)
         orders = np.array(self.rule.orders)
-        rows = 3 - directions
-        largest = sum_up(*(book.answer_epsilon for book in books)) * rows
-        tv = sum_up(*(getattr(one, "finite_precision_tv", 0.0) for one in releases)) * rows
+        largest = sum_up(*(book.answer_epsilon for book in books)) * rows if gaussian is None else math.inf
+        tv = sum_up(*(getattr(release, "finite_precision_tv", 0.0) for release in releases)) * rows
         aside = min((1.0 + math.exp(min(self.epsilon, 700.0))) * tv * (1 + 8 * EPS), 1.0)
-        pairs = gaussian.pairs(graph) if gaussian is not None else graph.edges.astype(np.intp)
         worst = 0.0
         for start in range(0, len(pairs), BLOCK):
-            part = slice(start, start + BLOCK)
-            total = np.zeros((len(pairs[part]), directions, len(orders)))
+            part = pairs[start : start + BLOCK]
+            total = np.zeros((len(part), directions, len(orders)))
             exact = np.full(total.shape[:2], math.inf)
             if gaussian is not None:
-                total = upper_divergences(gaussian, pairs[part], orders, directions)
-                equal = np.flatnonzero(equal_covariances(gaussian.spectra(pairs[part])))
+                total = upper_divergences(gaussian, part, orders, directions)
+                equal = np.flatnonzero(equal_covariances(gaussian.spectra(part)))
                 if len(equal) and not books:
-                    exact[equal] = gaussian_deltas(gaussian, pairs[part][equal], self.epsilon, directions)
-            for e, (i, j) in enumerate(graph.edges[part].tolist() if books else ()):
-                for direction in range(directions):
-                    one, other = graph.labels[(i, j)[direction]], graph.labels[(j, i)[direction]]
-                    total[e, direction] += book_divergence([(b.losses(one, other, scope), 1) for b in books], orders)
-            bounded = largest if gaussian is None else math.inf
-            worst = max(worst, float(self.rule.spent(total, gaussian=exact, largest=bounded, aside=aside).max()))
+                    exact[equal] = gaussian_deltas(gaussian, part[equal], self.epsilon, directions)
+            for e, (i, j) in enumerate(graph.edges[start : start + BLOCK].tolist() if books else ()):
+                for direction, (a, b) in enumerate([(i, j), (j, i)][:directions]):
+                    losses = [(book.losses(graph.labels[a], graph.labels[b], scope), 1) for book in books]
+                    total[e, direction] += book_divergence(losses, orders)
+            worst = max(worst, float(self.rule.spent(total, gaussian=exact, largest=largest, aside=aside).max()))
         return worst
 
     def fits(self, releases: Sequence[Any], graph: NeighborGraph, *, scope: str = "answer") -> bool:
-        """Whether everything released so far, the next one included, is within the budget whatever led to it.
-
-        Returns:
-            Whether :meth:`spent` is at most δ.
-
-        >>> import shoal
-        >>> graph = shoal.NeighborGraph.complete(["a", "b"])
-        >>> noisy = shoal.GaussianClasses([[0.0], [1.0]], [[100.0]], labels=["a", "b"])
-        >>> shoal.AdaptiveFilter(1.0, 1e-5).fits([noisy] * 5, graph)
-        True
-        """
+        """Whether everything released so far, the next one included, is within the budget whatever led to it."""
         return self.spent(releases, graph, scope=scope) <= self.delta
 
 
@@ -175,25 +153,21 @@ def book_divergence(losses: Sequence[tuple[LossAtoms, int]], orders: FloatArray)
     return np.asarray(np.sum(moments, axis=0) / (orders - 1.0) * (1 + 4 * EPS * (2 + len(moments))))
 
 
-def _sorted(releases: Sequence[Any], graph: NeighborGraph, scope: str) -> tuple[list[Codebook], Releases | None]:
-    """The codebooks, and all other releases together if there are any."""
-    validation.choice(list(SCOPES), scope=scope)
+def _sorted(
+    releases: Sequence[Any], graph: NeighborGraph, scope: str
+) -> tuple[list[Codebook], Releases | None, IndexArray]:
+    """The codebooks, all other releases together if there are any, and the graph's edges as positions in these."""
+    validation.choice(SCOPES, scope=scope)
     if not isinstance(graph, NeighborGraph):
         raise InputError("graph must be a NeighborGraph")
     if graph.n_edges == 0:
         raise InputError("graph has no edges: there is no worst edge to report")
-    books = [one for one in releases if isinstance(one, Codebook)]
-    others = [one for one in releases if not isinstance(one, Codebook)]
+    books = [release for release in releases if isinstance(release, Codebook)]
+    others = [release for release in releases if not isinstance(release, Codebook)]
     if not books and not others:
         raise InputError("releases must hold at least one release")
-    return books, Releases.of(others, scope) if others else None
-
-
-def deltas(
-    loss: LossAtoms, gaussian: EdgeSource | None, pair: Any, direction: int, grid: FloatArray, directions: int = 2
-) -> FloatArray:
-    """δ of one directed pair at each ε, rounded up: discrete losses beside those of ``gaussian``, if any."""
-    return upper_ends(loss, gaussian, pair, direction, grid, directions)[0]
+    gaussian = Releases.of(others, scope) if others else None
+    return books, gaussian, graph.edges.astype(np.intp) if gaussian is None else gaussian.pairs(graph)
 
 
 def upper_ends(
@@ -201,11 +175,12 @@ def upper_ends(
 ) -> tuple[FloatArray, FloatArray]:
     """δ of one directed pair at each ε and its logarithm, both rounded up; 0 and −inf only where δ is exactly 0.
 
-    A δ below what doubles hold (1e-412) has its logarithm all the same, and reads as the least positive double.
+    Discrete losses stand beside those of ``gaussian``, if any. A δ below what doubles hold (1e-412) has its logarithm
+    all the same, and reads as the least positive double.
     """
     if gaussian is None:
         values = np.array([loss.delta(e) for e in grid.tolist()])
-        return values, _log_up(values)
+        return values, log_up(values)
     atoms = np.minimum(loss.losses, loss.largest)
     shifted = np.nextafter(grid[:, None] - atoms[None, :], -np.inf).ravel()
     offsets = np.zeros((1, directions))
@@ -214,18 +189,11 @@ def upper_ends(
     with np.errstate(under="ignore"):
         products = loss.probabilities * exp_up(logs)
     values = np.minimum(np.array([math.fsum(row) for row in products]) * (1 + 4 * EPS), 1.0)
-    log_values = _log_up(values)
+    log_values = log_up(values)
     for e in np.flatnonzero(values < SMALL):
         log_values[e] = _log_sum_up(loss.probabilities, logs[e])
         values[e] = exp_up(log_values[e : e + 1])[0]
     return values, log_values
-
-
-def _log_up(values: FloatArray) -> FloatArray:
-    """ln of each value, rounded up and at most 0; −inf for 0."""
-    logs = np.full(len(values), -np.inf)
-    np.log(values, out=logs, where=values > 0.0)
-    return np.where(values > 0.0, np.minimum(logs * (1 - 4 * EPS) + 4 * EPS, 0.0), -np.inf)
 
 
 def _log_sum_up(probabilities: FloatArray, logs: FloatArray) -> float:
@@ -234,11 +202,10 @@ def _log_sum_up(probabilities: FloatArray, logs: FloatArray) -> float:
     A term is off by less than 4 EPS (1 + |ln p| + |l|), and one that is 800 below the largest, |ln p| being at most
     745, changes nothing that is seen.
     """
-    terms = np.full(len(logs), -np.inf)
     held = (probabilities > 0.0) & (logs > -np.inf)
-    terms[held] = np.log(probabilities[held]) + logs[held]
-    top = float(terms.max(initial=-math.inf))
-    if top == -math.inf:
-        return top
-    value = top + math.log(math.fsum(np.exp(np.maximum(terms - top, -800.0))[held]))
+    if not held.any():
+        return -math.inf
+    terms = np.log(probabilities[held]) + logs[held]
+    top = float(terms.max())
+    value = top + math.log(math.fsum(np.exp(np.maximum(terms - top, -800.0))))
     return min(value + 8 * EPS * (4000.0 + abs(top)), 0.0)
