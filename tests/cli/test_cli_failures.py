@@ -14,7 +14,7 @@ from calls import SMALL, call
 import shoal
 from shoal.cli.screen import exit_code, explained
 from shoal.runs.run import Run
-from shoal.runs.stages import audit_stage
+from shoal.runs.stages import design_stage
 
 
 def refused(*arguments: object, code: int, says: str) -> str:
@@ -164,7 +164,7 @@ def test_an_interrupt_leaves_what_run_continues(unreleased, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(audit_stage, "sampled", interrupted)
+        patch.setattr(design_stage, "sampled", interrupted)
         refused("run", "--out", unreleased, code=130, says="the same `shoal run` continues")
     assert call("run", "--out", unreleased, "--json").json["did"] == ["audit", "release", "card", "report"]
 

@@ -23,11 +23,13 @@ where, folder = sys.argv[1:]
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
-from shoal.runs.stages import audit_stage, release_stage
+from shoal.runs.stages import design_stage, release_stage
 if where == "committed":
-    release_stage._written = die
+    release_stage.released_table = die
+elif where == "release":
+    release_stage.method = die
 else:
-    {"release": release_stage, "audit": audit_stage}[where].stage = die
+    design_stage.audit_stage = die
 from shoal.cli.main import app
 app(["run", "--out", folder])
 """

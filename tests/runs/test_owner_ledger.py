@@ -18,7 +18,7 @@ from shoal.errors import BudgetError, InputError, LedgerError
 from shoal.ledger.ledger import Ledger
 from shoal.runs.owner_ledger import at, place, user_ledger, without_password
 from shoal.runs.run import Run
-from shoal.runs.stages import audit_stage
+from shoal.runs.stages import design_stage
 
 Patch = pytest.MonkeyPatch
 
@@ -186,7 +186,7 @@ def test_a_new_day_is_charged_once_however_often_it_is_interrupted(
 ) -> None:
     where, name, number, after = {
         "after the charge": (Ledger, "charge", 2, True),
-        "in the audit": (audit_stage, "stage", 1, False),
+        "in the audit": (design_stage, "audit_stage", 1, False),
     }[point]
     then = charged(finished)
     with monkeypatch.context() as patch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections import Counter
 from types import SimpleNamespace
 
@@ -18,7 +19,7 @@ def table(households: list[str]) -> pl.DataFrame:
     stamps = pl.Series([0, 1])
     forecasts = SimpleNamespace(households=tuple(households), timestamps=stamps)
     shard = ForecastAnswers(forecasts, "point", "kw")  # type: ignore[arg-type]
-    return released_table(shard, CROWDS, np.zeros((len(households), 2)))
+    return released_table(shard, CROWDS, np.zeros((len(households), 2)), secrets.token_bytes(32))
 
 
 def test_every_order_of_a_crowd_is_as_likely() -> None:

@@ -62,9 +62,7 @@ def on_call(number: int, function: Callable[..., Any], error: BaseException, *, 
 POINTS = {
     "before the charge": (Ledger, "charge", False),
     "right after the charge": (Ledger, "charge", True),
-    "before the file": (release_stage, "_written", False),
-    "after the file, before the receipt": (release_stage, "receipted", False),
-    "after the receipt": (release_stage, "receipted", True),
+    "before the table": (release_stage, "released_table", False),
     "after the draw": (release_stage, "do", True),
 }
 
@@ -87,26 +85,26 @@ def test_an_interrupted_release_goes_on(designed: Path, monkeypatch: Patch, poin
     assert len(now) == len(released(designed))
 
 
-def test_a_release_that_ends_before_its_list_goes_on(designed: Path, monkeypatch: Patch) -> None:
-    put = Folder.put
+@pytest.mark.parametrize("file", ["public/released.csv", "released.csv", "released.parquet"])
+def test_a_release_that_ends_before_a_table_is_written_goes_on(designed: Path, monkeypatch: Patch, file: str) -> None:
+    write = Folder.write
 
-    def stopped(self: Folder, name: str, content: str | bytes) -> Path:
-        if name == release_stage.RELEASE:
+    def stopped(self: Folder, name: str, put: Callable[[Path], Any]) -> Path:
+        if name == file:
             raise KeyboardInterrupt
-        return put(self, name, content)
+        return write(self, name, put)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Folder, "put", stopped)
+        patch.setattr(Folder, "write", stopped)
         with pytest.raises(KeyboardInterrupt):
             go(designed)
-    then, shown = charged(designed), released(designed)
-    assert len(then) == len(shown)
+    then = charged(designed)
     go(designed)
     assert charged(designed) == then
-    assert released(designed) == shown
+    assert_released_as_charged(designed)
 
 
-@pytest.mark.parametrize("point", ["before the charge", "before the file"])
+@pytest.mark.parametrize("point", ["before the charge", "before the table"])
 def test_a_trajectory_is_drawn_once(designed: Path, monkeypatch: Patch, point: str) -> None:
     config = replace(CHARGED, query="trajectory", delta=0.01)
     where, name, after = POINTS[point]
@@ -114,11 +112,11 @@ def test_a_trajectory_is_drawn_once(designed: Path, monkeypatch: Patch, point: s
         patch.setattr(where, name, on_call(2, getattr(where, name), KeyboardInterrupt(), after=after))
         with pytest.raises(KeyboardInterrupt):
             go(designed, config=config)
-    drawn = {path.name: path.read_bytes() for path in (designed / "shards" / "draws").glob("*.npy")}
+    drawn = {path.name: path.read_bytes() for path in (designed / "shards" / "draws").glob("*.f8")}
     then = charged(designed)
     assert len(drawn) == 2
     go(designed)
-    assert {path.name: path.read_bytes() for path in (designed / "shards" / "draws").glob("*.npy")} == drawn
+    assert {path.name: path.read_bytes() for path in (designed / "shards" / "draws").glob("*.f8")} == drawn
     assert charged(designed).items() >= then.items()
     assert_released_as_charged(designed)
 
@@ -153,10 +151,10 @@ def test_another_ledger_is_noticed(designed: Path, monkeypatch: Patch) -> None:
     assert not charged(designed)
 
 
-def test_a_lost_released_shard_is_written_from_the_record(finished: Path) -> None:
+def test_a_lost_table_is_written_from_the_record(finished: Path) -> None:
     then, shown = charged(finished), released(finished)
-    remove(sorted((finished / "released").glob("*.parquet"))[0])
-    assert released(finished) != shown
+    (finished / "released.parquet").unlink()
+    assert not released(finished)
     go(finished)
     assert released(finished) == shown
     assert charged(finished) == then
@@ -258,7 +256,7 @@ def test_a_damaged_receipt_is_not_believed(designed: Path) -> None:
 # ------------------------------------------------------------------ full disk
 
 
-@pytest.mark.parametrize("stage", ["forecasts", "mechanism", "released"])
+@pytest.mark.parametrize("stage", ["forecasts", "mechanism", "blocks"])
 def test_a_full_disk_leaves_a_resumable_state(
     days: tuple[Path, Path, Path], tmp_path: Path, monkeypatch: Patch, stage: str
 ) -> None:

@@ -17,7 +17,7 @@ from shoal.card.card import ReleaseCard
 from shoal.runs.blocks import make_blocks
 from shoal.runs.config import Config
 from shoal.runs.run import Run
-from shoal.runs.stages import audit_stage, card_stage, design_stage
+from shoal.runs.stages import card_stage, design_stage
 from shoal.runs.stages.crowd_stage import WAITS
 from shoal.sources.meters.answered import power_accuracy
 
@@ -116,7 +116,7 @@ def test_a_whole_run_is_attacked_before_it_is_charged(designed: Path, monkeypatc
         raise shoal.InputError("audit: not today")
 
     with monkeypatch.context() as patch:
-        patch.setattr(audit_stage, "stage", fails)
+        patch.setattr(design_stage, "audit_stage", fails)
         with pytest.raises(shoal.InputError, match="not today"):
             opened(designed).everything()
     assert not (designed / "ledger.db").exists()

@@ -169,7 +169,7 @@ def test_killed_between_charge_and_file(copied: Path, monkeypatch: pytest.Monkey
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(release_stage, "_written", killed)
+        patched.setattr(release_stage, "released_table", killed)
         with pytest.raises(KeyboardInterrupt):
             go(copied / "again", None, CONSTANTS, "release")
     before = charged(copied / "again")
@@ -414,7 +414,7 @@ def test_clipped_rows_have_a_figure_without_their_law(tmp_path: Path, monkeypatc
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(release_stage, "_written", killed)
+        patched.setattr(release_stage, "released_table", killed)
         with pytest.raises(KeyboardInterrupt):
             go(out, None, config, "release")
     before = charged(out)

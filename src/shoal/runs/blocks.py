@@ -42,7 +42,6 @@ class BlockFacts(Record):
 
     labels: int
     crowds: int
-    first: str  #: one of the labels: a block is on record where this one is
     not_gaussian: int = 0  #: labels whose rows do not follow the Gaussian law that the promise rests on
 
 
@@ -97,15 +96,13 @@ def _written(path: Path, members: pl.DataFrame, shards: Sequence[Any], clip: flo
             crowd = dict(members.select("label", "crowd").iter_rows())
             graph = NeighborGraph.within_groups(table.labels, [crowd[name] for name in table.labels])
             table, strange = with_laws(table, graph)
-        first = table.labels[0]
         put_whole(path, table.save)
     else:
         places = [[i for i, name in enumerate(shard.households) if name in here] for shard in shards]
         forecasts = joined_forecasts([shard.take(at, {}) for shard, at in zip(shards, places, strict=True) if at])
-        first = forecasts.households[0]
         put_whole(path, forecasts.save)
     put_frame(path.with_suffix(f".{MEMBERS}"), members.select("label", "crowd", "truth"))
-    return receipted(path, BlockFacts(len(here), members["crowd"].n_unique(), first, strange))
+    return receipted(path, BlockFacts(len(here), members["crowd"].n_unique(), strange))
 
 
 def answers_of(block: str | Path, config: Config) -> Answers:

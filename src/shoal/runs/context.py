@@ -18,9 +18,9 @@ from shoal.runs.sources import Source
 from shoal.workers.executor import Executor, open_executor
 
 #: Lists of the shards that stages made.
-FIT, DESIGN, RELEASE = "fit.json", "design.json", "release.json"
+FIT, DESIGN = "fit.json", "design.json"
 #: Folders of shards, by role; what they are made from lies under ``shards``.
-FORECASTS, LAWS, MECHANISM, RELEASED, SHARDS = "forecasts", "laws", "mechanism", "released", "shards"
+FORECASTS, LAWS, MECHANISM, SHARDS = "forecasts", "laws", "mechanism", "shards"
 #: Called with (stage, what is happening, done, total); total 0 where it is not known.
 Progress = Callable[[str, str, float, int], None]
 

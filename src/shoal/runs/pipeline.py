@@ -19,12 +19,10 @@ from shoal.runs import secret
 from shoal.runs.config import Config
 from shoal.runs.context import Made
 from shoal.runs.stages import (
-    audit_stage,
     card_stage,
     crowd_stage,
     design_stage,
     fit_stage,
-    means_stage,
     readings_stage,
     release_stage,
     report_stage,
@@ -61,13 +59,17 @@ CROWDS = Stage(
     lambda run: crowd_stage.stage(run, run.known_fit),
 )
 DESIGN = Stage(design_stage.DOING, ("crowds",), design_stage.SETTINGS, lambda run: design_stage.stage(run))
-AUDIT = Stage(audit_stage.DOING, ("design",), audit_stage.SETTINGS, lambda run: audit_stage.stage(run))
-MEANS = Stage("recording crowds", ("crowds",), ("query",), lambda run: means_stage.stage(run, run.plan))
+AUDIT = Stage(
+    design_stage.ATTACKING, ("design",), design_stage.AUDIT_SETTINGS, lambda run: design_stage.audit_stage(run)
+)
+MEANS = Stage(
+    release_stage.RECORDING, ("crowds",), release_stage.SETTINGS, lambda run: release_stage.means(run, run.plan)
+)
 DRAWN = Stage(
-    release_stage.DOING,
+    release_stage.DRAWING,
     ("crowds", "design"),
     release_stage.SETTINGS,
-    lambda run: release_stage.stage(run, run.plan),
+    lambda run: release_stage.method(run, run.plan),
 )
 NOISY = Stage(
     readings_stage.DOING,

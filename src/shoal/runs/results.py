@@ -22,7 +22,7 @@ from shoal.runs import reader, secret, worst_figures
 from shoal.runs.context import Context
 from shoal.runs.folder import LEDGER
 from shoal.runs.pipeline import Stage, pipeline
-from shoal.runs.stages import card_stage, crowd_stage, means_stage, readings_stage, report_stage
+from shoal.runs.stages import card_stage, crowd_stage, readings_stage, release_stage, report_stage
 from shoal.runs.stages.crowd_stage import CrowdFacts
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ FILES = {
     report_stage.REPORT: "the report, for the data owner: it shows true answers",
     report_stage.PACKAGE: "public/ is what to pass on, a data package: columns, units, licence, guarantee",
     report_stage.PUBLIC: "the report to pass on: what the card says, without names and true answers",
-    means_stage.PUBLIC: "the released figures, to pass on: no names",
+    release_stage.PUBLIC: "the released figures, to pass on: no names",
     reader.FILE: "how far homes lie from rows, pooled over all crowds, to pass on",
-    means_stage.CSV: "the same with whose row each one is: your key, keep it private (also .parquet)",
+    release_stage.CSV: "the same with whose row each one is: your key, keep it private (also .parquet)",
     "card.md": "the release card, to publish with the figures (also .json)",
     crowd_stage.LEFT_OUT: "who has no row in it, and why",
     LEDGER: "crowds and what was spent; keep it, and keep it private: it is as private as the readings",
@@ -209,7 +209,7 @@ class Results(Context):
         import polars as pl
 
         self.demand("release")
-        return pl.read_parquet(self.folder / means_stage.PARQUET)
+        return pl.read_parquet(self.folder / release_stage.PARQUET)
 
     @property
     def report(self) -> Path:
@@ -240,7 +240,7 @@ class Results(Context):
         self.demand("release")
         if self.charged:
             raise InputError("reader: a method releases a row per home under an ε; its card says how far it is off")
-        return reader.around(self.folder / reader.FILE, self.folder / means_stage.PUBLIC, row)
+        return reader.around(self.folder / reader.FILE, self.folder / release_stage.PUBLIC, row)
 
     def curve(self, epsilon: Sequence[float], notion: str = "dp") -> worst_figures.WorstCurve:
         """δ(ε) over all pairs of the run: of what is released ("dp"), or of the ideal laws under another notion."""

@@ -47,13 +47,11 @@ from shoal.runs.stages import (
     card_stage,
     crowd_stage,
     fit_stage,
-    means_stage,
     readings_stage,
     release_stage,
     table_stage,
 )
 from shoal.runs.stages.crowd_stage import Book
-from shoal.runs.stages.means_stage import NUMBERS
 from shoal.sources.meters import clock
 
 if TYPE_CHECKING:
@@ -351,11 +349,8 @@ class Run(Results):
                     "is new about the same labels takes a later period: --update goes on with a new day or table here, "
                     "or name a new folder; their crowds are used in both"
                 )
-            if self.charged and "release" in self.state.stages:
-                if release_stage.released_gone(self.path):
-                    self._forget("release", releasing=made)  # what the ledger has on record is written again
-                elif self.failed("design", "release"):  # what is mended is released under the same name
-                    self._forget("design", "audit", "release", releasing=made)
+            if self.charged and "release" in self.state.stages and self.failed("design", "release"):
+                self._forget("design", "audit", "release", releasing=made)  # what is mended is released under this name
         if self.state != self._saved:
             self._remember(self.state)
 
@@ -441,7 +436,7 @@ class Run(Results):
                     self._configure(**{name: None})
             aside = f"earlier/{self.state.release}"
             files = [name for done in self.state.stages.values() for name in done.files]
-            self.folder.archive([*files, STATE, NUMBERS], aside)
+            self.folder.archive([*files, STATE, release_stage.NUMBERS], aside)
             state = replace(self.state, stages={}, release=self.state.release + 1, releasing=None)
             self._remember(replace(state, previous=aside, day=_now()[:10]))
 
@@ -465,7 +460,7 @@ class Run(Results):
             for stage in self.stages("audit")[1:]:
                 self.do(stage)
             if not self.charged:
-                self.rehearsed = self.folder / means_stage.rehearse(self, self.plan)
+                self.rehearsed = self.folder / release_stage.rehearse(self, self.plan)
 
     def rehearsal(self, *, days: bool = True) -> Rehearsal:
         """What crowds of any size would cost, rehearsed on past ``days``; the first stage is done."""

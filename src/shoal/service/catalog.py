@@ -24,7 +24,7 @@ from shoal.rounding import upper
 from shoal.runs.folder import STATE
 from shoal.runs.owner_ledger import Place, at
 from shoal.runs.run import Run
-from shoal.runs.stages.means_stage import PUBLIC
+from shoal.runs.stages.release_stage import PUBLIC
 
 #: Columns that name a label, and columns that say which row, crowd or instant it is.
 NAMES = ("household", "label")

@@ -22,7 +22,7 @@ from shoal.runs.folder import STATE, Folder
 from shoal.runs.meter_rows import read_readings
 from shoal.runs.shards import Part
 from shoal.runs.stages.crowd_stage import CROWDS, ROWS, CrowdFacts, members_and_rows, with_rows
-from shoal.runs.stages.means_stage import PARQUET
+from shoal.runs.stages.release_stage import PARQUET
 from shoal.sources.meters import window
 
 SETTINGS = ("query",)

@@ -1,8 +1,11 @@
-"""Only where a method asks for it: a block's laws to a mechanism, every crowd for itself, by a search that looks at no
-clock.
+"""Only where a method asks for it: a mechanism for every block of whole crowds, and attacks on what it releases.
 
-A shard is ``<key>.shoal``; beside it ``<key>.bound.json``, what the ledger decides by, and ``<key>.proof.json``, its
-certificate as a theorem.
+**Design**: every crowd for itself, by a search that looks at no clock. A shard is ``<key>.shoal``; beside it
+``<key>.proof.json``, its certificate as a theorem.
+
+**Audit**: a run with at most :data:`CROWDS` crowds has all of them attacked, each through the mechanism that releases
+it; a larger one the crowd that holds the worst edge of all, and others drawn at random. The work does not grow with
+the run.
 """
 
 from __future__ import annotations
@@ -14,11 +17,13 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 from scipy import stats
 
-from shoal.accounting.filters import ORDERS
-from shoal.card.facts import LISTED, DesignFacts
-from shoal.card.measures import design_facts
+from shoal.audits.audit import audit
+from shoal.audits.book_audit import audit_book
+from shoal.card.facts import LISTED, AuditFacts, DesignFacts
+from shoal.card.measures import audit_facts, book_audit_facts, design_facts
 from shoal.designs.calibration import calibrate
 from shoal.designs.design import design
 from shoal.designs.methods import METHODS
@@ -27,11 +32,10 @@ from shoal.designs.stored import joined
 from shoal.errors import InputError, UnreachableError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
-from shoal.ledger.bounds import POINTS, MechanismBound, bound_at, stated
 from shoal.mechanism.clip import Clip, assumption_free, moved_delta, outside_share
-from shoal.mechanism.codebook import codebook
+from shoal.mechanism.codebook import Codebook, codebook
+from shoal.mechanism.files import load
 from shoal.mechanism.mechanism import Mechanism
-from shoal.mechanism.releasable import Releasable
 from shoal.proofs.proof import proved
 from shoal.runs.blocks import Answers, BlockFacts, answers_of, laws_of, make_blocks
 from shoal.runs.config import SEARCH, Config
@@ -40,14 +44,47 @@ from shoal.runs.shards import Job, Part, out_path, put_whole, run_jobs
 from shoal.workers.executor import tick
 
 SETTINGS = ("query", "method", "epsilon", "delta", "rho", "seed", "shard_size")
-DOING = "designing mechanisms"
-BOUND, PROOF = "bound.json", "proof.json"
+AUDIT_SETTINGS = ("query", "audit_samples", "seed")
+DOING, ATTACKING = "designing mechanisms", "attacking released answers"
+PROOF, AUDIT = "proof.json", "audit.json"
 #: The method by which all labels of a crowd meet.
 MEETING = "mean"
 #: Whom a run's guarantee is about: who holds the whole table.
 SCOPE = "table"
 #: Relative accuracy of the error of a group that is to meet a δ.
 TOLERANCE = 0.02
+#: Crowds attacked at most, and the probability that nothing the audit says is false.
+CROWDS, CONFIDENCE = 3, 0.999
+#: Releases of one answer in the attack on repeated ones: two show whether noise is used again.
+REPEATS = 2
+#: Plausible models that the guard draws for each group.
+DRAWS = 20
+
+
+# ------------------------------------------------------------------ design
+
+
+def stage(context: Context) -> Made:
+    """A mechanism per block of whole crowds."""
+    config, blocks = context.config, make_blocks(context)
+    settings = {**config.part("query", "epsilon", "seed", "rho", "delta"), "method": config.way}
+    jobs = [
+        Job(partial(do, block.path, config), out_path(context.path, MECHANISM, "shoal", settings, [block]), (block,))
+        for block in blocks
+    ]
+    with context.workers(len(jobs)) as executor:
+        mechanisms = run_jobs(executor, DOING, jobs, context.tell)
+    context.put(DESIGN, mechanisms)
+    facts = DesignFacts.merged([part.told(DesignFacts) for part in mechanisms.parts])
+    strange = sum(block.told(BlockFacts).not_gaussian for block in blocks)
+    facts = replace(facts, failed=mechanisms.failed[:LISTED], not_gaussian=strange)
+    if facts.doubtful and config.clip is None and "doubtful-law" not in config.accept:
+        raise UnreachableError(
+            f"label: the rows of {strange} of {facts.labels} labels do not follow the Gaussian law that the guarantee "
+            "rests on, so it would hold for a model and not for these rows; nothing is released. A table with one row "
+            "per label needs no law; --accept-doubtful-law releases these all the same"
+        )
+    return Made((DESIGN,), facts)
 
 
 def do(block: str, config: Config, out: str) -> DesignFacts:
@@ -57,15 +94,14 @@ def do(block: str, config: Config, out: str) -> DesignFacts:
     target = config.delta
     if config.way == "codebook":
         book = codebook(classes.means, graph, config.stated_epsilon, labels=classes.labels, scope=SCOPE)
-        points = [0.0, book.answer_epsilon, 2 * book.answer_epsilon]
-        _saved(out, book, stated(bound_at(book, points, ORDERS, points)))
+        put_whole(out, book.save)
         return design_facts(book, query=answers.query, target=target, accuracy=answers.accuracy(book))
     outside = 0.0
     if answers.clip is not None:
         outside = outside_share(answers.clip, classes.n_dims)
         config = _less_moved(config, answers, outside)
     mechanism = replace(_designed(config, classes, graph, answers), outside=outside)
-    _saved(out, mechanism, ledger_bound(mechanism))  # by the bracket, which the ledger computes again
+    put_whole(out, mechanism.save)  # by the bracket, which the ledger computes again
     mechanism, proof = proved(mechanism)
     put_whole(Path(out).with_suffix(f".{PROOF}"), proof.save)
     facts = design_facts(mechanism, query=answers.query, target=target, accuracy=answers.accuracy(mechanism))
@@ -133,12 +169,6 @@ def cheaper(mechanism: Mechanism, meeting: Mechanism, shard: Answers) -> Mechani
     return mechanism if shard.accuracy(mechanism).rmse <= shard.accuracy(meeting).rmse else meeting
 
 
-def _saved(out: str, mechanism: Releasable, bound: MechanismBound) -> None:
-    content = json.dumps({"digest": bound.digest, **{kind: list(getattr(bound, kind).items()) for kind in POINTS}})
-    put_whole(Path(out).with_suffix(f".{BOUND}"), lambda rough: rough.write_text(content))
-    put_whole(out, mechanism.save)
-
-
 def _spent(config: Config, classes: GaussianClasses, graph: NeighborGraph, times: int) -> Mechanism:
     """The design that spends ρ, every group for itself: none depends on who else is in the shard."""
     problem = DesignProblem.of(classes, graph, config.stated_epsilon, config.rho, scope=SCOPE, times=times)
@@ -163,59 +193,6 @@ def _spent(config: Config, classes: GaussianClasses, graph: NeighborGraph, times
     return joined(config.way, problem, found)
 
 
-def ledger_bound(mechanism: Mechanism) -> MechanismBound:
-    """What the ledger decides by: Rényi divergences, the certificate of a table at the design's ε, and bounds of δ(0).
-
-    The total variation δ(0) is at most √(KL/2) (Pinsker), KL is at most the divergence of any order above 1, and twice
-    that for a table: no pass over the edges beyond those that the certificate and the divergences take.
-    """
-    found = bound_at(mechanism, [], ORDERS, [])
-    least = min(found.renyi.values(), default=math.inf)
-    one, table = ({0.0: min(math.sqrt(x) * (1 + 1e-12), 1.0)} for x in (least / 2, least))
-    if mechanism.notion == "dp":
-        epsilon = float(mechanism.epsilon.max(initial=0.0))
-        once = mechanism if mechanism.times == 1 else replace(mechanism, times=1)  # the ledger counts every answer
-        table[epsilon] = min(once.certified("table").delta_upper, table.get(epsilon, 1.0))
-    return stated(found.with_points_of(MechanismBound(mechanism.digest, one, {}, table)))
-
-
-def bound_of(part: Part) -> MechanismBound:
-    """The ledger's bound of a shard's mechanism, as it was written beside it."""
-    try:
-        content = json.loads(part.beside(BOUND).read_text())
-        return MechanismBound(content["digest"], **{kind: dict(content[kind]) for kind in POINTS})
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        raise InputError(f"shards: the bound beside the mechanism {part.key} is damaged; remove both") from None
-
-
-# ------------------------------------------------------------------ the stage
-
-
-def stage(context: Context) -> Made:
-    """A mechanism per block of whole crowds."""
-    blocks = make_blocks(context)
-    jobs = [design_job(context.path, block, context.config) for block in blocks]
-    with context.workers(len(jobs)) as executor:
-        mechanisms = run_jobs(executor, DOING, jobs, context.tell)
-    context.put(DESIGN, mechanisms)
-    facts = DesignFacts.merged([part.told(DesignFacts) for part in mechanisms.parts])
-    strange = sum(block.told(BlockFacts).not_gaussian for block in blocks)
-    facts = replace(facts, failed=mechanisms.failed[:LISTED], not_gaussian=strange)
-    if facts.doubtful and context.config.clip is None and "doubtful-law" not in context.config.accept:
-        raise UnreachableError(
-            f"label: the rows of {strange} of {facts.labels} labels do not follow the Gaussian law that the guarantee "
-            "rests on, so it would hold for a model and not for these rows; nothing is released. A table with one row "
-            "per label needs no law; --accept-doubtful-law releases these all the same"
-        )
-    return Made((DESIGN,), facts)
-
-
-def design_job(home: Path, block: Part, config: Config) -> Job:
-    """One block's mechanism."""
-    settings = {**config.part("query", "epsilon", "seed", "rho", "delta"), "method": config.way}
-    return Job(partial(do, block.path, config), out_path(home, MECHANISM, "shoal", settings, [block]), (block,))
-
-
 def undamaged(pairs: Sequence[tuple[Part, Part]]) -> list[tuple[Part, Part]]:
     """The mechanisms with their blocks whose files are as they were written; refused where there are none."""
     whole: list[tuple[Part, Part]] = []
@@ -235,3 +212,82 @@ def undamaged(pairs: Sequence[tuple[Part, Part]]) -> list[tuple[Part, Part]]:
 def hardest(pairs: Sequence[tuple[Part, Part]]) -> tuple[Part, Part]:
     """The mechanism with the largest δ, and its block."""
     return max(pairs, key=lambda pair: (pair[0].told(DesignFacts).delta, pair[0].key))
+
+
+# ------------------------------------------------------------------ audit
+
+
+def audit_stage(context: Context) -> Made:
+    """Attack the groups that the rule names."""
+    config = context.config
+    listing = context.listing(DESIGN)
+    total = sum(part.told(DesignFacts).groups for part in listing.parts)
+    chosen = sampled(undamaged(listing.pairs), config.seed)
+    confidence = 1.0 - (1.0 - CONFIDENCE) / len(chosen)
+    works = [
+        partial(attack, mechanism.path, block.path, component, config, confidence)
+        for (mechanism, block), component in chosen
+    ]
+    context.tell(ATTACKING, 0, len(works))
+    with context.workers(len(listing.parts)) as executor:
+        parts = executor.every(works, lambda done: context.tell(ATTACKING, done, len(works)))
+    rule = (
+        "every group"
+        if len(parts) == total
+        else f"the group hardest to hide in and {len(parts) - 1} others drawn at random (seed {config.seed})"
+    )
+    facts = replace(AuditFacts.merged(parts), confidence=CONFIDENCE, of_groups=total, rule=rule)
+    content = {"together": facts.to_json(), "groups": [part.to_json() for part in parts]}
+    context.folder.put(AUDIT, json.dumps(content, indent=1, ensure_ascii=False))
+    return Made((AUDIT,), facts)
+
+
+def sampled(pairs: Sequence[tuple[Part, Part]], seed: int) -> list[tuple[tuple[Part, Part], int]]:
+    """Crowds to attack, ((mechanism, block), component): the hardest to hide in first, the others at random."""
+    pair = hardest(pairs)
+    graph, (label, _) = load(pair[0].path).graph, pair[0].told(DesignFacts).worst_edge
+    first = pair, int(graph.components[graph.labels.index(label)])
+    every = [(pair, number) for pair in pairs for number in range(pair[0].told(DesignFacts).groups)]
+    order = np.random.default_rng(seed).permutation(len(every)).tolist()
+    return [first, *(every[i] for i in order if every[i] != first)][:CROWDS]
+
+
+def attack(mechanism: str, block: str, component: int, config: Config, confidence: float) -> AuditFacts:
+    """Attack a crowd's test answers, ask how much rests on the model, and what equal noise would have left."""
+    whole = load(mechanism)
+    members = [whole.graph.labels[i] for i in np.flatnonzero(whole.graph.components == component)]
+    return whole.by_kind(
+        mechanism=lambda m: _attacked(m, members, block, config, confidence),
+        codebook=lambda b: _drawn(b, members, config, confidence),
+    )
+
+
+def _drawn(book: Codebook, members: list[str], config: Config, confidence: float) -> AuditFacts:
+    part = book.part(members)
+    attacked = audit_book(part, n_samples=config.audit_samples, confidence=confidence, seed=config.seed)
+    return book_audit_facts(attacked, part)
+
+
+def _attacked(mechanism: Mechanism, members: list[str], block: str, config: Config, confidence: float) -> AuditFacts:
+    crowd = mechanism.part(members)
+    attacked = audit(
+        crowd,
+        n_samples=config.audit_samples,
+        confidence=confidence,
+        repeats=REPEATS,
+        release=mechanism.release,  # that of the whole block, which releases the answers
+        seed=config.seed,
+        progress=tick,
+    )
+    everyone = answers_of(block, config)
+    guard = None
+    if set(members) <= set(everyone.labels):  # a member may have no answer today
+        guard = everyone.take(members).guard(crowd, DRAWS, config.seed)
+    rho = float(crowd.rho.mean())
+    equal = None
+    if rho > 0:
+        noisy = design(
+            crowd.classes, crowd.graph, "white", float(crowd.epsilon.max()), rho, scope=crowd.scope, times=crowd.times
+        )
+        equal = noisy.certificate.delta_upper
+    return audit_facts(attacked, guard=guard, equal_noise_delta=equal)

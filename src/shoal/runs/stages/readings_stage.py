@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from shoal.card.facts import FitFacts, ReleaseFacts
+from shoal.card.facts import FitFacts
 from shoal.card.statements import OWNER as TO_OWNER
 from shoal.card.statements import Statement
 from shoal.errors import BudgetError, InputError, LedgerError, UnreachableError
@@ -45,6 +45,7 @@ from shoal.runs import secret
 from shoal.runs.context import FIT, Context, Made
 from shoal.runs.stages.crowd_stage import as_period
 from shoal.runs.stages.fit_stage import CURVES
+from shoal.runs.stages.release_stage import CSV, PARQUET, facts_of
 from shoal.runs.stages.table_stage import noun_of
 from shoal.sources.tables.table_file import LABEL, batches, layout_of, open_table
 from shoal.validation import FloatArray
@@ -52,7 +53,7 @@ from shoal.validation import FloatArray
 SETTINGS = secret.SETTINGS
 DOING = "drawing noise and recording the release"
 NOISY, OWNER, ROWS = "noisy_vector.json", "owner.json", "rows.parquet"
-CSV, PARQUET, PUBLIC = "released.csv", "released.parquet", "public"
+PUBLIC = "public"
 #: Homes whose vectors are looked at for the largest one.
 LOOKED_AT = 4096
 
@@ -204,7 +205,7 @@ def stage(context: Context, fit: FitFacts) -> Made:
                 "--budget-epsilon with --releases, the same each time",
                 limit=error.limit,
             ) from None
-        overview, head, identity = ledger.overview(), str(ledger.head), ledger.identity
+        facts = facts_of(context, ledger, settings.period, len(homes.labels))
     noisy = np.array(kept["noisy"])
     files = {f"{PUBLIC}/{name}": content for name, content in public_files(noisy, settings).items()}
     for name, content in files.items():
@@ -214,15 +215,6 @@ def stage(context: Context, fit: FitFacts) -> Made:
     context.folder.write(PARQUET, lambda path: owner.write_parquet(path))
     known = {"homes": len(homes.labels), "left_out": fit.left_out, "audit": kept["audit"]}
     context.folder.put(OWNER, json.dumps({**known, **errors(homes, noisy, settings)}, indent=1))
-    facts = ReleaseFacts(
-        name=context.release_name,
-        labels=len(homes.labels),
-        ledger=identity,
-        head=head,
-        releases=overview.releases,
-        ledger_labels=overview.labels,
-        period=settings.period,
-    )
     return Made((NOISY, CSV, PARQUET, OWNER, *files), facts)
 
 

@@ -1,269 +1,163 @@
-"""The release of a method, a row per label: workers draw, the driver charges, and only what is charged is written.
+"""The release: rows of crowds recorded, or a method's rows drawn and charged, in the ledger; then the tables.
 
-A worker draws a shard's noise from the cryptographic source and hands the noisy answers back in memory. The driver
-charges the ledger, one transaction per shard, and writes the released shard after the commit. Killed before the commit,
-the draw is gone and nothing was shown; killed after it, the recorded answers are written when the run goes on. The
-ledger is asked under a name that belongs to this release of this folder, so that asking again charges nothing.
+**Means of crowds**, the default: no noise, no ε, nothing charged. Such a release is aggregation with a least crowd
+(k-anonymity). Rows come from the crowd stage; here the numbers of new crowds are drawn and everything is recorded in
+one transaction. The public table has crowd, homes, news, then step, timestamp and kw, or a table's columns.
 
-Two tables come of it. ``public/released.csv`` is the one to pass on: no names, a crowd's rows numbered in an order
-drawn for this release, so that neither the place of a row nor its number depends on whose it is. ``released.csv`` is
-the owner's: the same rows with the household of each, the key between the two. The crowds are recorded after the last
-charge.
+**A method**, a row per label or sample: workers draw noise from the cryptographic source and hand the noisy answers
+back in memory; the driver charges the ledger, one transaction per block, under a name that belongs to this release of
+this folder. Killed before the commit, the draw is gone and nothing was shown; killed after it, asking again charges
+nothing and gives the recorded answers. The rows of a crowd are numbered in an order drawn once.
+
+``public/released.csv`` is the table to pass on: no names, and no byte of it depends on who is who. ``released.csv`` is
+the owner's: the same rows with the label of each, the key between the two.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import partial
 from operator import call
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 
-from shoal.card.facts import LISTED, MEANINGLESS, DesignFacts, Lost, ReleaseFacts, SpentFacts
+from shoal.card.facts import LISTED, MEANINGLESS, Accuracy, DesignFacts, Lost, ReleaseFacts, SpentFacts
+from shoal.card.measures import errors
 from shoal.errors import BudgetError, InputError, LedgerError, UnreachableError
+from shoal.ledger.bounds import MechanismBound, mechanism_bound
 from shoal.ledger.ledger import Ledger
 from shoal.mechanism.files import load
-from shoal.mechanism.releasable import Releasable
+from shoal.mechanism.releasable import ReleaseErrors
 from shoal.noise.source import standard_normals
-from shoal.records import Record
+from shoal.plaintext import as_cells
 from shoal.rounding import upper
-from shoal.runs.blocks import Answers, BlockFacts, answers_of, members_of
+from shoal.runs import reader
+from shoal.runs.blocks import Answers, answers_of, members_of
 from shoal.runs.config import Config
-from shoal.runs.context import DESIGN, RELEASE, RELEASED, SHARDS, Context, Made
-from shoal.runs.folder import Folder
-from shoal.runs.shards import Listing, Part, finished, out_path, put_whole, receipted, sweep
-from shoal.runs.stages.crowd_stage import CrowdFacts, members_and_rows
-from shoal.runs.stages.design_stage import bound_of, hardest, undamaged
-from shoal.runs.stages.means_stage import CSV, PARQUET, PUBLIC, csv_bytes, numbers_of, record
-from shoal.sources.meters.answered import NAMES
+from shoal.runs.context import DESIGN, SHARDS, Context, Made
+from shoal.runs.shards import Part, out_path, put_whole
+from shoal.runs.stages.crowd_stage import Book, CrowdFacts, horizon_stamps, members_and_rows, with_rows
+from shoal.runs.stages.design_stage import hardest, undamaged
+from shoal.sources.meters.answered import off_by
 from shoal.validation import FloatArray
-from shoal.workers.executor import Executor, Failure
+from shoal.workers.executor import Failure
 
 SETTINGS = ("query",)
-DOING = "releasing through the ledger"
+RECORDING, DRAWING = "recording crowds", "releasing through the ledger"
+CSV, PARQUET, PUBLIC = "released.csv", "released.parquet", "public/released.csv"
+#: Where what is drawn, numbers of new crowds and the order of rows, is written before it is used: an interrupted
+#: release goes on with it.
+NUMBERS = "numbers.json"
+#: Where a rehearsal writes.
+REHEARSAL = "rehearsal/not_released.csv"
 #: δ of the budget that a ledger without one is given where a design spends a ρ.
 DELTA = 1e-5
 #: Times the largest answer of its group that a label's expected error may be: above any load there is.
 PLAUSIBLE = 10.0
+STALE = (
+    "ledger: somebody else released about the same labels while this release was made. Nothing was recorded; run "
+    "again, and it goes on from what is on record now"
+)
 
 
-@dataclass(frozen=True)
-class Shown(Record):
-    """What a released shard holds, and how far it is off what came later."""
-
-    labels: int
-    mechanism: str
-    later_known: int
-    later_absolute: float
-    owner_columns: tuple[str, ...] = (NAMES,)  #: those that stay with the owner
+# ------------------------------------------------------------------ means of crowds
 
 
-def do(mechanism: Part, block: Part, config: Config, normals: str | None = None) -> tuple[FloatArray, FloatArray]:
-    """A block's answers, and what its mechanism made of them with secure noise: for the ledger, never for a file.
-
-    ``normals`` is where the draws of a trajectory lie, which are part of the answer.
-    """
-    for part in (mechanism, block):
-        part.check()
-    shard = answers_of(block.path, config)
-    answers = true_answers(shard, normals)
-    return answers, load(mechanism.path).release(answers, list(shard.owners))
-
-
-def true_answers(shard: Answers, normals: str | None) -> FloatArray:
-    """What is asked: the answers before the mechanism. A trajectory is drawn once and kept before it is used."""
-    if not shard.drawn:
-        return shard.answers()
-    path = Path(normals or "")
-    if not path.is_file():
-        shape = shard.laws().means.shape
-        values = np.array([z / 2.0**120 for z in standard_normals(math.prod(shape))])
-
-        def save(rough: Path) -> None:
-            with rough.open("wb") as file:
-                np.save(file, values.reshape(shape), allow_pickle=False)
-
-        put_whole(path, save)
-    return shard.answers(np.load(path, allow_pickle=False))
-
-
-def released_table(shard: Answers, crowds: Mapping[str, int], released: FloatArray) -> pl.DataFrame:
-    """(m, k) released answers as they are written, sorted by crowd and row.
-
-    The rows of a crowd are numbered in an order from the cryptographic source.
-    """
-    n = len(released)
-    groups = np.array([crowds[name] for name in shard.owners], dtype=np.int64)
-    drawn = list(range(n))
-    secrets.SystemRandom().shuffle(drawn)
-    order = np.array(drawn)[np.argsort(groups[drawn], kind="stable")]
-    groups = groups[order]
-    first = np.concatenate([[0], np.flatnonzero(np.diff(groups)) + 1])
-    rows = np.arange(n) - np.repeat(first, np.diff(np.append(first, n))) + 1
-    return shard.table(order, groups, rows, released)
+def means(context: Context, plan: CrowdFacts) -> Made:
+    """Draw the numbers of new crowds, record every row, write."""
+    members, rows = members_and_rows(context)
+    of_table = context.config.label is not None
+    with context.ledger() as ledger:
+        numbers, _ = drawn_of(context, ledger, rows)
+        public, owner = _tables(context, plan, members, rows, numbers)
+        record(context, ledger, plan, numbers, hashlib.sha256(csv_bytes(public)).hexdigest(), charged=False)
+        measured, known, off = accuracy(members, rows, "units of the columns" if of_table else "kW")
+        facts = facts_of(
+            context,
+            ledger,
+            plan.period,
+            owner[owner.columns[0]].n_unique(),
+            later_known=known,
+            later_absolute=off,
+            crowds=public["crowd"].n_unique(),
+            repeated=plan.repeated,
+            recorded_before=plan.recorded,
+            accuracy=measured,
+        )
+    entries = plan.columns if of_table else [str(step) for step in range(1, context.config.horizon + 1)]
+    law = reader.law_of(members, rows, entries, relative=not of_table)
+    (context.folder / reader.FILE).unlink(missing_ok=True)
+    if law is not None:
+        context.folder.put(reader.FILE, law.text())
+    return Made((*_written(context, public, owner), *([reader.FILE] if law is not None else [])), facts)
 
 
-# ------------------------------------------------------------------ the stage
+def rehearse(context: Context, plan: CrowdFacts) -> str:
+    """Write what would be released to a file that says that it was not; nothing is recorded, drawn or charged."""
+    members, rows = members_and_rows(context)
+    _, owner = _tables(context, plan, members, rows, drawn_of(context, None, rows)[0])
+    context.folder.put(REHEARSAL, csv_bytes(owner.select(pl.lit("not released").alias("status"), pl.all())))
+    return REHEARSAL
+
+
+def _tables(
+    context: Context, plan: CrowdFacts, members: pl.DataFrame, rows: pl.DataFrame, numbers: Mapping[int, int]
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """One row per crowd (and step), sorted by the public number; and the owner's, with the label of each row."""
+    number, config = pl.col("crowd").replace(numbers), context.config
+    table = rows.filter(~pl.col("retired")).select(number, "homes", "news", "values").sort("crowd")
+    entry = pl.col("values").list
+    if config.label is not None:
+        values = [entry.get(j, null_on_oob=True).alias(name) for j, name in enumerate(plan.columns)]
+        public, order = table.select("crowd", "homes", "news", *values), ["label"]
+    else:
+        stamps = horizon_stamps(plan.fit, config.horizon)
+        steps = pl.DataFrame({"step": np.arange(1, config.horizon + 1), "timestamp": stamps})
+        kw = entry.get(pl.col("step") - 1, null_on_oob=True).alias("kw")
+        long = table.join(steps, how="cross").sort("crowd", "step")
+        public, order = long.select("crowd", "homes", "news", "step", "timestamp", kw), ["household", "step"]
+    key = members.filter(~pl.col("waits")).select(pl.col("label").alias(order[0]), number)
+    return public, key.join(public, on="crowd", how="inner").select(order[0], *public.columns).sort(order)
+
+
+def accuracy(members: pl.DataFrame, rows: pl.DataFrame, unit: str) -> tuple[Accuracy | None, int, float]:
+    """Errors of rows beside their members' own values; entries whose truth came later, and absolute errors there."""
+    both = with_rows(members, rows)
+    if not len(both):
+        return None, 0, 0.0
+    value, row = both["value"].to_numpy(), np.array(both["row"].to_list())
+    scale = 1.0 if unit == "kW" else 1.0 / np.maximum(value.std(axis=0), 1e-300)
+    off = row - value
+    squares, off = off**2 * np.square(scale), off * scale
+    ends = off.min(axis=0), off.max(axis=0)
+    measured = errors(
+        ReleaseErrors(squares.mean(axis=1), squares, off, ends, 1.0, np.zeros(off.shape[1]), noise_alone=False),
+        value * scale,
+        np.unique(both["crowd"].to_numpy(), return_inverse=True)[1].astype(np.int64),
+        unit=unit if unit == "kW" else "standard deviations of the columns",
+    )
+    return measured, *off_by(both["truth"].to_numpy(), row)
+
+
+# ------------------------------------------------------------------ a method
 
 
 def refuse(context: Context) -> None:
     """Before anything is begun: no release that hides nobody, or that nobody can use."""
-    listing = context.listing(DESIGN)
-    refuse_empty_claims(load(hardest(undamaged(listing.pairs))[0].path), context.config)
-    refuse_useless_figures([part.told(DesignFacts) for part in listing.parts])
-
-
-def stage(context: Context, plan: CrowdFacts) -> Made:
-    """Every block through the ledger under the name of this release: drawn by workers, charged here, then written."""
-    config, name = context.config, context.release_name
-    listing = context.listing(DESIGN)
-    worst = load(hardest(undamaged(listing.pairs))[0].path)
-    sweep(context.path)
-    with context.ledger() as ledger, context.workers(len(listing.parts)) as executor:
-        _, rows = members_and_rows(context)
-        numbers = numbers_of(context, ledger, rows)
-        budget_set = ledger.ensure_budget(worst.graph.labels, *default_budget(config))
-        given, failed = _through(context, ledger, executor, listing, numbers)
-        if given:
-            record(context, ledger, plan, numbers, hashlib.sha256().hexdigest(), charged=True)
-        overview, head, identity = ledger.overview(), str(ledger.head), ledger.identity
-    if not given:
-        raise InputError(f"release: none of the {len(failed)} shard(s) could be released. {failed[0].message}")
-    context.put(RELEASE, Listing(tuple(given), (), tuple(failed)))
-    _tables(context.folder, given)
-    told = [part.told(Shown) for part in given]
-    facts = ReleaseFacts(
-        name=name,
-        labels=sum(one.labels for one in told),
-        ledger=identity,
-        head=head,
-        budget_set=budget_set,
-        releases=overview.releases,
-        ledger_labels=overview.labels,
-        worst=SpentFacts.like(overview.worst[0]) if overview.worst else None,
-        later_known=sum(one.later_known for one in told),
-        later_absolute=math.fsum(one.later_absolute for one in told),
-        failed=tuple(failed)[:LISTED],
-        period=plan.period,
-    )
-    return Made((RELEASE, CSV, PARQUET, PUBLIC), facts)
-
-
-def _through(
-    context: Context, ledger: Ledger, executor: Executor, listing: Listing, numbers: Mapping[int, int]
-) -> tuple[list[Part], list[Lost]]:
-    """Blocks that were released, now or before, and those that could not be.
-
-    A block that was charged and not written is drawn again: the ledger gives the recorded answers for it.
-    """
-    name, config = context.release_name, context.config
-    given: dict[int, Part] = {}
-    failed: list[Lost] = []
-    outs = [out_path(context.path, RELEASED, "parquet", {"name": name}, [part]) for part in listing.parts]
-    for number, (_, block) in enumerate(listing.pairs):
-        written = finished(outs[number])
-        if written is None:
-            continue
-        if ledger.recorded([block.told(BlockFacts).first], name)[0] is None:  # a block is charged as a whole
-            raise LedgerError(
-                "ledger: answers of this release are written that this ledger does not have on record. It is not the "
-                "one they were charged to: restore that one, or name it with --ledger. Nothing more was released"
-            )
-        given[number] = written
-    waiting = [number for number in range(len(outs)) if number not in given]
-    context.tell(DOING, len(given), len(outs))
-    _refuse_together(context, ledger, [listing.pairs[number] for number in waiting])
-
-    def task(mechanism: Part, block: Part) -> Callable[[], tuple[FloatArray, FloatArray]]:
-        normals = None
-        if config.query == "trajectory":
-            normals = out_path(context.path / SHARDS, "draws", "npy", {"name": name}, [mechanism])
-        return partial(do, mechanism, block, config, normals)
-
-    for position, result in executor.run(call, [task(*listing.pairs[number]) for number in waiting]):
-        number = waiting[position]
-        mechanism, block = listing.pairs[number]
-        if isinstance(result, Failure):
-            failed.append(Lost(RELEASED, mechanism.key, result.message))
-            continue
-        shard = answers_of(block.path, config)
-        try:
-            shown = ledger.charge(
-                Path(mechanism.path).read_bytes(),
-                *result,
-                list(shard.owners),
-                query_ids=shard.questions(name),
-                bounds=bound_of(mechanism),
-                readings=list(shard.readings()),
-                series=context.series,
-            )
-        except BudgetError as error:
-            so_far = sum(part.told(Shown).labels for part in given.values())
-            others = f". {so_far} household(s) of other shards had been released and charged before"
-            raise BudgetError(
-                f"{error}{others if len(outs) > 1 else ''}",
-                remaining=error.remaining, epsilon=error.epsilon, limit=error.limit,
-            ) from None  # fmt: skip
-        given[number] = _written(mechanism, block, shard, np.asarray(shown), outs[number], numbers)
-        context.tell(DOING, len(given) + len(failed), len(outs))
-    return [given[number] for number in sorted(given)], failed
-
-
-def _refuse_together(context: Context, ledger: Ledger, pairs: Sequence[tuple[Part, Part]]) -> None:
-    """Refuse before the first block is charged what would be refused at a later one."""
-    if len(pairs) < 2:
-        return  # a block is charged or refused as a whole
-    whole = undamaged(pairs)  # a damaged block fails by itself, where it is read
-    for _, block in whole:
-        shard = answers_of(block.path, context.config)
-        ledger.refuse_seen(shard.owners, shard.readings(), context.series)
-    ledger.refuse_apart(load(mechanism.path) for mechanism, _ in whole)
-
-
-def _written(
-    mechanism: Part, block: Part, shard: Answers, released: FloatArray, out: str, numbers: Mapping[int, int]
-) -> Part:
-    """The released block, after its charge."""
-    members = members_of(block.path)
-    crowds = {name: numbers.get(crowd, crowd) for name, crowd in members.select("label", "crowd").iter_rows()}
-    table = released_table(shard, crowds, released)
-    put_whole(out, lambda rough: table.write_parquet(rough))
-    labels = pl.DataFrame({"label": shard.labels}, schema={"label": pl.String})
-    truth = labels.join(members, on="label", how="left", maintain_order="left")["truth"].to_numpy()
-    return receipted(out, Shown(len(shard.labels), mechanism.key, *shard.off(released, truth), shard.owner_columns))
-
-
-def _tables(folder: Folder, parts: Sequence[Part]) -> None:
-    """Everyone's figures in one table: with names for the owner, without them to pass on."""
-    every = pl.concat([pl.read_parquet(part.path) for part in parts]).sort("crowd", maintain_order=True)
-    public = every.drop(parts[0].told(Shown).owner_columns)
-    folder.put(CSV, csv_bytes(every))
-    folder.write(PARQUET, lambda path: every.write_parquet(path))
-    folder.put(PUBLIC, csv_bytes(public))
-
-
-def released_gone(folder: Path) -> bool:
-    """Whether a released shard is no longer there; the ledger still has its answers."""
-    return any(finished(part.path) is None for part in Listing.read(folder / RELEASE, folder).parts)
-
-
-# ------------------------------------------------------------------ the ledger
-
-
-def refuse_empty_claims(mechanism: Releasable, config: Config) -> None:
-    """Nothing is released under a figure that promises nothing."""
+    config, listing = context.config, context.listing(DESIGN)
     if config.query == "as_in_paper":
         raise InputError(
             "query: 'as_in_paper' accounts for randomness that is not in the release, so nothing is released under it; "
             "use 'point', 'trajectory' or 'marginal'"
         )
-    reached = mechanism.certificate.delta_upper
+    reached = load(hardest(undamaged(listing.pairs))[0].path).certificate.delta_upper
     if reached >= 1.0 or (reached > MEANINGLESS and "no-guarantee" not in config.accept):
         raise UnreachableError(
             f"{'rho' if config.delta is None else 'delta'}: this design promises δ ≤ {upper(reached)} at ε = "
@@ -271,11 +165,7 @@ def refuse_empty_claims(mechanism: Releasable, config: Config) -> None:
             "1e-5); `shoal frontier` shows what an error buys"
             + (". --set accept=no-guarantee releases it all the same" if reached < 1.0 else "")
         )
-
-
-def refuse_useless_figures(designs: Sequence[DesignFacts]) -> None:
-    """Nothing is released, and nothing charged, that no reader could use."""
-    if not all(one.accuracy.beside_largest <= PLAUSIBLE for one in designs):
+    if not all(part.told(DesignFacts).accuracy.beside_largest <= PLAUSIBLE for part in listing.parts):
         raise UnreachableError(
             f"method: released figures would be off by more than {PLAUSIBLE:g} times the largest forecast of a group, "
             "so nothing is released and nothing was charged. Leave out --method, which then releases the mean "
@@ -283,6 +173,212 @@ def refuse_useless_figures(designs: Sequence[DesignFacts]) -> None:
         )
 
 
-def default_budget(config: Config) -> tuple[float, float]:
-    """(ε, δ) that the design was to reach: never what a release happens to cost."""
-    return config.stated_epsilon, DELTA if config.delta is None else config.delta
+def method(context: Context, plan: CrowdFacts) -> Made:
+    """Every block through the ledger under the name of this release: drawn by workers, charged here, then written.
+
+    A block that is on record is drawn again, and the ledger gives the recorded answers for it.
+    """
+    config, name, pairs = context.config, context.release_name, context.listing(DESIGN).pairs
+    whole = undamaged(pairs)
+    tables: list[pl.DataFrame] = []
+    failed: list[Lost] = []
+    labels, later = 0, []
+    private: tuple[str, ...] = ()
+    with context.ledger() as ledger, context.workers(len(pairs)) as executor:
+        numbers, key = drawn_of(context, ledger, members_and_rows(context)[1])
+        # The budget is what the design was to reach: never what a release happens to cost.
+        budget = config.stated_epsilon, DELTA if config.delta is None else config.delta
+        budget_set = ledger.ensure_budget(load(hardest(whole)[0].path).graph.labels, *budget)
+        if len(pairs) > 1:  # refuse before the first block is charged what would be refused at a later one
+            for _, block in whole:  # a damaged one fails by itself, where it is read
+                shard = answers_of(block.path, config)
+                ledger.refuse_seen(shard.owners, shard.readings(), context.series)
+            ledger.refuse_apart(load(mechanism.path) for mechanism, _ in whole)
+        works = [partial(do, *pair, config, _draws(context, pair[0])) for pair in pairs]
+        context.tell(DRAWING, 0, len(works))
+        for number, result in executor.run(call, works):
+            mechanism, block = pairs[number]
+            if isinstance(result, Failure):
+                failed.append(Lost("released", mechanism.key, result.message))
+                continue
+            answers, drawn, bound = result
+            shard, members = answers_of(block.path, config), members_of(block.path)
+            try:
+                released = ledger.charge(
+                    Path(mechanism.path).read_bytes(),
+                    answers,
+                    drawn,
+                    list(shard.owners),
+                    query_ids=shard.questions(name),
+                    bounds=bound,
+                    readings=list(shard.readings()),
+                    series=context.series,
+                )
+            except BudgetError as error:
+                others = f". {labels} household(s) of other shards had been charged before" if len(pairs) > 1 else ""
+                raise BudgetError(
+                    f"{error}{others}", remaining=error.remaining, epsilon=error.epsilon, limit=error.limit
+                ) from None
+            crowds = {label: numbers.get(crowd, crowd) for label, crowd in members.select("label", "crowd").iter_rows()}
+            tables.append(released_table(shard, crowds, np.asarray(released), key))
+            named = pl.DataFrame({"label": shard.labels}, schema={"label": pl.String})
+            truth = named.join(members, on="label", how="left", maintain_order="left")["truth"].to_numpy()
+            later.append(shard.off(released, truth))
+            labels, private = labels + len(shard.labels), shard.owner_columns
+            context.tell(DRAWING, len(tables) + len(failed), len(works))
+        if not tables:
+            raise InputError(f"release: none of the {len(failed)} shard(s) could be released. {failed[0].message}")
+        record(context, ledger, plan, numbers, hashlib.sha256().hexdigest(), charged=True)
+        facts = facts_of(
+            context,
+            ledger,
+            plan.period,
+            labels,
+            charged=True,
+            budget_set=budget_set,
+            later_known=sum(known for known, _ in later),
+            later_absolute=math.fsum(off for _, off in later),
+            failed=tuple(failed)[:LISTED],
+        )
+    every = pl.concat(tables).sort("crowd", maintain_order=True)
+    return Made(_written(context, every.drop(private), every), facts)
+
+
+def _draws(context: Context, mechanism: Part) -> str:
+    """Where the draws of a trajectory lie."""
+    if context.config.query != "trajectory":
+        return ""
+    return out_path(context.path / SHARDS, "draws", "f8", {"name": context.release_name}, [mechanism])
+
+
+def do(mechanism: Part, block: Part, config: Config, normals: str) -> tuple[FloatArray, FloatArray, MechanismBound]:
+    """A block's answers, what its mechanism made of them with secure noise, and what that costs at most.
+
+    It is for the ledger, never for a file. The draws of a trajectory are part of the answer: they are made once and
+    kept, in the file ``normals``, before they are used.
+    """
+    for part in (mechanism, block):
+        part.check()
+    shard, drawing = answers_of(block.path, config), load(mechanism.path)
+    drawn: FloatArray | None = None
+    if shard.drawn:
+        shape = shard.laws().means.shape
+        if not Path(normals).is_file():
+            values = np.array([z / 2.0**120 for z in standard_normals(math.prod(shape))])
+            put_whole(normals, lambda rough: rough.write_bytes(values.tobytes()))
+        drawn = np.fromfile(normals).reshape(shape)
+    answers = shard.answers(drawn)
+    epsilon = drawing.by_kind(
+        mechanism=lambda gaussian: float(gaussian.epsilon.max(initial=0.0)),
+        codebook=lambda book: 2 * book.answer_epsilon,
+    )
+    return answers, drawing.release(answers, list(shard.owners)), mechanism_bound(drawing, epsilon)
+
+
+def released_table(shard: Answers, crowds: Mapping[str, int], released: FloatArray, key: bytes) -> pl.DataFrame:
+    """(m, k) released answers as they are written, sorted by crowd and row.
+
+    The rows of a crowd are in the order of their digests under a key from the cryptographic source: nobody without it
+    can tell whose row comes first, and a table that is lost is written again as it was.
+    """
+    n = len(released)
+    groups = np.array([crowds[name] for name in shard.owners], dtype=np.int64)
+    asked = zip(shard.owners, shard.questions(""), strict=True)
+    lots = [hashlib.blake2b(f"{question}\0{name}".encode(), key=key).digest() for name, question in asked]
+    order = np.array(sorted(range(n), key=lambda i: (groups[i], lots[i])))
+    groups = groups[order]
+    first = np.concatenate([[0], np.flatnonzero(np.diff(groups)) + 1])
+    rows = np.arange(n) - np.repeat(first, np.diff(np.append(first, n))) + 1
+    return shard.table(order, groups, rows, released)
+
+
+# ------------------------------------------------------------------ what every release of crowds records and writes
+
+
+def drawn_of(context: Context, ledger: Ledger | None, rows: pl.DataFrame) -> tuple[dict[int, int], bytes]:
+    """New crowd -> its public number, and the key of the order of rows: as the folder has them, or drawn now.
+
+    Without a ledger, in a rehearsal, numbers are 1, 2, 3 and mean nothing.
+    """
+    fresh = sorted((number for number in rows["crowd"].to_list() if number < 0), reverse=True)
+    if ledger is None:
+        return {number: i + 1 for i, number in enumerate(fresh)}, b""
+    path = context.folder / NUMBERS
+    known: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
+    if known.get("release") != context.release_name or len(known.get("numbers", ())) != len(fresh):
+        drawn = ledger.draw_crowd_numbers(len(fresh)) if fresh else []
+        known = {"release": context.release_name, "numbers": drawn, "order": secrets.token_hex(32)}
+        context.folder.put(NUMBERS, json.dumps(known))
+    return dict(zip(fresh, known["numbers"], strict=True)), bytes.fromhex(known["order"])
+
+
+def record(
+    context: Context, ledger: Ledger, plan: CrowdFacts, numbers: Mapping[int, int], table_digest: str, *, charged: bool
+) -> None:
+    """Record the crowds of this release, once; nothing happens where all of it was on record before."""
+    if ledger.recorded_crowds(context.release_name) is not None:
+        return
+    members, rows = members_and_rows(context)
+    lines = rows.filter(~pl.col("recorded"))
+    if not len(lines):
+        return
+    book = Book.read(ledger, members["label"].to_list())
+    if book.digest != plan.book:
+        raise LedgerError(STALE)
+
+    crowds = []
+    for number, homes, news, values, _, retired in lines.iter_rows():
+        known = book.crowds.get(number, {"setting": plan.setting})
+        row = np.array([float(news), *([] if charged else values)], dtype="<f8").tobytes()
+        entry = {"crowd": numbers.get(number, number), "setting": known["setting"], "period": plan.period, "row": row}
+        entry |= {"homes": homes, "retired": retired}
+        crowds.append(entry | ({"period": known["period"], "row": known["row"]} if retired else {}))
+    kinds = {"crowd": pl.Int64, "setting": pl.String, "period": pl.String, "row": pl.Binary, "homes": pl.Int64}
+    try:
+        ledger.record_crowds(
+            context.release_name,
+            book_digest=book.ledger_digest,
+            members=members.filter("changed").select(
+                "label", pl.col("crowd").replace(numbers), "stored", "last", "block"
+            ),
+            crowds=pl.DataFrame(crowds, schema={**kinds, "retired": pl.Boolean}),
+            table_digest=table_digest,
+            facts={"homes": int(lines["homes"].sum()), "crowds": len(lines), "period": plan.period},
+        )
+    except LedgerError as error:
+        if error.reason == "stale":
+            raise LedgerError(STALE) from None
+        raise
+
+
+def facts_of(
+    context: Context, ledger: Ledger, period: str, labels: int, *, charged: bool = False, **more: Any
+) -> ReleaseFacts:
+    """What was released, with where it is on record and, where it is charged, what was spent of the worst account."""
+    overview = ledger.overview()
+    return ReleaseFacts(
+        name=context.release_name,
+        labels=labels,
+        ledger=ledger.identity,
+        head=str(ledger.head),
+        releases=overview.releases,
+        ledger_labels=overview.labels,
+        worst=SpentFacts.like(overview.worst[0]) if charged and overview.worst else None,
+        period=period,
+        **more,
+    )
+
+
+def csv_bytes(table: pl.DataFrame) -> bytes:
+    """A table as CSV; instants in ISO 8601, with their offset from UTC where they have a zone."""
+    zone = next((getattr(kind, "time_zone", None) for kind in table.schema.values() if kind.is_temporal()), None)
+    form = "%Y-%m-%dT%H:%M:%S%:z" if zone else "%Y-%m-%dT%H:%M:%S"
+    return as_cells(table).write_csv(datetime_format=form).encode()
+
+
+def _written(context: Context, public: pl.DataFrame, owner: pl.DataFrame) -> tuple[str, ...]:
+    """Write the table to pass on and the owner's; their names."""
+    context.folder.put(PUBLIC, csv_bytes(public))
+    context.folder.put(CSV, csv_bytes(owner))
+    context.folder.write(PARQUET, lambda path: owner.write_parquet(path))
+    return CSV, PARQUET, PUBLIC

@@ -23,8 +23,8 @@ from shoal.records import Record
 from shoal.runs import reader
 from shoal.runs.context import Context, Made
 from shoal.runs.stages.crowd_stage import CrowdFacts, members_and_rows, with_rows
-from shoal.runs.stages.means_stage import PARQUET
-from shoal.runs.stages.means_stage import PUBLIC as TABLE
+from shoal.runs.stages.release_stage import PARQUET
+from shoal.runs.stages.release_stage import PUBLIC as TABLE
 from shoal.validation import FloatArray
 
 SETTINGS = ("title", "licence")
