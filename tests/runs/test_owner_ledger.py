@@ -16,7 +16,7 @@ from test_run_faults import on_call
 import shoal
 from shoal.errors import BudgetError, InputError, LedgerError
 from shoal.ledger.ledger import Ledger
-from shoal.runs.owner_ledger import at, place, user_ledger, without_password
+from shoal.runs.owner_ledger import at, open_ledger, place, user_ledger, without_password
 from shoal.runs.run import Run
 from shoal.runs.stages import design_stage
 
@@ -115,7 +115,7 @@ def test_a_ledger_that_is_not_the_one(designed: Path, owner: Path, tmp_path: Pat
         for action in (
             lambda: go(designed, days[1], until="release", update=True),
             lambda: opened(designed).ledger(create=True).close(),
-            lambda: Run.open_ledger(designed).close(),
+            lambda: open_ledger(designed).close(),
         ):
             with pytest.raises(LedgerError, match=words):
                 action()

@@ -32,7 +32,7 @@ from shoal.runs.blocks import crowds_of
 from shoal.runs.folder import Folder
 from shoal.runs.shards import Job
 from shoal.runs.stages import release_stage
-from shoal.workers.executor import TRIES, Serial, died
+from shoal.workers.executor import TRIES, Executor, died
 
 Patch = pytest.MonkeyPatch
 
@@ -224,15 +224,15 @@ def test_a_shard_with_another_schema_is_named(days: tuple[Path, Path, Path], tmp
 def test_crowds_are_not_formed_without_shards_whose_workers_died(
     days: tuple[Path, Path, Path], tmp_path: Path, monkeypatch: Patch, stage: str
 ) -> None:
-    run, out = Serial.run, tmp_path / "run"
+    run, out = Executor.run, tmp_path / "run"
 
-    def dying(self: Serial, work: Any, tasks: Any) -> Any:
+    def dying(self: Executor, work: Any, tasks: Any) -> Any:
         for number, result in run(self, work, tasks):
             mine = isinstance(tasks[number], Job) and Path(tasks[number].out).parent.name == stage
             yield number, died(TRIES) if mine and number == 1 else result
 
     with monkeypatch.context() as patch:
-        patch.setattr(Serial, "run", dying)
+        patch.setattr(Executor, "run", dying)
         with pytest.raises(WorkerError, match="worker died 3 times"):
             go(out, days[0], CHARGED)
     assert not charged(out)

@@ -9,7 +9,6 @@ import sys
 import pytest
 
 from shoal.errors import InputError
-from shoal.workers.cluster import differences
 from shoal.workers.executor import open_executor
 
 
@@ -62,9 +61,3 @@ def test_without_the_package_the_remedy_is_said(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(InputError, match=r"^workers: .*pip install 'shoal\[ray\]'"):
         open_executor("ray")
-
-
-def test_differences_name_only_what_differs() -> None:
-    here = {"a": "1", "b": "2"}
-    assert differences(here, [here, here]) == []
-    assert differences(here, [here, {"a": "1"}, {"a": "1", "b": "3"}]) == ["b 2 here, 3 and missing on workers"]

@@ -40,8 +40,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.linalg import helmert
 
 from shoal.audits.confidence import lower_bound, rough_bounds, upper_bound
 from shoal.laws.classes import GaussianClasses
@@ -303,7 +303,7 @@ class Repeats:
 
     def scores(self, answers: list[FloatArray]) -> Scores:
         """Two attacks on answers (m, r, k) per label: the likelihood ratio of all repeats, and of their average."""
-        turn = helmert(self.times, full=True)  # orthogonal, with a constant first row
+        turn = scipy.linalg.helmert(self.times, full=True)  # orthogonal, with a constant first row
         turned = [np.einsum("sr,mrk->smk", turn, y) for y in answers]
         average, contrast = ResidualLaws.of(self.average), ResidualLaws.of(self.contrast)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy import special
+import scipy
 
 from shoal.validation import FloatArray
 
@@ -36,7 +36,7 @@ def lower_bound(successes: Any, trials: Any, error: float) -> FloatArray:
     """
     s, n = np.broadcast_arrays(np.asarray(successes, dtype=np.float64), np.asarray(trials, dtype=np.float64))
     with np.errstate(all="ignore"):
-        bound = special.betaincinv(s, n - s + 1.0, error)
+        bound = scipy.special.betaincinv(s, n - s + 1.0, error)
     return np.asarray(np.where(s > 0, bound * (1 - 1e-12), 0.0))
 
 
@@ -78,7 +78,7 @@ def mean_upper(values: FloatArray, error: float) -> float:
 
 def rough_bounds(share: FloatArray, trials: int, error: float) -> tuple[FloatArray, FloatArray]:
     """Wilson's bounds on a probability: quick, and good enough to choose an event by; never to report."""
-    z2 = float(special.ndtri(error)) ** 2 / trials
+    z2 = float(scipy.special.ndtri(error)) ** 2 / trials
     center = (share + 0.5 * z2) / (1 + z2)
     half = np.sqrt(np.maximum(share * (1 - share) + 0.25 * z2, 0.0) * z2) / (1 + z2)
     return np.maximum(center - half, 0.0), np.minimum(center + half, 1.0)
@@ -119,4 +119,4 @@ def detectable_shortage(degrees: int, error: float) -> float:
     """The smallest shortage of variance, as a share, that a χ² test with these degrees finds half the time."""
     if degrees < 1:
         return 1.0
-    return 1.0 - 2.0 * float(special.gammaincinv(0.5 * degrees, error)) / degrees
+    return 1.0 - 2.0 * float(scipy.special.gammaincinv(0.5 * degrees, error)) / degrees

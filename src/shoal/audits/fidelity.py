@@ -22,7 +22,7 @@ Each p-value is exact, or an upper bound, if the claim is true.
 from __future__ import annotations
 
 import numpy as np
-from scipy import linalg, stats
+import scipy
 
 from shoal.audits.attacks import Halves, ResidualLaws, halves
 from shoal.audits.confidence import SHARES
@@ -63,7 +63,7 @@ def law_findings(
             total += float(((z - z.mean(axis=0)) ** 2).sum())
             degrees += (len(z) - 1) * z.shape[1]
     if degrees:
-        p = float(stats.chi2.cdf(total, degrees))
+        p = float(scipy.stats.chi2.cdf(total, degrees))
         if p < levels["overall"]:
             findings.append(Finding("too little spread", (), {"variance ratio": total / degrees, "p": p}))
     for e, (a, b) in enumerate(pairs):
@@ -84,7 +84,7 @@ def _label_tests(label: str, z: FloatArray, levels: dict[str, float]) -> list[Fi
     mean = z.mean(axis=0)
     square = float(((z - mean) ** 2).sum())
     df = (m - 1) * r
-    low, high = float(stats.chi2.cdf(square, df)), float(stats.chi2.sf(square, df))
+    low, high = float(scipy.stats.chi2.cdf(square, df)), float(scipy.stats.chi2.sf(square, df))
     if low < levels["spread"]:
         findings.append(Finding("too little spread", (label,), {"variance ratio": square / df, "p": low, "n": m}))
     if high < levels["mismatch"]:
@@ -94,8 +94,8 @@ def _label_tests(label: str, z: FloatArray, levels: dict[str, float]) -> list[Fi
         _, vectors = eigh(centered.T @ centered)
         df = len(second) - 1
         for column, kind, tail, level in (
-            (0, "too little spread", stats.chi2.cdf, levels["spread"]),
-            (-1, "too much spread", stats.chi2.sf, levels["mismatch"]),
+            (0, "too little spread", scipy.stats.chi2.cdf, levels["spread"]),
+            (-1, "too much spread", scipy.stats.chi2.sf, levels["mismatch"]),
         ):
             along = second @ vectors[:, column]
             square = float(((along - along.mean()) ** 2).sum())
@@ -103,10 +103,10 @@ def _label_tests(label: str, z: FloatArray, levels: dict[str, float]) -> list[Fi
             if p < level:
                 evidence = {"variance ratio in one direction": square / df, "p": p, "n": len(second)}
                 findings.append(Finding(kind, (label,), evidence))
-    p = float(stats.chi2.sf(m * float(mean @ mean), r))
+    p = float(scipy.stats.chi2.sf(m * float(mean @ mean), r))
     if p < levels["mismatch"]:
         findings.append(Finding("mean", (label,), {"standard errors": float(np.sqrt(m * (mean @ mean))), "p": p}))
-    ordered = np.sort(stats.chi2.cdf(np.einsum("ij,ij->i", z, z), r))
+    ordered = np.sort(scipy.stats.chi2.cdf(np.einsum("ij,ij->i", z, z), r))
     steps = np.arange(1, m + 1) / m
     distance = float(max((steps - ordered).max(), (ordered - steps + 1 / m).max()))
     p = min(1.0, 2.0 * float(np.exp(-2.0 * m * distance**2)))
@@ -143,7 +143,7 @@ def _gap(names: tuple[str, str], gap: FloatArray, cov: FloatArray, x: Halves, y:
     error = float(np.sqrt(u @ u / len(x2) + u @ cov @ u / len(y2)))
     # The claimed error makes the test exact; the observed one keeps too much noise from looking like a wider gap.
     observed = float(np.sqrt(along_x.var(ddof=1) / len(x2) + along_y.var(ddof=1) / len(y2)))
-    p = float(stats.norm.sf((measured - claimed * (1 + 1e-9) - 1e-6) / max(error, observed)))
+    p = float(scipy.stats.norm.sf((measured - claimed * (1 + 1e-9) - 1e-6) / max(error, observed)))
     if p >= level:
         return []
     return [Finding("gap", names, {"gap": measured, "claimed": claimed, "p": p})]
@@ -157,12 +157,12 @@ def _ratio(names: tuple[str, str], ratios: FloatArray, x: Halves, y: Halves, lev
     slack = 1e-9 * (np.trace(own) + np.trace(other)) * np.eye(len(own)) / len(own)
     if not slack.any():
         return []
-    _, vectors = linalg.eigh(own + slack, other + slack)
+    _, vectors = scipy.linalg.eigh(own + slack, other + slack)
     findings: list[Finding] = []
     df = (len(x2) - 1, len(y2) - 1)
     for column, bound, tail in (
-        (-1, max(float(ratios.max()), 1.0), stats.f.sf),
-        (0, min(float(ratios.min()), 1.0), stats.f.cdf),
+        (-1, max(float(ratios.max()), 1.0), scipy.stats.f.sf),
+        (0, min(float(ratios.min()), 1.0), scipy.stats.f.cdf),
     ):
         u = vectors[:, column]
         above, below = float((x2 @ u).var(ddof=1)), float((y2 @ u).var(ddof=1))
@@ -188,7 +188,7 @@ def _dependence(names: tuple[str, ...], x: FloatArray, y: FloatArray, level: flo
     if minus == 0.0:
         p = 0.0 if plus > 0 else 1.0
     else:
-        p = float(stats.f.sf(plus / minus, len(p_along) - 1, len(p_along) - 1))
+        p = float(scipy.stats.f.sf(plus / minus, len(p_along) - 1, len(p_along) - 1))
     if p >= level:
         return []
     return [Finding("dependence", names, {"correlation": (plus - minus) / (plus + minus), "p": p})]

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import linalg, stats
+import scipy
 
 from shoal import validation
 from shoal.accounting.curve import worst_over_edges
@@ -153,7 +153,7 @@ def model_guard(
         curves = [_worst(mechanism, *_plausible(mechanism.classes, estimates, rng)) for _ in range(n_draws)]
         deltas, edges = np.array([delta for delta, _ in curves]), [edge for _, edge in curves]
     deltas = np.sort(deltas)
-    place = int(stats.binom.ppf(0.99, n_draws, confidence))
+    place = int(scipy.stats.binom.ppf(0.99, n_draws, confidence))
     return ModelGuard(
         promise=promise,
         notion=mechanism.notion,
@@ -211,7 +211,7 @@ def _plausible(
         degrees = estimates.degrees.min() if classes.is_shared else estimates.degrees[i]
         root = scale[i][:, None] * vectors[i][:, kept] * np.sqrt(values[i][kept])
         factor = _bartlett(int(kept.sum()), degrees, rng)
-        moved = linalg.solve_triangular(factor, root.T, lower=True).T if kept.any() else root
+        moved = scipy.linalg.solve_triangular(factor, root.T, lower=True).T if kept.any() else root
         covs[i] = degrees * moved @ moved.T
     full = np.broadcast_to(covs, (n, k, k))
     spread = full if estimates.spread is None else estimates.spread

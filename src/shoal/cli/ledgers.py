@@ -38,7 +38,7 @@ def show(target: Target = None, label: Label = None) -> Outcome:
 
         shoal ledger show postgresql://owner@db/ledger --label H0003
     """
-    with shoal.Run.open_ledger(target) as ledger:
+    with _opened(target) as ledger:
         content, lines = _accounts(ledger, label)
         head = str(ledger.head)
     words = "seal (write it down elsewhere, then `shoal ledger verify --head` can tell a rewrite)"
@@ -58,7 +58,7 @@ def verify(
 
         shoal ledger verify sqlite:///ledger.db --head 12:3f6c…
     """
-    with shoal.Run.open_ledger(target) as ledger:
+    with _opened(target) as ledger:
         found = ledger.verify(head)
     content = {name: getattr(found, name) for name in ("ok", "entries", "bad_entry", "problem")}
     content |= {"head": str(found.head), "notes": list(found.notes)}
@@ -94,7 +94,7 @@ def budget(
     if mode is not None and epsilon is None:
         raise shoal.InputError("mode: give --epsilon and --delta too; a mode is set with its budget")
     setting = epsilon is not None and delta is not None
-    with shoal.Run.open_ledger(target, create=setting) as ledger:
+    with _opened(target, create=setting) as ledger:
         if epsilon is not None and delta is not None:
             ledger.budget(epsilon, delta, label=label, mode=mode)
         content, lines = _accounts(ledger, label)
@@ -114,7 +114,7 @@ def log(
 
         shoal ledger log january --csv
     """
-    with shoal.Run.open_ledger(target) as ledger:
+    with _opened(target) as ledger:
         rows = [dataclasses.asdict(row) for row in ledger.log()]
     names = ("time", "kind", "name", "folder", "table", "labels", "cost")
     if as_csv:
@@ -131,6 +131,12 @@ def log(
         for row in rows
     ]
     return Outcome({"rows": rows}, "\n".join(lines) or "nothing is on record yet")
+
+
+def _opened(target: str | None, *, create: bool = False) -> shoal.Ledger:
+    from shoal.runs.owner_ledger import open_ledger
+
+    return open_ledger(target, create=create)
 
 
 def _accounts(ledger: shoal.Ledger, label: str | None) -> tuple[dict[str, Any], list[str]]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import optimize, stats
+import scipy
 
 from shoal import validation
 from shoal.accounting.deterministic import gaussian_delta
@@ -68,7 +68,7 @@ class Clip:
         """
         n, k = classes.means.shape
         if radius is None:
-            radius = math.sqrt(float(stats.chi2.ppf(INSIDE, k)))
+            radius = math.sqrt(float(scipy.stats.chi2.ppf(INSIDE, k)))
         radius = validation.positive(radius=radius)
         # Of the correlations: the root of a graded covariance would be wrong in its small entries.
         std = np.sqrt(classes.stored_variances)[:, :, None]
@@ -108,7 +108,7 @@ class Clip:
 
 def outside_share(radius: float, k: int) -> float:
     """Share of a Gaussian law of k entries that lies beyond so many of its deviations, at most."""
-    return min(float(stats.chi2.sf((radius / UP) ** 2, k)) * UP, 1.0)
+    return min(float(scipy.stats.chi2.sf((radius / UP) ** 2, k)) * UP, 1.0)
 
 
 def moved_delta(outside: float, epsilon: float, times: int, scope: str) -> float:
@@ -307,6 +307,6 @@ def _farthest(gap: FloatArray, first: FloatArray, second: FloatArray) -> float:
             multiplier = float(values[-1]) * UP * (1 + math.exp(log))
             return multiplier + float((parts * multiplier / (multiplier - values)).sum())
 
-        optimum = optimize.minimize_scalar(bound, bounds=(-12.0, 30.0), method="bounded", options={"xatol": 1e-6})
+        optimum = scipy.optimize.minimize_scalar(bound, bounds=(-12.0, 30.0), method="bounded", options={"xatol": 1e-6})
         best = min(best, math.sqrt(max(float(optimum.fun), 0.0)) * UP)
     return best

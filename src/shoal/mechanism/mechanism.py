@@ -21,7 +21,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
+import scipy
 
 from shoal import validation
 from shoal.accounting.curve import NOTIONS, PrivacyCurve, brackets, falling, privacy_curve, worst_over_edges
@@ -226,7 +226,7 @@ class Mechanism(Stored):
         """
         rows = slice(None) if labels is None else [self.position(name) for name in labels]
         bias, variance = self.bias[rows], self.error_variance[rows]
-        reach = float(ndtri(0.5 + COVERAGE / 2)) * np.sqrt(variance)
+        reach = float(scipy.special.ndtri(0.5 + COVERAGE / 2)) * np.sqrt(variance)
         return ReleaseErrors(
             rho=self.rho[rows],
             squares=bias**2 + variance,

@@ -16,7 +16,7 @@ import warnings
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import optimize
+import scipy
 
 from shoal import validation
 from shoal.accounting.curve import PrivacyCurve
@@ -163,7 +163,7 @@ def _shared_out(w: FloatArray, v: FloatArray, costs: FloatArray) -> float:
     takes = np.exp(np.array(SHIFTS))[:, None, None]
     first = np.tile(np.repeat(np.eye(n), m, axis=1), r)
     second = np.kron(takes.ravel(), np.tile(np.eye(m), n))
-    optimum = optimize.linprog(costs.ravel() - 1.0, A_ub=np.vstack([first, second]), b_ub=np.concatenate([w, v]))
+    optimum = scipy.optimize.linprog(costs.ravel() - 1.0, A_ub=np.vstack([first, second]), b_ub=np.concatenate([w, v]))
     if optimum.x is None:
         return 1.0
     a = np.maximum(np.asarray(optimum.x), 0.0).reshape(r, n, m)

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.interpolate import PchipInterpolator
-from scipy.optimize import nnls
+import scipy
 
 from shoal import validation
 from shoal.errors import InputError
@@ -129,7 +128,7 @@ def _levels(vector: FloatArray, plan: CrowdsPlan, load: float, std: float) -> tu
     logs = np.log(edges)
     spread = 2 if edges[2] > WIDE * edges[1] else 1
     fine = np.interp(np.arange((len(edges) - 1) * spread + 1) / spread, np.arange(len(edges)), logs)
-    return np.exp(fine), np.maximum(np.diff(PchipInterpolator(logs, below)(fine)), 0.0)
+    return np.exp(fine), np.maximum(np.diff(scipy.interpolate.PchipInterpolator(logs, below)(fine)), 0.0)
 
 
 def _homes(seen: FloatArray, spread: float, customers: int) -> float:
@@ -142,7 +141,7 @@ def _together(seen: FloatArray, spread: float, expected: FloatArray, trust: floa
     """Counts made non-negative together: least squares of noisy and expected counts, each by its deviation."""
     width = trust * np.maximum(expected, 0.1 * expected.sum() / len(expected))
     rows = np.vstack([np.eye(len(seen)) / spread, np.diag(1 / width)])
-    return np.asarray(nnls(rows, np.concatenate([seen / spread, expected / width]))[0])
+    return np.asarray(scipy.optimize.nnls(rows, np.concatenate([seen / spread, expected / width]))[0])
 
 
 def _shape_weights(

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from shoal import validation
 from shoal.errors import InputError
@@ -112,6 +111,8 @@ def w1(homes: FloatArray, curves: FloatArray, counts: FloatArray) -> tuple[float
         homes = homes[order[((np.arange(LARGEST) + 0.5) * len(homes) / LARGEST).astype(int)]]
     held = counts > 1e-9 * counts.sum()
     share: Any = (counts[held] / counts[held].sum()).astype(np.float32)
+    from scipy.spatial.distance import cdist
+
     cost: Any = (cdist(homes, curves[held], "cityblock") / (homes.shape[1] * scale)).astype(np.float32)
     mass: Any = np.full(len(homes), 1 / len(homes), dtype=np.float32)
     value: Any = np.zeros(len(homes), dtype=np.float32)

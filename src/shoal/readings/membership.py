@@ -17,7 +17,7 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from shoal.readings.account import ReadingsAccount
 from shoal.validation import FloatArray
@@ -82,13 +82,13 @@ def audit_membership(
 
     def lower(at: float) -> float:
         false, true = (int((score > at).sum()) for score in scores)
-        least = stats.beta.ppf(level, true, draws - true + 1) if true else 0.0
-        most = stats.beta.ppf(1 - level, false + 1, draws - false) if false < draws else 1.0
+        least = scipy.stats.beta.ppf(level, true, draws - true + 1) if true else 0.0
+        most = scipy.stats.beta.ppf(1 - level, false + 1, draws - false) if false < draws else 1.0
         return max(float(least - math.exp(at) * most), 0.0)
 
     noise = np.concatenate([absent, present - own]).ravel() / sigma
-    smallest = float(stats.chi2.ppf(level, noise.size))
-    power = float(stats.chi2.cdf(smallest / TOO_SMALL**2, noise.size))
+    smallest = float(scipy.stats.chi2.ppf(level, noise.size))
+    power = float(scipy.stats.chi2.cdf(smallest / TOO_SMALL**2, noise.size))
     recovered = math.inf
     if load is not None and vector[load] > 0:
         errors = present[:, int(np.flatnonzero(touched == load)[0])] - vector[load]

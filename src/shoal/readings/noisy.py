@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from shoal import validation
 from shoal.errors import InputError
@@ -63,6 +62,8 @@ def places(curves: FloatArray, plan: CrowdsPlan) -> Places:
     level = mean_load(curves)
     shapes = np.where(level[:, None] > 0, curves / np.where(level > 0, level, 1.0)[:, None], 1.0)
     public = curves_over(curves.shape[1])
+    from scipy.spatial.distance import cdist
+
     nearest = [cdist(shapes[i : i + HOMES], public, "cityblock").argmin(axis=1) for i in range(0, len(shapes), HOMES)]
     return Places(
         np.searchsorted(np.array(plan.edges), level, side="right"),

@@ -109,6 +109,18 @@ def without_password(url: str) -> str:
     return URL.create(parsed.drivername, **rest, query=query).render_as_string(hide_password=False)
 
 
+def open_ledger(target: str | Path | None = None, *, create: bool = False) -> Ledger:
+    """A ledger, to be closed after use: by its URL or file, of the run in a folder, or the data owner's.
+
+    That of a run must be the one that its releases were charged to.
+    """
+    if target is None or "://" in str(target) or Path(target).is_file():
+        return opened(at(None if target is None else str(target)), None, create=create)
+    from shoal.runs.run import Run
+
+    return Run.open(target).ledger(create=create)
+
+
 def opened(where: Place, seal: Seal | None, *, create: bool) -> Ledger:
     """The ledger at a place. It is made only where ``create`` allows it and nothing was charged to another before."""
     file = where.file

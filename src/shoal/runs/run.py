@@ -38,7 +38,7 @@ from shoal.runs.config import Config, shared
 from shoal.runs.context import DESIGN, FIT, SHARDS, Progress
 from shoal.runs.folder import STAGES, STATE, Done, Folder, RunState, Snapshot, done_in, without
 from shoal.runs.head_start import head_start
-from shoal.runs.owner_ledger import Seal, at, opened, without_password
+from shoal.runs.owner_ledger import Seal, without_password
 from shoal.runs.rehearsal import Rehearsal, rehearsal
 from shoal.runs.results import Results
 from shoal.runs.shards import finished, put_whole, sweep
@@ -55,7 +55,6 @@ from shoal.runs.stages.crowd_stage import Book
 from shoal.sources.meters import clock
 
 if TYPE_CHECKING:
-    from shoal.ledger.ledger import Ledger
     from shoal.sources.frames import Scratch
 
 #: What a run can be stopped after -> its last stage.
@@ -180,16 +179,6 @@ class Run(Results):
         """
         Folder(folder).state()
         return cls(folder)
-
-    @staticmethod
-    def open_ledger(target: str | Path | None = None, *, create: bool = False) -> Ledger:
-        """A ledger, to be closed after use: by its URL or file, of the run in a folder, or the data owner's.
-
-        That of a run must be the one that its releases were charged to.
-        """
-        if target is None or "://" in str(target) or Path(target).is_file():
-            return opened(at(None if target is None else str(target)), None, create=create)
-        return Run.open(target).ledger(create=create)
 
     # ------------------------------------------------------------------ the folder
 

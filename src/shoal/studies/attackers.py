@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from shoal.accounting.assignments import likeliest, marginals
 from shoal.audits.confidence import mean_lower, mean_upper
@@ -72,8 +72,8 @@ def ranked(scores: FloatArray, rows: int | None = None) -> tuple[FloatArray, Flo
     for behind in range(int(alike.max())):
         share = np.where(behind < alike, 1.0 / alike, 0.0)
         better = np.minimum(above + behind, there)
-        first += share * stats.hypergeom.pmf(0, there, better, rows - 1)
-        ten += share * stats.hypergeom.cdf(9, there, better, rows - 1)
+        first += share * scipy.stats.hypergeom.pmf(0, there, better, rows - 1)
+        ten += share * scipy.stats.hypergeom.cdf(9, there, better, rows - 1)
     return first, ten
 
 

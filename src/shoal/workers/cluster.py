@@ -11,14 +11,14 @@ import os
 import re
 import sys
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
+from concurrent.futures import Future
 from importlib import import_module
 from typing import Any
 
 from shoal.errors import InputError, WorkerError
 from shoal.numerics.threads import ONE_THREAD, n_threads
-from shoal.workers.executor import TRIES, Executor, Failure, Result, Task, TaskError, attempt, died, settled
+from shoal.workers.executor import TRIES, Processes, attempt
 
 #: Seconds until workers of a cluster that do not answer are given up.
 PROBE_SECONDS = 120.0
@@ -35,91 +35,84 @@ PORT = 10001
 INSTALL = "pip install 'shoal[ray]'"
 
 
-class Cluster(Executor):
+class Cluster(Processes):
     """Workers on Ray, checked to run the same software as the driver before they get any work."""
 
+    shared_fate = False
+
     def __init__(self, address: str, cores: int | None = None) -> None:
-        self._ray = _package()
-        self._joined = not self._ray.is_initialized()
-        self._cores = cores
+        for name, value in QUIET.items():
+            os.environ.setdefault(name, value)
+        try:
+            self._ray = import_module("ray")
+        except ImportError:
+            raise InputError(f"workers: ray needs a package that is not installed; {INSTALL}") from None
+        super().__init__(1)
+        errors = self._ray.exceptions
+        self.deadly = (errors.WorkerCrashedError, errors.OutOfMemoryError, errors.NodeDiedError,
+                       errors.ObjectLostError, errors.LocalRayletDiedError)  # fmt: skip
+        self._joined, self._cores = not self._ray.is_initialized(), cores
         # On this machine, workers import from where the driver does.
         paths = {} if address.startswith("ray://") else {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        self._environment = {"env_vars": {**ONE_THREAD, **paths}}
-        self._open = True
+        environment = {"env_vars": {**ONE_THREAD, **paths}}
+        settings = {} if self._joined else {"runtime_env": environment}
+        self._remote = self._ray.remote(num_cpus=1, max_retries=0, **settings)(attempt)
+        self._sent: dict[Future[Any], Any] = {}
         if self._joined:
             # Ray's own convention: RAY_ADDRESS names the cluster to join, or "local" for one of our own.
             place = address if address != "ray" else os.environ.get("RAY_ADDRESS") or "auto"
-            _connect(self._ray, place, cores, self._environment)
+            _connect(self._ray, place, cores, environment)
         try:
-            self.workers = self._places()
-            other = differences(versions(), worker_versions(self._ray))
-            if other:
+            self.expect(1)
+            here, there = versions(), worker_versions(self._ray)
+            others = {name: sorted({answer[name] for answer in there} - {here[name]}) for name in here}
+            differences = [f"{name} {here[name]} here, {' and '.join(o)} on workers" for name, o in others.items() if o]
+            if differences:
                 raise InputError(
-                    f"workers: the cluster runs other versions than this machine: {'; '.join(other)}. "
+                    f"workers: the cluster runs other versions than this machine: {'; '.join(differences)}. "
                     "Results would depend on where they are made: install the same versions everywhere"
                 )
         except BaseException:
             self.close()
             raise
 
-    def run(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result | Failure]]:
-        if not self._open:
-            raise RuntimeError("this executor is closed")
-        ray, errors = self._ray, self._ray.exceptions
-        deadly = (errors.WorkerCrashedError, errors.OutOfMemoryError, errors.NodeDiedError, errors.ObjectLostError,
-                  errors.LocalRayletDiedError)  # fmt: skip
-        self.workers = self._places()
-        ahead = self.workers if self._cores is not None else 2 * self.workers
-        settings = {} if self._joined else {"runtime_env": self._environment}
-        remote = ray.remote(num_cpus=1, max_retries=0, **settings)(attempt)
-        waiting = iter(range(len(tasks)))
-        deaths: Counter[int] = Counter()
-        flying: dict[Any, int] = {}
+    def expect(self, shards: int) -> None:
+        with contextlib.suppress(self._ray.exceptions.RayError, ConnectionError):  # sending a task will tell
+            cores = max(1, int(self._ray.cluster_resources().get("CPU", 0)))
+            self.workers = 2 * cores if self._cores is None else min(cores, self._cores)
+
+    def send(self, work: Callable[[Any], Any], task: Any) -> Future[Any]:
         try:
-            while True:
-                while len(flying) < ahead and (position := next(waiting, None)) is not None:
-                    flying[remote.remote(work, tasks[position])] = position
-                if not flying:
-                    return
-                (reference,), _ = ray.wait(list(flying), num_returns=1)
-                position = flying.pop(reference)
-                try:
-                    answer = settled(ray.get(reference))
-                except deadly:
-                    deaths[position] += 1
-                    if deaths[position] < TRIES:
-                        flying[remote.remote(work, tasks[position])] = position
-                        continue
-                    answer = died(TRIES)
-                yield position, answer
-        except errors.RayTaskError as error:
-            raise TaskError(f"a task ended with {type(error.cause).__name__} between driver and worker") from None
-        except (errors.RayError, ConnectionError) as error:
-            raise WorkerError(
+            reference = self._remote.remote(work, task)
+            future: Future[Any] = reference.future()
+        except (self._ray.exceptions.RayError, ConnectionError) as error:
+            raise self.explained(error) from None
+        self._sent[future] = reference
+        future.add_done_callback(lambda ended: self._sent.pop(ended, None))
+        return future
+
+    def explained(self, error: BaseException) -> Exception:
+        errors = self._ray.exceptions
+        if isinstance(error, errors.RayError | ConnectionError) and not isinstance(error, errors.RayTaskError):
+            return WorkerError(
                 f"workers: Ray is gone or refuses work ({type(error).__name__}); what is finished is kept, run again"
-            ) from None
-        finally:
-            if flying and self._open and ray.is_initialized():
-                with contextlib.suppress(errors.RayError, ConnectionError, RuntimeError, ValueError):
-                    for reference in flying:
-                        ray.cancel(reference, force=True)
+            )
+        return super().explained(getattr(error, "cause", error))
+
+    def drop(self) -> None:
+        if self._open and self._ray.is_initialized():
+            with contextlib.suppress(self._ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError):
+                for reference in list(self._sent.values()):
+                    self._ray.cancel(reference, force=True)
 
     def close(self) -> None:
         if self._open and self._joined:
             self._ray.shutdown()
         self._open = False
 
-    def _places(self) -> int:
-        """Cores of the cluster, or fewer if fewer workers are wanted."""
-        cores = max(1, int(self._ray.cluster_resources().get("CPU", 0)))
-        return cores if self._cores is None else min(cores, self._cores)
 
-
-def version_probe() -> Callable[[], dict[str, str]]:
-    """A function that reads the versions of the machine it runs on.
-
-    It is defined inside another one, so that it travels as code: a worker without shoal can run it and say so.
-    """
+def _version_probe() -> Callable[[], dict[str, str]]:
+    """A function defined inside another one travels as code: a worker without shoal can run it and say so."""
 
     def versions() -> dict[str, str]:
         import importlib.metadata
@@ -136,15 +129,14 @@ def version_probe() -> Callable[[], dict[str, str]]:
     return versions
 
 
-def versions() -> dict[str, str]:
-    """The versions of shoal, Python and the libraries that results depend on."""
-    return version_probe()()
+#: The versions of shoal, Python and the libraries that results depend on, of the machine on which it is called.
+versions = _version_probe()
 
 
 def worker_versions(ray: Any) -> list[dict[str, str]]:
     """The versions on every machine of the cluster that has cores to offer."""
     strategy = import_module("ray.util.scheduling_strategies").NodeAffinitySchedulingStrategy
-    probe = ray.remote(num_cpus=0, max_retries=TRIES)(version_probe())
+    probe = ray.remote(num_cpus=0, max_retries=TRIES)(versions)
     nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) > 0]
     if not nodes:
         raise WorkerError("workers: the Ray cluster has no machine with cores; add one and run again")
@@ -158,29 +150,13 @@ def worker_versions(ray: Any) -> list[dict[str, str]]:
     return answers
 
 
-def differences(here: dict[str, str], there: Sequence[dict[str, str]]) -> list[str]:
-    """Name every library that another machine has in another version."""
-    others = {name: sorted({answer.get(name, "missing") for answer in there} - {here[name]}) for name in here}
-    return [f"{name} {here[name]} here, {' and '.join(found)} on workers" for name, found in others.items() if found]
-
-
-def _package() -> Any:
-    for name, value in QUIET.items():
-        os.environ.setdefault(name, value)
-    try:
-        return import_module("ray")
-    except ImportError:
-        raise InputError(f"workers: ray needs a package that is not installed; {INSTALL}") from None
-
-
 def _connect(ray: Any, address: str, cores: int | None, environment: dict[str, Any]) -> None:
     """Join the cluster at an address; "auto": the one on this machine or else a new one; "local": a new one."""
     if address.startswith("ray://"):
         parts = ADDRESS.fullmatch(address)
         if parts is None or int(parts["port"] or PORT) > 65535:
             raise InputError("workers: a Ray cluster is named ray://host:port, for example ray://head:10001")
-        if parts["port"] is None:
-            address = f"{address.rstrip('/')}:{PORT}"
+        address = address if parts["port"] else f"{address.rstrip('/')}:{PORT}"
     settings = {"num_cpus": cores or n_threads(), **OWN} if address == "local" else {}
     try:
         with warnings.catch_warnings():

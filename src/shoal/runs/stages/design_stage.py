@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from shoal.audits.audit import audit
 from shoal.audits.book_audit import audit_book
@@ -120,7 +120,7 @@ def _less_moved(config: Config, shard: Answers, outside: float) -> Config:
     if moved <= target / 2:
         return replace(config, delta=target - moved * (1 + 1e-6))
     share = target / 2 / max(moved_delta(1e-12, config.stated_epsilon, shard.times, SCOPE) * 1e12, 1.0)
-    radius = math.ceil(10 * math.sqrt(float(stats.chi2.isf(share, shard.laws().n_dims)))) / 10
+    radius = math.ceil(10 * math.sqrt(float(scipy.stats.chi2.isf(share, shard.laws().n_dims)))) / 10
     raise UnreachableError(
         "clip: at this radius so many rows of a Gaussian law are moved that this alone may add more to δ than half of "
         f"the {target:g} that is asked for; choose a radius of {radius:g} or more, or ask for a larger δ"

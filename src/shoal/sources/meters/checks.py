@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from shoal import validation
 from shoal.errors import InputError
@@ -104,8 +104,8 @@ def check_models(
         level,
         skewness,
         excess,
-        gaussian_p=stats.chi2.sf(n / 6 * (skewness**2 + excess**2 / 4), 2),
-        white_p=stats.chi2.sf(_ljung_box(z, lags) * (n + 2) / n, lags - coefficients),
+        gaussian_p=scipy.stats.chi2.sf(n / 6 * (skewness**2 + excess**2 / 4), 2),
+        white_p=scipy.stats.chi2.sf(_ljung_box(z, lags) * (n + 2) / n, lags - coefficients),
         level_p=level_p,
         spread_p=spread_p,
         spread_ratio=ratio,
@@ -129,8 +129,8 @@ def _halves(first: FloatArray, second: FloatArray) -> tuple[FloatArray, FloatArr
     Brown–Forsythe for two groups is Student's t on the distances to each group's median: F = t².
     """
     away = [np.abs(half - np.nanmedian(half, axis=1, keepdims=True)) for half in (first, second)]
-    level = stats.ttest_ind_from_stats(*_moments(first), *_moments(second), equal_var=False).pvalue
-    spread = stats.ttest_ind_from_stats(*_moments(away[0]), *_moments(away[1])).pvalue
+    level = scipy.stats.ttest_ind_from_stats(*_moments(first), *_moments(second), equal_var=False).pvalue
+    spread = scipy.stats.ttest_ind_from_stats(*_moments(away[0]), *_moments(away[1])).pvalue
     deviations = [np.maximum(_moments(half)[1], np.finfo(float).tiny) for half in (first, second)]
     return np.nan_to_num(level), np.nan_to_num(spread), np.asarray(deviations[1] / deviations[0])
 

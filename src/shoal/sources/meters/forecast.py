@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from shoal import validation
 from shoal.errors import InputError
@@ -205,7 +205,7 @@ class Forecasts:
     def interval(self, level: float = 0.9, *, season_error: bool = False) -> tuple[FloatArray, FloatArray]:
         """Lower and upper end (n, h), in kW, of the central predictive interval of each entry."""
         level = validation.probability(level=level, below_one=True, above_zero=True)
-        reach = float(stats.norm.ppf(0.5 + level / 2)) * self.error_std(season_error=season_error)
+        reach = float(scipy.stats.norm.ppf(0.5 + level / 2)) * self.error_std(season_error=season_error)
         return self.season.power(self.log_mean - reach), self.season.power(self.log_mean + reach)
 
     def facts(self, graph: NeighborGraph | None) -> FitFacts:
