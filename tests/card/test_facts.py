@@ -66,10 +66,10 @@ def test_the_figure_without_a_law_is_the_worst_shards(parts: list[DesignFacts]) 
     free = [replace(part, assumption_free=0.01 * (i + 1) + 1e-9) for i, part in enumerate(parts)]
     many = DesignFacts.merged(free)
     assert many.assumption_free == max(one.assumption_free for one in free if one.assumption_free is not None)
-    assert any_law(replace(many, assumption_free=0.030000001))[0].startswith(
+    assert any_law(replace(many, assumption_free=0.030000001)).startswith(
         "Whatever the law of the rows inside their ellipsoids: δ ≤ 0.03001 at ε = 1;"
     )
-    assert "δ ≤ 1, so that nothing is promised" in any_law(replace(many, assumption_free=0.99999))[0]
+    assert "δ ≤ 1, so that nothing is promised" in any_law(replace(many, assumption_free=0.99999))
 
 
 def test_no_figure_of_many_shards_is_below_one_of_theirs(parts: list[DesignFacts]) -> None:

@@ -74,6 +74,7 @@ def test_it_says_what_its_columns_are_and_under_which_licence(public: Path, mean
     assert described["licenses"] == [{"name": "CC-BY-4.0", "title": "CC-BY-4.0"}]
     assert described["guarantee"]["statement"] == means.card.statement
     assert means.card.digest[:16] in described["citation"]
+    assert "about 2024-01-17T12:00:00. Made" in described["citation"]  # no zone is known: no Z
     assert described["time_zone"] in (public / "README.txt").read_text()
 
 

@@ -50,7 +50,7 @@ def test_errors_of_fewer_than_a_crowd_are_not_told() -> None:
     documents = passed_on(made(2))
     assert all("mean squared error" not in documents[name].lower() for name in ("md", "yaml"))
     assert "Errors are told of 10 households or more" in documents["md"]
-    assert "not told" in documents["html"]
+    assert "Too few households to tell the cost without telling about a household." in documents["html"]
     told = figures(made(5, groups=2))
     assert "rmse" in told
     assert "rmse_by_step" not in told

@@ -20,18 +20,20 @@ import shoal
 from shoal.audits.verdict import Audit
 from shoal.card.facts import (
     CROWD,
+    Accuracy,
     AuditFacts,
     Course,
     DesignFacts,
     FitFacts,
     Guard,
+    Lost,
     OwnAttack,
     ReleaseFacts,
-    lost_shards,
+    SpentFacts,
     promised,
 )
-from shoal.card.measures import audit_facts, design_facts, fit_facts, ledger_facts
-from shoal.card.statements import KIND, POOLED, PUBLIC, SHOWN_DIGITS, Statement, price, protects, statements
+from shoal.card.measures import audit_facts, design_facts, fit_facts
+from shoal.card.statements import KIND, POOLED, PUBLIC, SHOWN_DIGITS, Statement, statements
 from shoal.card.words import HOLDERS, question
 from shoal.records import plain
 from shoal.rounding import down, nearest, up
@@ -142,15 +144,47 @@ class ReleaseCard:
         if self.design is not None:
             return self.design.statement
         if self.readings is not None:
-            return protects(self.readings.noun)
-        return next(one.sentence for one in self.statements if one.key == "technique")
+            return f"This table protects every {self.readings.noun}'s readings, against whoever knows all others."
+        return next(statement.sentence for statement in self.statements if statement.key == "technique")
+
+    @property
+    def period(self) -> str:
+        """What the release is about, an instant; without a zone where none is known."""
+        source = self.release if self.readings is None else self.readings
+        period = "" if source is None else source.period
+        return period if self.fit.time_zone is not None else period.removesuffix("Z")
+
+    @property
+    def lost(self) -> tuple[Lost, ...]:
+        """Shards that some stage could not do."""
+        return tuple(
+            lost for stage in (self.fit, self.design, self.release) if stage is not None for lost in stage.failed
+        )
+
+    @property
+    def measured(self) -> bool:
+        """Whether it is known what the release costs."""
+        return self.readings is None and (self.release if self.kind == "means" else self.design) is not None
+
+    @property
+    def accuracy(self) -> Accuracy | None:
+        """Errors of what was released beside the labels' own answers; None where they are not known."""
+        if self.design is not None:
+            return self.design.accuracy
+        return None if self.release is None else self.release.accuracy
+
+    @property
+    def price(self) -> float | None:
+        """Error against what came later: as released over unprotected; None where it is not known."""
+        before, after = self.later_errors
+        return after / before if before and after is not None else None
 
     @property
     def tells_errors(self) -> bool:
         """Whether errors over all labels may be published: of fewer than a crowd they would tell of the answers."""
         if self.design is not None:
             return self.fit.fitted_on_private_data is not True or self.design.accuracy.labels >= CROWD
-        return self.release is not None and self.release.accuracy is not None and self.release.crowds >= POOLED
+        return self.release is not None and self.accuracy is not None and self.release.crowds >= POOLED
 
     @property
     def tells_worst(self) -> bool:
@@ -211,17 +245,15 @@ class ReleaseCard:
         if self.design is not None:
             return content | _method_content(self, self.design)
         if self.readings is not None:
-            return content | _readings_content(self.readings)
+            return content | _readings_content(self, self.readings)
         return content | _means_content(self)
 
 
 def _means_content(card: ReleaseCard) -> dict[str, Any]:
-    fit, release, ratio = card.fit, card.release, price(card)
-    accuracy = None if release is None else release.accuracy
-    shown = card.tells_errors and accuracy is not None
+    fit, release, accuracy = card.fit, card.release, card.accuracy
     return {
         "technique": KIND,
-        "period": None if release is None else release.period,
+        "period": None if release is None else card.period,
         "least": fit.crowd,
         "labels": fit.labels,
         "crowds": fit.groups if release is None else release.crowds,
@@ -231,19 +263,19 @@ def _means_content(card: ReleaseCard) -> dict[str, Any]:
         "rules": list(card.rules),
         "origin": fit.origin,
         "step_minutes": fit.step_minutes,
-        "rmse": up(accuracy.rmse, SHOWN_DIGITS) if shown and accuracy is not None else None,
+        "rmse": up(accuracy.rmse, SHOWN_DIGITS) if card.tells_errors and accuracy is not None else None,
         "unit": None if accuracy is None else accuracy.unit,
-        "price": up(ratio, 3) if shown and ratio is not None else None,
+        "price": up(card.price, 3) if card.tells_errors else None,
     }
 
 
-def _readings_content(settings: PublicSettings) -> dict[str, Any]:
+def _readings_content(card: ReleaseCard, settings: PublicSettings) -> dict[str, Any]:
     """The figures for machines."""
     plan, series = settings.plan, settings.series
     zero_out, replaced = series.deltas(plan.account)
     return {
         "technique": "noise under the readings' promise (differential privacy)",
-        "period": settings.period,
+        "period": card.period,
         "customers": plan.customers,
         "epsilon": series.epsilon,
         "delta": zero_out,
@@ -293,7 +325,7 @@ def _method_content(card: ReleaseCard, design: DesignFacts) -> dict[str, Any]:
         "left_out": {
             "labels": card.fit.left_out,
             **card.fit.part("reasons", "newcomers"),
-            "shards": [lost.part("stage", "key") for lost in lost_shards(card.fit, design, card.release)],
+            "shards": [lost.part("stage", "key") for lost in card.lost],
         },
     }
 
@@ -342,7 +374,14 @@ def release_card(
         fit = forecasts.facts(mechanism.graph)
     if unit is not None:
         fit = replace(fit, noun=str(unit))
-    release = None if ledger is None else ledger_facts(ledger, labels=mechanism.graph.n_labels)
+    release = None
+    if ledger is not None:
+        spent = ledger.spent()
+        worst = None if spent.largest is None else SpentFacts.like(spent.largest)
+        release = ReleaseFacts(
+            "", mechanism.graph.n_labels, "", str(ledger.head),
+            releases=spent.releases, ledger_labels=len(spent.by_label), worst=worst,
+        )  # fmt: skip
     attacked = audit_facts(audit) if isinstance(audit, Audit) else audit
     return ReleaseCard.of(fit, design, release, attacked, None if guard is None else Guard.like(guard))
 
@@ -380,7 +419,7 @@ def _accuracy(card: ReleaseCard, design: DesignFacts) -> dict[str, Any]:
     """
     errors, shown, worst, by_step = design.accuracy, card.tells_errors, card.tells_worst, design.by_step
     before, after = card.later_errors
-    metered, ratio = shown and after is not None, price(card)
+    metered, ratio = shown and after is not None, card.price
     ends = [[down(a, SHOWN_DIGITS), up(b, SHOWN_DIGITS)] for a, b in errors.interval]
     return {
         **errors.part("unit", "grid", "coverage"),

@@ -289,13 +289,6 @@ class SpentFacts(Record):
     releases: int  #: about this label
     mode: str = "fixed"  #: what the budget holds for
 
-    @property
-    def choice(self) -> str:
-        """What the budget holds for, in words."""
-        if self.mode == "adaptive":
-            return "for whatever is asked in the light of earlier answers"
-        return "for a series of releases fixed in advance"
-
 
 @dataclass(frozen=True)
 class ReleaseFacts(Record):
@@ -424,11 +417,6 @@ class AuditFacts(Record):
 def promised(design: DesignFacts, audit: AuditFacts) -> float:
     """The δ that an audit is told beside: that of the release, where the attacked part by itself promises no more."""
     return max(design.delta, audit.delta_promised)
-
-
-def lost_shards(*stages: FitFacts | DesignFacts | ReleaseFacts | None) -> tuple[Lost, ...]:
-    """Shards that some stage could not do."""
-    return tuple(lost for stage in stages if stage is not None for lost in stage.failed)
 
 
 def tallied(counts: Iterable[Iterable[tuple[Key, int]]]) -> Counter[Key]:

@@ -28,8 +28,6 @@ from shoal.card.facts import (
     Guard,
     Named,
     NamingFacts,
-    ReleaseFacts,
-    SpentFacts,
     naming_bound,
     tpr_bound,
 )
@@ -46,7 +44,6 @@ if TYPE_CHECKING:
     from shoal.audits.book_audit import BookAudit
     from shoal.audits.guard import ModelGuard
     from shoal.audits.verdict import Audit
-    from shoal.ledger.ledger import Ledger
 
 EPSILONS = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0)
 ORDERS = (1.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
@@ -313,21 +310,6 @@ def book_audit_facts(audit: BookAudit, book: Codebook) -> AuditFacts:
             guessing=audit.guessing,
             n_answers=audit.n_rows,
         ),
-    )
-
-
-def ledger_facts(ledger: Ledger, *, labels: int) -> ReleaseFacts:
-    """What a ledger has on record, every account looked at; ``labels`` are those of this release."""
-    spent = ledger.spent()
-    worst = spent.largest
-    return ReleaseFacts(
-        name="",
-        labels=labels,
-        ledger="",
-        head=str(ledger.head),
-        releases=spent.releases,
-        ledger_labels=len(spent.by_label),
-        worst=None if worst is None else SpentFacts.like(worst),
     )
 
 

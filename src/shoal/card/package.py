@@ -82,11 +82,8 @@ def package_files(
     also: Mapping[str, bytes] | None = None,
 ) -> dict[str, bytes]:
     """Name -> content of everything in ``public/`` beside the table itself and what lies there ``also``."""
-    name = printable(title) if title else "A release of averages"
-    about = f" about {card.release.period}" if card.release is not None and card.release.period else ""
-    if card.readings is not None:
-        name = printable(title) if title else "A release with noise"
-        about = f" about {card.readings.period}"
+    name = printable(title or ("A release of averages" if card.readings is None else "A release with noise"))
+    about = f" about {card.period}" if card.period else ""
     citation = f"{name}{about}. Made with shoal {__version__}; release card {card.digest[:16]}."
     stated = {"name": licence, "title": licence} if licence else UNSTATED
     texts = {

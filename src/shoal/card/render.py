@@ -9,21 +9,28 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
-from shoal import __version__
 from shoal.card import pictures
 from shoal.card.card import ReleaseCard
 from shoal.card.pictures import CrowdCurves
-from shoal.card.statements import HEADINGS, KNOWS, OWNER, SHOWN_DIGITS, SUMMARY, Statement, other_scope, would_protect
+from shoal.card.statements import (
+    HEADINGS,
+    KNOWS,
+    OWNER,
+    SHOWN_DIGITS,
+    SUMMARY,
+    Statement,
+    environment,
+    other_scope,
+    would_protect,
+)
 from shoal.card.words import promise, question
 from shoal.errors import InputError
 from shoal.plaintext import printable
@@ -63,37 +70,6 @@ class PagePart:
     picture: pictures.Bars | None = None
     columns: Sequence[str] = ()
     table: Sequence[tuple[str, ...]] = ()
-
-
-@cache
-def _environment(form: str) -> Environment:
-    """Templates of a form: "html", where text is escaped, "md", where it cannot begin markup, or plain "text"."""
-
-    def finalize(value: Any) -> Any:
-        if not isinstance(value, str) or isinstance(value, Markup):
-            return value
-        text = printable(value, keep="\n")
-        return text.replace("<", "&lt;") if form == "md" else text
-
-    environment = Environment(
-        loader=PackageLoader("shoal.card", "templates"),
-        autoescape=form == "html",
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        finalize=finalize,
-        keep_trailing_newline=True,
-    )
-    environment.filters |= {"code": _code, "upper_end": upper, "nearest": nearest, "counted": counted}
-    environment.filters["cell"] = lambda value: str(value).replace("|", "\\|")
-    environment.filters["yaml"] = lambda value: json.dumps(value, ensure_ascii=False)  # which is YAML too
-    environment.globals |= {"headings": HEADINGS, "version": __version__}
-    return environment
-
-
-def _code(text: str) -> Markup:
-    """A sentence with what stands between backticks as code."""
-    parts = printable(text).split("`")
-    return Markup("").join(Markup("<code>{}</code>").format(p) if i % 2 else escape(p) for i, p in enumerate(parts))
 
 
 # ------------------------------------------------------------------ texts
@@ -138,7 +114,7 @@ def markdown(card: ReleaseCard) -> str:
     if card.kind == "certified" and card.meaningful:
         headline = _chosen(card.public, "hidden")[0].sentence
     headline = headline[:1].upper() + headline[1:]
-    template = _environment("md").get_template("card.md")
+    template = environment("md").get_template("card.md")
     return template.render(card=card, headline=headline, groups=_grouped(card.public), tables=tables(card))
 
 
@@ -146,7 +122,7 @@ def readme(card: ReleaseCard, **given: Any) -> str:
     """README.txt of the public folder, half a page."""
     sentences = dict.fromkeys(("technique", "hidden", "use", "limits", "rules"), "")
     sentences |= {one.key: one.sentence for one in reversed(card.public)}
-    return _environment("text").get_template("README.txt").render(statements=sentences, **given)
+    return environment("text").get_template("README.txt").render(statements=sentences, **given)
 
 
 def registry_record(card: ReleaseCard, deployment: Mapping[str, str]) -> str:
@@ -157,7 +133,7 @@ def registry_record(card: ReleaseCard, deployment: Mapping[str, str]) -> str:
     if design is None:
         raise InputError("card: nothing is certified here for a registry of guarantees; to_json has all of it")
     promised = [promise(design.epsilon, upper(design.delta), design.scope)] if design.meaningful else []
-    return _environment("text").get_template("card.yaml").render(
+    return environment("text").get_template("card.yaml").render(
         card=card,
         design=design,
         release=card.release,
@@ -169,7 +145,7 @@ def registry_record(card: ReleaseCard, deployment: Mapping[str, str]) -> str:
         delta=up(design.delta),
         precision=upper(design.finite_precision),
         rmse=upper(design.accuracy.rmse, SHOWN_DIGITS),
-        promised=[*promised, *other_scope(design)],
+        promised=[*promised, other_scope(design)],
         curve=[f"{epsilon:g}: {upper(delta)}" for epsilon, delta in design.curve],
     )  # fmt: skip
 
@@ -350,7 +326,7 @@ def _first(every: Sequence[Statement]) -> list[Statement]:
 def _page(template: str, card: ReleaseCard, *, title: str | None, **given: Any) -> str:
     script, style = _asset("report.js"), _asset("report.css")
     page = {"body_class": "", "banner": NAMELESS, "internal": False, "about": [], **given}
-    return _environment("html").get_template(template).render(
+    return environment("html").get_template(template).render(
         card=card,
         noun=card.fit.noun,
         title=TITLE if title is None else str(title),
