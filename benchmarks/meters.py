@@ -22,11 +22,12 @@ import polars as pl
 
 from evidence.backtest import backtest
 from evidence.paper.clusters import cluster_graph
-from shoal.sources.meters import window
+from shoal.sources.meters import clock
 from shoal.sources.meters.answered import power_error
 from shoal.sources.meters.arma import fit_arma, predict
 from shoal.sources.meters.checks import check_models
-from shoal.sources.meters.forecast import Forecasts, forecast
+from shoal.sources.meters.forecast import forecast
+from shoal.sources.meters.predictive import Forecasts
 from shoal.sources.meters.quality import Readings, repair
 from shoal.sources.meters.readings import meter_readings
 from shoal.sources.meters.season import log_power, phases
@@ -123,14 +124,14 @@ def report(readings: Readings, loading: tuple[float, float], options: argparse.N
 def stages(readings: Readings) -> tuple[dict[str, tuple[float, float]], Forecasts]:
     """Time of each stage of one forecast, and of the forecast as a whole."""
     fc, whole = timed(lambda: forecast(readings))
-    at = window.place_origin(readings, None)
-    past, cutting = timed(lambda: window.cut(readings, at, -15 * 96))
+    at = readings.place(None)
+    past, cutting = timed(lambda: readings.cut(at, -15 * 96))
     phase = phases(past.timestamps, "week", readings.step)
     rows = np.searchsorted(np.array(past.households), np.array(fc.households))
     x = fc.season.remove(past.kw[rows], phase)
     models, fitting = timed(lambda: fit_arma(x, order=(6, 5)))
     ahead, predicting = timed(lambda: predict(models, x, 12))
-    _, checking = timed(lambda: check_models(ahead.innovations, sum(models.order), fc.households))
+    _, checking = timed(lambda: check_models(ahead.innovations, sum(models.order)))
     graph, clustering = timed(lambda: cluster_graph(fc))
     _, building = timed(lambda: fc.classes("trajectory"))
     listed = {
@@ -155,7 +156,7 @@ def compare_auto_arima(readings: Readings, options: argparse.Namespace) -> None:
     names = readings.frame["household"].unique().sort()
     chosen = names.gather_every(max(len(names) // options.auto_arima, 1)).head(options.auto_arima).implode()
     some = repair(readings.frame.filter(pl.col("household").is_in(chosen)))
-    end = window.place_origin(some, None)
+    end = some.place(None)
     width = some.step // timedelta(microseconds=1)
     print(f"### Beside AutoARIMA, {options.auto_arima} households, two origins\n")
     rows = []
@@ -165,10 +166,10 @@ def compare_auto_arima(readings: Readings, options: argparse.Namespace) -> None:
         for back in (12, 12 + 116):
             at = end - back * width
             fc, spent = timed(
-                lambda at=at, s=season: forecast(some, season=s, origin=window.in_zone(at, some.time_zone))
+                lambda at=at, s=season: forecast(some, season=s, origin=clock.in_zone(at, some.time_zone))
             )
             seconds["shoal"] += spent[1]
-            past, future = window.cut(some, at, -15 * 96), window.cut(some, at, 12)
+            past, future = some.cut(at, -15 * 96), some.cut(at, 12)
             keep = np.searchsorted(np.array(past.households), np.array(fc.households))
             x = fc.season.remove(past.kw[keep], phases(past.timestamps, season, some.step))
             truth = future.kw[keep]
@@ -234,17 +235,17 @@ def picture(readings: Readings, options: argparse.Namespace) -> None:
     import matplotlib.pyplot as plt
     from matplotlib.dates import DateFormatter, HourLocator
 
-    last = window.in_zone(window.place_origin(readings, None), readings.time_zone)
+    last = clock.in_zone(readings.place(None), readings.time_zone)
     origin = (last - timedelta(days=1)).replace(hour=17, minute=0)
     fc = forecast(readings, season=options.picture_season, origin=origin)
-    at = window.place_origin(readings, origin)
-    past, future = window.cut(readings, at, -96), window.cut(readings, at, 12)
+    at = readings.place(origin)
+    past, future = readings.cut(at, -96), readings.cut(at, 12)
     row = np.searchsorted(np.array(past.households), np.array(fc.households))
     order = np.argsort(past.kw[row].mean(axis=1))
     homes = [int(order[int(share * (len(order) - 1))]) for share in (0.25, 0.5, 0.75)]
     low, high = fc.interval(0.8)
-    clock = [s.replace(tzinfo=None) for s in (*past.timestamps, *future.timestamps)]
-    before, after = clock[:96], clock[96:]
+    wall = [s.replace(tzinfo=None) for s in (*past.timestamps, *future.timestamps)]
+    before, after = wall[:96], wall[96:]
 
     figure, axes = plt.subplots(1, 3, figsize=(12, 3.6), constrained_layout=True)
     for number, (axis, home) in enumerate(zip(axes, homes, strict=True), start=1):

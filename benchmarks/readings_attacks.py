@@ -36,7 +36,7 @@ from shoal.laws.crowds import means
 from shoal.readings.crowds import described, publish
 from shoal.readings.noisy import contributions, vector_sum
 from shoal.readings.publication import joined
-from shoal.sources.meters.window import as_readings
+from shoal.sources.meters.quality import as_readings
 from shoal.studies import reidentification as study
 from shoal.studies.attackers import Hits, curves, fingerprint, ranked, scored
 from shoal.studies.publication import Release, shown

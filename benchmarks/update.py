@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from shoal.sources.meters import window
-from shoal.sources.meters.forecast import Forecasts, forecast, update_forecasts
+from shoal.sources.meters.forecast import forecast, update_forecasts
+from shoal.sources.meters.predictive import Forecasts
 from shoal.sources.meters.quality import Readings, repair
 from shoal.sources.meters.readings import meter_readings
 from shoal.sources.meters.season import log_power
@@ -104,7 +104,7 @@ def _updated(readings: Readings, made: Forecasts, origins: list[datetime]) -> It
 
 def _truth(readings: Readings, made: Forecasts) -> np.ndarray:
     """(n, h) what came, in ln kW."""
-    found = window.cut(readings, window.place_origin(readings, made.origin), made.horizon)
+    found = readings.cut(readings.place(made.origin), made.horizon)
     rows = np.searchsorted(np.array(found.households), np.array(made.households))
     return log_power(found.kw[rows], made.season.floor)
 

@@ -17,9 +17,10 @@ from scipy import stats
 
 from shoal import validation
 from shoal.errors import InputError
-from shoal.sources.meters import window
-from shoal.sources.meters.forecast import Forecasts, forecast
-from shoal.sources.meters.quality import Readings
+from shoal.sources.meters import clock
+from shoal.sources.meters.forecast import forecast
+from shoal.sources.meters.predictive import Forecasts
+from shoal.sources.meters.quality import Readings, as_readings
 from shoal.sources.meters.season import FLOOR, PERIODS, log_power
 from shoal.validation import FloatArray
 
@@ -112,20 +113,20 @@ def backtest(
     """
     for level in levels:
         validation.probability(levels=level, below_one=True, above_zero=True)
-    data = window.as_readings(readings)
+    data = as_readings(readings)
     back = PERIODS[validation.choice(tuple(PERIODS), season=season)] * int(timedelta(days=1) / data.step)
     width = data.step // timedelta(microseconds=1)
     if isinstance(origins, int):
         count = validation.count(origins=origins)
         if every % data.step or every < data.step:
             raise InputError("every must be a multiple of the metering interval")
-        last = window.place_origin(data, None) - validation.count(horizon=horizon) * width
+        last = data.place(None) - validation.count(horizon=horizon) * width
         places = [last - i * (every // timedelta(microseconds=1)) for i in range(count)][::-1]
     else:
-        places = [window.place_origin(data, o) for o in origins]
+        places = [data.place(o) for o in origins]
     if not places:
         raise InputError("origins must hold at least one origin")
-    moments = tuple(window.in_zone(p, data.time_zone) for p in places)
+    moments = tuple(clock.in_zone(p, data.time_zone) for p in places)
     made = [forecast(data, order, train_days, horizon, season, moment, floor) for moment in moments]
     compared = [_compare(data, fc, place, back) for fc, place in zip(made, places, strict=True)]
     return Backtest(
@@ -139,11 +140,11 @@ def backtest(
 
 def _compare(data: Readings, fc: Forecasts, place: int, back: int) -> dict[str, FloatArray]:
     width = data.step // timedelta(microseconds=1)
-    truth_window = window.cut(data, place, fc.horizon)
+    truth_window = data.cut(place, fc.horizon)
     row = np.searchsorted(np.array(truth_window.households), np.array(fc.households))
     truth = truth_window.kw[row]
     periods = -(-fc.horizon // back)
-    naive = window.cut(data, place - periods * back * width, periods * back).kw[row][:, : fc.horizon]
+    naive = data.cut(place - periods * back * width, periods * back).kw[row][:, : fc.horizon]
     log_truth = log_power(truth, fc.season.floor)
     miss = log_truth - fc.log_mean
     return {

@@ -39,7 +39,7 @@ from shoal.accounting.tradeoff import tpr_at_fpr
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
-from shoal.sources.meters.window import as_readings, cut
+from shoal.sources.meters.quality import as_readings
 from shoal.studies.pictures import saved
 from shoal.validation import FloatArray
 
@@ -316,7 +316,7 @@ def _days(readings: Any) -> tuple[FloatArray, str]:
     count = (stamps.max() + own.step - stamps.min()) // timedelta(days=1)
     if count < 14:
         raise InputError("readings: at least fourteen whole days are needed")
-    kw = cut(own, int(stamps.dt.epoch("us").min()), count * steps).kw
+    kw = own.cut(int(stamps.dt.epoch("us").min()), count * steps).kw
     kw = _filled(kw[np.isfinite(kw).mean(axis=1) >= OBSERVED].reshape(-1, count, steps))
     kwh: FloatArray = kw.sum(axis=2) * (own.step / timedelta(hours=1))
     return kwh, stamps.min().date().isoformat()

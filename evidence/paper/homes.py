@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 
 from shoal.mechanism.mechanism import Mechanism
-from shoal.sources.meters import window
 from shoal.sources.meters.answered import power_error
-from shoal.sources.meters.forecast import Forecasts
+from shoal.sources.meters.predictive import Forecasts
 from shoal.sources.meters.quality import Readings
 from shoal.validation import FloatArray
 
@@ -48,9 +47,9 @@ class Home:
 
 def three_homes(readings: Readings, forecasts: Forecasts, mechanism: Mechanism, seed: int) -> tuple[Home, ...]:
     """Homes at the quartiles of the past day's consumption; ``mechanism`` adds zero-mean noise to the forecast."""
-    at = window.place_origin(readings, forecasts.origin)
+    at = readings.place(forecasts.origin)
     day = round(24 / _hours(forecasts))
-    past, future = window.cut(readings, at, -day), window.cut(readings, at, forecasts.horizon)
+    past, future = readings.cut(at, -day), readings.cut(at, forecasts.horizon)
     row = np.searchsorted(np.array(past.households), np.array(forecasts.households))
     known = np.isfinite(past.kw[row]).all(axis=1) & np.isfinite(future.kw[row]).all(axis=1)
     order = np.flatnonzero(known)[np.argsort(past.kw[row][known].mean(axis=1))]

@@ -31,9 +31,9 @@ from shoal.designs.design import design, frontier, perfect_rho
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.mechanism.mechanism import Mechanism
-from shoal.sources.meters import window
+from shoal.sources.meters import clock
 from shoal.sources.meters.forecast import forecast
-from shoal.sources.meters.quality import Readings
+from shoal.sources.meters.quality import Readings, as_readings
 from shoal.sources.meters.simulate import simulate_meters
 from shoal.validation import FloatArray
 
@@ -228,19 +228,19 @@ def _readings(readings: pl.DataFrame | Readings | None, seed: int, most: int) ->
     import polars as pl
 
     if readings is None:
-        return window.as_readings(simulate_meters(most, TRAIN_DAYS + 1, seed=seed)), "simulated households"
-    data = window.as_readings(readings)
+        return as_readings(simulate_meters(most, TRAIN_DAYS + 1, seed=seed)), "simulated households"
+    data = as_readings(readings)
     names = data.frame["household"].unique().sort()
     if len(names) < 2:
         raise InputError("readings must hold at least two households: one has nobody to hide among")
     if len(names) > most:
         chosen = names.head(most).implode()
-        data = window.as_readings(data.frame.filter(pl.col("household").is_in(chosen)))
+        data = as_readings(data.frame.filter(pl.col("household").is_in(chosen)))
     return data, "the readings given"
 
 
 def _origin(readings: Readings) -> datetime:
     """The start of the last ``HORIZON`` steps."""
-    end = window.place_origin(readings, None)
+    end = readings.place(None)
     width = int(readings.step.total_seconds() * 1_000_000)
-    return window.in_zone(end - HORIZON * width, readings.time_zone)
+    return clock.in_zone(end - HORIZON * width, readings.time_zone)

@@ -54,10 +54,10 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.runs.run import run as run
     from shoal.runs.sources import SimulatedMeters as SimulatedMeters
     from shoal.sources.meters.arma.fit import fit_arma as fit_arma
-    from shoal.sources.meters.forecast import Forecasts as Forecasts
     from shoal.sources.meters.forecast import forecast as forecast
     from shoal.sources.meters.forecast import update_forecasts as update_forecasts
     from shoal.sources.meters.neighborhoods import crowd_graph as crowd_graph
+    from shoal.sources.meters.predictive import Forecasts as Forecasts
     from shoal.sources.meters.readings import read_meters as read_meters
     from shoal.sources.meters.simulate import simulate_meters as simulate_meters
     from shoal.sources.tables.hider import LabelHider as LabelHider

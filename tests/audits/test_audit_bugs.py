@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
-from types import SimpleNamespace
 
 import audit_cases as cases
 import numpy as np
@@ -12,7 +10,7 @@ import pytest
 
 import shoal
 from shoal.audits.trials import seeded_release
-from shoal.sources.meters.queries import AccountingWarning, as_in_paper
+from shoal.sources.meters.predictive import AccountingWarning
 
 
 def kinds(found: tuple[object, ...]) -> set[str]:
@@ -127,18 +125,12 @@ def test_as_in_paper_releases():
     """The point forecast is released, the prediction error is accounted for: what is random is the noise alone."""
     rng = np.random.default_rng(6)
     steps = 0.3 * np.tril(np.ones((4, 4)))
-    law = SimpleNamespace(
-        households=["a", "b", "c"],
-        log_mean=rng.standard_normal((3, 4)) * 0.3,
-        error_cov=np.array([v * steps @ steps.T for v in (1.0, 1.3, 0.8)]),
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", AccountingWarning)
-        classes = as_in_paper(law)
+    means = rng.standard_normal((3, 4)) * 0.3
+    classes = shoal.GaussianClasses(means, [v * steps @ steps.T for v in (1.0, 1.3, 0.8)], ["a", "b", "c"])
     mechanism = cases.design(classes, "white", 0.1)
     released = seeded_release(mechanism, 7)
     honest = shoal.audit(mechanism, n_samples=4000, release=released, seed=1)
-    paper = shoal.audit(mechanism, n_samples=4000, release=released, seed=1, answers=law.log_mean)
+    paper = shoal.audit(mechanism, n_samples=4000, release=released, seed=1, answers=means)
     assert honest.as_designed
     assert {"certificate", "too little spread"} <= kinds(paper.violations)
 

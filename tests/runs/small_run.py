@@ -14,7 +14,7 @@ from shoal.runs.config import Config
 from shoal.runs.folder import STAGES
 from shoal.runs.run import Run
 from shoal.runs.shards import Listing
-from shoal.sources.meters.forecast import Forecasts
+from shoal.sources.meters.predictive import Forecasts
 
 #: Means of crowds: the default, in small.
 CONFIG = Config(shard_size=12, crowd=5, horizon=4, order=(2, 1), train_days=14, audit_samples=100)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +17,7 @@ import shoal
 from shoal.cli.main import app
 from shoal.runs.config import Config
 from shoal.sources.meters.answered import ForecastAnswers
-from shoal.sources.meters.forecast import Forecasts
+from shoal.sources.meters.predictive import Forecasts
 
 CONFIG = Config(crowd=5, horizon=4, order=(1, 1), train_days=7, season="day", audit_samples=100)
 SQL = "SELECT household, timestamp, kw FROM readings ORDER BY household, timestamp"
@@ -67,23 +66,10 @@ def as_duckdb(frame: pl.DataFrame, folder: Path) -> Any:
     return pytest.importorskip("duckdb").connect(str(path), read_only=True).sql(SQL)
 
 
-class Interchanged:
-    """A frame that has the interchange protocol and nothing else."""
-
-    def __init__(self, frame: Any) -> None:
-        self.frame = frame
-
-    def __dataframe__(self, *args: Any, **options: Any) -> Any:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return self.frame.__dataframe__(*args, **options)
-
-
 WAYS: dict[str, Callable[[pl.DataFrame, Path], Any]] = {
     "polars": lambda frame, folder: frame,
     "lazy": as_lazy,
     "pandas": as_pandas,
-    "interchange": lambda frame, folder: Interchanged(as_pandas(frame, folder)),
     "duckdb": as_duckdb,
 }
 

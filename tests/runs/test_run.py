@@ -32,7 +32,7 @@ from shoal.cli.main import app
 from shoal.errors import BudgetError, InputError
 from shoal.laws.membership import formation_size
 from shoal.proofs import checker
-from shoal.sources.meters.forecast import Forecasts
+from shoal.sources.meters.predictive import Forecasts
 
 TOML = "[input]\ntrain_days = 14\n[speed]\nshard_size = 12\n[guarantee]\naudit_samples = 100\n"
 OPTIONS = [

@@ -10,7 +10,7 @@ from small_run import crowds, go, left_out, listing, public
 
 import shoal
 from shoal.runs.config import Config
-from shoal.sources.meters.forecast import Forecasts
+from shoal.sources.meters.predictive import Forecasts
 
 CONFIG = Config(crowd=5, horizon=24, order=(1, 1), train_days=7, season="day", largest_share=0.6)
 

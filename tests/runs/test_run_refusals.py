@@ -57,9 +57,9 @@ def test_the_crowds_own_curve_where_a_search_errs_more_in_kilowatts() -> None:
     graph = shoal.NeighborGraph.complete(classes.labels)
     searched = replace(shoal.calibrate(classes, graph, "white", 5.0, 1e-5), method="transport")  # of a bad search
     curve = shoal.calibrate(classes, graph, "mean", 5.0, 1e-5)
-    shard = SimpleNamespace(accuracy=lambda mechanism: power_accuracy(mechanism, "log"))
+    shard = SimpleNamespace(accuracy=lambda mechanism: power_accuracy(mechanism))
     chosen = design_stage.cheaper(searched, curve, shard)  # type: ignore[arg-type]
-    errors = [power_accuracy(one, "log").rmse for one in (chosen, searched, curve)]
+    errors = [power_accuracy(one).rmse for one in (chosen, searched, curve)]
     assert errors[0] == min(errors) < max(errors)
     assert chosen is curve
     assert design_stage.cheaper(curve, searched, shard) is curve  # type: ignore[arg-type]

@@ -24,7 +24,7 @@ from shoal.runs.context import FIT, Context
 from shoal.runs.shards import Part, finished, out_path, put_frame, put_whole, receipted
 from shoal.runs.stages.crowd_stage import CROWDS, ROWS
 from shoal.sources.meters.answered import ForecastAnswers
-from shoal.sources.meters.forecast import Forecasts, joined_forecasts
+from shoal.sources.meters.predictive import Forecasts, joined_forecasts
 from shoal.sources.tables.class_table import SUFFIX, ClassTable, refuse_copies, sample_laws
 from shoal.validation import IndexArray
 
@@ -99,7 +99,7 @@ def _written(path: Path, members: pl.DataFrame, shards: Sequence[Any], clip: flo
         put_whole(path, table.save)
     else:
         places = [[i for i, name in enumerate(shard.households) if name in here] for shard in shards]
-        forecasts = joined_forecasts([shard.take(at, {}) for shard, at in zip(shards, places, strict=True) if at])
+        forecasts = joined_forecasts([shard.take(at) for shard, at in zip(shards, places, strict=True) if at])
         put_whole(path, forecasts.save)
     put_frame(path.with_suffix(f".{MEMBERS}"), members.select("label", "crowd", "truth"))
     return receipted(path, BlockFacts(len(here), members["crowd"].n_unique(), strange))

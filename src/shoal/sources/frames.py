@@ -5,7 +5,6 @@
 | a frame of Polars | as it is |
 | a frame of pandas | column by column, without pyarrow |
 | an object with ``__arrow_c_stream__``: a DuckDB relation, an Arrow table or reader | by the Arrow stream |
-| an object with ``__dataframe__`` alone | by the interchange protocol, which older Polars has, or pandas |
 | an address (``s3://``, ``gs://``, ``az://``, ``https://`` …), a Delta table | scanned by Polars |
 | a file | CSV, Parquet or Arrow; text in UTF-8, UTF-16, UTF-32 or Windows-1252, the superset of Latin-1 in use |
 
@@ -15,7 +14,6 @@ The columns of CSV stay text. No message quotes a cell.
 from __future__ import annotations
 
 import codecs
-import ctypes
 import gzip
 import io
 import os
@@ -187,46 +185,33 @@ def table_of(source: Any, name: str = "source") -> pl.LazyFrame | None:
     try:
         if hasattr(source, "__arrow_c_stream__"):
             return pl.DataFrame(source).lazy()
-        if hasattr(source, "__dataframe__"):
-            return _interchanged(source, name).lazy()
     except pl.exceptions.PolarsError:
         raise InputError(f"{name}: it has columns of a type that no table of numbers, text and times has") from None
     return None
 
 
 def stored(source: Any) -> Scratch | None:
-    """The rows of :func:`table_of` as a Parquet file, written as they come: about a batch of them is in memory.
+    """The rows of :func:`table_of` as a Parquet file; those of DuckDB and of lazy tables are not in memory together.
 
     The same rows in the same order make the same bytes, whatever they came from; None for a path of local files.
     """
-    at_hand = isinstance(source, (pl.DataFrame, pl.LazyFrame)) or is_pandas(source)
-    streams = hasattr(source, "__arrow_c_stream__") and not at_hand
-    table = None if streams else table_of(source)
-    if table is None and not streams:
+    database = type(source).__name__ == "DuckDBPyRelation"
+    table = None if database else table_of(source)
+    if table is None and not database:
         return None
     scratch = Scratch(FRAME)
     if isinstance(source, (str, os.PathLike)):
         scratch.name = Path(os.fspath(source).partition("?")[0]).name
+    rows = scratch.path.with_name("rows.parquet")
     try:
         if table is None:
-            table = _in_pieces(source, scratch.path.parent)
+            source.write_parquet(str(rows))
+            table = pl.scan_parquet(rows)
         table.sink_parquet(scratch.path, row_group_size=ROW_GROUP)
-    except UNREADABLE:
+    except Exception:  # noqa: BLE001 (databases and object stores raise their own; the texts may quote rows)
         raise InputError("source: its rows cannot be read as a table; check the address and what opens it") from None
-    for piece in scratch.path.parent.glob("*.parquet"):
-        piece.unlink()
+    rows.unlink(missing_ok=True)
     return scratch
-
-
-def _in_pieces(source: Any, folder: Path) -> pl.LazyFrame:
-    """The batches of an Arrow stream, each written to a file of its own."""
-    pieces = []
-    for number, batch in enumerate(_arrow_batches(source)):
-        pieces.append(folder / f"{number}.parquet")
-        batch.write_parquet(pieces[-1])
-    if not pieces:
-        raise InputError("source: it has no rows")
-    return pl.concat([pl.scan_parquet(piece) for piece in pieces])
 
 
 def _scanned(path: str) -> pl.LazyFrame | None:
@@ -283,81 +268,3 @@ def _column(cells: Any) -> pl.Series:
     if all(cell is None or type(cell) in (int, float) for cell in values):
         return pl.Series(values, dtype=pl.Float64, strict=False)
     return pl.Series(values, strict=True)
-
-
-def _interchanged(source: Any, name: str) -> pl.DataFrame:
-    """A frame that has only ``__dataframe__``: Polars before 2 reads it, else pandas where it is installed."""
-    try:
-        return pl.from_dataframe(source)
-    except TypeError:
-        try:
-            from pandas.api.interchange import from_dataframe
-        except ModuleNotFoundError:
-            raise InputError(
-                f"{name}: it has no Arrow stream (__arrow_c_stream__); turn it into a frame of Polars or an Arrow table"
-            ) from None
-        return from_pandas(from_dataframe(source), name)
-
-
-# ------------------------------------------------------------------ Arrow streams, batch by batch
-
-
-class _ArrowSchema(ctypes.Structure):
-    """The C structs of the Arrow specification; only their ``release`` is looked at here."""
-
-    _fields_ = (
-        ("before", ctypes.c_byte * 56),
-        ("release", ctypes.CFUNCTYPE(None, ctypes.c_void_p)),
-        ("private_data", ctypes.c_void_p),
-    )
-
-
-class _ArrowArray(ctypes.Structure):
-    _fields_ = (("before", ctypes.c_byte * 64), ("release", ctypes.c_void_p), ("private_data", ctypes.c_void_p))
-
-
-_Get = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
-
-
-class _ArrowStream(ctypes.Structure):
-    _fields_ = (
-        ("get_schema", _Get),
-        ("get_next", _Get),
-        ("get_last_error", ctypes.c_void_p),
-        ("release", ctypes.c_void_p),
-        ("private_data", ctypes.c_void_p),
-    )
-
-
-class _Batch:
-    """One array of a stream with its schema, as an object that Polars takes over."""
-
-    def __init__(self, schema: _ArrowSchema, array: _ArrowArray) -> None:
-        self.schema, self.array = schema, array
-
-    def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
-        capsule = ctypes.pythonapi.PyCapsule_New
-        capsule.restype, capsule.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
-        parts = ((self.schema, b"arrow_schema"), (self.array, b"arrow_array"))
-        schema, array = (capsule(ctypes.addressof(struct), name, None) for struct, name in parts)
-        return schema, array
-
-
-def _arrow_batches(source: Any) -> Iterator[pl.DataFrame]:
-    """The record batches of an object with ``__arrow_c_stream__``, one at a time: Polars itself takes streams whole."""
-    capsule = source.__arrow_c_stream__()
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-    address = pointer(capsule, b"arrow_array_stream")
-    stream = _ArrowStream.from_address(address)
-    while True:
-        schema, array = _ArrowSchema(), _ArrowArray()
-        if stream.get_schema(address, ctypes.addressof(schema)) or stream.get_next(address, ctypes.addressof(array)):
-            raise InputError("source: its Arrow stream broke off; run what it comes from alone to see why")
-        try:
-            if array.release is None:
-                return
-            yield pl.Series(_Batch(schema, array)).struct.unnest()
-        finally:
-            if schema.release:
-                schema.release(ctypes.addressof(schema))

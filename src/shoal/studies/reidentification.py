@@ -28,8 +28,7 @@ from shoal.records import plain
 from shoal.rounding import percent
 from shoal.sources.meters.forecast import forecast
 from shoal.sources.meters.neighborhoods import likeness
-from shoal.sources.meters.quality import Readings
-from shoal.sources.meters.window import as_readings, cut
+from shoal.sources.meters.quality import Readings, as_readings
 from shoal.studies.attackers import (
     Boosted,
     Comparison,
@@ -283,7 +282,7 @@ def _weeks(
     begin += timedelta(days=7 * max(count - most, 0))
     start = int(stamps.dt.epoch("us").min()) + int(timedelta(days=7 * max(count - most, 0)) / timedelta(microseconds=1))
     count = min(count, most)
-    whole = cut(own, start, count * 7 * steps)
+    whole = own.cut(start, count * 7 * steps)
     enough = np.isfinite(whole.kw).mean(axis=1) >= OBSERVED
     kw = _filled(whole.kw[enough], steps)
     names = tuple(name for name, there in zip(whole.households, enough, strict=True) if there)

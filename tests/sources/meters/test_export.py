@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import shoal
-from shoal.sources.meters.forecast import Forecasts
+from shoal.sources.meters.predictive import Forecasts
 from shoal.sources.meters.quality import NEGATIVE, repair
 from shoal.sources.meters.readings import meter_readings
 from shoal.sources.meters.season import export_scale, scaled

@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 
 from shoal.errors import InputError
-from shoal.sources.meters.forecast import Forecasts, forecast
+from shoal.sources.meters.forecast import forecast
+from shoal.sources.meters.predictive import AccountingWarning, Forecasts
 from shoal.sources.meters.quality import repair
-from shoal.sources.meters.queries import AccountingWarning
 from shoal.sources.meters.simulate import simulate_meters
 
 START = datetime(2024, 1, 1)

@@ -23,7 +23,6 @@ from shoal.runs.meter_rows import read_readings
 from shoal.runs.shards import Part
 from shoal.runs.stages.crowd_stage import CROWDS, ROWS, CrowdFacts, members_and_rows, with_rows
 from shoal.runs.stages.release_stage import PARQUET
-from shoal.sources.meters import window
 
 SETTINGS = ("query",)
 DOING = "writing the release card"
@@ -154,10 +153,10 @@ def _price_of(release: Folder, shards: Sequence[Part]) -> tuple[str, float] | No
     for shard in shards:
         readings = read_readings(shard.path)
         try:
-            at = window.place_origin(readings, datetime.fromisoformat(period))
+            at = readings.place(datetime.fromisoformat(period))
         except InputError:
             continue  # these readings begin after the hours of the release before
-        part = window.cut(readings, at, own.shape[1])
+        part = readings.cut(at, own.shape[1])
         for i, name in enumerate(part.households):
             if name in place:
                 came[place[name]] = part.kw[i]

@@ -44,7 +44,7 @@ from shoal.rounding import counted
 from shoal.runs.config import Config
 from shoal.runs.context import FIT, Context, Made
 from shoal.runs.stages.fit_stage import CURVES, QUALITY_TABLE
-from shoal.sources.meters import window
+from shoal.sources.meters import clock
 from shoal.sources.meters.neighborhoods import blend
 from shoal.sources.meters.season import phases
 from shoal.sources.tables.class_table import ClassTable
@@ -220,7 +220,7 @@ def horizon_stamps(fit: FitFacts, horizon: int) -> pl.Series:
     instant = datetime.fromisoformat(fit.origin or "")
     naive = instant if instant.tzinfo is None else instant.astimezone(UTC).replace(tzinfo=None)
     start = (naive - datetime(1970, 1, 1)) // timedelta(microseconds=1)
-    return window.stamps(start, timedelta(minutes=fit.step_minutes or 0), horizon, fit.time_zone)
+    return clock.stamps(start, timedelta(minutes=fit.step_minutes or 0), horizon, fit.time_zone)
 
 
 def times_of_day(fit: FitFacts, horizon: int) -> list[int]:

@@ -36,11 +36,12 @@ from shoal.runs.meter_rows import (
     survey,
 )
 from shoal.runs.shards import Job, Listing, Part, make_shards, out_path, put_frame, put_whole, run_jobs
-from shoal.sources.meters import clock, window
+from shoal.sources.meters import clock
 from shoal.sources.meters.answered import off_by
 from shoal.sources.meters.columns import ColumnsError
-from shoal.sources.meters.forecast import ABSENT, Forecasts, forecast, update_forecasts
+from shoal.sources.meters.forecast import ABSENT, forecast, update_forecasts
 from shoal.sources.meters.neighborhoods import hourly_habits, usual_day
+from shoal.sources.meters.predictive import Forecasts
 from shoal.sources.meters.quality import LARGE, NEGATIVE, Readings
 from shoal.validation import FloatArray
 from shoal.workers.executor import Executor, tick
@@ -109,8 +110,8 @@ def exports(config: Config) -> bool:
 
 def later(readings: Readings, forecasts: Forecasts) -> FloatArray:
     """(n, h) readings of the horizon in kW; NaN where none is known, as of a household without new readings."""
-    at = window.place_origin(readings, forecasts.origin)
-    part = window.cut(readings, at, forecasts.horizon)
+    at = readings.place(forecasts.origin)
+    part = readings.cut(at, forecasts.horizon)
     place = {name: i for i, name in enumerate(part.households)}
     unknown = np.full(forecasts.horizon, np.nan)
     return np.array([part.kw[place[name]] if name in place else unknown for name in forecasts.households])
@@ -347,5 +348,5 @@ def _origin(shards: Sequence[ShardFacts], asked: str | None) -> str:
     for end in sorted(ends):
         seen += ends[end]
         if seen > half:
-            return window.in_zone(end + step, zone).isoformat()
+            return clock.in_zone(end + step, zone).isoformat()
     raise InputError(f"readings: no household is left; {QUALITY_TABLE} says why")

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC
@@ -27,20 +26,16 @@ import numpy as np
 import polars as pl
 
 from shoal.audits.guard import ModelGuard, model_guard
-from shoal.card.facts import LISTED, Accuracy, FitFacts, ModelChecks
-from shoal.card.measures import accuracy_facts, hiding
+from shoal.card.facts import Accuracy
+from shoal.card.measures import accuracy_facts
 from shoal.laws.classes import GaussianClasses
-from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.mechanism import Mechanism
 from shoal.mechanism.releasable import Releasable
-from shoal.rounding import counted
-from shoal.sources.meters.forecast import Forecasts
-from shoal.sources.meters.queries import AccountingWarning
+from shoal.sources.meters.predictive import AccountingWarning, Forecasts
 from shoal.validation import FloatArray, IndexArray
 
 #: Column of names in the owner's tables.
 NAMES = "household"
-OTHERS = "in another group, which is not on this page"
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,7 +47,6 @@ class ForecastAnswers:
     answer_unit: str
 
     drawn = property(lambda self: self.query == "trajectory")  #: answers depend on normals that are drawn once
-    unit = "kW"  #: what errors are counted in
     times = 1  #: answers about one label, at most
     clip = None  #: answers are moved into no ellipsoid
     owner_columns = (NAMES,)  #: columns of the released table that stay with the owner
@@ -68,12 +62,9 @@ class ForecastAnswers:
         return self.forecasts.households
 
     def take(self, labels: Sequence[str]) -> ForecastAnswers:
-        """Of some of the labels, in this order."""
+        """The answers of some of the labels, in this order."""
         place = {name: i for i, name in enumerate(self.labels)}
-        rows = [place[name] for name in labels]
-        chosen = set(labels)
-        gone = {name: OTHERS for name in self.labels if name not in chosen}
-        return replace(self, forecasts=self.forecasts.take(rows, gone))
+        return replace(self, forecasts=self.forecasts.take([place[name] for name in labels]))
 
     def laws(self) -> GaussianClasses:
         """The class laws of the query; what is wrong with ``as_in_paper`` is said on the card, once."""
@@ -83,22 +74,19 @@ class ForecastAnswers:
 
     def answers(self, normals: FloatArray | None = None) -> FloatArray:
         """(m, k) the answers that go into the mechanism."""
-        if self.query == "trajectory":
-            return self.forecasts.answer(self.query, normals)
-        return self.forecasts.answer(self.query, unit=self.answer_unit)
+        return self.forecasts.answer(self.query, normals, unit=self.answer_unit)
 
     def questions(self, name: str) -> list[str]:
         """What the ledger calls each answer in the release of this name."""
         return [name] * len(self.labels)
 
     def readings(self) -> tuple[str, ...]:
-        """Of the readings of the day before the origin, and of when that is.
+        """Digests of the readings of the day before the origin, and of when that is.
 
         Whatever else goes into a forecast, from the same day before the same origin it answers the same question.
         """
-        made = self.forecasts
-        day = np.full((len(self.labels), 1), np.nan) if made.recent is None else made.recent
-        when = f"{made.origin.astimezone(UTC).isoformat()} {made.step}".encode()
+        when = f"{self.forecasts.origin.astimezone(UTC).isoformat()} {self.forecasts.step}".encode()
+        day = self.forecasts.recent
         plain = np.where(np.isnan(day), np.nan, day + 0.0).astype("<f8")
         return tuple(hashlib.sha256(when + row.tobytes()).hexdigest() for row in plain)
 
@@ -108,7 +96,7 @@ class ForecastAnswers:
             return accuracy_facts(mechanism, self.labels, "kW")
         return mechanism.by_kind(
             mechanism=lambda gaussian: power_accuracy(gaussian.part(self.labels)),
-            codebook=lambda book: accuracy_facts(book, self.labels, self.unit),
+            codebook=lambda book: accuracy_facts(book, self.labels, "kW"),
         )
 
     def guard(self, group: Mechanism, draws: int, seed: int) -> ModelGuard | None:
@@ -145,58 +133,22 @@ def off_by(truth: FloatArray, power: FloatArray) -> tuple[int, float]:
     return int(known.sum()), float(np.abs(power - truth)[known].sum())
 
 
-# ------------------------------------------------------------------ what forecasts tell on a card, in kW
+# ------------------------------------------------------------------ errors in kW
 
 
-def facts_of(forecasts: Forecasts, graph: NeighborGraph | None) -> FitFacts:
-    """Who has a forecast and whose model holds; who hides among whom, where that is known."""
-    checks = forecasts.checks
-    nobody = {"labels": len(forecasts.households), "groups": 0, "smallest_group": 0, "largest_group": 0, "edges": 0}
-    minutes = forecasts.step.total_seconds() / 60
-    return FitFacts(
-        source="",
-        **(nobody if graph is None else hiding(graph)),
-        left_out=len(forecasts.left_out),
-        reasons=tuple(Counter(forecasts.left_out.values()).most_common(LISTED)),
-        noun=NAMES,
-        about=(
-            f"Forecasts: {counted(forecasts.horizon, 'step')} ({forecasts.horizon * minutes / 60:g} h) from "
-            f"{forecasts.origin:%Y-%m-%d %H:%M}.",
-        ),
-        origin=forecasts.origin.isoformat(),
-        step_minutes=minutes,
-        checks=ModelChecks(
-            gaussian=int(checks.gaussian.sum()),
-            white=int(checks.white.sum()),
-            stationary=int(checks.stationary.sum()),
-            all_three=int((checks.gaussian & checks.white & checks.stationary).sum()),
-            of=len(forecasts.households),
-        ),
-        fitted_on_private_data=True,
-    )
+def power_accuracy(mechanism: Mechanism) -> Accuracy:
+    """Errors in kW of released power against the true answer, of a mechanism whose answers are in log power.
 
-
-def power_accuracy(mechanism: Mechanism, unit: str = "log") -> Accuracy:
-    """Errors of the released power against the true answer, in kW, for a mechanism whose answers are in ``unit``.
-
-    In log power the change η = shift + gain (q − μ) + noise has mean shift, variance diag(G Σ Gᵀ + N) and covariance
-    diag(Σ Gᵀ) with the answer; :func:`power_error` has the rest.
+    The change η = shift + gain (q − μ) + noise has mean shift, variance diag(G Σ Gᵀ + N) and covariance diag(Σ Gᵀ) with
+    the answer; :func:`power_error` has the rest.
     """
-    if unit == "kw":
-        return accuracy_facts(mechanism, unit="kW")
-    n, k = mechanism.classes.means.shape
+    means = mechanism.classes.means
+    n, k = means.shape
     covs = np.broadcast_to(mechanism.classes.stored_covs, (n, k, k))
-    together = np.zeros((n, k))
-    if mechanism.gain is not None:
-        together = np.diagonal(mechanism.gain @ covs, axis1=1, axis2=2)
-    error = power_error(
-        mechanism.classes.means,
-        mechanism.bias,
-        mechanism.error_variance,
-        log_var=np.diagonal(covs, axis1=1, axis2=2),
-        log_noise_cov=together,
-    )
-    return accuracy_facts(mechanism, unit="kW", powers=(error.mse, error.bias, np.exp(mechanism.classes.means)))
+    together = 0.0 if mechanism.gain is None else np.diagonal(mechanism.gain @ covs, axis1=1, axis2=2)
+    variance = np.diagonal(covs, axis1=1, axis2=2)
+    error = power_error(means, mechanism.bias, mechanism.error_variance, log_var=variance, log_noise_cov=together)
+    return accuracy_facts(mechanism, unit="kW", powers=(error.mse, error.bias, np.exp(means)))
 
 
 class PowerError(NamedTuple):

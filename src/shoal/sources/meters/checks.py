@@ -12,7 +12,6 @@ without it. A large sample rejects small deviations: read the sizes (skewness, k
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy
@@ -22,21 +21,16 @@ from shoal import validation
 from shoal.errors import InputError
 from shoal.validation import FloatArray
 
-if TYPE_CHECKING:
-    import polars as pl
-
 #: Lags in the whiteness test: six hours of quarter-hours.
 LAGS = 24
-
-#: What there is one of per household.
-MEASURES = ("skewness", "excess_kurtosis", "gaussian_p", "white_p", "level_p", "spread_p", "spread_ratio")
+#: What is asked of every household's innovations.
+QUESTIONS = ("gaussian", "white", "stationary")
 
 
 @dataclass(frozen=True)
 class Checks:
     """Model checks, one entry per household; a p-value below ``level`` answers the question with no."""
 
-    households: tuple[str, ...]
     level: float
     skewness: FloatArray
     excess_kurtosis: FloatArray
@@ -61,31 +55,14 @@ class Checks:
     @property
     def verdict(self) -> tuple[str, ...]:
         """Per household ``"holds"`` or what does not: ``"not gaussian, not white"``."""
-        names = ("gaussian", "white", "stationary")
-        answers = zip(self.gaussian, self.white, self.stationary, strict=True)
+        answers = zip(*(getattr(self, name).tolist() for name in QUESTIONS), strict=True)
         return tuple(
-            ", ".join(f"not {name}" for name, holds in zip(names, row, strict=True) if not holds) or "holds"
+            ", ".join(f"not {name}" for name, holds in zip(QUESTIONS, row, strict=True) if not holds) or "holds"
             for row in answers
         )
 
-    def table(self) -> pl.DataFrame:
-        """One row per household."""
-        import polars as pl
 
-        return pl.DataFrame(
-            {"household": list(self.households), "verdict": list(self.verdict)}
-            | {name: getattr(self, name) for name in MEASURES}
-        )
-
-
-def check_models(
-    innovations: FloatArray,
-    coefficients: int,
-    households: tuple[str, ...],
-    *,
-    level: float = 0.01,
-    lags: int = LAGS,
-) -> Checks:
+def check_models(innovations: FloatArray, coefficients: int, *, level: float = 0.01, lags: int = LAGS) -> Checks:
     """Check models of ``coefficients`` p + q by the (n, T) innovations of their series (:class:`ArmaForecast`)."""
     level = validation.probability(level=level, below_one=True, above_zero=True)
     lags = max(validation.count(lags=lags), coefficients + 2)
@@ -97,18 +74,10 @@ def check_models(
     z /= np.maximum(np.nanstd(z, axis=1, keepdims=True), np.finfo(float).tiny)
     square = z * z  # powers above two are slow
     skewness, excess = np.nanmean(square * z, axis=1), np.nanmean(square * square, axis=1) - 3
-    half = length // 2
-    level_p, spread_p, ratio = _halves(innovations[:, :half], innovations[:, half:])
+    gaussian = scipy.stats.chi2.sf(n / 6 * (skewness**2 + excess**2 / 4), 2)
+    white = scipy.stats.chi2.sf(_ljung_box(z, lags) * (n + 2) / n, lags - coefficients)
     return Checks(
-        households,
-        level,
-        skewness,
-        excess,
-        gaussian_p=scipy.stats.chi2.sf(n / 6 * (skewness**2 + excess**2 / 4), 2),
-        white_p=scipy.stats.chi2.sf(_ljung_box(z, lags) * (n + 2) / n, lags - coefficients),
-        level_p=level_p,
-        spread_p=spread_p,
-        spread_ratio=ratio,
+        level, skewness, excess, gaussian, white, *_halves(innovations[:, : length // 2], innovations[:, length // 2 :])
     )
 
 

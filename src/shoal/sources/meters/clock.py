@@ -14,14 +14,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import polars as pl
 
 from shoal import validation
 from shoal.errors import InputError
+
+MICROSECOND = timedelta(microseconds=1)
 
 #: Wall-clock layouts by the way the date is written, but for two numbers and a year: see :func:`numbered_layouts`.
 LAYOUTS = {
@@ -210,6 +213,25 @@ def on_clock(moments: Any, time_zone: str | None) -> Any:
     """A column or expression of microseconds of the epoch as instants on the clock of a zone, or on none."""
     wall = pl.from_epoch(moments, time_unit="us")
     return wall if time_zone is None else wall.dt.replace_time_zone("UTC").dt.convert_time_zone(time_zone)
+
+
+def stamps(start: int, step: timedelta, length: int, time_zone: str | None) -> pl.Series:
+    """``length`` instants from ``start``, microseconds of the epoch, on the clock of a zone or on none."""
+    moments = pl.Series("timestamp", start + step // MICROSECOND * np.arange(length))
+    stamped: pl.Series = on_clock(moments, time_zone)
+    return stamped
+
+
+def in_zone(moment: int, time_zone: str | None) -> datetime:
+    """Microseconds of the epoch as a datetime on the clock of the readings."""
+    result: datetime = stamps(moment, timedelta(0), 1, time_zone)[0]
+    return result
+
+
+def epoch(moment: datetime) -> int:
+    """A point in time as microseconds of the epoch; one without a zone is on the clock of UTC."""
+    naive = moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
+    return (naive - datetime(1970, 1, 1)) // MICROSECOND
 
 
 def instant(value: datetime | str, time_zone: str | None, *, name: str) -> datetime:

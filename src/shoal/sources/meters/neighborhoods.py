@@ -20,7 +20,7 @@ from shoal import validation
 from shoal.errors import InputError
 from shoal.laws.crowds import crowds
 from shoal.laws.graph import NeighborGraph
-from shoal.sources.meters.forecast import Forecasts
+from shoal.sources.meters.predictive import Forecasts
 from shoal.sources.meters.season import phase_means, phases
 from shoal.validation import FloatArray
 
@@ -123,16 +123,26 @@ def hourly_habits(forecasts: Forecasts) -> FloatArray:
 
     Readings are added in the order of time, home by home: the sums do not depend on which homes are in one array.
     """
-    times, kw = _past(forecasts, "habits")
-    hours, column = np.unique(_hours(times, forecasts.step), return_inverse=True)
-    return _means_by_time(_root(kw), column, len(hours))
+    hours, column = np.unique(_hours(forecasts.history.timestamps, forecasts.step), return_inverse=True)
+    return _means_by_time(_root(forecasts.past), column, len(hours))
 
 
 def hours_ahead(forecasts: Forecasts) -> NDArray[np.int64]:
     """Columns of :func:`hourly_habits` that the forecast covers, ascending."""
-    times, _ = _past(forecasts, "habits")
-    hours = np.unique(_hours(times, forecasts.step))
+    hours = np.unique(_hours(forecasts.history.timestamps, forecasts.step))
     return np.flatnonzero(np.isin(hours, _hours(forecasts.timestamps, forecasts.step)))
+
+
+def usual_day(forecasts: Forecasts) -> FloatArray:
+    """(n, steps of a day) mean kW by time of the day in the training window: stored for life when a crowd is formed.
+
+    >>> import shoal
+    >>> readings = shoal.simulate_meters(4, 10, step_minutes=60)
+    >>> usual_day(shoal.forecast(readings, order=(1, 1), train_days=7, horizon=3, season="day")).shape
+    (4, 24)
+    """
+    column = phases(forecasts.history.timestamps, "day", forecasts.step)
+    return _means_by_time(forecasts.past, column, int(timedelta(days=1) / forecasts.step))
 
 
 def _hours(times: pl.Series, step: timedelta) -> NDArray[np.int64]:
@@ -152,29 +162,8 @@ def _relative(x: FloatArray) -> FloatArray:
     return x / math.sqrt(variance) if variance > 0 else np.zeros_like(x)
 
 
-def _past(forecasts: Forecasts, what: str) -> tuple[pl.Series, FloatArray]:
-    """Instants of the training window, and (n, T) what the households used then."""
-    past = forecasts.history
-    if past is None:
-        raise InputError(f"{what} needs forecasts that come with their training window")
-    place = {name: i for i, name in enumerate(past.households)}
-    return past.timestamps, past.kw[[place[name] for name in forecasts.households]]
-
-
 def _means_by_time(values: FloatArray, column: NDArray[np.int64], n: int) -> FloatArray:
     """(n, columns) means of (n, T) values by column, (T,); a column without any takes the mean of all."""
     means, count = phase_means(values, column, n)
     overall = np.array([math.fsum(row[np.isfinite(row)]) for row in values]) / np.maximum(count.sum(axis=1), 1)
     return np.where(count > 0, means, overall[:, None])
-
-
-def usual_day(forecasts: Forecasts) -> FloatArray:
-    """(n, steps of a day) mean kW by time of the day in the training window: stored for life when a crowd is formed.
-
-    >>> import shoal
-    >>> readings = shoal.simulate_meters(4, 10, step_minutes=60)
-    >>> usual_day(shoal.forecast(readings, order=(1, 1), train_days=7, horizon=3, season="day")).shape
-    (4, 24)
-    """
-    times, kw = _past(forecasts, "the usual day")
-    return _means_by_time(kw, phases(times, "day", forecasts.step), int(timedelta(days=1) / forecasts.step))

@@ -35,15 +35,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from shoal import validation
 from shoal.errors import InputError
 from shoal.sources import frames
 from shoal.sources.meters import clock
+from shoal.sources.meters.clock import MICROSECOND
+from shoal.validation import FloatArray
 
 #: A household with readings at fewer than this share of the grid points between its first and last is left out:
 #: its timestamps are wrong or its interval is not the file's.
@@ -53,7 +56,7 @@ LEAST_COVERAGE = 0.1
 MOST_OFF_GRID = 0.1
 
 #: Microseconds of a day.
-DAY = timedelta(days=1) // timedelta(microseconds=1)
+DAY = timedelta(days=1) // MICROSECOND
 #: The rule of plausible power: a home's supply is 10 to 45 kW, so that a day's mean above the one, or a reading above
 #: the other, is a business, a fault, or a wrong unit.
 LARGEST_DAY, LARGEST_READING = 50.0, 100.0
@@ -87,6 +90,15 @@ class QualityWarning(UserWarning):
 
 
 @dataclass(frozen=True, repr=False)
+class TrainingWindow:
+    """A stretch of readings: ``kw`` (n, T) of the ``households`` at ``timestamps`` (T,), NaN where missing."""
+
+    households: tuple[str, ...]
+    timestamps: pl.Series
+    kw: FloatArray
+
+
+@dataclass(frozen=True, repr=False)
 class Readings:
     """Readings on a regular grid with the account of how they got there.
 
@@ -115,6 +127,41 @@ class Readings:
         """Household -> why it is not in ``frame``."""
         gone = self.quality.filter(pl.col("verdict") == "left out")
         return dict(zip(gone["household"].to_list(), gone["reason"].to_list(), strict=True))
+
+    def cut(self, at: int, steps: int) -> TrainingWindow:
+        """``steps`` grid points from ``at``, microseconds of the epoch: from it on, or up to it if negative."""
+        width, length = self.step // MICROSECOND, abs(steps)
+        start = min(at, at + steps * width)
+        households = self.frame["household"].unique().sort()
+        slot = (pl.col("timestamp").dt.epoch("us") - start) // width
+        part = self.frame.select("household", "kw", slot=slot).filter(pl.col("slot").is_between(0, length - 1))
+        kw = np.full((len(households), length), np.nan)
+        row = part["household"].cast(pl.Enum(households)).to_physical().to_numpy()
+        kw[row, part["slot"].to_numpy()] = part["kw"].fill_null(float("nan")).to_numpy()
+        return TrainingWindow(tuple(households.to_list()), clock.stamps(start, self.step, length, self.time_zone), kw)
+
+    def place(self, origin: datetime | str | None) -> int:
+        """The end of the training window, in microseconds of the epoch.
+
+        By default the latest one that at least half of the households reach with their readings.
+        """
+        width, time = self.step // MICROSECOND, pl.col("timestamp").dt.epoch("us")
+        ends = self.frame.group_by("household").agg(end=time.max())["end"].sort()
+        if not len(ends):
+            raise InputError("readings: no household is left; the quality table says why")
+        if origin is None:
+            return int(ends[(len(ends) - 1) // 2]) + width
+        at, first = (
+            clock.epoch(clock.instant(origin, self.time_zone, name="origin")),
+            self.frame.select(time.min()).item(),
+        )
+        if (at - first) % width:
+            raise InputError("origin must fall on the grid of the readings")
+        if at > ends[-1] + width:
+            raise InputError("origin lies after the last reading of every household")
+        if at <= first:
+            raise InputError("origin lies before the first reading of every household: nothing is left to train on")
+        return at
 
     def notes(self) -> list[str]:
         """What an owner should settle about these readings, in sentences with the option that settles it."""
@@ -152,6 +199,11 @@ class Readings:
         return counts | {c: int(self.quality[c].sum()) for c in (*_COUNTS, "zeros", "flat", "large")}
 
 
+def as_readings(readings: Readings | pl.DataFrame) -> Readings:
+    """Readings as they are; a frame is put on its grid first."""
+    return readings if isinstance(readings, Readings) else repair(readings)
+
+
 def repair(
     frame: Any,
     *,
@@ -181,15 +233,14 @@ def repair(
     ceiling = float("inf") if max_kw is None else validation.positive(max_kw=max_kw)
     own = own_intervals(rows)
     step = clock.step(interval) or common_interval(Counter(own["own"].drop_nulls().to_list()))
-    width = step // timedelta(microseconds=1)
+    width = step // MICROSECOND
     per_hour = timedelta(hours=1) / step
-    rows = rows.with_columns(kw=pl.col("kw") * per_hour) if energy and not register else rows
-
-    time = pl.col("timestamp").dt.epoch("us")
+    time, number = pl.col("timestamp").dt.epoch("us"), pl.col("kw")
+    if energy and not register:
+        rows = rows.with_columns(number * per_hour)
     if phase is None:
         phase = int(rows.select((time % width).drop_nulls().mode().min()).item() or 0)
-    number = pl.col("kw")
-    above = (number.is_finite() & (number.abs() > ceiling)).fill_null(False) if not register else pl.lit(False)
+    above = pl.lit(False) if register else (number.is_finite() & (number.abs() > ceiling)).fill_null(False)
     usable = number.is_finite() & ~above & (number >= 0 if register else pl.lit(True))
     rows = rows.with_columns(
         slot=(time - phase) // width,
@@ -204,40 +255,32 @@ def repair(
         pl.len().alias("rows"),
         *(pl.col(c).sum().cast(pl.Int64) for c in (*_FAULTS, "negative", "above_max", "out_of_order", "off_grid")),
     )
-    on_grid = rows.filter(pl.col("slot").is_not_null() & ~pl.col("off_grid")).select("household", "slot", "kw")
-    if on_grid.select(pl.struct("household", "slot").is_duplicated().any()).item():
-        merged = on_grid.group_by("household", "slot").agg(
-            kw=pl.col("kw").drop_nulls().last(), n=pl.len(), values=pl.col("kw").drop_nulls().n_unique()
-        )
+    merged = rows.filter(pl.col("slot").is_not_null() & ~pl.col("off_grid")).select("household", "slot", "kw")
+    if merged.select(pl.struct("household", "slot").is_duplicated().any()).item():
+        values = number.drop_nulls()
+        merged = merged.group_by("household", "slot").agg(kw=values.last(), n=pl.len(), values=values.n_unique())
     else:
-        merged = on_grid.with_columns(n=pl.lit(1, pl.UInt32), values=pl.lit(1, pl.UInt32))
+        merged = merged.with_columns(n=pl.lit(1, pl.UInt32), values=pl.lit(1, pl.UInt32))
     merged = merged.sort("household", "slot")
-    if register:
-        power = differences(merged).with_columns(pl.col("kw") * per_hour)
-        over = (pl.col("kw") > ceiling).fill_null(False)
-        merged = power.with_columns(over=over, kw=pl.when(~over).then("kw"))
-        found = merged.group_by("household").agg(pl.col("over", "falls").sum().cast(pl.Int64))
-        counted = counted.join(found, on="household", how="left").with_columns(
-            above_max=pl.col("over").fill_null(0), falls=pl.col("falls").fill_null(0)
-        )
+    if register:  # energy of the interval that begins at a total, where the next one is there and does not fall
+        after = pl.col("slot").shift(-1).over("household") == pl.col("slot") + 1
+        change = pl.when(after).then(number.shift(-1).over("household") - number)
+        power = pl.when(change >= 0).then(change * per_hour)
+        merged = merged.with_columns(falls=(change < 0).fill_null(False), kw=power)
+        over = (number > ceiling).fill_null(False)
+        merged = merged.with_columns(over=over, kw=pl.when(~over).then(number))
     else:
-        counted = counted.with_columns(falls=pl.lit(0, pl.Int64))
+        merged = merged.with_columns(falls=pl.lit(False), over=pl.lit(False))
     zone = getattr(rows.schema["timestamp"], "time_zone", None)
     table = _table(counted, merged, own, step, phase, zone).with_columns(unit=pl.lit(unit))
     kept = table.filter(pl.col("verdict") != "left out").select("household", "_first", "_last", "missing")
-    values = merged.select("household", "slot", "kw")
-    if len(kept) == len(table) and kept["missing"].sum() == 0 and not values["kw"].has_nulls():
-        grid = values  # complete as it stands
-    else:
-        grid = kept.select("household", slot=pl.int_ranges(pl.col("_first"), pl.col("_last") + 1)).explode("slot")
-        grid = grid.join(values, on=["household", "slot"], how="left", maintain_order="left")
-    final = grid.select(
-        pl.col("household").cast(pl.String),
-        timestamp=clock.on_clock(pl.col("slot") * width + phase, zone),
-        kw=pl.col("kw"),
-    )
-    quality = table.drop("_first", "_last").with_columns(pl.col("household").cast(pl.String))
-    return Readings(final, quality, step, unit, unit_reason)
+    grid = merged.select("household", "slot", "kw")
+    if len(kept) < len(table) or kept["missing"].sum() or grid["kw"].has_nulls():
+        every = kept.select("household", slot=pl.int_ranges(pl.col("_first"), pl.col("_last") + 1)).explode("slot")
+        grid = every.join(grid, on=["household", "slot"], how="left", maintain_order="left")
+    name = pl.col("household").cast(pl.String)
+    final = grid.select(name, timestamp=clock.on_clock(pl.col("slot") * width + phase, zone), kw="kw")
+    return Readings(final, table.drop("_first", "_last").with_columns(name), step, unit, unit_reason)
 
 
 def _standard(frame: Any) -> pl.DataFrame:
@@ -286,43 +329,38 @@ def common_interval(counts: Mapping[int, int]) -> timedelta:
 
 
 def _table(
-    counted: pl.DataFrame,
-    merged: pl.DataFrame,
-    own: pl.DataFrame,
-    step: timedelta,
-    phase: int,
-    zone: str | None,
+    counted: pl.DataFrame, merged: pl.DataFrame, own: pl.DataFrame, step: timedelta, phase: int, zone: str | None
 ) -> pl.DataFrame:
     """One row per household: counts, verdict and reason."""
-    width = step // timedelta(microseconds=1)
-    present = merged.filter(pl.col("kw").is_not_null())
-    grids = present.group_by("household").agg(
-        _first=pl.col("slot").min(),
-        _last=pl.col("slot").max(),
-        present=pl.len().cast(pl.Int64),
-        longest_gap=pl.col("slot").diff().max().fill_null(1) - 1,
-        zeros=(pl.col("kw") == 0).sum().cast(pl.Int64),
-        flat=pl.col("kw").min() == pl.col("kw").max(),
-        _never_above=(pl.col("kw").max() <= 0) & (pl.col("kw").min() < 0),
+    width, kw = step // MICROSECOND, pl.col("kw")
+    slot = pl.col("slot").filter(kw.is_not_null())
+    grids = merged.group_by("household").agg(
+        pl.col("over", "falls").sum().cast(pl.Int64),
+        _first=slot.min(),
+        _last=slot.max(),
+        present=kw.count().cast(pl.Int64),
+        longest_gap=slot.diff().max().fill_null(1) - 1,
+        zeros=(kw == 0).sum().cast(pl.Int64),
+        flat=kw.min() == kw.max(),
+        _never_above=(kw.max() <= 0) & (kw.min() < 0),
+        duplicates=(pl.col("n").cast(pl.Int64) - 1).sum(),
+        conflicts=(pl.col("values") > 1).sum().cast(pl.Int64),
     )
     day = (pl.col("slot") * width + phase) // DAY
-    suspects = present.filter(pl.col("kw").abs().max().over("household") > LARGEST_DAY)
-    means = suspects.group_by("household", day=day).agg(mean=pl.col("kw").mean().abs(), most=pl.col("kw").abs().max())
+    suspects = merged.filter(kw.abs().max().over("household") > LARGEST_DAY)
+    means = suspects.group_by("household", day=day).agg(mean=kw.mean().abs(), most=kw.abs().max())
     large = means.group_by("household").agg(
         large=(pl.col("mean").max() > LARGEST_DAY) | (pl.col("most").max() > LARGEST_READING)
     )
-    repeats = merged.group_by("household").agg(
-        duplicates=(pl.col("n").cast(pl.Int64) - 1).sum(), conflicts=(pl.col("values") > 1).sum().cast(pl.Int64)
-    )
     span = pl.col("_last") - pl.col("_first") + 1
-    table = (
-        counted.join(repeats, on="household", how="left")
-        .join(grids, on="household", how="left")
-        .join(own, on="household", how="left")
-        .join(large, on="household", how="left")
-        .with_columns(pl.col("duplicates", "conflicts", "present", "longest_gap", "zeros").fill_null(0))
-        .with_columns(missing=(span - pl.col("present")).fill_null(0), flat=pl.col("flat").fill_null(False))
-        .with_columns(pl.col("large").fill_null(False))
+    table = counted
+    for more in (grids, own, large):
+        table = table.join(more, on="household", how="left")
+    table = table.with_columns(
+        pl.col("duplicates", "conflicts", "present", "longest_gap", "zeros", "falls").fill_null(0),
+        pl.col("flat", "large").fill_null(False),
+        above_max=pl.col("above_max") + pl.col("over").fill_null(0),
+        missing=(span - pl.col("present")).fill_null(0),
     )
     minutes = f"{step / timedelta(minutes=1):g}"
     other = (pl.col("own") != width) & (pl.col("own") <= DAY)
@@ -355,20 +393,10 @@ def _table(
         .then(pl.lit("repaired"))
         .otherwise(pl.lit("ok"))
     )
-    order = (
-        "household",
-        "verdict",
-        "reason",
-        "rows",
-        "first",
-        "last",
-        *_COUNTS,
-        "longest_gap",
-        "gaps",
-        "zeros",
-        "flat",
+    front = ("household", "verdict", "reason", "rows", "first", "last")
+    return table.select(*front, *_COUNTS, "longest_gap", "gaps", "zeros", "flat", "large", "_first", "_last").sort(
+        "household"
     )
-    return table.select(*order, "large", "_first", "_last").sort("household")
 
 
 # ------------------------------------------------------------------ registers
@@ -402,14 +430,3 @@ def decided(like: int, judged: int, *, energy: bool, meter: str | None) -> bool:
     if found and not energy:
         raise InputError(RISING_POWER)
     return found
-
-
-def differences(totals: pl.DataFrame) -> pl.DataFrame:
-    """Totals by household and slot, sorted, as energy of the interval that begins there; ``falls`` marks falls."""
-    after = pl.col("slot").shift(-1).over("household") == pl.col("slot") + 1
-    change = pl.when(after).then(pl.col("kw").shift(-1).over("household") - pl.col("kw"))
-    return (
-        totals.with_columns(change=change)
-        .with_columns(kw=pl.when(pl.col("change") >= 0).then("change"), falls=(pl.col("change") < 0).fill_null(False))
-        .drop("change")
-    )

@@ -65,10 +65,6 @@ class Season:
         """(n, len(phase)) seasonal part in ln kW."""
         return np.asarray(self.profile[:, phase], dtype=np.float64)
 
-    def take(self, rows: NDArray[np.int64]) -> Season:
-        """The season of some households."""
-        return Season(self.period, self.floor, self.profile[rows], self.repeats[rows], self.scale[rows])
-
     def inflation(self, phase: NDArray[np.int64]) -> FloatArray:
         """(n, len(phase)) factor on the error variance for having estimated the season: (r + 1)/(r − 1).
 
@@ -115,11 +111,6 @@ def phases(timestamps: pl.Series, period: str, step: timedelta) -> NDArray[np.in
     return np.asarray(weekday * (86400 // width) + slot, dtype=np.int64)
 
 
-def n_phases(period: str, step: timedelta) -> int:
-    """Phases in one period."""
-    return PERIODS[validation.choice(tuple(PERIODS), season=period)] * int(timedelta(days=1) / step)
-
-
 def fit_season(
     kw: FloatArray, phase: NDArray[np.int64], *, period: str, step: timedelta, floor: float = FLOOR
 ) -> Season:
@@ -127,13 +118,13 @@ def fit_season(
     floor = validation.positive(floor=floor)
     if kw.ndim != 2 or phase.shape != kw.shape[1:]:
         raise InputError("phase must hold one entry per column of kw")
-    total = n_phases(period, step)
+    per_day = int(timedelta(days=1) / step)
+    total = per_day * PERIODS[validation.choice(tuple(PERIODS), season=period)]
     scale = export_scale(kw, floor)
     logs = scaled(kw, floor, scale)
     profile, repeats = phase_means(logs, phase, total)
     empty = repeats == 0
     if empty.any():
-        per_day = int(timedelta(days=1) / step)
         by_day, _ = phase_means(logs, phase % per_day, per_day)
         seen = np.isfinite(logs)
         overall = np.where(seen, logs, 0).sum(axis=1) / np.maximum(seen.sum(axis=1), 1)

@@ -139,7 +139,7 @@ def _occupancy(rng: np.random.Generator, cal: _Calendar) -> tuple[FloatArray, Fl
     sleep = rng.normal(22.8, 0.6) + 0.5 * jitter[1]
     leave = wake + rng.uniform(0.7, 1.6) + 0.2 * jitter[2]
     back = rng.normal(17.4, 1.0) + 0.7 * jitter[3]
-    out = np.where(cal.weekend, rng.random(cal.days) < 0.35, (rng.random(cal.days) < 0.9) & ~stays)
+    out = np.where(cal.weekend, rng.random(cal.days) < 0.35, (rng.random(cal.days) < 0.9) & (not stays))
     out_from = np.where(cal.weekend, 13 + jitter[4], leave)
     per_day = 1440 // FINE
     hour = cal.hour.reshape(cal.days, per_day)

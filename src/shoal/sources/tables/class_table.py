@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,7 @@ from shoal.validation import FloatArray, IndexArray
 if TYPE_CHECKING:
     import polars as pl
 
-FORMAT, VERSION = "shoal class table", 1
+FORMAT, VERSION = "shoal class table", 2
 #: Smallest eigenvalue of the correlations within labels: below it a column is a combination of the others.
 DEPENDENT = 1e-9
 #: Share of rows that may repeat another row of their label: rounded figures do, once in a while.
@@ -164,39 +164,12 @@ class ClassTable:
 
     def save(self, path: str | Path) -> None:
         """Write a versioned file without pickle. It holds the rows: guard it like them."""
-        arrays: dict[str, Any] = {
-            "exponents": self.exponents,
-            "values": self.values,
-            "owner": self.owner.astype(np.int64),
-            "source_row": self.source_row,
-            **({} if self.covs is None else {"covs": self.covs}),
-            **({} if self.degrees is None else {"degrees": self.degrees}),
-        }
-        header: dict[str, Any] = {"format": FORMAT, "version": VERSION}
-        header |= {"labels": list(self.labels), "columns": list(self.columns)}
-        if self.clip is not None:
-            header["clip"] = self.clip
-        Path(path).write_bytes(archive.packed(header, arrays))
+        archive.save_record(self, path, FORMAT, VERSION)
 
     @staticmethod
     def load(path: str | Path) -> ClassTable:
         """Read a file that :meth:`save` wrote; a damaged or altered one is refused."""
-        name = f"path: {Path(path).name}"
-        header, arrays = archive.unpacked(archive.content_of(path, FORMAT), FORMAT, VERSION, name, "fit again")
-        try:
-            return ClassTable(
-                tuple(header["labels"]),
-                tuple(header["columns"]),
-                arrays["exponents"],
-                arrays["values"],
-                arrays["owner"].astype(np.intp),
-                arrays["source_row"],
-                arrays.get("covs"),
-                arrays.get("degrees"),
-                header.get("clip"),
-            )
-        except (KeyError, TypeError) as error:
-            raise InputError(f"{name} lacks a part of a class table") from error
+        return archive.load_record(ClassTable, path, FORMAT, VERSION)
 
 
 def label_means(values: FloatArray, owner: IndexArray, n: int) -> FloatArray:

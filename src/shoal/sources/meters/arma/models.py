@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,8 +69,3 @@ class ArmaModels:
     def take(self, rows: Any) -> ArmaModels:
         """The models of some series: positions or a mask."""
         return ArmaModels(self.order, *(getattr(self, name)[rows] for name in COLUMNS))
-
-    @classmethod
-    def joined(cls, parts: Sequence[ArmaModels]) -> ArmaModels:
-        """The models of several sets, one after the other; all have one order."""
-        return cls(parts[0].order, *(np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS))
