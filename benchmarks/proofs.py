@@ -12,7 +12,7 @@ import numpy as np
 
 import shoal
 from shoal import archive
-from shoal.mechanism.files import law_parts
+from shoal.mechanism.releasable import law_parts
 from shoal.proofs import checker
 
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 import shoal
 from shoal import archive
 from shoal.accounting.curve import edge_brackets
-from shoal.mechanism.files import law_parts
+from shoal.mechanism.releasable import law_parts
 from shoal.noise.factor import JITTER, jittered
 from shoal.noise.source import RESOLUTION
 from shoal.proofs import checker

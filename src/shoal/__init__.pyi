@@ -35,11 +35,11 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.mechanism.clip import Clip as Clip
     from shoal.mechanism.codebook import Codebook as Codebook
     from shoal.mechanism.codebook import codebook as codebook
-    from shoal.mechanism.files import load as load
     from shoal.mechanism.interchange import to_opendp as to_opendp
     from shoal.mechanism.interchange import to_pld as to_pld
     from shoal.mechanism.mechanism import Mechanism as Mechanism
     from shoal.mechanism.mixtures import GaussianMixtureClasses as GaussianMixtureClasses
+    from shoal.mechanism.releasable import load as load
     from shoal.mechanism.sequence import AdaptiveFilter as AdaptiveFilter
     from shoal.mechanism.sequence import composed_delta as composed_delta
     from shoal.proofs.proof import Proof as Proof

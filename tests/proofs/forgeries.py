@@ -20,7 +20,7 @@ import shoal
 from shoal import archive
 from shoal.accounting import curve as accounting
 from shoal.accounting.releases import Releases
-from shoal.mechanism.files import law_parts
+from shoal.mechanism.releasable import law_parts
 from shoal.proofs import checker
 from shoal.proofs import proof as proofs
 

@@ -21,7 +21,7 @@ from test_proofs import EDGE, crowd, mechanism, pair
 import campaign
 import shoal
 from shoal import archive
-from shoal.mechanism.files import law_parts
+from shoal.mechanism.releasable import law_parts
 from shoal.proofs import checker
 from shoal.proofs import proof as proofs
 from shoal.proofs.proof import Proof

@@ -15,7 +15,7 @@ from forgeries import Case, faults, honest, trial
 
 import shoal
 from shoal import archive
-from shoal.mechanism.files import law_parts
+from shoal.mechanism.releasable import law_parts
 from shoal.proofs import checker
 
 ZERO, SMALL, ONE = (0.0).hex(), (1e-300).hex(), (1.0).hex()

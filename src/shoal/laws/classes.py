@@ -332,8 +332,6 @@ class GaussianClasses:
 
     # ------------------------------------------------------------------ known up to rounding
 
-    #: Whether these are the laws of a mechanism's answers before they are rounded to its grid.
-    is_output = False
     #: Entrywise bounds on the errors of covariances, (n or 1, k, k), and means, (n, k); None where these are exact.
     errors: tuple[FloatArray, FloatArray] | None = None
 

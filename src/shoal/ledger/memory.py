@@ -13,7 +13,7 @@ from shoal.laws.graph import NeighborGraph
 from shoal.ledger.bounds import MechanismBound
 from shoal.ledger.budgets import Budgets
 from shoal.ledger.composition import Composer, Recent
-from shoal.mechanism import files as mechanism_files
+from shoal.mechanism import releasable as mechanism_files
 from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.mechanism import Mechanism
 from shoal.mechanism.releasable import Releasable, releasable

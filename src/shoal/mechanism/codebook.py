@@ -26,10 +26,9 @@ from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism import odds
 from shoal.mechanism.atoms import LossAtoms, log_up
-from shoal.mechanism.files import Parts, Stored
 from shoal.mechanism.odds import WHOLE, Counts, counts_of, probabilities, refined
 from shoal.mechanism.program import best_columns, mean_alone
-from shoal.mechanism.releasable import Certificate, ReleaseErrors
+from shoal.mechanism.releasable import Certificate, Parts, ReleaseErrors, Stored
 from shoal.numerics.matrices import EPS
 from shoal.numerics.notebook import table
 from shoal.rounding import upper
@@ -76,6 +75,10 @@ class Codebook(Stored):
 
     FORMAT = "shoal codebook"
     VERSION = 3
+    constant = True  #: true answers are constants
+    times = 1  #: answers about each label that its figures are for
+    output = None  #: what is released has finitely many values, see :meth:`losses`
+    finite_precision_tv = 0.0  #: what is drawn is exactly what is promised
 
     # ------------------------------------------------------------------ what it is about
 
@@ -88,21 +91,6 @@ class Codebook(Stored):
     def n_dims(self) -> int:
         """Entries of an answer."""
         return int(self.answers.shape[1])
-
-    @property
-    def constant(self) -> bool:
-        """True: a codebook is made for constants."""
-        return True
-
-    @property
-    def times(self) -> int:
-        """One answer about each label."""
-        return 1
-
-    @property
-    def output(self) -> None:
-        """None: what is released has finitely many values, see :meth:`losses`."""
-        return None
 
     @property
     def answer_epsilon(self) -> float:
@@ -194,11 +182,10 @@ class Codebook(Stored):
         (2, 1)
         """
         wanted = answers if labels is None else labels
-        if not (isinstance(wanted, (list, tuple, np.ndarray)) and np.ndim(wanted) > 0):
-            return np.array(self.curves(wanted)[self.draw(wanted)])
-        places = [self.place(label) for label in wanted]  # refuses before anything is drawn
+        several = isinstance(wanted, (list, tuple, np.ndarray)) and np.ndim(wanted) > 0
+        places = [self.place(label) for label in (wanted if several else [wanted])]  # refuses before anything is drawn
         curves = [crowd.curves[odds.drawn(crowd.counts[row])] for crowd, row in places]
-        return np.array(curves).reshape(len(places), self.n_dims)
+        return np.array(curves).reshape(len(places), self.n_dims) if several else curves[0].copy()
 
     @cached_property
     def classes(self) -> GaussianClasses:
@@ -224,7 +211,7 @@ class Codebook(Stored):
 
     def can_release(self, values: FloatArray) -> bool:
         """Whether every row of ``values``, (m, k), is one of the curves."""
-        return values.shape[1:] == self.answers.shape[1:] and all(row.tobytes() in self._curves for row in values)
+        return values.shape[1:] == self.answers.shape[1:] and {row.tobytes() for row in values} <= self._curves
 
     @cached_property
     def _curves(self) -> set[bytes]:
@@ -250,19 +237,12 @@ class Codebook(Stored):
         rows = np.array([self.position(name) for name in labels], dtype=np.intp)
         place = np.full(len(self.labels), -1, dtype=np.intp)
         place[rows] = np.arange(len(rows))
-        numbers = sorted({self._places[name][0] for name in labels})
-        crowds = tuple(replace(self.crowds[c], members=place[self.crowds[c].members]) for c in numbers)
+        numbers = [self._places[name][0] for name in labels]
+        crowds = tuple(replace(self.crowds[c], members=place[self.crowds[c].members]) for c in sorted(set(numbers)))
         if sum(len(crowd.members) for crowd in crowds) != len(rows) or any(min(crowd.members) < 0 for crowd in crowds):
             raise InputError("labels must be those of whole crowds: a curve is about all members of its crowd")
-        number = np.empty(len(rows), dtype=np.int64)
-        for c, crowd in enumerate(crowds):
-            number[crowd.members] = c
-        return replace(
-            self,
-            graph=NeighborGraph.within_groups(labels, number.tolist()),
-            answers=self.answers[rows],
-            crowds=crowds,
-        )
+        graph = NeighborGraph.within_groups(labels, numbers)
+        return replace(self, graph=graph, answers=self.answers[rows], crowds=crowds)
 
     def errors(self, labels: Sequence[str] | None = None) -> ReleaseErrors:
         """Expected errors of what may be drawn for these labels, all by default; the interval holds every draw."""
@@ -351,14 +331,7 @@ class Codebook(Stored):
         ]
         return max(max(moments, default=0.0), 0.0) / t * (1 + 4 * EPS)
 
-    @property
-    def finite_precision_tv(self) -> float:
-        """Nothing: what is drawn is exactly what is promised."""
-        return 0.0
-
-    def released_curve(self, epsilon: Any, *, scope: str | None = None) -> PrivacyCurve:
-        """The same as :meth:`curve`: what is drawn is exactly what is promised."""
-        return self.curve(epsilon, scope)
+    released_curve = curve  #: what is drawn is exactly what is promised
 
     @cached_property
     def certificate(self) -> Certificate:

@@ -30,9 +30,17 @@ from shoal.accounting.spectrum import supports_of
 from shoal.errors import CertificationError, InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
-from shoal.mechanism.files import Parts, Stored, law_arrays, laws_of
 from shoal.mechanism.output import moved_covs, moved_means
-from shoal.mechanism.releasable import COVERAGE, Certificate, ReleaseErrors, with_loss
+from shoal.mechanism.releasable import (
+    COVERAGE,
+    Certificate,
+    Parts,
+    ReleaseErrors,
+    Stored,
+    law_arrays,
+    laws_of,
+    with_loss,
+)
 from shoal.noise.affine import EXACT, ExactMap
 from shoal.noise.factor import JITTER, jittered
 from shoal.noise.grid import UP, NoiseGrid, edge_loss, label_tv
@@ -84,6 +92,7 @@ class Mechanism(Stored):
 
     FORMAT = "shoal mechanism"
     VERSION = 1
+    answer_epsilon = None  #: the loss of a Gaussian answer has no bound
 
     # ------------------------------------------------------------------ what it is about
 
@@ -101,11 +110,6 @@ class Mechanism(Stored):
     def constant(self) -> bool:
         """Whether every label has one constant true answer."""
         return not self.classes.stored_variances.any()
-
-    @property
-    def answer_epsilon(self) -> None:
-        """The loss of a Gaussian answer has no bound."""
-        return None
 
     def part(self, labels: Sequence[str]) -> Mechanism:
         """The mechanism of some of its labels, with the edges between them."""
@@ -136,12 +140,6 @@ class Mechanism(Stored):
     @cached_property
     def output(self) -> GaussianClasses:
         """Laws of the released answer, from the stored parameters, with bounds on what rounding took off them."""
-        laws = copy.copy(self._output)
-        laws.is_output = True
-        return laws
-
-    @property
-    def _output(self) -> GaussianClasses:
         if self.gain is None and not self.shift.any():
             first = self.noise_cov[0]
             if (first == first.T).all() and (len(self.noise_cov) == 1 or (self.noise_cov == first).all()):
@@ -180,17 +178,17 @@ class Mechanism(Stored):
     @cached_property
     def _entry_errors(self) -> FloatArray:
         """(n, k) mean squared error of each entry, rounded up."""
-        n, k = self.classes.means.shape
-        total = self.bias**2 + np.diagonal(self.noise_cov + self._drawn_differently, axis1=1, axis2=2)
+        k = self.classes.n_dims
+        total = self.bias**2 + self.error_variance + np.diagonal(self._drawn_differently, axis1=1, axis2=2)
         if self.gain is not None:
-            rows = ((self.gain @ self.classes.stored_covs) * self.gain).sum(axis=2)
-            reach = (np.abs(self.gain) @ np.sqrt(self.classes.stored_variances)[:, :, None])[:, :, 0]
-            total = total + np.maximum(rows, 0.0) + (4 * k + 16) * EPS * reach**2
+            size = np.abs(self.gain)
+            reach = (size @ np.sqrt(self.classes.stored_variances)[:, :, None])[:, :, 0]
+            total = total + (4 * k + 16) * EPS * reach**2
             if self.classes.errors is not None:
-                size, (cov_error, mean_error) = np.abs(self.gain), self.classes.errors
+                cov_error, mean_error = self.classes.errors
                 missed = (size @ mean_error[:, :, None])[:, :, 0]
                 total = total + ((size @ cov_error) * size).sum(axis=2) + missed * (2 * np.abs(self.bias) + missed)
-        return np.asarray(np.broadcast_to(total, (n, k)) * (1 + 4 * k * EPS))
+        return np.asarray(total * (1 + 4 * k * EPS))
 
     @property
     def rho(self) -> FloatArray:
@@ -212,12 +210,10 @@ class Mechanism(Stored):
     @property
     def error_variance(self) -> FloatArray:
         """(n, k) variance of released minus true answer: diag(G Σ Gᵀ + N)."""
-        n, k = self.classes.means.shape
-        variance = np.broadcast_to(np.diagonal(self.noise_cov, axis1=1, axis2=2), (n, k))
+        variance = np.diagonal(self.noise_cov, axis1=1, axis2=2)
         if self.gain is not None:
-            moved = self.gain @ np.broadcast_to(self.classes.stored_covs, (n, k, k))
-            variance = variance + np.einsum("nij,nij->ni", moved, np.broadcast_to(self.gain, (n, k, k)))
-        return np.maximum(variance, 0.0)
+            variance = variance + np.maximum(((self.gain @ self.classes.stored_covs) * self.gain).sum(axis=2), 0.0)
+        return np.maximum(np.broadcast_to(variance, self.classes.means.shape), 0.0)
 
     def errors(self, labels: Sequence[str] | None = None) -> ReleaseErrors:
         """Expected errors of released answers about these labels, all by default, in the answer's own unit.

@@ -1,28 +1,42 @@
-"""What can be released: mechanisms and codebooks, with one interface, and the certificate that both carry.
+"""What can be released: mechanisms and codebooks, with one interface, their files, and the certificate both carry.
 
 A mechanism adds noise to answers and its output laws are Gaussian; a codebook draws one of finitely many curves. Who
 releases, charges, audits or describes takes a ``Releasable`` and uses what both have under the same names (the type
 checker sees to it); ``by_kind`` is for the few places where the two need different algorithms. A certificate speaks of
 the answers that are really released: rounded, and drawn with finite precision.
+
+A file is arrays and a JSON header in one zip, sealed by a digest; no pickle. What is claimed is recomputed from the
+parameters, and parameters that no mechanism has are refused whatever the digest says: a file that was altered and
+sealed anew can never carry a better certificate than it deserves.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar
 
 import numpy as np
 
+from shoal import archive
 from shoal.accounting.curve import PrivacyCurve, exp_up
 from shoal.errors import InputError
+from shoal.files import write_private
+from shoal.laws.classes import GaussianClasses
 from shoal.rounding import upper
-from shoal.validation import FloatArray
+from shoal.validation import FloatArray, IndexArray
 
 if TYPE_CHECKING:
     from shoal.mechanism.codebook import Codebook
     from shoal.mechanism.mechanism import Mechanism
 
+T = TypeVar("T")
+#: Header and arrays of a file.
+Parts = tuple[dict[str, Any], dict[str, Any]]
 #: A frozen way to release answers about labels.
 Releasable: TypeAlias = "Mechanism | Codebook"
 #: Probability with which an error of noise lies in the interval that is stated for it.
@@ -128,3 +142,127 @@ def with_loss(log_upper: float, upper: float, loss: float) -> tuple[float, float
     log_total = float(np.logaddexp(log_upper, math.log(loss)))
     log_total = min(log_total + 8 * np.finfo(np.float64).eps * max(abs(log_total), 1.0), 0.0)
     return log_total, max(total, float(exp_up(np.array(log_total))))
+
+
+# ------------------------------------------------------------------ files
+
+
+class Stored(ABC):
+    """What can be written to a file of its own and read back with the same digest."""
+
+    FORMAT: ClassVar[str]
+    VERSION: ClassVar[int]  #: files of another version are refused
+
+    @abstractmethod
+    def parts(self) -> Parts:
+        """Header and arrays of the file: every parameter and the graph."""
+
+    @classmethod
+    @abstractmethod
+    def from_parts(cls, header: dict[str, Any], arrays: dict[str, Any]) -> Self:
+        """The same from header and arrays; a KeyError where one is missing, a ValueError where one is impossible."""
+
+    def by_kind(self, *, mechanism: Callable[[Mechanism], T], codebook: Callable[[Codebook], T]) -> T:
+        """The result of the function for what this is; each gets it as what it is."""
+        choice: Callable[[Any], T] = codebook if self.FORMAT == "shoal codebook" else mechanism
+        return choice(self)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over every parameter and the graph: for the owner's records, not for publication."""
+        return archive.digest(*self.parts())
+
+    def save(self, path: str | Path) -> None:
+        """Write a versioned file: arrays and a JSON header in one zip, with a digest over all of it; no pickle.
+
+        >>> import shoal, tempfile
+        >>> book = shoal.codebook([[0.0], [1.0]], shoal.NeighborGraph.complete(["a", "b"]), epsilon=2.0)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     book.save(f"{folder}/two.shoal")
+        ...     shoal.load(f"{folder}/two.shoal")
+        Codebook(2 labels, 1 entries, ε = 2)
+        """
+        write_private(path, self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """The content of the file that :meth:`save` writes."""
+        return archive.packed(*self.parts())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a file back; one that is damaged, altered or of another version is refused.
+
+        Returns:
+            What was saved, with the same digest.
+
+        >>> import shoal, tempfile
+        >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
+        >>> graph = shoal.NeighborGraph.complete(classes.labels)
+        >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     mechanism.save(f"{folder}/white.shoal")
+        ...     shoal.Mechanism.load(f"{folder}/white.shoal").digest == mechanism.digest
+        True
+        """
+        return cls.from_bytes(archive.content_of(path, cls.FORMAT), f"path: {Path(path).name}")
+
+    @classmethod
+    def from_bytes(cls, content: bytes, name: str = "content") -> Self:
+        """The same from the content of a file; ``name`` is what messages call it."""
+        header, arrays = archive.unpacked(content, cls.FORMAT, cls.VERSION, name)
+        kind = cls.FORMAT.removeprefix("shoal ")
+        try:
+            return cls.from_parts(header, arrays)
+        except (KeyError, TypeError, IndexError, AttributeError) as error:
+            raise InputError(f"{name} lacks a part of a {kind}") from error
+        except ValueError as error:
+            raise InputError(f"{name} holds parameters that no {kind} has") from error
+
+
+def load(path: str | Path) -> Mechanism | Codebook:
+    """Read what :meth:`Mechanism.save` or :meth:`Codebook.save` wrote.
+
+    A file that is damaged, altered or of another version is refused.
+
+    Returns:
+        The mechanism or the codebook, with the digest of the one that was saved.
+
+    >>> import shoal, tempfile
+    >>> book = shoal.codebook([[0.0], [1.0]], shoal.NeighborGraph.complete(["a", "b"]), epsilon=2.0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     book.save(f"{folder}/two.shoal")
+    ...     shoal.load(f"{folder}/two.shoal").digest == book.digest
+    True
+    """
+    return from_bytes(archive.content_of(path, "shoal mechanism"), f"path: {Path(path).name}")
+
+
+def from_bytes(content: bytes, name: str = "content") -> Mechanism | Codebook:
+    """The mechanism or the codebook from the content of its file; ``name`` is what messages call it."""
+    from shoal.mechanism.codebook import Codebook
+    from shoal.mechanism.mechanism import Mechanism
+
+    kind = Codebook if archive.form_of(content) == Codebook.FORMAT else Mechanism
+    return kind.from_bytes(content, name)
+
+
+def law_parts(classes: GaussianClasses, pairs: IndexArray) -> Parts:
+    """The file of laws and edges, as positions of labels: what a proof is about that is not about a mechanism."""
+    arrays = {"means": classes.means, "edges": np.asarray(pairs, dtype=np.int64), **law_arrays(classes)}
+    return {"format": "shoal laws", "version": 1, "labels": list(classes.labels)}, arrays
+
+
+def law_arrays(classes: GaussianClasses) -> dict[str, FloatArray]:
+    """All that is stored of laws, and what is known of their errors."""
+    stored = {"variances": classes.stored_variances} if classes.is_diagonal else {"covs": classes.stored_covs}
+    errors = {} if classes.errors is None else dict(zip(("cov_error", "mean_error"), classes.errors, strict=True))
+    return {"means": classes.means, **stored, **errors}
+
+
+def laws_of(labels: list[str], arrays: dict[str, Any]) -> GaussianClasses:
+    """The laws from what :func:`law_arrays` stored."""
+    build, stored = (
+        (GaussianClasses.diagonal, arrays["variances"]) if "variances" in arrays else (GaussianClasses, arrays["covs"])
+    )
+    classes = build(arrays["means"], stored[0] if len(stored) == 1 else stored, labels)
+    return classes.doubted(arrays["cov_error"], arrays["mean_error"]) if "cov_error" in arrays else classes

@@ -27,8 +27,8 @@ from shoal.errors import InputError, ShoalError
 from shoal.files import write_private
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
-from shoal.mechanism.files import law_parts
 from shoal.mechanism.mechanism import Mechanism
+from shoal.mechanism.releasable import law_parts
 from shoal.noise.grid import UP as LOSS_UP
 from shoal.noise.grid import NoiseGrid, edge_loss, label_tv
 from shoal.numerics.matrices import EPS

@@ -11,7 +11,7 @@ from shoal.accounting.curve import falling
 from shoal.designs.design import frontier
 from shoal.errors import InputError
 from shoal.mechanism.clip import moved_delta
-from shoal.mechanism.files import load
+from shoal.mechanism.releasable import load
 from shoal.runs.blocks import answers_of
 from shoal.runs.config import Config
 from shoal.runs.context import DESIGN, Context

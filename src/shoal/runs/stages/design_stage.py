@@ -34,8 +34,8 @@ from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.clip import Clip, assumption_free, moved_delta, outside_share
 from shoal.mechanism.codebook import Codebook, codebook
-from shoal.mechanism.files import load
 from shoal.mechanism.mechanism import Mechanism
+from shoal.mechanism.releasable import load
 from shoal.proofs.proof import proved
 from shoal.runs.blocks import Answers, BlockFacts, answers_of, laws_of, make_blocks
 from shoal.runs.config import SEARCH, Config

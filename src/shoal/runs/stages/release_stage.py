@@ -33,8 +33,7 @@ from shoal.card.measures import errors
 from shoal.errors import BudgetError, InputError, LedgerError, UnreachableError
 from shoal.ledger.bounds import MechanismBound, mechanism_bound
 from shoal.ledger.ledger import Ledger
-from shoal.mechanism.files import load
-from shoal.mechanism.releasable import ReleaseErrors
+from shoal.mechanism.releasable import ReleaseErrors, load
 from shoal.noise.source import standard_normals
 from shoal.plaintext import as_cells
 from shoal.rounding import upper
