@@ -45,7 +45,7 @@ class Stage:
 
 
 METERS = Stage("reading meters", (), fit_stage.SETTINGS, lambda run: fit_stage.stage(run))
-TABLE = Stage("reading the table", (), table_stage.SETTINGS, lambda run: table_stage.stage(run))
+TABLE = Stage(table_stage.DOING, (), table_stage.SETTINGS, lambda run: table_stage.stage(run))
 NOISY_TABLE = Stage(
     TABLE.doing,
     (),

@@ -47,7 +47,7 @@ from shoal.runs.stages.crowd_stage import as_period
 from shoal.runs.stages.fit_stage import CURVES
 from shoal.runs.stages.release_stage import CSV, PARQUET, facts_of
 from shoal.runs.stages.table_stage import noun_of
-from shoal.sources.tables.table_file import LABEL, batches, layout_of, open_table
+from shoal.sources.tables.table_file import LABEL, layout_of, open_table, rows_of
 from shoal.validation import FloatArray
 
 SETTINGS = secret.SETTINGS
@@ -76,9 +76,7 @@ def read_table(context: Context) -> Made:
     config = context.config
     names = tuple(dict.fromkeys((*secret.bounds_of(config), *secret.cells_of(config))))
     table = open_table(context.source.paths)
-    raw = table.raw
-    layout = layout_of(raw, str(config.label), names)
-    rows = pl.concat(list(batches(raw, layout)))
+    rows, _ = rows_of(table.raw, layout_of(table.raw, str(config.label), names))
     rows = rows if not config.only else rows.filter(pl.col(LABEL).is_in(config.only))
     if rows[LABEL].n_unique() != len(rows):
         raise InputError("label: with --secret readings a table has one row per label; join the rows of a label first")

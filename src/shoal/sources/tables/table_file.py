@@ -1,4 +1,4 @@
-"""A table with a label in every row: CSV, Parquet or Arrow, read in batches; text never reaches a message.
+"""A table with a label in every row: CSV, Parquet or Arrow; text never reaches a message.
 
 | what is found | what is done |
 | --- | --- |
@@ -14,27 +14,21 @@ each of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from shoal.errors import InputError
-from shoal.sources.frames import UNREADABLE, FileTable, in_batches, open_file
-from shoal.validation import FloatArray
+from shoal.sources.frames import UNREADABLE, FileTable, open_file
 
-#: Entries taken from the input at a time.
-BATCH = 4_000_000
 #: Rows of a CSV file that its numeric columns are recognized by.
 LOOKED_AT = 1000
 #: Columns of the released table that are shoal's own.
 SOURCE_ROW, LABEL, CROWD, ROW = "source_row", "label", "crowd", "row"
 OWN = (SOURCE_ROW, LABEL, CROWD, ROW, "homes", "news")
-#: Column of entries in a batch.
-VALUES = "values"
 
 
 @dataclass(frozen=True)
@@ -46,46 +40,6 @@ class TableColumns:
     left_out: tuple[str, ...] = ()  #: columns that are neither
     time: str | None = None
     value: str | None = None
-
-
-@dataclass
-class Extent:
-    """What a pass over a table has seen: rows taken and left out, and of every entry its center, spread and ends."""
-
-    entries: int
-    rows: int = 0
-    incomplete: int = 0
-    mean: FloatArray = field(init=False)
-    scatter: FloatArray = field(init=False)
-    low: FloatArray = field(init=False)
-    high: FloatArray = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.mean, self.scatter = np.zeros((2, self.entries))
-        self.low, self.high = np.full(self.entries, np.inf), np.full(self.entries, -np.inf)
-
-    def add(self, values: FloatArray) -> None:
-        """Means and sums of squares of two sets of rows combined (Chan, Golub & LeVeque 1979)."""
-        count = len(values)
-        if not count:
-            return
-        with np.errstate(over="ignore"):
-            mean = values.mean(axis=0)
-            apart = mean - self.mean
-            total = self.rows + count
-            self.scatter += ((values - mean) ** 2).sum(axis=0) + apart**2 * (self.rows * count / total)
-        self.mean += apart * (count / total)
-        self.low, self.high = np.minimum(self.low, values.min(axis=0)), np.maximum(self.high, values.max(axis=0))
-        self.rows = total
-
-    @property
-    def constant(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        return np.asarray(self.low == self.high)
-
-    @property
-    def spread(self) -> FloatArray:
-        """Standard deviation of every entry over all rows."""
-        return np.asarray(np.sqrt(self.scatter / max(self.rows, 1)))
 
 
 def open_table(files: Sequence[Path]) -> FileTable:
@@ -172,21 +126,18 @@ def _numeric(raw: pl.LazyFrame, schema: Mapping[str, Any]) -> set[str]:
     return numbers
 
 
-def batches(raw: pl.LazyFrame, layout: TableColumns) -> Iterator[pl.DataFrame]:
-    """Rows as label, source_row (from 1 on) and one column of numbers per entry, null where a cell is empty."""
-    rows = max(BATCH // max(len(layout.entries), 1), 1)
-    chosen = (
-        raw.drop(SOURCE_ROW, strict=False)
-        .with_row_index(SOURCE_ROW, 1)
-        .select(
-            pl.col(layout.label).cast(pl.String).alias(LABEL),
-            pl.col(SOURCE_ROW).cast(pl.Int64),
-            *(pl.col(name) for name in layout.entries),
-        )
-    )
+def rows_of(raw: pl.LazyFrame, layout: TableColumns) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    """Rows as label, source_row (from 1 on) and one column of numbers per entry, null where a cell is empty; entries.
+
+    A long table becomes one row per label, in order of appearance; its entries are the times, in order.
+    """
     try:
-        for batch in in_batches(chosen, rows):
-            yield _checked(batch, layout.entries)
+        if layout.time is not None:
+            return _pivoted(raw, layout)
+        rows = raw.drop(SOURCE_ROW, strict=False).with_row_index(SOURCE_ROW, 1)
+        label = pl.col(layout.label).cast(pl.String).alias(LABEL)
+        chosen = rows.select(label, pl.col(SOURCE_ROW).cast(pl.Int64), *layout.entries)
+        return _checked(chosen.collect(), layout.entries), layout.entries
     except UNREADABLE:
         raise InputError("table: its rows do not have the columns of its header, or it is damaged") from None
 
@@ -218,13 +169,9 @@ def _checked(batch: pl.DataFrame, entries: Sequence[str]) -> pl.DataFrame:
     return pl.DataFrame(found)
 
 
-def pivoted(raw: pl.LazyFrame, layout: TableColumns) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    """A long table as one row per label, in order of appearance; its entries are the times, in order."""
+def _pivoted(raw: pl.LazyFrame, layout: TableColumns) -> tuple[pl.DataFrame, tuple[str, ...]]:
     time, value = str(layout.time), str(layout.value)
-    try:
-        long = raw.select(pl.col(layout.label).cast(pl.String).alias(LABEL), time, value).collect()
-    except UNREADABLE:
-        raise InputError("table: its rows do not have the columns of its header, or it is damaged") from None
+    long = raw.select(pl.col(layout.label).cast(pl.String).alias(LABEL), time, value).collect()
     long = _checked(long.select(LABEL, pl.int_range(pl.len()).alias(SOURCE_ROW), value), [value]).with_columns(
         long[time].alias("time").cast(pl.String)
     )
