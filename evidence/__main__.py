@@ -10,7 +10,7 @@ import typer
 import shoal
 from evidence import homes
 from shoal.cli.screen import Outcome, command, said
-from shoal.cli.studies import folder_for, tell
+from shoal.cli.curves import folder_for, tell
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for figures and tables.")]
 Quick = Annotated[bool, typer.Option("--quick", help="Smaller and in seconds; for a first look.")]
@@ -23,9 +23,7 @@ def synthetic(out: Out = Path("out/synthetic"), quick: Quick = False, seed: Seed
     """The paper's synthetic study: four classes, (ε, δ) curves over its eight budgets, our mechanisms in the same axes.
 
     Examples:
-
         python -m evidence reproduce synthetic
-
         python -m evidence reproduce synthetic --out figures --quick
     """
     from evidence.paper.synthetic_study import reproduce_synthetic
@@ -49,9 +47,7 @@ def meters(
     """The paper's household study: ARMA forecasts of 100 homes in six clusters, on a meter file or on simulated homes.
 
     Examples:
-
         python -m evidence reproduce meters
-
         python -m evidence reproduce meters london --origin 2013-11-20T18:00 --out figures
     """
     from evidence.paper.meters_study import reproduce_meters
@@ -83,9 +79,7 @@ def rule(
     """What a rule of today gives: daily totals of a group, one member exchanged for another, priced exactly.
 
     Examples:
-
         python -m evidence rule swiss
-
         python -m evidence rule meters.parquet --members 15 --share 0.15 --days 1,30,365
     """
     from evidence.rule import price_rule
@@ -113,9 +107,7 @@ def measure(
     """Run a study on the real homes that are at hand and store what it finds; `page` puts it on the pages.
 
     Examples:
-
         python -m evidence measure prices --keep out/forecasts
-
         python -m evidence measure paper
     """
     from evidence import blends, prices, rivals, storage, year
@@ -147,9 +139,7 @@ def page(
     """Write docs/evidence.md and docs/reproduction.md from the stored figures.
 
     Examples:
-
         python -m evidence page
-
         python -m evidence page --studies swiss
     """
     from evidence import page as pages

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from shoal.cli import curves, ledgers, studies, whole
+from shoal.cli import curves, ledgers, whole
 
 app = typer.Typer(
     name="shoal",
@@ -21,9 +21,7 @@ ledger = typer.Typer(help="What has been spent, whether the record is intact, wh
 
 for group, functions in (
     (app, (whole.demo, whole.check, whole.run, whole.explain)),
-    (app, (curves.curve, curves.frontier, curves.prove)),
-    (app, (studies.attack,)),
-    (app, (whole.serve,)),
+    (app, (curves.curve, curves.frontier, curves.prove, curves.attack, whole.serve)),
     (ledger, (ledgers.show, ledgers.log, ledgers.verify, ledgers.budget)),
 ):
     for function in functions:
@@ -46,8 +44,3 @@ def shoal_command(
     ] = False,
 ) -> None:
     pass
-
-
-def run() -> None:
-    """The command, loaded already; :mod:`shoal.__main__` is what is installed."""
-    app()

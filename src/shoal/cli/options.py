@@ -13,21 +13,26 @@ import typer
 
 import shoal
 
-Out = Annotated[Path, typer.Option("--out", "-o", help="Folder of the run: new, empty, or a run to continue.")]
+
+def option(words: str, panel: str | None = None, *names: str, metavar: str | None = None) -> Any:
+    """An option by its words and its panel of the help; without names it is called as its variable."""
+    return typer.Option(*names, help=words, rich_help_panel=panel, metavar=metavar)
+
+
+Out = Annotated[Path, option("Folder of the run: new, empty, or a run to continue.", None, "--out", "-o")]
 Dir = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.")]
-ConfigFile = Annotated[
-    Path | None,
-    typer.Option("--config", "-c", help="Settings in a TOML file: these and a few more.", rich_help_panel="Input"),
-]
+ConfigFile = Annotated[Path | None, option("Settings in a TOML file: these and a few more.", "Input", "--config", "-c")]
 Settings = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
+        "Any setting of shoal.Config, also one without an option, such as max_kw=50; repeat for more.",
+        "Input",
         "--set",
         metavar="NAME=VALUE",
-        help="Any setting of shoal.Config, also one without an option, such as max_kw=50; repeat for more.",
-        rich_help_panel="Input",
     ),
 ]
+Until = Annotated[str, option("Stop after fit, design, audit, release or report.", "Output", metavar="STAGE")]
+Verbose = Annotated[bool, option("Everything there is to say, not the five lines.", "Output", "--verbose")]
 #: Settings that people need first: they stand above the panels of the help.
 FIRST = ("crowd", "label")
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -15,20 +15,19 @@ import errno
 import functools
 import inspect
 import json
-import math
 import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Annotated, Any, TextIO, TypeVar
 
 import typer
 
 import shoal
 from shoal.plaintext import printable
+from shoal.records import plain
 
 #: The option of every command.
 Json = Annotated[
@@ -58,7 +57,7 @@ def command(function: Command) -> Command:
 
     @functools.wraps(function)
     def guarded(*, as_json: bool, **given: Any) -> None:
-        warnings.showwarning = _warning
+        warnings.showwarning = lambda message, *_, **__: said(f"shoal: note: {message}")
         try:
             outcome = function(**given)
             code = outcome.code
@@ -66,14 +65,15 @@ def command(function: Command) -> Command:
         except (shoal.ShoalError, OSError, MemoryError, KeyboardInterrupt) as error:
             if os.environ.get(DEBUG):
                 raise
-            code = exit_code(error)
-            text = explained(error)
+            code, text = exit_code(error), explained(error)
             if as_json:
                 _print(_json({"error": text, "kind": type(error).__name__, "exit_code": code}))
             said(f"shoal: {text}")
         if code:
             raise typer.Exit(code)
 
+    words, mark, examples = inspect.cleandoc(function.__doc__ or "").partition("Examples:")
+    guarded.__doc__ = "\n\n".join([words + mark, *filter(None, map(str.strip, examples.splitlines()))])
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     every = [*signature.parameters.values(), inspect.Parameter("as_json", kind, default=False, annotation=Json)]
     guarded.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]
@@ -83,11 +83,8 @@ def command(function: Command) -> Command:
 
 def exit_code(error: BaseException) -> int:
     """The exit code that an error stands for."""
-    if isinstance(error, KeyboardInterrupt):
-        return 130
-    if isinstance(error, shoal.BudgetError):
-        return 3
-    return 4 if isinstance(error, shoal.UnreachableError) else 2
+    codes = {KeyboardInterrupt: 130, shoal.BudgetError: 3, shoal.UnreachableError: 4}
+    return next((code for kind, code in codes.items() if isinstance(error, kind)), 2)
 
 
 def explained(error: BaseException) -> str:
@@ -96,21 +93,22 @@ def explained(error: BaseException) -> str:
         return "interrupted. What is finished is kept: the same `shoal run` continues from there."
     if isinstance(error, MemoryError):
         return "the memory is not enough; use fewer households, a shorter horizon or more groups"
-    if isinstance(error, OSError):
-        name = f" {error.filename}" if error.filename else ""
-        if error.errno == errno.ENOSPC:
-            return "the disk is full. Nothing that was finished is lost: make room and run the same command again."
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            return f"no permission to use{name}; choose another folder with --out, or change its permissions"
-        if error.errno == errno.ENOENT:
-            return f"there is no{name or ' such file'}; check the path"
-        if error.errno == errno.EADDRINUSE:
-            return "the port is in use; stop what uses it, or choose another with --port"
-        if error.errno == errno.EDQUOT:
-            return "your quota on the disk is used up. Nothing that was finished is lost: make room and run again."
-        reason = error.strerror or "an operation on files failed"
-        return f"{reason}{f':{name}' if name else ''}; put it right and run the command again"
-    return by_options(str(error))
+    if not isinstance(error, OSError):
+        return by_options(str(error))
+    name = f" {error.filename}" if error.filename else ""
+    kept, denied = (
+        "Nothing that was finished is lost: make room and run",
+        "choose another folder with --out, or change its",
+    )
+    reasons = {
+        errno.ENOSPC: f"the disk is full. {kept} the same command again.",
+        errno.EDQUOT: f"your quota on the disk is used up. {kept} again.",
+        errno.ENOENT: f"there is no{name or ' such file'}; check the path",
+        errno.EADDRINUSE: "the port is in use; stop what uses it, or choose another with --port",
+    } | dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), f"no permission to use{name}; {denied} permissions")
+    reason = error.strerror or "an operation on files failed"
+    other = f"{reason}{f':{name}' if name else ''}; put it right and run the command again"
+    return reasons.get(error.errno or 0, other)
 
 
 def by_options(text: str) -> str:
@@ -119,19 +117,18 @@ def by_options(text: str) -> str:
     >>> by_options("train_days must be at least 1; pass interval=, or timestamp_format=")
     '--train-days must be at least 1; pass --interval, or --set timestamp_format='
     """
-    text = re.sub(r"\b(pass|or) ([a-z_]+)=('?)", _as_option, text)
     names = {name: f"--{name.replace('_', '-')}" for name in (*shoal.Config.options(), "at_most")}
+
+    def as_option(argument: re.Match[str]) -> str:
+        word, name, quote = argument.groups()
+        return f"{word} " + (
+            f"{names[name]}{' ' + quote if quote else ''}" if name in names else f"--set {name}={quote}"
+        )
+
+    text = re.sub(r"\b(pass|or) ([a-z_]+)=('?)", as_option, text)
     named = "|".join(name for name in names if "_" in name)
     text = re.sub(rf"(?<![-\w])({named})(?![-\w.])(?: \(--[a-z-]+\))?", lambda match: names[match[1]], text)
     return re.sub("^within: ", "--within: ", text)
-
-
-def _as_option(found: re.Match[str]) -> str:
-    """An argument of a function as the option of its name."""
-    word, name, quote = found.groups()
-    if name not in shoal.Config.options():
-        return f"{word} --set {name}={quote}"
-    return f"{word} --{name.replace('_', '-')}{' ' + quote if quote else ''}"
 
 
 def _shown(outcome: Outcome, as_json: bool) -> str:
@@ -141,34 +138,27 @@ def _shown(outcome: Outcome, as_json: bool) -> str:
         return printable(outcome.text, keep="\n") + "\n" if outcome.text else ""
     from rich.console import Console
     from rich.padding import Padding
-    from rich.text import Text
-
-    console = Console(highlight=False, soft_wrap=False)
-    with console.capture() as shown:
-        if outcome.brief:
-            console.print(_beside(outcome.parts))
-        for heading, lines in [] if outcome.brief else outcome.parts:
-            console.print(Text(printable(heading), style="bold"))
-            for line in lines:
-                console.print(Padding(Text(printable(line)), (0, 0, 0, 2)))
-    return shown.get()
-
-
-def _beside(parts: list[tuple[str, list[str]]]) -> Any:
-    """Headings with their sentences beside them."""
     from rich.table import Table
     from rich.text import Text
 
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(style="bold", no_wrap=True)
-    grid.add_column(overflow="fold")
-    for heading, lines in parts:
-        grid.add_row(Text(printable(heading)), Text("\n".join(printable(line) for line in lines)))
-    return grid
+    console = Console(highlight=False, soft_wrap=False)
+    beside = Table.grid(padding=(0, 2, 0, 0))
+    beside.add_column(style="bold", no_wrap=True)
+    beside.add_column(overflow="fold")
+    with console.capture() as shown:
+        for heading, lines in outcome.parts:
+            title, sentences = Text(printable(heading), style="bold"), [Text(printable(line)) for line in lines]
+            if outcome.brief:
+                beside.add_row(title, Text("\n").join(sentences))
+            else:
+                console.print(title, *(Padding(sentence, (0, 0, 0, 2)) for sentence in sentences), sep="\n")
+        if outcome.brief:
+            console.print(beside)
+    return shown.get()
 
 
 def _json(content: dict[str, Any]) -> str:
-    text = json.dumps(_finite(content), indent=1, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(plain(content), indent=1, ensure_ascii=False, allow_nan=False)
     # JSON leaves control characters above 127 as they are; written out in its own way, they mean the same.
     return "".join(c if c == "\n" or printable(c) == c else f"\\u{ord(c):04x}" for c in text) + "\n"
 
@@ -189,77 +179,48 @@ def said(text: str) -> None:
     _print(f"{printable(text)}\n", sys.stderr)
 
 
-def _finite(value: Any) -> Any:
-    """What JSON knows: infinity and NaN become null."""
-    if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if hasattr(value, "tolist"):  # NumPy's arrays and numbers
-        value = value.tolist()
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    return value if not isinstance(value, float) or math.isfinite(value) else None
-
-
-def counted(number: int, noun: str) -> str:
-    """So many of them."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def _warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    said(f"shoal: note: {message}")
-
-
 class Stages:
     """Progress of a run on standard error: bars with the time left on a terminal, one line per stage elsewhere."""
 
     def __init__(self) -> None:
         self._bars: Any = None
         self._tasks: dict[str, Any] = {}
-        self._told: set[str] = set()
+        self._shown: set[str] = set()
 
     def __enter__(self) -> Stages:
         if sys.stderr.isatty():
+            from rich import progress
             from rich.console import Console
-            from rich.progress import (
-                BarColumn,
-                Progress,
-                SpinnerColumn,
-                TextColumn,
-                TimeElapsedColumn,
-                TimeRemainingColumn,
-            )
 
-            self._bars = Progress(
-                SpinnerColumn(finished_text="✓"),
-                TextColumn("{task.fields[stage]:<8}"),
-                BarColumn(bar_width=24),
-                TimeElapsedColumn(),
-                TextColumn("left"),
-                TimeRemainingColumn(),
-                TextColumn("{task.description}"),
-                console=Console(stderr=True),
+            columns = (
+                progress.SpinnerColumn(finished_text="✓"),
+                progress.TextColumn("{task.fields[stage]:<8}"),
+                progress.BarColumn(bar_width=24),
+                progress.TimeElapsedColumn(),
+                progress.TextColumn("left"),
+                progress.TimeRemainingColumn(),
+                progress.TextColumn("{task.description}"),
             )
+            self._bars = progress.Progress(*columns, console=Console(stderr=True))
             self._bars.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bars is not None:
             self._bars.stop()
 
     def __call__(self, stage: str, text: str, done: float, total: int) -> None:
         """Take a report of the run."""
+        step = stage if self._bars is None else f"{stage} {text}"
+        new = step not in self._shown
+        self._shown.add(step)
         if self._bars is None:
-            if stage not in self._told:
-                self._told.add(stage)
+            if new:
                 said(f"{stage}: {text}")
             return
-        key = f"{stage} {text}"
         if stage not in self._tasks:
             self._tasks[stage] = self._bars.add_task(text, total=None, stage=stage)
-        elif key not in self._told and total > 1:
+        elif new and total > 1:
             # Another step of the stage: its own pace, not that of the step before.
             self._bars.reset(self._tasks[stage], total=total, description=text)
-        self._told.add(key)
         self._bars.update(self._tasks[stage], description=text, total=total or None, completed=done)

@@ -9,29 +9,27 @@ import typer
 
 import shoal
 from shoal.cli import options
+from shoal.cli.options import option
 from shoal.cli.screen import Outcome, Stages, command
 
 #: When the demo's forecasts begin: the evening after 16 of its 17 days.
 DEMO_ORIGIN = "2024-01-17T18:00"
-Until = Annotated[
-    str,
-    typer.Option(
-        "--until", metavar="STAGE", help="Stop after fit, design, audit, release or report.", rich_help_panel="Output"
-    ),
-]
-Verbose = Annotated[
-    bool,
-    typer.Option("--verbose", help="Everything there is to say, not the five lines.", rich_help_panel="Output"),
-]
+FILE = (
+    "CSV, Parquet or Arrow file of meter readings, a folder of them, or an address such as s3://…; with --label any "
+    "table. Not needed to continue."
+)
+WITHIN = "Instead of --crowd: the largest one whose expected price, rehearsed on past days, is at most this."
+DATABASE = "Instead of FILE: a DuckDB database; --query is then the SQL that selects its rows."
+DOUBTFUL = "Release although the rows of many labels do not follow the Gaussian law that the guarantee rests on."
 
 
 @command
 @options.of_sections("hiding", "guarantee", "speed", also=("horizon", "origin", "train_days"))
 def demo(
     out: options.Out = Path("shoal-demo"),
-    households: Annotated[int, typer.Option(help="Simulated households.")] = 100,
-    until: Until = "report",
-    verbose: Verbose = False,
+    households: Annotated[int, option("Simulated households.")] = 100,
+    until: options.Until = "report",
+    verbose: options.Verbose = False,
     **chosen: Any,
 ) -> Outcome:
     """The whole job on a simulated neighborhood.
@@ -39,74 +37,35 @@ def demo(
     Meters, forecasts, crowds, release, report; nobody real is behind them.
 
     Examples:
-
         shoal demo
-
         shoal demo --out my-demo --households 50 --crowd 5
-
         shoal demo --out drawn --method codebook --epsilon 3
-
         shoal demo --out many --households 5000 --workers processes
     """
     chosen.setdefault("origin", DEMO_ORIGIN)
     chosen["title"] = "A simulated neighborhood"
-    return _everything(shoal.SimulatedMeters(households), out, None, chosen, until=until, verbose=verbose)
+    return _everything(shoal.SimulatedMeters(households), out, None, chosen, verbose, until=until)
 
 
 @command
 @options.of_sections("input", "hiding", "guarantee", "ledger", "output", "speed")
 def run(
-    meters: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[FILE]",
-            help="CSV, Parquet or Arrow file of meter readings, a folder of them, or an address such as s3://…; with "
-            "--label any table. Not needed to continue.",
-        ),
-    ] = None,
+    meters: Annotated[str | None, typer.Argument(metavar="[FILE]", help=FILE)] = None,
     out: options.Out = Path("shoal-run"),
     update: Annotated[
-        bool, typer.Option("--update", help="Go on with a new day or table in this folder: a new release.")
+        bool, option("Go on with a new day or table in this folder: a new release.", None, "--update")
     ] = False,
     rehearse: Annotated[
-        bool, typer.Option("--rehearse", help="Everything up to the release; recorded and charged nowhere.")
+        bool, option("Everything up to the release; recorded and charged nowhere.", None, "--rehearse")
     ] = False,
     at_most: Annotated[
-        str | None,
-        typer.Option(
-            "--at-most",
-            metavar="1-in-20",
-            help="Instead of --crowd: the risk of being named.",
-            rich_help_panel="Hiding",
-        ),
+        str | None, option("Instead of --crowd: the risk of being named.", "Hiding", metavar="1-in-20")
     ] = None,
-    within: Annotated[
-        str | None,
-        typer.Option(
-            "--within",
-            metavar="10%",
-            help="Instead of --crowd: the largest one whose expected price, rehearsed on past days, is at most this.",
-            rich_help_panel="Hiding",
-        ),
-    ] = None,
-    database: Annotated[
-        Path | None,
-        typer.Option(
-            "--database",
-            help="Instead of FILE: a DuckDB database; --query is then the SQL that selects its rows.",
-            rich_help_panel="Input",
-        ),
-    ] = None,
-    accept_doubtful_law: Annotated[
-        bool,
-        typer.Option(
-            "--accept-doubtful-law",
-            help="Release although the rows of many labels do not follow the Gaussian law that the guarantee rests on.",
-            rich_help_panel="Guarantee",
-        ),
-    ] = False,
-    until: Until = "report",
-    verbose: Verbose = False,
+    within: Annotated[str | None, option(WITHIN, "Hiding", metavar="10%")] = None,
+    database: Annotated[Path | None, option(DATABASE, "Input")] = None,
+    accept_doubtful_law: Annotated[bool, option(DOUBTFUL, "Guarantee", "--accept-doubtful-law")] = False,
+    until: options.Until = "report",
+    verbose: options.Verbose = False,
     config: options.ConfigFile = None,
     **chosen: Any,
 ) -> Outcome:
@@ -118,34 +77,23 @@ def run(
     It continues where an earlier run stopped; on a finished folder it releases nothing and says what is there.
 
     Examples:
-
         shoal run meters.csv --out january
-
         shoal run meters.parquet --out january --crowd 20
-
         shoal run meter.csv --out january --household-column Zähler --timestamp-column Zeit --value-column Verbrauch
-
         shoal run tuesday.parquet --out january --update
-
         shoal run --database meters.duckdb --query "SELECT household, timestamp, kw FROM readings" --out january
-
         shoal run voices.parquet --out voices --label speaker --crowd 9 --epsilon 1 --delta 1e-6
-
         shoal run forecasts.csv --out tomorrow --label unique_id --timestamp-column ds --value-column AutoARIMA
-
         shoal run meters.parquet --out drawn --method codebook --epsilon 3
-
         shoal run meters.parquet --out january --at-most 1-in-20
-
         shoal run meters.parquet --out january --within 10%
-
         shoal run meters.parquet --out try --rehearse
     """
     source = meters if database is None else _selected(database, meters, chosen)
     chosen |= {"at_most": at_most, "within": within}
     if accept_doubtful_law:
         chosen["accept"] = (*chosen.get("accept", ()), "doubtful-law")
-    return _everything(source, out, config, chosen, until=until, update=update, rehearse=rehearse, verbose=verbose)
+    return _everything(source, out, config, chosen, verbose, until=until, update=update, rehearse=rehearse)
 
 
 @command
@@ -161,9 +109,7 @@ def check(
     run would be refused.
 
     Examples:
-
         shoal check meters.csv
-
         shoal check meters.csv --crowd 20 --horizon 3h
     """
     settings = {} if config is None else shoal.Config.read(config).to_dict()
@@ -195,21 +141,11 @@ def _selected(database: Path, meters: str | None, chosen: dict[str, Any]) -> Any
 
 
 def _everything(
-    source: Any,
-    out: Path,
-    file: Path | None,
-    chosen: dict[str, Any],
-    *,
-    until: str,
-    update: bool = False,
-    rehearse: bool = False,
-    verbose: bool = False,
+    source: Any, out: Path, file: Path | None, chosen: dict[str, Any], verbose: bool, **terms: Any
 ) -> Outcome:
     config = None if file is None else shoal.Config.read(file)
     with Stages() as progress:
-        done = shoal.run(
-            source, out, config=config, until=until, update=update, rehearse=rehearse, progress=progress, **chosen
-        )
+        done = shoal.run(source, out, config=config, progress=progress, **terms, **chosen)
     parts = done.summary(verbose=verbose)
     if not done.did:
         parts.insert(0, ("Nothing to do", [f"{out} holds a finished run; nothing was released again."]))
@@ -219,23 +155,19 @@ def _everything(
 @command
 def explain(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run that has released.")],
-    purpose: Annotated[str, typer.Option(help="What the release is for, in a sentence: a chapter of the annex.")] = "",
+    purpose: Annotated[str, option("What the release is for, in a sentence: a chapter of the annex.")] = "",
 ) -> Outcome:
     """A page for a board and an annex for a regulator, about a run.
 
     Both are made from the release card, are HTML and print well, the first on one sheet; they name nobody.
 
     Examples:
-
         shoal explain january
-
         shoal explain january --purpose "Planning of the feeder at Hauptstrasse"
     """
     board, annex = shoal.Run.open(folder).explain(purpose)
-    parts = [
-        ("For a board", [f"{board}: one sheet, in plain words."]),
-        ("For a regulator", [f"{annex}: an annex by the usual chapters."]),
-    ]
+    words = {"board": f"{board}: one sheet, in plain words.", "regulator": f"{annex}: an annex by the usual chapters."}
+    parts = [(f"For a {reader}", [sentence]) for reader, sentence in words.items()]
     return Outcome({"board": str(board), "annex": str(annex)}, parts=parts)
 
 
@@ -243,20 +175,16 @@ def explain(
 def serve(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run, or a folder of runs.")],
     port: Annotated[int, typer.Option(help="Port to listen on.", min=1, max=65535)] = 8000,
-    host: Annotated[
-        str, typer.Option(help="Address to listen on; TLS is the business of a proxy in front.")
-    ] = "127.0.0.1",
-    ledger: Annotated[
-        str | None, typer.Option(help="sqlite:///… or postgresql://…; by default that of the runs.")
-    ] = None,
+    host: Annotated[str, option("Address to listen on; TLS is the business of a proxy in front.")] = "127.0.0.1",
+    ledger: Annotated[str | None, option("sqlite:///… or postgresql://…; by default that of the runs.")] = None,
     user_header: Annotated[
-        str | None, typer.Option(help="Header in which a proxy names who is signed in; with --trust-proxy.")
+        str | None, option("Header in which a proxy names who is signed in; with --trust-proxy.")
     ] = None,
     trust_proxy: Annotated[
-        str | None, typer.Option(help="Address of that proxy; its headers are believed from nowhere else.")
+        str | None, option("Address of that proxy; its headers are believed from nowhere else.")
     ] = None,
     new_owner_key: Annotated[
-        bool, typer.Option("--new-owner-key", help="Make an owner key in the place of a lost one.")
+        bool, option("Make an owner key in the place of a lost one.", None, "--new-owner-key")
     ] = False,
 ) -> Outcome:
     """The release service and its page: the ledger decides.
@@ -265,20 +193,11 @@ def serve(
     you can read. JSON is under /v1, described at /openapi.json; pages for people are at /.
 
     Examples:
-
         shoal serve runs
-
         shoal serve runs --port 8443 --ledger postgresql://shoal@db/ledger
     """
     from shoal.service import server
 
-    server.serve(
-        folder,
-        ledger=ledger,
-        host=host,
-        port=port,
-        user_header=user_header,
-        trust_proxy=trust_proxy,
-        new_owner_key=new_owner_key,
-    )
+    proxy: dict[str, Any] = {"user_header": user_header, "trust_proxy": trust_proxy}
+    server.serve(folder, ledger=ledger, host=host, port=port, new_owner_key=new_owner_key, **proxy)
     return Outcome({"served": str(folder)}, "Stopped; everything shown is on record.")
