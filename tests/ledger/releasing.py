@@ -10,7 +10,9 @@ from types import ModuleType
 import numpy as np
 from scipy.linalg import block_diag
 
-from shoal import GaussianClasses, Mechanism, NeighborGraph, design
+from shoal import GaussianClasses, Ledger, Mechanism, NeighborGraph, design
+from shoal.ledger.accounts import account
+from shoal.ledger.budgets import Budget, Limit
 from shoal.ledger.composition import Charges
 from shoal.mechanism.atoms import sum_up
 
@@ -63,6 +65,13 @@ def exchanged(families: list[GaussianClasses], about: list[int], opposite: list[
                 covs[world] += [full[law]] * times
     blocks = [block_diag(*parts) for parts in covs]
     return GaussianClasses(np.array([np.concatenate(parts) for parts in means]), np.array(blocks), ["one", "two"])
+
+
+def spent_at(ledger: Ledger, label: str, *epsilons: float) -> np.ndarray:
+    """The composed δ of a label's worst pair at each ε: what a budget for a series fixed in advance would count."""
+    with ledger._reading() as state:
+        limits = [Limit(label, Budget(epsilon, 0.999, "fixed"), label) for epsilon in epsilons]
+        return np.array([account(state, limit).spent for limit in limits])
 
 
 def charges(uses: list[tuple[str, float, int]]) -> Charges:

@@ -1,4 +1,4 @@
-"""Budgets for labels and analysts; what a release would cost."""
+"""Budgets for labels; what a release would cost."""
 
 from __future__ import annotations
 
@@ -12,24 +12,19 @@ import shoal
 from shoal import BudgetError, InputError, Ledger, NeighborGraph
 from shoal.accounting.curve import edge_brackets
 from shoal.ledger import accounts, chain
-from shoal.ledger.budgets import Limit
-from shoal.ledger.memory import Memory
-from shoal.ledger.state import State
+from shoal.ledger.budgets import Budget, Limit
+from shoal.ledger.state import Memory, State
 
 
-def ask(
-    ledger: Ledger, mechanism: shoal.Mechanism, label: str, query: object, analyst: str | None = None
-) -> np.ndarray:
-    return ledger.release(mechanism, answer(mechanism, label), label, query_id=str(query), analyst=analyst)
+def ask(ledger: Ledger, mechanism: shoal.Mechanism, label: str, query: object) -> np.ndarray:
+    return ledger.release(mechanism, answer(mechanism, label), label, query_id=str(query))
 
 
-def until_refused(
-    ledger: Ledger, mechanism: shoal.Mechanism, label: str, analyst: str | None = None
-) -> tuple[int, BudgetError]:
+def until_refused(ledger: Ledger, mechanism: shoal.Mechanism, label: str) -> tuple[int, BudgetError]:
     start = ledger.head.seq
     for made in range(500):
         try:
-            ask(ledger, mechanism, label, f"{label} {analyst} {start} {made}", analyst)
+            ask(ledger, mechanism, label, f"{label} {start} {made}")
         except BudgetError as error:
             return made, error
     raise AssertionError("the budget never ended")
@@ -84,7 +79,7 @@ def test_who_was_left_out_has_nothing_that_day(ledger: Ledger) -> None:
         joint = exchanged([laws], [counts[a]], [counts[b]])
         exact = edge_brackets(joint, NeighborGraph.complete(joint.labels), 1.0)[0]
         for name, other in ((a, b), (b, a)):
-            limit = Limit("", 1.0, 0.5, name, against=(other,), mode="fixed")
+            limit = Limit(other, Budget(1.0, 0.5, "fixed"), name)
             with ledger.storage.reading() as transaction:
                 account = accounts.account(State(transaction, ledger._memory), limit)
             assert np.log(account.spent) == pytest.approx(exact[:, 0].max(), abs=1e-9)
@@ -150,78 +145,25 @@ def test_a_label_of_its_own_budget(ledger: Ledger) -> None:
     assert few >= 1
 
 
-def test_an_analyst_is_charged_for_what_they_are_shown(ledger: Ledger) -> None:
-    mechanism = point()
-    ledger.budget(1.0, 0.001, analyst="eve")
-    made, error = until_refused(ledger, mechanism, "h1", "eve")
-    assert error.limit == "analyst eve about h1"
-    head = ledger.head
-    first = ask(ledger, mechanism, "h1", "bob's", "bob")  # the label has budget left
-    assert ledger.head.seq == head.seq + 1
-    head = ledger.head
-    with pytest.raises(BudgetError, match="analyst eve"):
-        ask(ledger, mechanism, "h1", "bob's", "eve")  # shown to eve it would be too much, though it is on record
-    assert ledger.head == head
-    with pytest.raises(BudgetError, match="analyst eve"):
-        ask(ledger, mechanism, "h1", "bob's")  # anyone includes eve
-    before = ledger.spent()["h1"].spent
-    assert np.array_equal(ask(ledger, mechanism, "h1", "bob's", "dan"), first)
-    assert ledger.spent()["h1"].spent == before  # the label is not charged twice
-    assert [e.kind for e in ledger.entries()][-1] == "shown"
-    head = ledger.head
-    ask(ledger, mechanism, "h1", "bob's", "dan")
-    ask(ledger, mechanism, "h1", "bob's", "bob")
-    assert ledger.head == head
-    ledger.budget(1.0, 0.001, analyst="dan")
-    assert ledger.spent(analyst="dan")["h1"].releases == 1
-    assert ledger.spent(analyst="eve")["h1"].releases == made
-    with pytest.raises(InputError, match="no budget"):
-        ledger.spent(analyst="nobody")
-    assert ledger.verify()
-
-
-def test_what_anyone_may_see_counts_for_every_analyst(ledger: Ledger) -> None:
-    mechanism = point()
-    ledger.budget(1.0, 0.005, analyst="eve")
-    ask(ledger, mechanism, "h0", "public")
-    assert ledger.spent(analyst="eve")["h0"].releases == 1
-    head = ledger.head
-    ask(ledger, mechanism, "h0", "public", "eve")
-    assert ledger.head == head  # counted already
-    ask(ledger, mechanism, "h0", "bob's", "bob")
-    ask(ledger, mechanism, "h0", "bob's")
-    assert ledger.spent(analyst="eve")["h0"].releases == 2
-    ask(ledger, mechanism, "h0", "bob's", "eve")
-    assert ledger.spent(analyst="eve")["h0"].releases == 2
-    assert ledger.spent()["h0"].releases == 2
-    ledger.budget(1.0, 0.005, analyst="bob")
-    assert ledger.spent(analyst="bob")["h0"].releases == 3  # counted twice: shown to bob, and later to anyone
-    assert ledger.verify()
-
-
 def test_cost_writes_nothing_and_tells_the_truth(ledger: Ledger) -> None:
     mechanism = point()
-    ledger.budget(1.0, 0.004, analyst="eve")
     head = ledger.head
-    asked = ledger.cost(mechanism, "h1", analyst="eve")  # of a mechanism the ledger has not seen
+    asked = ledger.cost(mechanism, "h1")  # of a mechanism the ledger has not seen
     assert ledger.head == head
     assert asked.allowed
-    assert [a.name for a in asked.after] == ["label h1", "analyst eve about h1"]
+    assert [a.name for a in asked.after] == ["label h1"]
     assert all(b.spent == 0 for b in asked.before)
-    ask(ledger, mechanism, "h1", "a", "eve")
+    ask(ledger, mechanism, "h1", "a")
     assert asked.after[0].spent == ledger.spent()["h1"].spent
-    again = ledger.cost(mechanism, "h1", query_id="a", analyst="eve")
+    again = ledger.cost(mechanism, "h1", query_id="a")
     assert (again.allowed, again.repeated) == (True, True)
-    shown = ledger.cost(mechanism, "h1", query_id="a")
-    assert not shown.repeated
-    assert [a.name for a in shown.after] == ["analyst eve about h1"]
     many = ledger.cost(mechanism, "h1", times=500)
     assert not many.allowed
     assert "refused" in repr(many)
-    made, _ = until_refused(ledger, mechanism, "h1", "bob")
-    assert not ledger.cost(mechanism, "h1", analyst="bob").allowed
-    assert not ledger.cost(mechanism, "h2", analyst="bob").allowed  # the pair of the two has nothing left
-    assert ledger.cost(mechanism, "h0", analyst="bob").allowed
+    made, _ = until_refused(ledger, mechanism, "h1")
+    assert not ledger.cost(mechanism, "h1").allowed
+    assert not ledger.cost(mechanism, "h2").allowed  # the pair of the two has nothing left
+    assert ledger.cost(mechanism, "h0").allowed
     with pytest.raises(InputError, match="label"):
         ledger.cost(mechanism, "nobody")
     assert made > 0
@@ -233,9 +175,7 @@ def test_bad_budgets(ledger: Ledger) -> None:
         lambda: ledger.budget(-1.0, 0.1),
         lambda: ledger.budget(1.0, 1.0),
         lambda: ledger.budget(1.0, float("nan")),
-        lambda: ledger.budget(1.0, 0.1, label="h0", analyst="eve"),
         lambda: ledger.budget(1.0, 0.1, label=[]),
-        lambda: ledger.budget(1.0, 0.1, analyst=""),
     ]
     for call in wrong:
         with pytest.raises(InputError):
@@ -262,11 +202,10 @@ def test_spent_reads_well_and_rounds_to_the_safe_side(ledger: Ledger) -> None:
 
 
 def test_the_index_is_what_the_chain_says(ledger: Ledger, url: str) -> None:
-    """Two writers in turns, batches that are undone, and showings: never another state than that of a replay."""
+    """Two writers in turns, and batches that are undone: never another state than that of a replay."""
     mechanism = point()
     labels = list(mechanism.graph.labels)
     ledger.budget(1.0, 0.9)
-    ledger.budget(1.0, 0.9, analyst="ann")
     rng = np.random.default_rng(7)
     for label in labels:
         ask(ledger, point(rho=2.0), label, "taken")
@@ -277,7 +216,7 @@ def test_the_index_is_what_the_chain_says(ledger: Ledger, url: str) -> None:
             if replayed:
                 for entry, _ in chain.entries(transaction):
                     state.apply(entry)
-            return [state.charges(label, analyst) for label in labels for analyst in (None, "ann")]
+            return [state.charges(label) for label in labels]
 
     with Ledger.open(url) as other:
         for step in range(40):
@@ -289,13 +228,13 @@ def test_the_index_is_what_the_chain_says(ledger: Ledger, url: str) -> None:
                 with pytest.raises(InputError, match="another question"):
                     writer.release_many(mechanism, two, [label] * 2, query_ids=[str(step), "taken"])
             elif act <= 2:
-                ask(writer, mechanism, "h0", "common", (None, "ann", "bob")[step % 3])
+                ask(writer, mechanism, "h0", "common")
             elif act == 3:
                 true = np.array([answer(mechanism, name) for name in labels])
                 drawn = mechanism.release(true, labels)
-                writer.charge(mechanism, true, drawn, labels, query_ids=f"table {step}", analyst="ann")
+                writer.charge(mechanism, true, drawn, labels, query_ids=f"table {step}")
             else:
-                ask(writer, mechanism, label, step, "bob")
+                ask(writer, mechanism, label, step)
             fresh = charges(Ledger(ledger.storage), replayed=True)
             assert charges(ledger) == fresh
             assert charges(other) == fresh

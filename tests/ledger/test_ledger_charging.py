@@ -77,11 +77,10 @@ def test_the_same_entries_as_one_by_one(url: str, tmp_path: Path) -> None:
     with Ledger.open(url) as one, Ledger.open(f"sqlite:///{tmp_path / 'other.db'}") as two:
         for ledger in (one, two):
             ledger.budget(1.0, 0.1)
-            ledger.budget(1.0, 0.2, analyst="ann")
         for day, mechanism in enumerate([*tools, tools[0]]):
             true, drawn = asked(mechanism, LABELS)
-            one.charge(mechanism, true, drawn, LABELS, query_ids=f"day {day}", analyst="ann")
-            two.release_many(mechanism, true, LABELS, query_ids=[f"day {day}"] * 3, analyst="ann")
+            one.charge(mechanism, true, drawn, LABELS, query_ids=f"day {day}")
+            two.release_many(mechanism, true, LABELS, query_ids=[f"day {day}"] * 3)
         assert plain(one) == plain(two)
         assert [a.spent for a in one.spent()] == [a.spent for a in two.spent()]
         assert one.verify()
@@ -194,48 +193,6 @@ def test_the_content_of_a_file_serves_as_well(ledger: Ledger) -> None:
     assert ledger.release(mechanism, true[0], "h0", query_id="a").tobytes() == drawn[0].tobytes()
     with pytest.raises(InputError, match="damaged"):
         ledger.charge(mechanism.to_bytes()[:-30], true, drawn, LABELS, query_ids="b")
-    assert ledger.verify()
-
-
-def test_analysts_are_charged_for_what_they_are_shown(ledger: Ledger) -> None:
-    mechanism = point()
-    ledger.budget(1.0, 0.01, analyst="ann")
-    ledger.budget(0.0, 1e-6, analyst="bob")
-    true, drawn = asked(mechanism, LABELS)
-    ledger.charge(mechanism, true, drawn, LABELS, query_ids="a", analyst="cy")
-    assert ledger.recorded(LABELS, "a", analyst="ann") == [None] * 3  # it would have to be charged
-    assert ledger.recorded(LABELS, "a") == [None] * 3
-    assert ledger.recorded(LABELS, "a", analyst="cy")[0] is not None
-    with pytest.raises(BudgetError, match="analyst bob"):
-        ledger.charge(mechanism, true, drawn, LABELS, query_ids="a", analyst="bob")
-    shown = ledger.charge(mechanism, true, mechanism.release(true, LABELS), LABELS, query_ids="a", analyst="ann")
-    assert shown.tobytes() == drawn.tobytes()
-    assert ledger.spent("h1", "ann")["h1"].releases == 1
-    assert ledger.spent("h1")["h1"].releases == 1
-    assert ledger.recorded(LABELS, "a", analyst="ann")[2] is not None
-    ledger.charge(mechanism, true, drawn, LABELS, query_ids="b", analyst="ann")
-    assert ledger.spent("h1", "ann")["h1"].releases == 2
-    assert ledger.verify()
-
-
-def test_what_is_shown_anew_counts_for_the_rest_of_the_batch(ledger: Ledger) -> None:
-    """An analyst is shown an old answer and asks for new ones at once: all of it counts."""
-    mechanism = point()
-    ledger.budget(1.0, 0.01, analyst="ann")
-    allowed = 0
-    while ledger.cost(mechanism, "h0", times=allowed + 1).allowed:
-        allowed += 1
-    ledger.budget(1.0, 0.9)
-    labels, ids = ["h0"] * (allowed + 1), [str(i) for i in range(allowed + 1)]
-    true = np.repeat(answer(mechanism, "h0")[None], allowed + 1, axis=0)
-    drawn = mechanism.release(true, labels)
-    ledger.charge(mechanism, true[:1], drawn[:1], labels[:1], query_ids=ids[:1], analyst="bob")
-    head = ledger.head
-    with pytest.raises(BudgetError, match="analyst ann"):
-        ledger.charge(mechanism, true, drawn, labels, query_ids=ids, analyst="ann")
-    assert ledger.head == head
-    ledger.charge(mechanism, true[:-1], drawn[:-1], labels[:-1], query_ids=ids[:-1], analyst="ann")
-    assert ledger.spent("h0", "ann")["h0"].releases == allowed
     assert ledger.verify()
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from releasing import spent_at
 
 import shoal
 from shoal.ledger.bounds import mechanism_bound
@@ -52,8 +53,8 @@ def test_a_table_costs_what_the_codebook_says(tmp_path: Path, epsilon: float) ->
         for row, name in enumerate(NAMES):
             ledger.release(BOOK, ANSWERS[row], name)
             if row == 0:
-                alone = ledger.curve("a", epsilon)[0]
-        table = max(ledger.curve(name, epsilon)[0] for name in NAMES)
+                alone = spent_at(ledger, "a", epsilon)[0]
+        table = max(spent_at(ledger, name, epsilon)[0] for name in NAMES)
         exact = BOOK.curve(epsilon, "table")
         assert exact.delta_lower <= table <= exact.delta_upper + 1e-9
         assert alone <= BOOK.curve(epsilon, "answer").delta_upper + 1e-9

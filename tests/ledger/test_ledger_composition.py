@@ -11,7 +11,7 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from releasing import answer, charges, exchanged, point, trajectory
+from releasing import answer, charges, exchanged, point, spent_at, trajectory
 from scipy.special import log_ndtr, ndtr
 
 import oracle
@@ -47,7 +47,7 @@ def test_a_thousand_mixed_releases_are_one_stacked_computation(sqlite_url: str) 
                 q = tool.classes.means[2] + spread * rng.standard_normal((len(chosen), tool.classes.n_dims))
                 ledger.release_many(tool, q, ["h2"] * len(chosen), query_ids=[f"q{i}" for i in chosen])
         grid = np.array([0.1, 1.0, 2.0, 4.0])
-        found = ledger.curve("h2", grid)
+        found = spent_at(ledger, "h2", *grid)
         assert ledger.spent()["h2"].releases == 1000
         # Independent of the ledger: one list of a thousand releases, over a graph that has only the edges of h2.
         star = NeighborGraph.from_edges(tools[0].graph.labels, [("h2", x) for x in ("h0", "h1", "h3")])
@@ -59,7 +59,7 @@ def test_a_thousand_mixed_releases_are_one_stacked_computation(sqlite_url: str) 
         assert ledger.spent()["h2"].spent == found[1]
         assert ledger.verify()
     with Ledger.open(sqlite_url) as fresh:  # another process would start from the database alone
-        assert np.array_equal(fresh.curve("h2", grid), found)
+        assert np.array_equal(spent_at(fresh, "h2", *grid), found)
 
 
 def test_a_few_releases_are_one_joint_vector(ledger: Ledger) -> None:
@@ -72,7 +72,7 @@ def test_a_few_releases_are_one_joint_vector(ledger: Ledger) -> None:
     star = NeighborGraph.from_edges(joint.labels, [("h1", x) for x in ("h0", "h2", "h3")])
     for epsilon in (0.0, 0.05, 0.3):
         exact = shoal.privacy_curve(joint, star, epsilon)
-        assert ledger.curve("h1", epsilon)[0] == pytest.approx(exact.delta, rel=1e-9)
+        assert spent_at(ledger, "h1", epsilon)[0] == pytest.approx(exact.delta, rel=1e-9)
 
 
 def test_below_the_privacy_loss_distribution_of_another_accountant(sqlite_url: str) -> None:
@@ -97,7 +97,7 @@ def test_below_the_privacy_loss_distribution_of_another_accountant(sqlite_url: s
         theirs = parts[0].compose(parts[1]).compose(parts[2])
         length = math.sqrt(sum(c / n**2 for c, n in zip(counts, noises, strict=True)))
         for epsilon in (0.5, 1.0, 2.0):
-            ours = ledger.curve("a", epsilon)[0]
+            ours = spent_at(ledger, "a", epsilon)[0]
             closed = ndtr(length / 2 - epsilon / length) - math.exp(epsilon + log_ndtr(-length / 2 - epsilon / length))
             assert ledger.spent()["a"].releases == 1000
             assert ours == pytest.approx(closed, rel=1e-9)
@@ -131,7 +131,8 @@ def test_labels_in_another_order_compose(ledger: Ledger) -> None:
     ledger.release(other, answer(other, "h1"), "h1", query_id="b")
     straight = shoal.design(turned.take([2, 1, 3, 0]), one.graph, "white", 1.0, 1.0)
     star = NeighborGraph.from_edges(one.graph.labels, [("h1", x) for x in ("h0", "h2", "h3")])
-    assert ledger.curve("h1", 1.0)[0] == pytest.approx(shoal.privacy_curve([one, straight], star, 1.0).delta, rel=1e-11)
+    exact = shoal.privacy_curve([one, straight], star, 1.0).delta
+    assert ledger.spent("h1")["h1"].spent == pytest.approx(exact, rel=1e-11)
 
 
 def pair_of_laws(seed: int, k: int, spread: float) -> GaussianClasses:
@@ -249,7 +250,7 @@ def test_tables_are_the_scope_of_that_name(ledger: Ledger) -> None:
     for label in labels:
         star = NeighborGraph.from_edges(labels, [(label, other) for other in labels if other != label])
         table = shoal.privacy_curve([tool.output] * 2, star, [0.2, 1.0], scope="table")
-        np.testing.assert_allclose(ledger.curve(label, [0.2, 1.0]), table.delta, rtol=1e-9)
+        np.testing.assert_allclose(spent_at(ledger, label, 0.2, 1.0), table.delta, rtol=1e-9)
     assert ledger.verify()
 
 

@@ -12,7 +12,7 @@ from releasing import point
 from test_ledger_crowds import SETTING, crowds, members, names, record
 
 from shoal import GaussianClasses, InputError, Ledger, LedgerError, NeighborGraph, codebook, design
-from shoal.ledger.questions import later
+from shoal.ledger.budgets import later
 
 FIRST, SECOND = "2025-01-01T18:00", "2025-01-02T18:00"
 

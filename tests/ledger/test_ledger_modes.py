@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from releasing import answer, point, trajectory
+from releasing import answer, point, spent_at, trajectory
 from test_ledger_verify import rewritten
 
 import shoal
@@ -31,8 +31,8 @@ def shift(gap: float) -> shoal.Mechanism:
     return shoal.design(classes, NeighborGraph.complete(["h0", "h1"]), "white", 1.0, 1.0)
 
 
-def ask(ledger: Ledger, mechanism: shoal.Mechanism, label: str, query: object, analyst: str | None = None) -> Any:
-    return ledger.release(mechanism, answer(mechanism, label), label, query_id=str(query), analyst=analyst)
+def ask(ledger: Ledger, mechanism: shoal.Mechanism, label: str, query: object) -> Any:
+    return ledger.release(mechanism, answer(mechanism, label), label, query_id=str(query))
 
 
 def allowed(ledger: Ledger, mechanism: shoal.Mechanism, label: str) -> int:
@@ -74,9 +74,9 @@ def test_what_is_spent_is_what_the_filter_counts(ledger: Ledger) -> None:
     rule = AdaptiveFilter(1.0, 0.01)
     ask(ledger, equal, "h1", "a")
     alone = ledger.spent()["h1"]
-    assert alone.spent == pytest.approx(ledger.curve("h1", 1.0)[0])  # the first batch is a fixed series
+    assert alone.spent == pytest.approx(spent_at(ledger, "h1", 1.0)[0])  # the first batch is a fixed series
     ask(ledger, equal, "h1", "b")
-    exact = ledger.curve("h1", 1.0)[0]
+    exact = spent_at(ledger, "h1", 1.0)[0]
     assert ledger.spent()["h1"].spent == pytest.approx(exact / GAUSSIAN, rel=1e-6)
     ask(ledger, unequal, "h1", "c")
     counted = 0.0
@@ -117,22 +117,6 @@ def test_one_row_and_then_the_other_is_not_one_batch(ledger: Ledger) -> None:
         ledger.charge(mechanism, mechanism.classes.means, drawn, ["h0", "h1"], query_ids="b")
 
 
-def test_what_an_analyst_is_shown_later_is_a_choice(ledger: Ledger) -> None:
-    """Both rows were released together to one analyst; another sees them one after the other."""
-    mechanism = shift(0.3)
-    table = float(mechanism.curve(1.0, scope="table").delta_upper) * 1.001
-    ledger.budget(1.0, 0.01, mode="adaptive")
-    for name in ("bob", "eve", "dan"):
-        ledger.budget(1.0, table, analyst=name)
-    ledger.release_many(mechanism, mechanism.classes.means, ["h0", "h1"], query_ids=["a", "a"], analyst="bob")
-    ask(ledger, mechanism, "h0", "a", "eve")
-    with pytest.raises(BudgetError, match="analyst eve"):
-        ask(ledger, mechanism, "h1", "a", "eve")
-    ledger.release_many(mechanism, mechanism.classes.means, ["h0", "h1"], query_ids=["a", "a"], analyst="dan")
-    assert ledger.spent(analyst="dan")["h1"].spent == pytest.approx(table / 1.001, rel=1e-6)
-    assert ledger.verify()
-
-
 def test_fewer_releases_than_a_fixed_series(sqlite_url: str) -> None:
     mechanism = shift(0.05)
     counts = {}
@@ -146,16 +130,14 @@ def test_fewer_releases_than_a_fixed_series(sqlite_url: str) -> None:
 
 
 def test_adaptive_is_the_default_and_fixed_is_asked_for(sqlite_url: str) -> None:
-    """Finding 8: a budget of which nothing is said holds for any choice, for labels and for analysts."""
+    """Finding 8: a budget of which nothing is said holds for any choice."""
     mechanism = point()
     with Ledger.open(sqlite_url) as ledger:
         assert ledger.ensure_budget(["h0"], 1.0, 0.01)
-        ledger.budget(1.0, 0.005, analyst="eve")
         ledger.budget(1.0, 0.01, label="h1")
         ask(ledger, mechanism, "h0", "a")
-        ask(ledger, mechanism, "h1", "b", "eve")
+        ask(ledger, mechanism, "h1", "b")
         assert {account.mode for account in ledger.spent()} == {"adaptive"}
-        assert {account.mode for account in ledger.spent(analyst="eve")} == {"adaptive"}
         assert ledger.verify()
     with Ledger.open(sqlite_url.replace("ledger.db", "other.db")) as ledger:
         ledger.budget(1.0, 0.01, mode="fixed")
@@ -184,13 +166,12 @@ def test_no_way_back_to_fixed(ledger: Ledger) -> None:
             ledger.budget(1.0, 0.01, mode="fixed", **scope)
     assert ledger.head == head
     ledger.budget(1.0, 0.01, mode="fixed", label="x0")  # about which, and whose neighbors, nothing was released
-    ask(ledger, mechanism, "h1", "b", "eve")
-    for wrong in ({"analyst": "eve"}, {}, {"analyst": "dan"}):  # what was released to anyone counts for dan
-        with pytest.raises(InputError, match="mode"):
-            ledger.budget(1.0, 0.01, mode="fixed", **wrong)
+    ask(ledger, mechanism, "h1", "b")
+    with pytest.raises(InputError, match="mode"):
+        ledger.budget(1.0, 0.01, mode="fixed")
     assert ledger.verify()
     contents = [(entry.kind, entry.content) for entry in ledger.entries()]
-    late = ("budget", {"epsilon": 1.0, "delta": 0.01, "mode": "fixed", "scope": "all", "time": "2030"})
+    late = ("budget", {"epsilon": 1.0, "delta": 0.01, "mode": "fixed", "time": "2030"})
     rewritten(ledger, lambda was: was.__setitem__(slice(None), [*contents, late]))
     report = ledger.verify()
     assert (bool(report), report.bad_entry) == (False, len(contents) + 1)

@@ -86,7 +86,7 @@ SIMPLE: dict[str, tuple[list[str], int | None, str]] = {
     "graph of a mechanism": (["UPDATE mechanisms SET graph = 'x'"], None, "mechanisms"),
     "total lowered": (["UPDATE totals SET times = 1 WHERE label = 'h1'"], None, "what was released"),
     "total forgotten": (["DELETE FROM totals WHERE label = 'h1'"], None, "what was released"),
-    "total invented": (["INSERT INTO totals SELECT label, 'eve', mechanism, shown, times, tv, first, last FROM totals"],
+    "total invented": (["INSERT INTO totals SELECT label, 'eve', times, tv, first, last FROM totals"],
                        None, "what was released"),
     "key replaced": (["UPDATE meta SET value = '00' WHERE name = 'answer_key'"], 1, "key"),
 }  # fmt: skip

@@ -1,16 +1,22 @@
-"""What has been spent of budgets: bounded, composed, and in words."""
+"""What has been spent of budgets: bounded, composed, in words; a whole ledger in a few numbers, and act by act."""
 
 from __future__ import annotations
 
+import heapq
 import itertools
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from shoal.ledger.bounds import pair_bound
+from sqlalchemy import exists, func, select
+
+from shoal.ledger import chain
+from shoal.ledger.bounds import mechanism_bound, pair_bound
 from shoal.ledger.budgets import Limit
 from shoal.ledger.composition import LabelAccount, PairAccount
-from shoal.ledger.state import State
+from shoal.ledger.state import Memory, State
+from shoal.ledger.storage import ENTRIES, GRAPH_LABELS, Transaction
 from shoal.rounding import lower, upper
 
 
@@ -38,6 +44,13 @@ class Account:
         left = self.budget - self.spent
         return left * (1 - 2.0**-50) if left > 0 else 0.0
 
+    @property
+    def share(self) -> float:
+        """The part of the budget that is spent, rounded up; inf where something is spent of nothing."""
+        if self.budget > 0:
+            return self.spent / self.budget * (1 + 2.0**-50)
+        return math.inf if self.spent > 0 else 0.0
+
     def __str__(self) -> str:
         worst = "" if self.pair is None else f", worst for {self.pair[0]} and {self.pair[1]}"
         return (
@@ -48,14 +61,14 @@ class Account:
 
 @dataclass(frozen=True)
 class Spent:
-    """Accounts of labels, or of what an analyst was shown about them; iterate, or ask for one by its label."""
+    """Accounts of labels; iterate, or ask for one by its label."""
 
     by_label: Mapping[str, Account]
 
     @property
     def largest(self) -> Account | None:
         """The account that has used the largest share of its budget."""
-        return max(self, key=lambda a: a.spent / a.budget if a.budget else a.spent and 1e300, default=None)
+        return max(self, key=lambda account: account.share, default=None)
 
     @property
     def releases(self) -> int:
@@ -106,12 +119,12 @@ def exceeding(state: State, limit: Limit, headroom: float) -> float | None:
 
     What the bounds of mechanisms settle is allowed on their word; a refusal rests on the exact composition.
     """
-    pairs = state.account(limit)
-    undecided = tuple(pair for pair in pairs.pairs if most_spent(state, pair, limit) * (1 + headroom) > limit.delta)
+    pairs, most = state.account(limit), limit.budget.delta
+    undecided = tuple(pair for pair in pairs.pairs if most_spent(state, pair, limit) * (1 + headroom) > most)
     if not undecided:
         return None
     spent = _composed(state, limit, replace(pairs, pairs=undecided)).spent
-    return spent if spent * (1 + headroom) > limit.delta else None
+    return spent if spent * (1 + headroom) > most else None
 
 
 def most_spent(state: State, pair: PairAccount, limit: Limit) -> float:
@@ -119,7 +132,8 @@ def most_spent(state: State, pair: PairAccount, limit: Limit) -> float:
 
     They hold at every edge of a mechanism's graph, and what counts for a pair was made at an edge.
     """
-    key = (pair.about.bare, pair.opposite.bare, limit.epsilon, limit.delta if limit.filters(pair.span) else None)
+    delta = limit.budget.delta if limit.filters(pair.span) else None
+    key = (pair.about.bare, pair.opposite.bare, limit.budget.epsilon, delta)
     most = state.uppers.get(key, 1.0)  # still a bound if more points have become known since
     if most >= 1.0:
         most = state.uppers[key] = pair_bound(pair, limit, state.bound)
@@ -127,12 +141,145 @@ def most_spent(state: State, pair: PairAccount, limit: Limit) -> float:
 
 
 def _composed(state: State, limit: Limit, label: LabelAccount) -> Account:
-    composer, parts = state.memory.composer, []
+    budget, composer, parts = limit.budget, state.memory.composer, []
     for filtered in (False, True):
         pairs = tuple(pair for pair in label.pairs if limit.filters(pair.span) == filtered)
         if pairs and filtered:
             parts.append(composer.filtered(replace(label, pairs=pairs), limit.rule, state.mechanism))
         elif pairs:
-            parts.append(composer.composed(replace(label, pairs=pairs), limit.epsilon, state.mechanism))
+            parts.append(composer.composed(replace(label, pairs=pairs), budget.epsilon, state.mechanism))
     spent, pair = max(parts, key=lambda part: part.delta_upper)
-    return Account(limit.name, limit.epsilon, limit.delta, spent, label.releases, pair, limit.mode)
+    return Account(limit.name, budget.epsilon, budget.delta, spent, label.releases, pair, budget.mode)
+
+
+# ---------------------------------------------------------------------- the whole ledger
+
+
+@dataclass(frozen=True)
+class Overview:
+    """Counts, and the largest share of a budget that may have been spent by any label.
+
+    ``largest_share`` is certain from above: no account has used more of its budget than that (above 1: overdrawn).
+    ``worst`` are accounts composed exactly, the largest share first.
+    """
+
+    entries: int
+    labels: int
+    releases: int
+    mechanisms: int
+    without_budget: int
+    largest_share: float
+    worst: tuple[Account, ...]
+
+
+def overviewed(transaction: Transaction, memory: Memory, exact: int) -> Overview:
+    """Walk all labels, graph by graph; judge them by bounds, and the ``exact`` worst by composition."""
+    labels = releases = without = 0
+    top: list[tuple[float, str, Limit]] = []
+    # The largest bound of an account that is not among the worst, which stays all that is known of it.
+    rest = 0.0
+    for state, names in _by_graph(transaction, memory):
+        for name in names:
+            number = state.charges(name).releases
+            labels += number > 0
+            releases += number
+            budget = state.budgets.of(name)
+            if budget is None:
+                without += number > 0
+            elif number or name in state.budgets.by_label:
+                limit = Limit(name, budget, name)
+                most = max(_most_spent(state, pair, limit) for pair in state.account(limit).pairs)
+                item = (Account(name, budget.epsilon, budget.delta, most, number).share, name, limit)
+                if len(top) < exact:
+                    heapq.heappush(top, item)
+                else:
+                    rest = max(rest, heapq.heappushpop(top, item)[0])
+    state = State(transaction, memory)
+    worst = sorted((account(state, limit) for _, _, limit in top), key=lambda spent: (-spent.share, spent.name))
+    kinds = select(func.count()).select_from(ENTRIES).where(chain.is_kind("mechanism"))
+    return Overview(
+        entries=chain.head(transaction).seq,
+        labels=labels,
+        releases=releases,
+        mechanisms=int(transaction.value(kinds)),
+        without_budget=without,
+        largest_share=max([rest, *(spent.share for spent in worst)]),
+        worst=tuple(worst),
+    )
+
+
+def _by_graph(transaction: Transaction, memory: Memory) -> Iterator[tuple[State, list[str]]]:
+    """All labels by the first graph that holds them, each graph's with a state of their own."""
+    other = GRAPH_LABELS.alias()
+    for (digest,) in transaction.rows(select(GRAPH_LABELS.c.graph).distinct().order_by(GRAPH_LABELS.c.graph)):
+        earlier = exists().where(other.c.label == GRAPH_LABELS.c.label, other.c.graph < str(digest))
+        rows = transaction.rows(select(GRAPH_LABELS.c.label).where(GRAPH_LABELS.c.graph == str(digest), ~earlier))
+        state, names = State(transaction, memory), [str(row[0]) for row in rows]
+        state.read(names)
+        yield state, names
+
+
+def _most_spent(state: State, pair: PairAccount, limit: Limit) -> float:
+    """The bound on a pair; bounds that were never stored, or not for this ε, are made for the occasion."""
+    most, missing, epsilon = most_spent(state, pair, limit), False, limit.budget.epsilon
+    for digest, _, _ in pair.about.joined(pair.opposite).uses if most > limit.budget.delta else ():
+        known = state.bound(digest)
+        if known is None or epsilon not in known.delta or epsilon not in known.table:
+            state.memory.remember_bound(mechanism_bound(state.mechanism(digest), epsilon))
+            missing = True
+    return pair_bound(pair, limit, state.bound) if missing else most
+
+
+@dataclass(frozen=True)
+class LogRow:
+    """One act on the ledger.
+
+    ``kind`` is ``"budget"``, ``"answers"`` (charged releases), ``"crowds"`` or ``"readings"``; ``name`` is that of the
+    release and ``folder`` where it was made, as far as the record says; ``table`` is the digest of the public table,
+    ``labels`` how many labels it was about and ``cost`` what was spent, in words.
+    """
+
+    time: str
+    kind: str
+    name: str
+    folder: str = ""
+    table: str = ""
+    labels: int = 0
+    cost: str = "nothing was charged"
+
+
+def logged(state: State) -> list[LogRow]:
+    """All rows, in order; answers of one name that were charged in one transaction are one row."""
+    rows: dict[object, LogRow] = {}
+    epsilon: float | None = None
+    for entry, _ in chain.entries(state.transaction):
+        if entry.kind not in ("budget", "release", "crowds", "readings"):
+            continue
+        content = entry.content
+        key: object = entry.seq
+        row = LogRow(str(content["time"]), entry.kind, content.get("query_id", ""))
+        if entry.kind == "release":
+            mechanism = content["mechanism"]
+            key = (content["batch"], row.name, mechanism)
+            bound = None if epsilon is None else state.bound(mechanism)
+            if key in rows:
+                row = rows[key]
+            elif bound is None or epsilon is None:
+                row = replace(row, kind="answers", cost="charged")
+            else:
+                cost = f"δ({epsilon:g}) ≤ {upper(bound.table_at(epsilon), 3)} charged"
+                row = replace(row, kind="answers", cost=cost)
+            row = replace(row, labels=row.labels + 1)  # a question is about one label
+        elif entry.kind == "budget":
+            names = content.get("names", ())
+            epsilon = epsilon if names else float(content["epsilon"])
+            allowed = f"δ({content['epsilon']:g}) ≤ {content['delta']:g} allowed"
+            row = replace(row, name=", ".join(names) or "every label", labels=len(names), cost=allowed)
+        elif entry.kind == "crowds":
+            homes, folder = content["facts"].get("homes", 0), str(content["facts"].get("folder", ""))
+            number = homes if isinstance(homes, int) else 0
+            row = replace(row, folder=folder, table=content["table"], labels=number)
+        else:
+            row = replace(row, labels=len(content["labels"]), cost=f"μ = {content['mu']:g} of {content['cap']:g}")
+        rows[key] = row
+    return list(rows.values())

@@ -122,20 +122,30 @@ def bound_at(
     mechanism: Releasable, epsilons: Sequence[float], orders: Sequence[float], table: Sequence[float]
 ) -> MechanismBound:
     """The bound at given points, as computed. Where a figure cannot be certified nothing is claimed: δ = 1, no D."""
+
+    def deltas(points: Sequence[float], scope: str) -> dict[float, float]:
+        if not points:
+            return {}
+        grid = np.array(points)
+        try:
+            delta = mechanism.by_kind(
+                mechanism=lambda gaussian: privacy_curve(gaussian.output, gaussian.graph, grid, scope=scope),
+                codebook=lambda book: book.curve(grid, scope),
+            ).delta_upper
+        except CertificationError:
+            delta = np.ones(len(points))
+        return dict(zip(points, delta.tolist(), strict=True))
+
+    def divergences(gaussian: Mechanism) -> dict[float, float]:
+        if not orders:
+            return {}
+        upper = renyi_curve(gaussian.output, gaussian.graph, np.array(orders)).divergence_upper
+        return {a: max(float(d), 0.0) for a, d in zip(orders, upper, strict=True) if math.isfinite(d)}
+
     renyi = mechanism.by_kind(
-        mechanism=lambda gaussian: _divergences(gaussian, orders),
-        codebook=lambda book: {order: book.divergence(order) for order in orders},
+        mechanism=divergences, codebook=lambda book: {order: book.divergence(order) for order in orders}
     )
-    return MechanismBound(
-        mechanism.digest, _deltas(mechanism, epsilons, "answer"), renyi, _deltas(mechanism, table, "table")
-    )
-
-
-def _divergences(mechanism: Mechanism, orders: Sequence[float]) -> dict[float, float]:
-    if not orders:
-        return {}
-    upper = renyi_curve(mechanism.output, mechanism.graph, np.array(orders)).divergence_upper
-    return {a: max(float(d), 0.0) for a, d in zip(orders, upper, strict=True) if math.isfinite(d)}
+    return MechanismBound(mechanism.digest, deltas(epsilons, "answer"), renyi, deltas(table, "table"))
 
 
 def stated(bound: MechanismBound) -> MechanismBound:
@@ -186,21 +196,7 @@ def pair_bound(pair: PairAccount, limit: Limit, bound_of: BoundOf) -> float:
     """An upper bound of what a pair has spent of a limit, by its mode."""
     if limit.filters(pair.span):
         return filtered(pair.about, pair.opposite, limit.rule, bound_of)
-    return bounded(pair.about, pair.opposite, limit.epsilon, bound_of)
-
-
-def _deltas(mechanism: Releasable, epsilons: Sequence[float], scope: str) -> dict[float, float]:
-    if not epsilons:
-        return {}
-    grid = np.array(epsilons)
-    try:
-        delta = mechanism.by_kind(
-            mechanism=lambda gaussian: privacy_curve(gaussian.output, gaussian.graph, grid, scope=scope),
-            codebook=lambda book: book.curve(grid, scope),
-        ).delta_upper
-    except CertificationError:
-        delta = np.ones(len(epsilons))
-    return {e: float(d) for e, d in zip(epsilons, delta, strict=True)}
+    return bounded(pair.about, pair.opposite, limit.budget.epsilon, bound_of)
 
 
 def _least(points: Mapping[float, float], epsilon: Fraction | float) -> float:

@@ -1,19 +1,10 @@
-"""Budgets: how much may be known about a label, and by whom.
+"""Budgets: how much may be known about a label.
 
-A budget is held against pairs of neighbors, whose account counts what was released about either
+A budget δ(ε) ≤ δ is held against pairs of neighbors, whose account counts what was released about either
 (:mod:`shoal.ledger.composition`). It covers who holds a table with both answers, and who holds one of them: that can
-only be less. Where single answers go to people who do not share them, it is the safe one of the two.
-
-| scope | what it is held against |
-| --- | --- |
-| all | every pair of a label, for every label that has no budget of its own |
-| label | the same for a named label |
-| analyst | every pair, as far as the analyst was shown what was released |
-
-A pair is within the budgets of both its labels, so a release about one of them may be refused because the other's
-budget is spent. Whatever was released to nobody in particular counts for every analyst; an answer that was shown to
-some analysts and later to anyone counts for those twice. A later budget with the same scope and name replaces the
-earlier one; every budget that applies must hold.
+only be less. A label has the common budget or one of its own, and a pair is within the budgets of both its labels, so a
+release about one of them may be refused because the other's budget is spent. A later budget of the same name replaces
+the earlier one.
 
 Each has a mode, which says for what way of choosing it is a guarantee:
 
@@ -30,9 +21,9 @@ adaptive to fixed once something was released (docs/theory.md, section 15).
 **The readings' promise** has an account of its own: one number per label, Σμ², and its cap.
 A release that is μ-GDP for every home's whole readings adds μ² to the account of every label it is about. Given the
 public transcript each step is μ_t-GDP, with μ_t a function of that transcript, and Σμ_t² ≤ M² surely for an M fixed
-before the first: then the whole transcript is M-GDP (Smith & Thakurta 2022; Koskela,
-Tobaben & Honkela 2023). So the cap M is fixed with the first release about a label, every later one names the same, and
-one that would exceed it is refused. Sums are exact fractions of the stated doubles: nothing is rounded.
+before the first: then the whole transcript is M-GDP (Smith & Thakurta 2022; Koskela, Tobaben & Honkela 2023). So the
+cap M is fixed with the first release about a label, every later one names the same, and one that would exceed it is
+refused. Sums are exact fractions of the stated doubles: nothing is rounded.
 
 The promise about readings does not cover what a label's promise releases from the same readings, nor the other way
 round. So the two refuse each other: a release of crowds about the same label needs a later period than its last release
@@ -42,8 +33,9 @@ their labels, and releases of readings about one of these exclude each other alt
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -52,7 +44,7 @@ from shoal import validation
 from shoal.accounting.filters import FilterRule
 from shoal.errors import InputError
 from shoal.ledger.composition import Span
-from shoal.ledger.questions import later, word
+from shoal.ledger.storage import word
 
 #: The mode that holds where none is named comes first.
 MODES = ("adaptive", "fixed")
@@ -74,96 +66,63 @@ class Budget:
 
 @dataclass(frozen=True)
 class Limit:
-    """One budget as it applies to the pairs of ``label`` with all its neighbors, or with those ``against`` names.
-
-    With an ``analyst``, only what that analyst was shown counts.
+    """The budget of the label ``whose``, as it applies to the pairs of ``label``: with all its neighbors, or with
+    ``whose`` alone where that is another label.
     """
 
-    name: str
-    epsilon: float
-    delta: float
+    whose: str
+    budget: Budget
     label: str
-    analyst: str | None = None
-    against: tuple[str, ...] | None = None
-    mode: str = "adaptive"
+
+    @property
+    def name(self) -> str:
+        return f"label {self.whose}"
 
     @cached_property
     def rule(self) -> FilterRule:
         """The filter of the budget."""
-        return FilterRule(self.epsilon, self.delta)
+        return FilterRule(self.budget.epsilon, self.budget.delta)
 
     def filters(self, span: Span | None) -> bool:
         """Whether a filter decides: what was made in one batch was fixed in advance in any mode."""
-        return self.mode == "adaptive" and span is not None and span.first < span.last
+        return self.budget.mode == "adaptive" and span is not None and span.first < span.last
 
 
 @dataclass(frozen=True)
 class Budgets:
-    """All budgets in force."""
+    """All budgets in force, by the label that they are for; None: every label without one of its own."""
 
-    every: Budget | None = None
-    labels: Mapping[str, Budget] = field(default_factory=dict)
-    analysts: Mapping[str, Budget] = field(default_factory=dict)
+    by_label: Mapping[str | None, Budget] = field(default_factory=dict)
+
+    def of(self, label: str | None) -> Budget | None:
+        """The budget of a label: its own, or the common one."""
+        return self.by_label.get(label, self.by_label.get(None))
+
+    def mode(self, label: str | None) -> str:
+        """The mode that holds so far for a label."""
+        budget = self.of(label)
+        return MODES[0] if budget is None else budget.mode
 
     def after(self, content: Mapping[str, Any]) -> Budgets:
         """The budgets in force once an entry with this content is recorded."""
-        scope, names = content["scope"], content.get("names", ())
+        epsilon, delta = float(content["epsilon"]), float(content["delta"])
+        modes = {name: content.get("mode") or self.mode(name) for name in content.get("names", (None,))}
+        new = {name: Budget(epsilon, delta, validation.choice(MODES, mode=mode)) for name, mode in modes.items()}
+        return Budgets({**self.by_label, **new})
 
-        def budget(name: str | None) -> Budget:
-            mode = content.get("mode") or self.mode(scope, name)
-            return Budget(float(content["epsilon"]), float(content["delta"]), validation.choice(MODES, mode=mode))
-
-        if scope == "label":
-            return replace(self, labels={**self.labels, **{name: budget(name) for name in names}})
-        if scope == "analyst":
-            return replace(self, analysts={**self.analysts, **{name: budget(name) for name in names}})
-        return replace(self, every=budget(None))
-
-    def mode(self, scope: str, name: str | None) -> str:
-        """The mode that holds so far for what a budget is about."""
-        before = {"label": self.labels, "analyst": self.analysts}.get(scope, {}).get(name or "")
-        if before is None and scope != "analyst":
-            before = self.every
-        return "adaptive" if before is None else before.mode
-
-    def _limit(self, name: str, budget: Budget, label: str, **where: Any) -> Limit:
-        return Limit(name, budget.epsilon, budget.delta, label, mode=budget.mode, **where)
-
-    def of_label(self, label: str) -> Limit | None:
-        """The label's own budget, or the common one: for all its pairs."""
-        budget = self.labels.get(label, self.every)
-        return None if budget is None else self._limit(f"label {label}", budget, label)
-
-    def of_neighbors(self, label: str, around: Sequence[str]) -> Iterator[Limit]:
-        """Budgets of a label's neighbors for their pairs with it, as far as the label's own does not imply them."""
-        own = self.labels.get(label, self.every)
-        for name in around if self.labels else ():
-            budget = self.labels.get(name, self.every)
+    def limits(self, label: str, around: Sequence[str]) -> list[Limit]:
+        """What a release about a label must stay within: its budget, and what that does not imply of its neighbors'."""
+        own = self.of(label)
+        limits = [] if own is None else [Limit(label, own, label)]
+        for name in around if len(self.by_label) > 1 or None not in self.by_label else ():
+            budget = self.of(name)
             if budget is not None and budget is not own and not (own is not None and own.implies(budget)):
-                yield self._limit(f"label {name}", budget, label, against=(name,))
-
-    def of_analysts(self, label: str, analyst: str | None) -> Iterator[Limit]:
-        """The analyst's budget, or, where none is named and so all may see the answer, every analyst's."""
-        for name, budget in self.analysts.items():
-            if analyst is None or analyst == name:
-                yield self._limit(f"analyst {name} about {label}", budget, label, analyst=name)
-
-    def limits(self, label: str, analyst: str | None, around: Sequence[str]) -> list[Limit]:
-        """Everything that a release about ``label`` to ``analyst`` must stay within; ``around`` are its neighbors."""
-        own = self.of_label(label)
-        return [
-            *([] if own is None else [own]),
-            *self.of_neighbors(label, around),
-            *self.of_analysts(label, analyst),
-        ]
-
-    def cover(self, label: str) -> bool:
-        """Whether a label has a budget: its own or the common one."""
-        return self.every is not None or label in self.labels
+                limits.append(Limit(name, budget, label))
+        return limits
 
 
 def budget_entry(
-    epsilon: float, delta: float, label: Any, analyst: str | None, mode: str | None, plan: str | None
+    epsilon: float, delta: float, label: Any = None, mode: str | None = None, plan: str | None = None
 ) -> dict[str, Any]:
     """A budget as the ledger records it."""
     content: dict[str, Any] = {
@@ -176,17 +135,11 @@ def budget_entry(
         if mode != "fixed":
             raise InputError("plan: what is planned belongs to mode='fixed'")
         content["plan"] = word(plan=plan)
-    if label is not None and analyst is not None:
-        raise InputError("budget: give a label or an analyst, or neither for every label")
     if label is not None:
         names = [label] if isinstance(label, (str, int)) else list(label)
-        content |= {"scope": "label", "names": sorted({word(label=str(name)) for name in names})}
         if not names:
             raise InputError("label must name at least one label")
-    elif analyst is not None:
-        content |= {"scope": "analyst", "names": [word(analyst=analyst)]}
-    else:
-        content |= {"scope": "all"}
+        content["names"] = sorted({word(label=str(name)) for name in names})
     return content
 
 
@@ -223,3 +176,30 @@ def readings_entry(name: str, period: str, labels: Sequence[Any], mu: float, cap
         "mu": validation.positive(mu=mu),
         "cap": validation.positive(cap=cap),
     }
+
+
+def later(period: str, than: str) -> bool:
+    """Whether a period surely comes after another.
+
+    Two days, or times that both have an offset or both have none, are compared as such, and a day with a time by the
+    days; two texts that are no times are compared as texts. Of different kinds neither is later than the other.
+    """
+    time, other = _moment(period), _moment(than)
+    if time is None and other is None:
+        return period.strip().casefold() > than.strip().casefold()
+    if time is None or other is None:
+        return False
+    if not (isinstance(time, datetime) and isinstance(other, datetime)):
+        days = [moment.date() if isinstance(moment, datetime) else moment for moment in (time, other)]
+        return days[0] > days[1]
+    return (time.tzinfo is None) == (other.tzinfo is None) and time > other
+
+
+def _moment(period: str) -> date | None:
+    """A day, or a time; None for any other text."""
+    for kind in (date, datetime):
+        try:
+            return kind.fromisoformat(period)
+        except ValueError:
+            continue
+    return None

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import and_, insert, literal_column, select, tuple_, update
 
 from shoal.errors import InputError, LedgerError
-from shoal.ledger.storage import CHUNK, ENTRIES, HEAD, Transaction, chunks
+from shoal.ledger.storage import CHUNK, ENTRIES, HEAD, LOOKED_UP, Transaction, chunks
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Select
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 FORMAT = "shoal ledger 1"
 #: What stands before the first entry.
 START = "0" * 64
-
-#: Parts of a payload that are columns as well, so that the database can look them up.
-COLUMNS = ("label", "query_id", "analyst", "mechanism", "answer", "release", "readings", "batch")
 
 
 @dataclass(frozen=True)
@@ -82,7 +79,7 @@ class Entry:
 
 def columns_of(content: Mapping[str, Any]) -> dict[str, Any]:
     """The parts of a content that the database looks entries up by."""
-    return {name: content.get(name) for name in COLUMNS}
+    return {name: content.get(name) for name in LOOKED_UP}
 
 
 def follow(head: Head, kind: str, content: dict[str, Any]) -> Entry:
@@ -90,11 +87,6 @@ def follow(head: Head, kind: str, content: dict[str, Any]) -> Entry:
     payload = canonical(content)
     seq = head.seq + 1
     return Entry(seq, kind, payload, head.hash, link(seq, kind, head.hash, payload))
-
-
-def present(**content: Any) -> dict[str, Any]:
-    """The content of an entry: the values that are not None."""
-    return {name: value for name, value in content.items() if value is not None}
 
 
 def canonical(content: dict[str, Any]) -> str:
@@ -110,11 +102,8 @@ def link(seq: int, kind: str, previous: str, payload: str) -> str:
 
 # ---------------------------------------------------------------------- the chain in its database
 
-#: Kinds of entries as their partial indexes spell them.
+#: The kind of a release as partial indexes spell it.
 RELEASE: ColumnElement[str] = literal_column("'release'")
-SHOWN: ColumnElement[str] = literal_column("'shown'")
-#: Kinds of entries that tell when something was chosen.
-CHOSEN = ("release", "shown")
 #: Kinds that spend nothing: who may ask, which grant ended, and what an analyst was given, once for a question.
 NOTES = ("grant", "revoked", "receipt")
 ALTERED = "ledger: the recorded answer was altered; run verify() and restore a backup"
@@ -142,7 +131,7 @@ class Journal:
         stamped = {**content, "time": self._time}
         if self._salt:
             stamped["salt"], self._salt = self._salt, ""
-        if kind in CHOSEN:
+        if kind == "release":
             stamped["batch"] = self._batch
         entry = follow(self._head, kind, stamped)
         self._rows.append(vars(entry) | columns_of(stamped))
@@ -195,11 +184,11 @@ def checked_head(transaction: Transaction) -> Head:
 def entries(transaction: Transaction) -> Iterator[tuple[Entry, dict[str, Any]]]:
     """Every entry in order, with its columns as the database has them."""
     seq: int | None = None
-    query = select(*_FIELDS, *(ENTRIES.c[name] for name in COLUMNS)).order_by(ENTRIES.c.seq).limit(CHUNK)
+    query = select(*_FIELDS, *(ENTRIES.c[name] for name in LOOKED_UP)).order_by(ENTRIES.c.seq).limit(CHUNK)
     while True:
         rows = transaction.rows(query if seq is None else query.where(ENTRIES.c.seq > seq))
         for row in rows:
-            yield Entry(*row[:5]), dict(zip(COLUMNS, row[5:], strict=True))
+            yield Entry(*row[:5]), dict(zip(LOOKED_UP, row[5:], strict=True))
         if len(rows) < CHUNK:
             return
         seq = int(rows[-1][0])
@@ -209,12 +198,6 @@ def hashes(transaction: Transaction, after: int) -> list[str]:
     """The hashes of the entries after number ``after``, in order."""
     query = select(ENTRIES.c.hash).where(ENTRIES.c.seq > after).order_by(ENTRIES.c.seq)
     return [str(row[0]) for row in transaction.rows(query)]
-
-
-def entry_at(transaction: Transaction, seq: int) -> Entry | None:
-    """The entry with a number, where there is one."""
-    row = transaction.one(select(*_FIELDS).where(ENTRIES.c.seq == seq))
-    return None if row is None else Entry(*row)
 
 
 def is_kind(kind: str) -> ColumnElement[bool]:

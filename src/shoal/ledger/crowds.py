@@ -35,9 +35,9 @@ from sqlalchemy import select
 
 from shoal.errors import InputError, LedgerError
 from shoal.ledger import chain
+from shoal.ledger.budgets import later
 from shoal.ledger.chain import Entry, canonical
-from shoal.ledger.questions import later, word
-from shoal.ledger.storage import CROWD_MEMBERS, CROWD_NUMBERS, CROWDS, Transaction, chunks
+from shoal.ledger.storage import CROWD_MEMBERS, CROWD_NUMBERS, CROWDS, Transaction, chunks, word
 
 if TYPE_CHECKING:
     import polars as pl

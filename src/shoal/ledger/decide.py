@@ -1,30 +1,32 @@
 """Questions answered inside a transaction: from the record, or by a release within all budgets.
 
-The entries that answer them are applied to the state of the ledger, every budget is held against what that gives, and
-either all of it is written or nothing. What a pair has spent never falls as releases are added, so that what holds
-after the last of them holds after each.
+Questions are checked before anything is locked. The entries that answer them are applied to the state of the ledger,
+every budget is held against what that gives, and either all of it is written or nothing. What a pair has spent never
+falls as releases are added, so that what holds after the last of them holds after each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import hashlib
+import hmac
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sqlalchemy import or_, select
+from sqlalchemy import select
 
 from shoal import validation
 from shoal.errors import BudgetError, InputError
 from shoal.ledger import chain, crowds
 from shoal.ledger.accounts import Cost, account, exceeding
 from shoal.ledger.bounds import HEADROOM, MechanismBound, mechanism_bound
-from shoal.ledger.budgets import Budget, Limit
-from shoal.ledger.chain import Entry, present
-from shoal.ledger.memory import graph_digest
-from shoal.ledger.questions import Question, later, word
-from shoal.ledger.state import State
-from shoal.ledger.storage import ENTRIES, Transaction
-from shoal.mechanism.releasable import Releasable
+from shoal.ledger.budgets import Budget, Limit, later
+from shoal.ledger.chain import Entry
+from shoal.ledger.state import State, graph_digest
+from shoal.ledger.storage import ENTRIES, Transaction, word
+from shoal.mechanism.releasable import Releasable, releasable
 from shoal.rounding import lower, upper
 from shoal.validation import FloatArray
 
@@ -42,6 +44,78 @@ SAME_ANSWER = (
 )
 
 
+@dataclass(frozen=True)
+class Question:
+    """One answer to be released; ``answer`` is a keyed digest of ``values``."""
+
+    values: FloatArray
+    answer: str
+    label: str
+    query_id: str
+    readings: str | None = None  #: a keyed digest of what the answer was made from
+
+    @property
+    def name(self) -> tuple[str, str]:
+        return self.label, self.query_id
+
+
+def as_questions(
+    mechanism: Releasable,
+    answers: Any,
+    labels: Sequence[Any],
+    query_ids: str | Sequence[str] | None,
+    key: bytes,
+    readings: Sequence[str] | None = None,
+) -> list[Question]:
+    """One question per row of ``answers``. Without a query_id, equal answers through one mechanism are one question."""
+    values = validation.array(ndim=2, answers=answers)
+    if isinstance(labels, (str, bytes)) or len(labels) != len(values):
+        raise InputError(f"labels must hold one label per answer: expected {len(values)}")
+    ids = None if query_ids is None else named(query_ids, len(values))
+    if readings is not None and len(readings) != len(values):
+        raise InputError(f"readings must hold one digest per answer: expected {len(values)}")
+    names = [word(label=name) for name in known_labels(mechanism, labels)]
+    if values.shape[1] != mechanism.n_dims:
+        raise InputError(f"answer must have {mechanism.n_dims} entries, got {values.shape[1]}")
+    mechanism.refuse_excluded(values, [mechanism.position(name) for name in names], "answer")
+    questions = []
+    for row, (content, name) in enumerate(zip(values, names, strict=True)):
+        plain = (content + 0.0).astype("<f8").tobytes()  # −0 and 0 are one answer
+        answer = hmac.new(key, plain, hashlib.sha256).hexdigest()
+        if ids is None:
+            query_id = "answer " + hashlib.sha256(f"{mechanism.digest} {answer}".encode()).hexdigest()
+        else:
+            query_id = ids[row]
+        source = None if readings is None else keyed(key, readings[row])
+        questions.append(Question(content, answer, name, query_id, source))
+    return questions
+
+
+def named(query_ids: str | Sequence[str], count: int) -> list[str]:
+    """The names of ``count`` questions: one for all of them, or one each."""
+    ids = [query_ids] * count if isinstance(query_ids, str) else list(query_ids)
+    if len(ids) != count:
+        raise InputError(f"query_ids must hold one name per answer: expected {count}")
+    return [word(query_id=name) for name in ids]
+
+
+def keyed(key: bytes, readings: str) -> str:
+    """A digest of readings that tells nothing to who lacks the ledger's key."""
+    return hmac.new(key, f"readings {readings}".encode(), hashlib.sha256).hexdigest()
+
+
+def known_labels(mechanism: Releasable, labels: Sequence[Any]) -> list[str]:
+    """The labels' names, if all are the mechanism's and have neighbors to hide among."""
+    releasable(mechanism=mechanism)
+    names = [str(label) for label in labels]
+    if not set(names).issubset(mechanism.labels):
+        raise InputError("label is not one of this mechanism's labels")
+    graph = mechanism.graph
+    if not {graph.labels[i] for i in np.unique(graph.edges)}.issuperset(names):
+        raise InputError("label has no neighbors in the mechanism's graph: nothing would hide it. Join it to others")
+    return names
+
+
 def charged(
     state: State,
     mechanism: Releasable,
@@ -54,64 +128,49 @@ def charged(
 
     Entries are appended to the state.
     """
-    transaction = state.transaction
-    on_record = chain.recorded(transaction, [(q.label, q.query_id) for q in questions])
-    fresh = [q for q in questions if (q.label, q.query_id) not in on_record]
-    refuse_seen(transaction, [(q.label, q.readings) for q in fresh if q.readings is not None], series)
+    on_record = chain.recorded(state.transaction, [question.name for question in questions])
+    fresh = [question for question in questions if question.name not in on_record]
+    labels = list(dict.fromkeys(question.label for question in fresh))
+    refuse_seen(state.transaction, [(q.label, q.readings) for q in fresh if q.readings is not None], series)
     if fresh:
-        _admit(state, mechanism, [q.label for q in fresh])
+        graph, new = _refuse_apart(state, mechanism, labels)
+        if new:
+            for name in mechanism.graph.labels:
+                word(label=name)
+            state.record(mechanism, graph)
+        state.read(name for label in labels for name in state.neighbors(label))
         if bound is not None:
             state.store_bound(bound)
-    tv = mechanism.finite_precision_tv
-    answers: dict[tuple[str, str], tuple[str, FloatArray]] = {}
-    decided: dict[tuple[str, str | None], bool] = {}  # whether the label itself was charged
-    for row, question in enumerate(questions):
-        name, analyst = (question.label, question.query_id), question.analyst
-        if name in answers:
-            if answers[name][0] != question.answer:
-                raise InputError(OTHER_QUESTION)
-            continue
-        if name in on_record:
-            values, kind, content = _again(transaction, mechanism, question, on_record[name])
-        else:
-            values, kind = drawn[row], "release"
-            content = present(
-                label=question.label,
-                query_id=question.query_id,
-                mechanism=mechanism.digest,
-                answer=question.answer,
-                tv=tv,
-                released=values.tolist(),
-                analyst=analyst,
-                readings=question.readings,
-            )
-        answers[name] = (question.answer, values)
-        if content is not None:
-            state.append(kind, content)
-            decided[question.label, analyst] = kind == "release" or decided.get((question.label, analyst), False)
+    digest, tv = mechanism.digest, mechanism.finite_precision_tv
+    answers = {name: entry.content for name, entry in on_record.items()}
+    for question, values in zip(questions, drawn, strict=True):
+        content = answers.get(question.name)
+        if content is None:
+            content = {
+                "label": question.label,
+                "query_id": question.query_id,
+                "mechanism": digest,
+                "answer": question.answer,
+                "tv": tv,
+                "released": values.tolist(),
+            }
+            if question.readings is not None:
+                content["readings"] = question.readings
+            answers[question.name] = content
+            state.append("release", content)
+        elif (content["mechanism"], content["answer"]) != (digest, question.answer):
+            raise InputError(OTHER_QUESTION)
     _refuse_same_answers(state, mechanism, fresh)
-    for (label, analyst), whole in decided.items():
-        limits = limits_on(state, label, analyst) if whole else list(state.budgets.of_analysts(label, analyst))
-        _hold(state, limits)
-    return np.array([answers[q.label, q.query_id][1] for q in questions]).reshape(len(questions), mechanism.n_dims)
-
-
-def _admit(state: State, mechanism: Releasable, labels: Sequence[str]) -> None:
-    """Refuse a mechanism that may not be used for some labels; record it at its first use."""
-    state.hold(mechanism)
-    graph, new = _refuse_apart(state, mechanism, labels)
-    if new:
-        for name in mechanism.graph.labels:
-            word(label=name)
-        state.record(mechanism, graph)
-    state.read(labels)
-    state.read(name for label in labels for name in state.neighbors(label))
+    for label in labels:
+        for limit in limits_on(state, label):
+            _hold(state, limit)
+    released = [answers[question.name]["released"] for question in questions]
+    return np.array(released, dtype=np.float64).reshape(len(questions), mechanism.n_dims)
 
 
 def refuse_apart(state: State, mechanisms: Iterable[Releasable]) -> None:
     """Refuse mechanisms that could not be used one after the other, each for all its labels."""
     for mechanism in mechanisms:
-        state.hold(mechanism)
         graph, _ = _refuse_apart(state, mechanism, mechanism.graph.labels)
         state.join(mechanism.digest, graph)
 
@@ -121,11 +180,12 @@ def _refuse_apart(state: State, mechanism: Releasable, labels: Sequence[str]) ->
 
     One that is not on record yet is held against all its labels. Returns its graph's digest, and whether it is new.
     """
-    new = not state.has(mechanism.digest)
-    graph = graph_digest(mechanism.graph) if new else state.graph_name(mechanism.digest)
-    names = mechanism.graph.labels if new else list(dict.fromkeys(labels))
+    state.hold(mechanism)
+    known = state.graph_name(mechanism.digest)
+    graph = graph_digest(mechanism.graph) if known is None else known
+    names = mechanism.graph.labels if known is None else labels
     state.read(names)
-    crowds.refuse_apart(state.transaction, mechanism.graph, list(dict.fromkeys(labels)))
+    crowds.refuse_apart(state.transaction, mechanism.graph, labels)
     if any(state.of(name).readings.spent for name in names):
         raise InputError(
             "labels: readings of a label of the mechanism were released under the readings' promise, which does not "
@@ -139,78 +199,42 @@ def _refuse_apart(state: State, mechanism: Releasable, labels: Sequence[str]) ->
             "were neighbors stay neighbors, under any name: design it with the neighbors as they are now. "
             f"{NOTHING_CHARGED}"
         )
-    return graph, new
+    return graph, known is None
 
 
-def limits_on(state: State, label: str, analyst: str | None) -> list[Limit]:
+def limits_on(state: State, label: str) -> list[Limit]:
     """Everything a release must stay within; there must be something."""
-    if not state.budgets.cover(label):
+    if state.budgets.of(label) is None:
         raise InputError(NO_BUDGET)
-    return state.budgets.limits(label, analyst, state.neighbors(label))
+    return state.budgets.limits(label, state.neighbors(label))
 
 
-def _hold(state: State, limits: list[Limit]) -> None:
-    """Raise unless every limit holds."""
-    for limit in limits:
-        spent = exceeding(state, limit, HEADROOM)
-        if spent is None:
-            continue
-        so_far = account(State(state.transaction, state.memory), limit)
-        chosen = " (adaptive: it holds whatever was chosen in the light of earlier answers)"
-        raise BudgetError(
-            f"{limit.name}: this release would raise δ({limit.epsilon:g}) to {upper(spent)}, above its budget "
-            f"of {limit.delta:g}{chosen if limit.mode == 'adaptive' else ''}. Spent so far: "
-            f"{upper(so_far.spent)}; remaining: {lower(so_far.remaining)}. {NOTHING_CHARGED}",
-            remaining=so_far.remaining,
-            epsilon=limit.epsilon,
-            limit=limit.name,
-        )
+def _hold(state: State, limit: Limit) -> None:
+    """Raise unless a limit holds."""
+    spent = exceeding(state, limit, HEADROOM)
+    if spent is None:
+        return
+    so_far = account(State(state.transaction, state.memory), limit)
+    chosen = " (adaptive: it holds whatever was chosen in the light of earlier answers)"
+    raise BudgetError(
+        f"{limit.name}: this release would raise δ({so_far.epsilon:g}) to {upper(spent)}, above its budget "
+        f"of {so_far.budget:g}{chosen if so_far.mode == 'adaptive' else ''}. Spent so far: "
+        f"{upper(so_far.spent)}; remaining: {lower(so_far.remaining)}. {NOTHING_CHARGED}",
+        remaining=so_far.remaining,
+        epsilon=so_far.epsilon,
+        limit=limit.name,
+    )
 
 
 def _refuse_same_answers(state: State, mechanism: Releasable, fresh: list[Question]) -> None:
     """Refuse fresh noise on a random answer: it is not an independent release."""
-    names = [(q.label, q.answer) for q in {(q.label, q.query_id): q for q in fresh}.values()]
+    names = [(q.label, q.answer) for q in {q.name: q for q in fresh}.values()]
     twice = len(set(names)) < len(names)
     query = select(ENTRIES.c.mechanism)
     earlier = {str(row[0]) for row in chain.matching(state.transaction, query, "answer", names)}
     used = [state.mechanism(digest) for digest in earlier]
     if ((twice or earlier) and not mechanism.constant) or not all(other.constant for other in used):
         raise InputError(SAME_ANSWER)
-
-
-def _again(
-    transaction: Transaction, mechanism: Releasable, question: Question, entry: Entry
-) -> tuple[FloatArray, str, dict[str, Any] | None]:
-    """The recorded answer, and the entry to write where it is shown to someone new: that counts for them."""
-    content = entry.content
-    if content["mechanism"] != mechanism.digest or content.get("answer") != question.answer:
-        raise InputError(OTHER_QUESTION)
-    shown = None
-    if not was_shown(transaction, entry, question.analyst):
-        shown = present(
-            label=question.label,
-            release=entry.seq,
-            mechanism=mechanism.digest,
-            tv=content["tv"],
-            analyst=question.analyst,
-        )
-    return np.array(content["released"], dtype=np.float64), "shown", shown
-
-
-def was_shown(transaction: Transaction, entry: Entry, analyst: str | None) -> bool:
-    """Whether an answer was already shown to the analyst, or to everyone."""
-    content = entry.content
-    if content.get("analyst") in (None, analyst):
-        return True
-    row = transaction.one(
-        select(ENTRIES.c.seq).where(
-            ENTRIES.c.kind == chain.SHOWN,
-            ENTRIES.c.label == content["label"],
-            ENTRIES.c.release == entry.seq,
-            or_(ENTRIES.c.analyst.is_(None), ENTRIES.c.analyst == analyst),
-        )
-    )
-    return row is not None
 
 
 def released_values(mechanism: Releasable, drawn: Any, count: int) -> FloatArray:
@@ -232,8 +256,8 @@ def refuse_seen(transaction: Transaction, pairs: list[tuple[str, str]], series: 
             seen[str(label)] = (int(seq), str(query_id))
     if seen:
         first, name = min(seen.values())
-        entry = chain.entry_at(transaction, first)
-        time = "" if entry is None else str(entry.content["time"])
+        payload = transaction.value(select(ENTRIES.c.payload).where(ENTRIES.c.seq == first))
+        time = str(json.loads(payload)["time"])
         raise InputError(
             f"readings: {len(seen)} label(s) of this release had an answer from the same readings released on "
             f"{time[:10]} at {time[11:16]} UTC, as {name!r}. The same readings under another name are the same "
@@ -241,101 +265,58 @@ def refuse_seen(transaction: Transaction, pairs: list[tuple[str, str]], series: 
         )
 
 
-def bound_for(
-    state: State, mechanism: Releasable, questions: list[Question], given: MechanismBound | None
-) -> MechanismBound | None:
-    """The bound to decide by: the one given, or a new one where that is less work than composing label by label.
+def bound_for(state: State, mechanism: Releasable, labels: Collection[str]) -> MechanismBound | None:
+    """A bound to decide by, where that is less work than composing label by label and there is none on record.
 
-    Where there is none, what the labels' own compositions share is computed instead, before anything is locked.
+    Otherwise what the labels' own compositions share is computed, before anything is locked.
     """
-    if given is not None:
-        if not isinstance(given, MechanismBound) or given.digest != mechanism.digest:
-            raise InputError("bounds must be the mechanism_bound of this very mechanism")
-        return given
-    labels, graph = {question.label for question in questions}, mechanism.graph
-    limits = (state.budgets.limits(q.label, q.analyst, graph.neighbors(q.label)) for q in questions)
-    epsilons = {limit.epsilon for several in limits for limit in several}
+    graph, budgets = mechanism.graph, state.budgets
+    epsilons = {limit.budget.epsilon for name in labels for limit in budgets.limits(name, graph.neighbors(name))}
     known = state.bound(mechanism.digest)
     if not epsilons or (known is not None and epsilons <= known.delta.keys() & known.table.keys()):
         return None
-    inside = np.array([name in labels for name in graph.labels])
-    # Composing label by label looks at an edge from each end that is asked about.
-    if int(inside[graph.edges].sum()) >= graph.n_edges and len(epsilons) <= 4:
+    if 2 * len(labels) >= graph.n_labels and len(epsilons) <= 4:
         return mechanism_bound(mechanism, sorted(epsilons))
     for label in labels:
         state.memory.composer.prepare(mechanism, label)
     return None
 
 
-def cost(
-    state: State, mechanism: Releasable, names: list[str], query_id: str | None, analyst: str | None, times: int
-) -> Cost:
+def cost(state: State, mechanism: Releasable, names: list[str], query_id: str | None, times: int) -> Cost:
     """What ``times`` releases about each of some labels would cost; nothing is written."""
-    transaction = state.transaction
-    state.hold(mechanism)
     graph, _ = _refuse_apart(state, mechanism, names)
-    state.join(mechanism.digest, graph)
-    on_record = {} if query_id is None else chain.recorded(transaction, [(name, query_id) for name in names])
-    limits: list[Limit] = []
-    coming: list[tuple[str, str]] = []
-    for name in names:
-        held = limits_on(state, name, analyst)
-        entry = on_record.get((name, query_id or ""))
-        if entry is None:
-            coming += [("release", name)] * times
-            limits += held
-        elif entry.content["mechanism"] != mechanism.digest:
-            raise InputError(OTHER_QUESTION)
-        elif not was_shown(transaction, entry, analyst):
-            coming.append(("shown", name))  # the label was charged, the analyst was not
-            limits += [limit for limit in held if limit.analyst is not None]
-    if not coming:
-        limits = [limit for name in names for limit in limits_on(state, name, analyst)]
-    before = after = tuple(account(state, limit) for limit in limits)
     digest, tv = mechanism.digest, mechanism.finite_precision_tv
-    for kind, name in coming:
-        state.append(kind, present(label=name, mechanism=digest, tv=tv, analyst=analyst))
+    state.join(digest, graph)
+    on_record = {} if query_id is None else chain.recorded(state.transaction, [(name, query_id) for name in names])
+    if any(entry.content["mechanism"] != digest for entry in on_record.values()):
+        raise InputError(OTHER_QUESTION)
+    coming = [name for name in names if (name, query_id) not in on_record]
+    limits = [limit for name in coming or names for limit in limits_on(state, name)]
+    before = after = tuple(account(state, limit) for limit in limits)
+    for name in coming * times:
+        state.append("release", {"label": name, "mechanism": digest, "tv": tv})
     if coming:
         after = tuple(account(state, limit) for limit in limits)
     allowed = not coming or all(each.spent * (1 + HEADROOM) <= each.budget for each in after)
     return Cost(allowed, not coming, before, after)
 
 
-def refuse_fixed(state: State, content: Mapping[str, Any]) -> None:
-    """Refuse a budget for a series fixed in advance where answers may have been chosen in the light of others."""
-    if may_be_chosen(state, content):
-        raise InputError(
-            "mode: answers were released under a budget for any way of choosing, so that what follows may have been "
-            "chosen in their light; a series that is fixed in advance is recorded before. Keep mode='adaptive'"
-        )
-
-
 def may_be_chosen(state: State, content: Mapping[str, Any]) -> bool:
     """Whether releases that a new budget counts were made while an adaptive one held."""
-    budgets, scope, names = state.budgets, content["scope"], content.get("names", ())
-    if scope == "analyst" and names[0] not in budgets.analysts:  # the labels' budgets were all there was
-        return any(budgets.mode("label", label) == "adaptive" for label in state.released(analyst=names[0]))
-    if scope == "analyst":
-        return budgets.mode(scope, names[0]) == "adaptive" and bool(state.released(analyst=names[0]))
-    if scope == "label":
-        chosen = [name for name in names if budgets.mode(scope, name) == "adaptive"]
-        near = {other for name in chosen for other in (name, *state.neighbors(name))}
-        return bool(state.released(sorted(near)))
-    return budgets.mode(scope, None) == "adaptive" and bool(state.released())
+    names = content.get("names")
+    if names is None:
+        return state.budgets.mode(None) == "adaptive" and bool(state.released())
+    chosen = [name for name in names if state.budgets.mode(name) == "adaptive"]
+    return bool(state.released(sorted({other for name in chosen for other in (name, *state.neighbors(name))})))
 
 
 def is_stricter(state: State, budget: Budget) -> bool:
     """Whether a budget implies the common one, which was set for want of any and before anything was released."""
-    every = state.budgets.every
+    every = state.budgets.of(None)
     last = chain.last_of_kind(state.transaction, "budget")
-    return (
-        every is not None
-        and every != budget
-        and budget.implies(every)
-        and last is not None
-        and bool(last.content.get("default"))
-        and not state.released()
-    )
+    if every is None or last is None or not last.content.get("default") or state.released():
+        return False
+    return every != budget and budget.implies(every)
 
 
 def readings_refusal(state: State, content: Mapping[str, Any]) -> BudgetError | InputError | None:

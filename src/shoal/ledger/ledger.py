@@ -28,18 +28,14 @@ from shoal.errors import InputError, LedgerError
 from shoal.ledger import chain, decide
 from shoal.ledger import crowds as lasting
 from shoal.ledger import storage as database
-from shoal.ledger.accounts import Cost, Spent, account
+from shoal.ledger.accounts import Cost, LogRow, Overview, Spent, account, logged, overviewed
 from shoal.ledger.bounds import MechanismBound
 from shoal.ledger.budgets import Budget, Budgets, Limit, budget_entry, readings_entry
 from shoal.ledger.chain import Entry, Head
 from shoal.ledger.crowds import CrowdsRelease, LastingCrowds
-from shoal.ledger.memory import Memory
-from shoal.ledger.overview import LogRow, Overview, logged, overviewed
-from shoal.ledger.questions import as_questions, keyed, known_labels, repeated, word
-from shoal.ledger.state import State
-from shoal.ledger.storage import ENTRIES, INDEX, META, Storage, Transaction
+from shoal.ledger.state import Memory, State
+from shoal.ledger.storage import ENTRIES, INDEX, META, Storage, Transaction, word
 from shoal.ledger.verify import Verification, verified
-from shoal.mechanism.atoms import sum_up
 from shoal.mechanism.releasable import Releasable
 from shoal.validation import FloatArray
 
@@ -71,8 +67,7 @@ class Ledger:
         Returns:
             The ledger, to be closed after use; a ``with`` statement does.
 
-        >>> import tempfile
-        >>> import shoal
+        >>> import tempfile, shoal
         >>> with tempfile.TemporaryDirectory() as folder, shoal.Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
         ...     bool(ledger.verify())
         True
@@ -134,7 +129,6 @@ class Ledger:
         delta: float,
         *,
         label: Any = None,
-        analyst: str | None = None,
         mode: str | None = None,
         plan: str | None = None,
     ) -> None:
@@ -145,18 +139,15 @@ class Ledger:
 
         Args:
             label: a label or a list of labels, which then have a budget of their own instead of the common one.
-            analyst: what this analyst is shown about a label, for every label.
             mode: ``"adaptive"``, which holds unless another is asked for: releases may be chosen in the light of
                 earlier answers, and a filter that holds for any choice decides. ``"fixed"`` for a series that is fixed
                 in advance, whose exact composition counts and lets through somewhat more. Not said, a mode stays what
                 it was. Set it without looking at answers, ``"fixed"`` before the first.
             plan: a sentence on what is fixed in advance, kept on record.
 
-        >>> import tempfile
-        >>> import shoal
-        >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
-        >>> graph = shoal.NeighborGraph.complete(classes.labels)
-        >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
+        >>> import tempfile, shoal
+        >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], ["a", "b"])
+        >>> mechanism = shoal.design(classes, shoal.NeighborGraph.complete(["a", "b"]), "white", epsilon=1.0, rho=16.0)
         >>> with tempfile.TemporaryDirectory() as folder, shoal.Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
         ...     ledger.budget(1.0, 1e-5)
         ...     before = ledger.cost(mechanism, "a").allowed
@@ -164,10 +155,14 @@ class Ledger:
         ...     before, ledger.cost(mechanism, "a").allowed
         (True, False)
         """
-        content = budget_entry(epsilon, delta, label, analyst, mode, plan)
+        content = budget_entry(epsilon, delta, label, mode, plan)
         with self._writing() as state:
-            if mode == "fixed":
-                decide.refuse_fixed(state, content)
+            if mode == "fixed" and decide.may_be_chosen(state, content):
+                raise InputError(
+                    "mode: answers were released under a budget for any way of choosing, so that what follows may have "
+                    "been chosen in their light; a series that is fixed in advance is recorded before. Keep "
+                    "mode='adaptive'"
+                )
             state.append("budget", content)
 
     def ensure_budget(self, labels: Sequence[Any], epsilon: float, delta: float) -> bool:
@@ -179,16 +174,16 @@ class Ledger:
         Returns:
             Whether the budget was set.
         """
-        content = budget_entry(epsilon, delta, None, None, None, None) | {"default": True}
+        content = budget_entry(epsilon, delta) | {"default": True}
         with self._writing() as state:
-            missing = any(not state.budgets.cover(str(label)) for label in labels)
+            missing = any(state.budgets.of(str(label)) is None for label in labels)
             if not missing and not decide.is_stricter(state, Budget(content["epsilon"], content["delta"])):
                 return False
             state.append("budget", content)
             return True
 
-    def spent(self, label: Any = None, analyst: str | None = None) -> Spent:
-        """What has been spent: δ at the budget's ε for a label or every label, or by one analyst.
+    def spent(self, label: Any = None) -> Spent:
+        """What has been spent: δ at the budget's ε for a label or every label.
 
         An account of a label is that of the worst pair it belongs to: what was released about the neighbor counts too.
 
@@ -196,11 +191,9 @@ class Ledger:
             One account per label: the δ spent at the budget's ε, an upper end, what remains, and the worst pair. Labels
             that nothing was released about are listed if they have a budget of their own.
 
-        >>> import tempfile
-        >>> import shoal
-        >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
-        >>> graph = shoal.NeighborGraph.complete(classes.labels)
-        >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
+        >>> import tempfile, shoal
+        >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], ["a", "b"])
+        >>> mechanism = shoal.design(classes, shoal.NeighborGraph.complete(["a", "b"]), "white", epsilon=1.0, rho=16.0)
         >>> with tempfile.TemporaryDirectory() as folder, shoal.Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
         ...     ledger.budget(1.0, 1e-5)
         ...     answer = ledger.release(mechanism, [0.0], "a")
@@ -212,29 +205,10 @@ class Ledger:
             budgets = state.budgets
             if budgets == Budgets():
                 raise InputError(decide.NO_BUDGET)
-            if analyst is not None and analyst not in budgets.analysts:
-                raise InputError("analyst has no budget of their own; set one with budget(..., analyst=...)")
-            accounts = {}
-            names = sorted({*state.released(), *budgets.labels}) if label is None else [str(label)]
-            for name in names:
-                limit = budgets.of_label(name) if analyst is None else next(budgets.of_analysts(name, analyst))
-                if limit is not None:
-                    accounts[name] = account(state, limit)
-            return Spent(accounts)
-
-    def curve(self, label: Any, epsilon: Any, *, analyst: str | None = None) -> FloatArray:
-        """The composed δ(ε) of the worst pair of a label, or of what an analyst was shown about its pairs.
-
-        It is that of the sequence as it happened: a guarantee if the sequence was fixed in advance.
-
-        Returns:
-            An upper end of δ at each ``epsilon``.
-        """
-        grid, _ = validation.grid(epsilon=epsilon)
-        with self._reading() as state:
-            pairs = state.account(Limit("", 0.0, 0.0, str(label), analyst))
-            compose = self._memory.composer.composed
-            return np.array([compose(pairs, float(e), state.mechanism).delta_upper for e in grid])
+            own = (name for name in budgets.by_label if name is not None)
+            names = sorted({*state.released(), *own}) if label is None else [str(label)]
+            limits = [Limit(name, budget, name) for name in names if (budget := budgets.of(name)) is not None]
+            return Spent({limit.label: account(state, limit) for limit in limits})
 
     def overview(self, exact: int = 5) -> Overview:
         """The whole ledger in a few numbers, in bounded memory however many labels there are.
@@ -256,7 +230,6 @@ class Ledger:
         label: Any,
         *,
         query_id: str | None = None,
-        analyst: str | None = None,
     ) -> FloatArray:
         """Release one answer about a label; returns once the charge is durable.
 
@@ -266,7 +239,6 @@ class Ledger:
             label: whom it is about.
             query_id: names the question. The same question about the same label gets its recorded answer again, free of
                 charge; without a name, equal answers through one mechanism are the same question.
-            analyst: who is shown the answer; None means anyone.
 
         Raises:
             BudgetError: a budget would be exceeded. Nothing was released and nothing was charged.
@@ -274,11 +246,9 @@ class Ledger:
         Returns:
             (k,) the answer that may be shown.
 
-        >>> import tempfile
-        >>> import shoal
-        >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
-        >>> graph = shoal.NeighborGraph.complete(classes.labels)
-        >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
+        >>> import tempfile, shoal
+        >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], ["a", "b"])
+        >>> mechanism = shoal.design(classes, shoal.NeighborGraph.complete(["a", "b"]), "white", epsilon=1.0, rho=16.0)
         >>> with tempfile.TemporaryDirectory() as folder, shoal.Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
         ...     ledger.budget(1.0, 1e-5)
         ...     first = ledger.release(mechanism, [0.0], "a", query_id="today")
@@ -288,7 +258,7 @@ class Ledger:
         """
         values = validation.array(ndim=1, answer=answer)
         ids = None if query_id is None else [query_id]
-        return np.asarray(self.release_many(mechanism, values[None], [label], query_ids=ids, analyst=analyst)[0])
+        return np.asarray(self.release_many(mechanism, values[None], [label], query_ids=ids)[0])
 
     def release_many(
         self,
@@ -296,11 +266,10 @@ class Ledger:
         answers: Any,
         labels: Sequence[Any],
         *,
-        query_ids: Sequence[str] | None = None,
-        analyst: str | None = None,
+        query_ids: str | Sequence[str] | None = None,
     ) -> FloatArray:
         """Release (m, k) answers in one transaction, all or none of them."""
-        questions = as_questions(mechanism, answers, labels, query_ids, analyst, self._key)
+        questions = decide.as_questions(mechanism, answers, labels, query_ids, self._key)
         own = self._memory.prepared(mechanism, {question.label for question in questions})
         true = np.array([question.values for question in questions]).reshape(len(questions), own.n_dims)
         drawn = decide.released_values(own, own.release(true, [q.label for q in questions]), len(questions))
@@ -315,7 +284,6 @@ class Ledger:
         labels: Sequence[Any],
         *,
         query_ids: str | Sequence[str],
-        analyst: str | None = None,
         bounds: MechanismBound | None = None,
         readings: Sequence[str] | None = None,
         series: str = "",
@@ -336,7 +304,6 @@ class Ledger:
             drawn: (m, k) the noisy answers.
             labels: m labels.
             query_ids: one name per answer, or one for all.
-            analyst: who is shown the answers; None means anyone.
             bounds: what the mechanism costs at most. Without it, the bound is computed here if most of the mechanism's
                 labels are asked about, and otherwise every label is composed exactly.
             readings: digests of what each answer was made from, one per answer. They are recorded under the ledger's
@@ -344,17 +311,19 @@ class Ledger:
             series: names that begin with it are of the same series, which may release from the same readings again.
         """
         own = self._memory.trusted(mechanism)
-        names = repeated(query_ids, len(labels))
-        questions = as_questions(own, answers, labels, names, analyst, self._key, readings)
+        if bounds is not None and (not isinstance(bounds, MechanismBound) or bounds.digest != own.digest):
+            raise InputError("bounds must be the mechanism_bound of this very mechanism")
+        questions = decide.as_questions(own, answers, labels, query_ids, self._key, readings)
         values = decide.released_values(own, drawn, len(questions))
-        with self._reading() as state:
-            bound = decide.bound_for(state, own, questions, bounds)
+        if bounds is None:
+            with self._reading() as state:
+                bounds = decide.bound_for(state, own, {question.label for question in questions})
         with self._writing() as state:
-            return decide.charged(state, own, questions, values, bound, series)
+            return decide.charged(state, own, questions, values, bounds, series)
 
     def refuse_seen(self, labels: Sequence[Any], readings: Sequence[str], series: str) -> None:
         """Raise if an answer about a label was released from the same readings, under a name outside of ``series``."""
-        pairs = [(str(label), keyed(self._key, digest)) for label, digest in zip(labels, readings, strict=True)]
+        pairs = [(str(label), decide.keyed(self._key, digest)) for label, digest in zip(labels, readings, strict=True)]
         with self._storage.reading() as transaction:
             decide.refuse_seen(transaction, pairs, series)
 
@@ -372,22 +341,16 @@ class Ledger:
             named = or_(ENTRIES.c.query_id == name, ENTRIES.c.query_id.startswith(f"{name} ", autoescape=True))
             return transaction.one(select(ENTRIES.c.seq).where(named).limit(1)) is not None
 
-    def recorded(
-        self, labels: Sequence[Any], query_ids: str | Sequence[str], *, analyst: str | None = None
-    ) -> list[FloatArray | None]:
+    def recorded(self, labels: Sequence[Any], query_ids: str | Sequence[str]) -> list[FloatArray | None]:
         """Answers on record, None where there is none: what is left to draw when a release goes on.
 
-        Only answers that ``analyst`` (None: anyone) was already shown are given; showing them to someone new is a
-        charge. Whether the question was the same is not looked at: :meth:`charge` does.
+        Whether the question was the same is not looked at: :meth:`charge` does.
         """
-        ids = repeated(query_ids, len(labels))
-        if isinstance(labels, (str, bytes)) or len(ids) != len(labels):
-            raise InputError(f"query_ids must hold one name per label: expected {len(labels)}")
-        names = [(word(label=str(label)), word(query_id=query_id)) for label, query_id in zip(labels, ids, strict=True)]
+        ids = decide.named(query_ids, len(labels))
+        names = [(word(label=str(label)), query_id) for label, query_id in zip(labels, ids, strict=True)]
         with self._storage.reading() as transaction:
-            answers = chain.recorded(transaction, names)
-            shown = {name: entry for name, entry in answers.items() if decide.was_shown(transaction, entry, analyst)}
-        return [np.array(shown[name].content["released"]) if name in shown else None for name in names]
+            entries = chain.recorded(transaction, names)
+        return [np.array(entries[name].content["released"]) if name in entries else None for name in names]
 
     def cost(
         self,
@@ -395,13 +358,12 @@ class Ledger:
         label: Any,
         *,
         query_id: str | None = None,
-        analyst: str | None = None,
         times: int = 1,
     ) -> Cost:
         """What a release (or ``times`` of them) would cost. Nothing is written.
 
         Args:
-            mechanism, query_id, analyst: as in :meth:`release`.
+            mechanism, query_id: as in :meth:`release`.
             label: whom it is about; several labels for a table, released together.
             times: how many independent releases about each, all at once: an adaptive budget lets through less if they
                 are asked for one after the other.
@@ -409,24 +371,22 @@ class Ledger:
         Returns:
             Whether it would be allowed, whether it is free because it is on record, and every account before and after.
 
-        >>> import tempfile
-        >>> import shoal
-        >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
-        >>> graph = shoal.NeighborGraph.complete(classes.labels)
-        >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
+        >>> import tempfile, shoal
+        >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], ["a", "b"])
+        >>> mechanism = shoal.design(classes, shoal.NeighborGraph.complete(["a", "b"]), "white", epsilon=1.0, rho=16.0)
         >>> with tempfile.TemporaryDirectory() as folder, shoal.Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
         ...     ledger.budget(1.0, 1e-5)
         ...     ledger.cost(mechanism, "a").allowed, ledger.cost(mechanism, ["a", "b"]).allowed
         (True, False)
         """
         several = [label] if isinstance(label, (str, int)) else list(label)
-        names = list(dict.fromkeys(known_labels(mechanism, several)))
+        names = list(dict.fromkeys(decide.known_labels(mechanism, several)))
         if not names:
             raise InputError("label must name at least one label")
         times = validation.count(times=times)
         own = self._memory.prepared(mechanism, names)
         with self._reading() as state:
-            return decide.cost(state, own, names, query_id, analyst, times)
+            return decide.cost(state, own, names, query_id, times)
 
     # ------------------------------------------------------------------ crowds that last
 
@@ -470,9 +430,7 @@ class Ledger:
             LedgerError: with the reason ``"stale"``, the crowds were changed since they were read.
             InputError: a rule for lasting crowds is broken (:mod:`shoal.ledger.crowds`). Nothing was recorded.
 
-        >>> import tempfile
-        >>> import numpy as np, polars as pl
-        >>> import shoal
+        >>> import tempfile, numpy as np, polars as pl, shoal
         >>> values = np.zeros(24).tobytes()
         >>> with tempfile.TemporaryDirectory() as folder, shoal.Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
         ...     (number,) = ledger.draw_crowd_numbers(1)
@@ -514,8 +472,7 @@ class Ledger:
             BudgetError: the cap would be exceeded.
             InputError: another cap is on record, or something was released about a label under the labels' promise.
 
-        >>> import tempfile
-        >>> import shoal
+        >>> import tempfile, shoal
         >>> with tempfile.TemporaryDirectory() as folder, shoal.Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
         ...     entry = ledger.record_readings("monday", period="2025-01-06", labels=["a", "b"], mu=0.3, cap=0.5)
         ...     entry = ledger.record_readings("tuesday", period="2025-01-07", labels=["a", "b"], mu=0.4, cap=0.5)
@@ -525,13 +482,6 @@ class Ledger:
         content = readings_entry(name, period, labels, mu, cap)
         with self._writing() as state:
             return decide.recorded_readings(state, content)
-
-    def readings_spent(self, labels: Sequence[Any]) -> dict[str, float]:
-        """Σμ² of the releases of some labels' readings so far, rounded up; 0 where there are none."""
-        names = [str(label) for label in labels]
-        with self._reading() as state:
-            state.read(names)
-            return {name: sum_up(state.of(name).readings.spent) for name in names}
 
     def log(self) -> list[LogRow]:
         """What happened, row by row: budgets, releases with the labels they were about, and what they cost."""
@@ -581,11 +531,9 @@ class Ledger:
         Returns:
             The report; ``bool(report)`` says whether all is well.
 
-        >>> import tempfile
-        >>> import shoal
-        >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
-        >>> graph = shoal.NeighborGraph.complete(classes.labels)
-        >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
+        >>> import tempfile, shoal
+        >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], ["a", "b"])
+        >>> mechanism = shoal.design(classes, shoal.NeighborGraph.complete(["a", "b"]), "white", epsilon=1.0, rho=16.0)
         >>> with tempfile.TemporaryDirectory() as folder, shoal.Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
         ...     ledger.budget(1.0, 1e-5)
         ...     seal = ledger.head

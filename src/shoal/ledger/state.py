@@ -20,9 +20,9 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
 from typing import Any, NamedTuple
 
+import numpy as np
 from sqlalchemy import bindparam, func, select
 
 from shoal.errors import InputError, LedgerError
@@ -31,9 +31,8 @@ from shoal.ledger import chain
 from shoal.ledger.bounds import POINTS, MechanismBound
 from shoal.ledger.budgets import Budgets, Limit, ReadingsTotal
 from shoal.ledger.chain import Entry, Journal
-from shoal.ledger.composition import NOTHING, Charges, LabelAccount, PairAccount, Span, sum_tv
+from shoal.ledger.composition import NOTHING, Charges, Composer, LabelAccount, PairAccount, Recent, Span, sum_tv
 from shoal.ledger.crowds import NOBODY
-from shoal.ledger.memory import Memory, restored
 from shoal.ledger.storage import (
     BOUNDS,
     GRAPH_LABELS,
@@ -44,9 +43,7 @@ from shoal.ledger.storage import (
     Transaction,
     chunks,
 )
-from shoal.mechanism.releasable import Releasable
-
-DAMAGED = "ledger: the index lacks the neighbors of a label; run verify(), and rebuild() where only the index is wrong"
+from shoal.mechanism.releasable import Releasable, from_bytes, releasable
 
 #: The account of a label whose readings were never released.
 NO_READINGS = ReadingsTotal()
@@ -58,16 +55,69 @@ _GRAPHS = select(MECHANISMS.c.digest, MECHANISMS.c.graph).where(
 )
 
 
-class Use(NamedTuple):
-    """Whom (empty: anyone) uses of a mechanism count for; ``shown``: an answer on record shown to someone new."""
+class Memory:
+    """What a process remembers of a ledger between transactions, as far as memory allows.
 
-    analyst: str
-    mechanism: str
-    shown: bool
+    Everything here could be read or computed again: nothing rests on it.
+    """
+
+    def __init__(self, composer: Composer | None = None) -> None:
+        self.composer = Composer() if composer is None else composer
+        #: Mechanisms by digest, and their files where these were given.
+        self.mechanisms: Recent[Releasable] = Recent(256 * 2**20)
+        self.files: Recent[bytes] = Recent(32 * 2**20)
+        #: Graphs by their digests, and what mechanisms cost at most at a few points.
+        self.graphs: Recent[NeighborGraph] = Recent(64 * 2**20)
+        self.bounds: Recent[MechanismBound] = Recent(32 * 2**20)
+        #: The budgets in force after the entry with this hash.
+        self.budgets: tuple[str, Budgets] = ("", Budgets())
+
+    def trusted(self, mechanism: Releasable | bytes) -> Releasable:
+        """A copy of a mechanism that is what its digest says: the caller's own arrays can change under our hands.
+
+        The content of a mechanism's file is read as it is, and is what will be recorded.
+        """
+        if isinstance(mechanism, bytes):
+            digest, content = None, mechanism
+        else:
+            digest = releasable(mechanism=mechanism).digest
+            known = self.mechanisms.get(digest)
+            if known is not None:
+                return known
+            content = mechanism.to_bytes()
+        copy = from_bytes(content, "mechanism")
+        if digest not in (None, copy.digest):
+            raise InputError("mechanism: its parameters were changed after it was made; design or load it again")
+        self.remember_mechanism(copy)
+        self.files.put(copy.digest, content, len(content))
+        return copy
+
+    def prepared(self, mechanism: Releasable, labels: Iterable[str]) -> Releasable:
+        """A trusted copy of a mechanism, with all that can be computed for labels before anything is locked."""
+        own = self.trusted(mechanism)
+        own.prepare()
+        for label in labels:
+            self.composer.prepare(own, label)
+        return own
+
+    def remember_mechanism(self, mechanism: Releasable) -> None:
+        """Keep a trusted mechanism; it and its laws take about as many bytes as named here."""
+        n, k = mechanism.classes.means.shape
+        self.mechanisms.put(mechanism.digest, mechanism, 24 * n * k * k + mechanism.graph.edges.nbytes)
+
+    def remember_graph(self, name: str, graph: NeighborGraph) -> None:
+        """Keep a graph under its digest."""
+        self.graphs.put(name, graph, graph.edges.nbytes + 100 * graph.n_labels)
+
+    def remember_bound(self, bound: MechanismBound) -> None:
+        """Keep a bound, with the points known before."""
+        known = self.bounds.get(bound.digest)
+        merged = bound if known is None else known.with_points_of(bound)
+        self.bounds.put(bound.digest, merged, 64 * (len(merged.delta) + len(merged.renyi) + len(merged.table)) + 1000)
 
 
 class Total(NamedTuple):
-    """How often, with which total variation in all, and in which batches first and last."""
+    """How often a mechanism was used, with which total variation in all, and in which batches first and last."""
 
     times: int
     tv: float
@@ -77,23 +127,20 @@ class Total(NamedTuple):
 
 @dataclass
 class LabelState:
-    """What is on record about a label: graphs that hold it, what was released about it, and its account of readings."""
+    """What is on record about a label: graphs that hold it, uses of mechanisms by digest, its account of readings."""
 
     graphs: frozenset[str] = frozenset()
-    totals: dict[Use, Total] = field(default_factory=dict)
+    totals: dict[str, Total] = field(default_factory=dict)
     readings: ReadingsTotal = NO_READINGS
 
-    def charges(self, analyst: str | None) -> Charges:
-        """What counts about the label; for an analyst, what that analyst was shown."""
-        counted = [
-            (use.mechanism, total)
-            for use, total in self.totals.items()
-            if (use.analyst in ("", analyst) if analyst is not None else not use.shown)
-        ]
-        if not counted:
+    @property
+    def charges(self) -> Charges:
+        """What counts about the label."""
+        if not self.totals:
             return NOTHING
-        span = Span(min(total.first for _, total in counted), max(total.last for _, total in counted))
-        return Charges.of(((mechanism, total.times, total.tv) for mechanism, total in counted), span)
+        every = self.totals.values()
+        span = Span(min(total.first for total in every), max(total.last for total in every))
+        return Charges(tuple((digest, t.times, t.tv) for digest, t in sorted(self.totals.items())), span)
 
 
 class Tie(NamedTuple):
@@ -124,49 +171,20 @@ class State:
         #: What pairs have spent of limits at most, by their charges.
         self.uppers: dict[object, float] = {}
         self._replayed = replayed
+        self._journal: Journal | None = None
         self._held: dict[str, Releasable] = {}
         #: What the index does not hold yet: uses of mechanisms, labels of graphs, accounts of readings.
-        self._changed: set[tuple[str, Use]] = set()
+        self._changed: set[tuple[str, str]] = set()
         self._joined: list[tuple[str, str]] = []
         self._spent: set[str] = set()
-        self._graphs: set[str] = set()
         #: Mechanisms without a stored bound.
         self._unbounded: set[str] = set()
         self._ties: dict[str, tuple[Tie, ...]] = {}
-        self._charges: dict[str, dict[str | None, Charges]] = {}
+        self._charges: dict[str, Charges] = {}
+        # Equal charges, and equal sets of graphs, are one object.
         self._equal: dict[Charges, Charges] = {NOTHING: NOTHING}
         self._cuts: dict[tuple[int, frozenset[str]], Charges] = {}
         self._sets: dict[frozenset[str], frozenset[str]] = {}
-
-    # ------------------------------------------------------------------ entries
-
-    def apply(self, entry: Entry, content: Mapping[str, Any] | None = None) -> None:
-        """Take an entry into account; ``content`` is its content, where that is known already."""
-        content = entry.content if content is None else content
-        if entry.kind == "budget":
-            self.budgets = self.budgets.after(content)
-        elif entry.kind == "mechanism":
-            self.join(content["mechanism"], content["graph"])
-        elif entry.kind in chain.CHOSEN:
-            use = Use(content.get("analyst", ""), content["mechanism"], entry.kind == "shown")
-            self._charge(content["label"], use, float(content.get("tv", 0.0)), int(content["batch"]))
-        elif entry.kind == "crowds":
-            self.crowds = content["crowds"]
-        elif entry.kind == "readings":
-            self.read(content["labels"])
-            for label in content["labels"]:
-                self.labels[label].readings = self.labels[label].readings.after(content)
-                self._spent.add(label)
-
-    def append(self, kind: str, content: dict[str, Any]) -> Entry:
-        """The next entry of the chain, taken into account; :meth:`write` stores it."""
-        entry, stamped = self._journal.append(kind, content)
-        self.apply(entry, stamped)
-        return entry
-
-    @cached_property
-    def _journal(self) -> Journal:
-        return Journal(self.transaction)
 
     def _budgets(self) -> Budgets:
         """The budgets in force, by the entries that set them."""
@@ -178,6 +196,33 @@ class State:
             self.memory.budgets = (last.hash, budgets)
         return Budgets() if last is None else self.memory.budgets[1]
 
+    # ------------------------------------------------------------------ entries
+
+    def apply(self, entry: Entry, content: Mapping[str, Any] | None = None) -> None:
+        """Take an entry into account; ``content`` is its content, where that is known already."""
+        content = entry.content if content is None else content
+        if entry.kind == "budget":
+            self.budgets = self.budgets.after(content)
+        elif entry.kind == "mechanism":
+            self.join(content["mechanism"], content["graph"])
+        elif entry.kind == "release":
+            self._charge(content["label"], content["mechanism"], float(content["tv"]), int(content["batch"]))
+        elif entry.kind == "crowds":
+            self.crowds = content["crowds"]
+        elif entry.kind == "readings":
+            self.read(content["labels"])
+            for label in content["labels"]:
+                self.labels[label].readings = self.labels[label].readings.after(content)
+                self._spent.add(label)
+
+    def append(self, kind: str, content: dict[str, Any]) -> Entry:
+        """The next entry of the chain, taken into account; :meth:`write` stores it."""
+        if self._journal is None:
+            self._journal = Journal(self.transaction)
+        entry, stamped = self._journal.append(kind, content)
+        self.apply(entry, stamped)
+        return entry
+
     def hold(self, mechanism: Releasable) -> None:
         """Have a mechanism at hand that is about to be used, on record or not."""
         self._held[mechanism.digest] = mechanism
@@ -185,10 +230,9 @@ class State:
     def join(self, mechanism: str, graph: str) -> None:
         """Take a mechanism into account, and its graph where that is new."""
         self.mechanisms[mechanism] = graph
-        if graph in self._graphs or (not self._replayed and self._is_recorded(graph)):
-            return
-        self._graphs.add(graph)
         names = self.mechanism(mechanism).graph.labels
+        if graph in self.of(names[0]).graphs:
+            return
         self.read(names)
         for label in names:
             state = self.labels[label]
@@ -197,18 +241,14 @@ class State:
             self._joined.append((label, graph))
             self._ties.pop(label, None)
 
-    def _is_recorded(self, graph: str) -> bool:
-        query = select(GRAPH_LABELS.c.label).where(GRAPH_LABELS.c.graph == graph).limit(1)
-        return self.transaction.one(query) is not None
-
-    def _charge(self, label: str, use: Use, tv: float, batch: int) -> None:
+    def _charge(self, label: str, mechanism: str, tv: float, batch: int) -> None:
         totals = self.of(label).totals
-        before = totals.get(use)
+        before = totals.get(mechanism)
         if before is None:
-            totals[use] = Total(1, tv, batch, batch)
+            totals[mechanism] = Total(1, tv, batch, batch)
         else:
-            totals[use] = Total(before.times + 1, sum_tv(before.tv, tv), before.first, batch)
-        self._changed.add((label, use))
+            totals[mechanism] = Total(before.times + 1, sum_tv(before.tv, tv), before.first, batch)
+        self._changed.add((label, mechanism))
         self._charges.pop(label, None)
 
     # ------------------------------------------------------------------ the index
@@ -217,42 +257,34 @@ class State:
         """Fetch what the index says about labels."""
         wanted = [label for label in dict.fromkeys(labels) if label not in self.labels]
         self.labels |= {label: LabelState() for label in wanted}
-        if self._replayed:
-            return
         rows = self.transaction.rows
-        for part in chunks(wanted):
+        for part in chunks(() if self._replayed else wanted):
             graphs: dict[str, list[str]] = {}
             for label, graph in rows(_ABOUT[GRAPH_LABELS], labels=part):
                 graphs.setdefault(str(label), []).append(str(graph))
             for label, held in graphs.items():
                 together = frozenset(held)
                 self.labels[label].graphs = self._sets.setdefault(together, together)
-            for label, analyst, mechanism, shown, times, tv, first, last in rows(_ABOUT[TOTALS], labels=part):
-                total = Total(int(times), float(tv), int(first), int(last))
-                self.labels[label].totals[Use(analyst, mechanism, bool(shown))] = total
+            for label, mechanism, times, tv, first, last in rows(_ABOUT[TOTALS], labels=part):
+                self.labels[label].totals[str(mechanism)] = Total(int(times), float(tv), int(first), int(last))
             for label, spent, cap, period in rows(_ABOUT[READINGS_ACCOUNTS], labels=part):
                 self.labels[label].readings = ReadingsTotal(Fraction(spent), float(cap), str(period))
 
     def write(self) -> None:
         """Store the entries that were appended, and bring the index up to what was applied since it was read."""
-        if not self._replayed:
+        if self._journal is not None:
             self._journal.write()
         self.transaction.insert(GRAPH_LABELS, *({"label": label, "graph": graph} for label, graph in self._joined))
-        rows = []
-        for label, use in sorted(self._changed):
-            total = self.labels[label].totals[use]
-            rows.append({"label": label, **use._asdict(), **total._asdict()})
+        rows: list[dict[str, Any]] = [
+            {"label": label, "mechanism": digest, **self.labels[label].totals[digest]._asdict()}
+            for label, digest in sorted(self._changed)
+        ]
         self.transaction.upsert(TOTALS, rows)
         accounts = [(label, self.labels[label].readings) for label in sorted(self._spent)]
-        self.transaction.upsert(
-            READINGS_ACCOUNTS,
-            [{"label": label, **a._asdict(), "spent": str(a.spent), "cap": repr(a.cap)} for label, a in accounts],
-        )
-        self._changed.clear()
-        self._joined.clear()
-        self._spent.clear()
-
-    # ------------------------------------------------------------------ what is asked
+        rows = [{"label": label, **a._asdict(), "spent": str(a.spent), "cap": repr(a.cap)} for label, a in accounts]
+        self.transaction.upsert(READINGS_ACCOUNTS, rows)
+        for stored in (self._joined, self._changed, self._spent):
+            stored.clear()
 
     def of(self, label: str) -> LabelState:
         """What is on record about a label."""
@@ -260,25 +292,28 @@ class State:
             self.read([label])
         return self.labels[label]
 
-    def charges(self, label: str, analyst: str | None = None) -> Charges:
-        """What counts about a label; for an analyst, what that analyst was shown. Equal charges are one object."""
-        known = self._charges.setdefault(label, {})
-        charges = known.get(analyst)
+    def charges(self, label: str) -> Charges:
+        """What counts about a label. Equal charges are one object."""
+        charges = self._charges.get(label)
         if charges is None:
-            charges = self.of(label).charges(analyst)
-            charges = known[analyst] = self._equal.setdefault(charges, charges)
+            charges = self.of(label).charges
+            charges = self._charges[label] = self._equal.setdefault(charges, charges)
         return charges
+
+    def released(self, labels: Sequence[str] | None = None) -> list[str]:
+        """The labels, of these or of all, that something was released about."""
+        if labels is None and not self._replayed:
+            query = select(TOTALS.c.label).distinct().order_by(TOTALS.c.label)
+            return [str(row[0]) for row in self.transaction.rows(query)]
+        among = list(self.labels) if labels is None else labels
+        self.read(among)
+        return [label for label in among if self.labels[label].totals]
 
     # ------------------------------------------------------------------ mechanisms
 
-    def has(self, digest: str) -> bool:
-        """Whether a mechanism is on record."""
-        return self.transaction.one(select(MECHANISMS.c.digest).where(MECHANISMS.c.digest == digest)) is not None
-
     def mechanism(self, digest: str) -> Releasable:
         """A mechanism that is held, or on record; its digest is derived anew when it is read."""
-        held = self._held.get(digest)
-        mechanism = self.memory.mechanisms.get(digest) if held is None else held
+        mechanism = self._held.get(digest) or self.memory.mechanisms.get(digest)
         if mechanism is None:
             content = self.transaction.value(select(MECHANISMS.c.content).where(MECHANISMS.c.digest == digest))
             if content is None:
@@ -287,12 +322,12 @@ class State:
             self.memory.remember_mechanism(mechanism)
         return mechanism
 
-    def graph_name(self, digest: str) -> str:
-        """The digest of the graph of a mechanism."""
+    def graph_name(self, digest: str) -> str | None:
+        """The digest of the graph of a mechanism; None where the mechanism is not on record."""
         if digest not in self.mechanisms:
             name = self.transaction.value(select(MECHANISMS.c.graph).where(MECHANISMS.c.digest == digest))
             if name is None:
-                raise LedgerError(MISSING, reason="damaged")
+                return None
             self.mechanisms[digest] = str(name)
         return self.mechanisms[digest]
 
@@ -359,7 +394,16 @@ class State:
         """The label's neighbors by the graphs that join them."""
         ties = self._ties.get(label)
         if ties is None:
-            ties = self._ties[label] = _ties(label, {name: self.graph(name) for name in sorted(self.of(label).graphs)})
+            graphs = self.of(label).graphs
+            around = {digest: self.graph(digest).neighbors(label) for digest in sorted(graphs)}
+            if len(graphs) == 1:
+                alike = {graphs: around.popitem()[1]}
+            else:
+                joined: dict[str, frozenset[str]] = {}
+                for digest, names in around.items():
+                    joined |= {name: joined.get(name, frozenset()) | {digest} for name in names}
+                alike = {where: tuple(name for name in joined if joined[name] == where) for where in joined.values()}
+            ties = self._ties[label] = tuple(Tie(names, where) for where, names in alike.items() if names)
         return ties
 
     def neighbors(self, label: str) -> tuple[str, ...]:
@@ -377,35 +421,24 @@ class State:
 
     def account(self, limit: Limit) -> LabelAccount:
         """The pairs that a limit is held against."""
-        label, analyst = limit.label, limit.analyst
-        about = self.charges(label, analyst)
-        ties = self.ties(label)
-        missing = [name for tie in ties for name in tie.names if name not in self.labels]
-        if missing:
-            self.read(missing)
+        label = limit.label
+        about, ties = self.charges(label), self.ties(label)
+        self.read(name for tie in ties for name in tie.names)
         pairs: dict[tuple[int, int], tuple[Charges, Charges, list[str]]] = {}
         for number, tie in enumerate(ties):
             own = self._cut(label, about, tie.graphs)
             for name in tie.names:
-                if limit.against is None or name in limit.against:
-                    opposite = self._cut(name, self.charges(name, analyst), tie.graphs)
+                if limit.whose in (label, name):
+                    opposite = self._cut(name, self.charges(name), tie.graphs)
                     pairs.setdefault((number, id(opposite)), (own, opposite, []))[2].append(name)
         if about.uses and not ties:
-            raise LedgerError(DAMAGED, reason="damaged")
+            raise LedgerError(
+                "ledger: the index lacks the neighbors of a label; run verify(), and rebuild() where only the index is "
+                "wrong",
+                reason="damaged",
+            )
         accounts = (PairAccount(own, other, tuple(names), key[0]) for key, (own, other, names) in pairs.items())
         return LabelAccount(label, about.releases, tuple(accounts) or (PairAccount(about, NOTHING, ()),))
-
-    def released(self, labels: Sequence[str] | None = None, analyst: str | None = None) -> list[str]:
-        """The labels, of these or of all, that something was released about; for an analyst, that they were shown."""
-        if self._replayed:
-            among: Iterable[str] = self.labels if labels is None else labels
-            return [label for label in among if self.charges(label, analyst).releases]
-        query = select(TOTALS.c.label).distinct().order_by(TOTALS.c.label)
-        query = query.where(TOTALS.c.shown.is_(False) if analyst is None else TOTALS.c.analyst.in_(["", analyst]))
-        if labels is None:
-            return [str(row[0]) for row in self.transaction.rows(query)]
-        parts = (self.transaction.rows(query.where(TOTALS.c.label.in_(part))) for part in chunks(labels))
-        return [str(row[0]) for rows in parts for row in rows]
 
     def _cut(self, label: str, charges: Charges, graphs: frozenset[str]) -> Charges:
         """The part of a label's charges that was made through mechanisms of some graphs; equal ones are one object."""
@@ -423,17 +456,26 @@ class State:
         return cut
 
 
-def _ties(label: str, graphs: Mapping[str, NeighborGraph]) -> tuple[Tie, ...]:
-    """The neighbors of a label in graphs that hold it, those joined to it in the same graphs together."""
-    if len(graphs) == 1:
-        ((digest, graph),) = graphs.items()
-        names = graph.neighbors(label)
-        return (Tie(names, frozenset((digest,))),) if names else ()
-    joined: dict[str, list[str]] = {}
-    for digest, graph in graphs.items():
-        for name in graph.neighbors(label):
-            joined.setdefault(name, []).append(digest)
-    alike: dict[frozenset[str], list[str]] = {}
-    for name, where in joined.items():
-        alike.setdefault(frozenset(where), []).append(name)
-    return tuple(Tie(tuple(names), where) for where, names in alike.items())
+def graph_digest(graph: NeighborGraph) -> str:
+    """SHA-256 over the labels and the edges, whatever order they were given in."""
+    total = hashlib.sha256()
+    order = sorted(range(graph.n_labels), key=lambda i: graph.labels[i])
+    for i in order:
+        name = graph.labels[i].encode("utf-8", "surrogatepass")
+        total.update(f"{len(name)}:".encode() + name)
+    edges = np.sort(np.argsort(order)[graph.edges], axis=1)
+    edges = edges[np.lexsort((edges[:, 1], edges[:, 0]))]
+    total.update(b"edges")
+    total.update(",".join(f"{i}-{j}" for i, j in edges.tolist()).encode())
+    return total.hexdigest()
+
+
+def restored(content: bytes, digest: str) -> Releasable:
+    """A mechanism from its stored file, which must be the one that the digest names."""
+    try:
+        mechanism = from_bytes(content, "mechanism")
+    except InputError:
+        raise LedgerError("ledger: a recorded mechanism is damaged; run verify() and restore a backup") from None
+    if mechanism.digest != digest:
+        raise LedgerError("ledger: a recorded mechanism is not the one its digest names; restore a backup")
+    return mechanism

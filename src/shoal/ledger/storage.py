@@ -14,11 +14,10 @@ One schema serves both systems:
 | entries | the chain; columns after ``hash`` repeat parts of the payload for lookup |
 | head | one row: number and hash of the last entry; locked by whoever writes |
 | mechanisms | mechanism files by digest, each with the digest of its graph |
-| graph_labels, totals | an index of the chain (:mod:`shoal.ledger.state`): the graphs of each label, and how often each mechanism was used about it and for whom. Both can be rebuilt from the chain |
 | bounds | what a mechanism costs at most at a few points; derived from it, and safe to delete |
+| graph_labels, totals, readings_accounts | an index of the chain, label by label (:mod:`shoal.ledger.state`) |
 | crowd_members, crowds, crowd_numbers | crowds that last (:mod:`shoal.ledger.crowds`); their digest is in the chain |
-| readings_accounts | an index of the chain: what releases of readings have cost each label (:mod:`shoal.ledger.budgets`) |
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 
@@ -27,6 +26,7 @@ import json
 import os
 import re
 import time
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,7 +64,9 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import URL, Connection, Engine
 
 #: The version of this schema. Those before it were never released.
-VERSION = 9
+VERSION = 10
+#: Parts of a payload that are columns as well, so that the database can look them up.
+LOOKED_UP = ("label", "query_id", "analyst", "mechanism", "answer", "readings")
 
 METADATA = MetaData()
 
@@ -89,9 +91,7 @@ ENTRIES = _table(
     _text("payload"),
     _text("previous"),
     _text("hash"),
-    *(_text(name, optional=True) for name in ("label", "query_id", "analyst", "mechanism", "answer", "readings")),
-    Column("release", BigInteger),
-    Column("batch", BigInteger),
+    *(_text(name, optional=True) for name in LOOKED_UP),
 )
 HEAD = _table(
     "head",
@@ -104,9 +104,7 @@ GRAPH_LABELS = _table("graph_labels", _key("label"), _key("graph"), sqlite_with_
 TOTALS = _table(
     "totals",
     _key("label"),
-    _key("analyst"),  # empty: anyone
     _key("mechanism"),
-    _key("shown", Boolean),  # whether an answer on record was shown to someone new, or released
     Column("times", BigInteger, nullable=False),
     Column("tv", Float(53), nullable=False),
     Column("first", BigInteger, nullable=False),
@@ -144,7 +142,7 @@ READINGS_ACCOUNTS = _table(
 )
 
 
-#: What the chain says about labels; it can be rebuilt from the chain.
+#: What the chain says about labels; :meth:`Ledger.rebuild` writes it anew.
 INDEX = (GRAPH_LABELS, TOTALS, READINGS_ACCOUNTS)
 
 
@@ -157,7 +155,6 @@ _where("entries_kind", ENTRIES.c.kind, ENTRIES.c.seq, where="kind <> 'release'")
 _where("entries_question", ENTRIES.c.label, ENTRIES.c.query_id, where="kind = 'release'", unique=True)
 _where("entries_answer", ENTRIES.c.label, ENTRIES.c.answer, where="kind = 'release'")
 _where("entries_readings", ENTRIES.c.label, ENTRIES.c.readings, where="kind = 'release' AND readings IS NOT NULL")
-_where("entries_shown", ENTRIES.c.label, ENTRIES.c.release, where="kind = 'shown'")
 Index("mechanisms_graph", MECHANISMS.c.graph, MECHANISMS.c.digest)
 Index("graph_labels_graph", GRAPH_LABELS.c.graph, GRAPH_LABELS.c.label)
 
@@ -241,6 +238,21 @@ class Transaction:
             keys = [column.name for column in table.primary_key]
             rest = ", ".join(f"{name} = excluded.{name}" for name in rows[0] if name not in keys)
             self.insert(table, *rows, otherwise=f"ON CONFLICT ({', '.join(keys)}) DO UPDATE SET {rest}")
+
+
+def word(**named: Any) -> str:
+    """A non-empty text that every database can store."""
+    ((name, value),) = named.items()
+    if not isinstance(value, str) or not value or len(value) > 1000:
+        raise InputError(f"{name} must be a text of 1 to 1000 characters")
+    if "\x00" in value or any("\ud800" <= c <= "\udfff" for c in value):
+        raise InputError(f"{name} must not contain null or unpaired surrogate characters")
+    if not unicodedata.is_normalized("NFC", value):
+        raise InputError(
+            f"{name} must be in Unicode normal form C, so that one name has one spelling: "
+            "unicodedata.normalize('NFC', name)"
+        )
+    return value
 
 
 def chunks(values: Iterable[Any]) -> Iterator[list[Any]]:

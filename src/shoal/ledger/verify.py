@@ -26,11 +26,11 @@ from shoal.errors import LedgerError
 from shoal.ledger import chain, crowds
 from shoal.ledger.accounts import exceeding
 from shoal.ledger.bounds import POINTS, MechanismBound, bound_at
+from shoal.ledger.budgets import Limit
 from shoal.ledger.chain import NOTES, START, Entry, Head, columns_of
 from shoal.ledger.composition import Composer
 from shoal.ledger.decide import may_be_chosen, readings_refusal
-from shoal.ledger.memory import Memory, graph_digest, restored
-from shoal.ledger.state import State
+from shoal.ledger.state import Memory, State, graph_digest, restored
 from shoal.ledger.storage import BOUNDS, INDEX, MECHANISMS, META, Transaction
 from shoal.mechanism.releasable import Releasable
 
@@ -42,8 +42,6 @@ ONCE = {
     "readings": (("query_id",), "its name was used before"),
     "receipt": (("analyst", "query_id"), "its question had been given to the analyst before"),
 }
-#: A label, whom its releases were for (None: anyone), and whether the label itself was charged.
-Charged = tuple[str, str | None, bool]
 
 
 @dataclass(frozen=True)
@@ -69,7 +67,7 @@ class Verification:
 class _Broken(Exception):
     """Carries the first problem; ``overspent`` are labels whose budgets were exceeded by one of their entries."""
 
-    def __init__(self, seq: int | None, problem: str, overspent: frozenset[Charged] = frozenset()) -> None:
+    def __init__(self, seq: int | None, problem: str, overspent: frozenset[str] = frozenset()) -> None:
         super().__init__(problem)
         self.seq, self.problem, self.overspent = seq, problem, overspent
 
@@ -104,7 +102,7 @@ class _Walk:
     transaction: Transaction
     composer: Composer
     seal: Head | None
-    closely: frozenset[Charged] = frozenset()
+    closely: frozenset[str] = frozenset()
     count: int = 0
     last: Head = field(default_factory=lambda: Head(0, START))
     notes: list[str] = field(default_factory=list)
@@ -113,7 +111,7 @@ class _Walk:
         self.state = State(self.transaction, Memory(self.composer), replayed=True)
         self._once: set[tuple[str, ...]] = set()
         #: Labels since the budgets last changed, with the first entry of each; the last batch and its last entry.
-        self._since: dict[Charged, int] = {}
+        self._since: dict[str, int] = {}
         self._settled: set[str] = set()
         self._batch = (0, 0)
 
@@ -132,7 +130,10 @@ class _Walk:
                 before = time
                 self._check(entry, content)
                 self.state.apply(entry, content)
-                self._look_closely(entry, content)
+                if entry.kind == "release" and content["label"] in self.closely:
+                    problem = self._exceeded(content["label"])
+                    if problem:
+                        raise _Broken(entry.seq, problem)
             except (KeyError, TypeError, ValueError) as error:
                 if isinstance(error, LedgerError):
                     raise
@@ -142,10 +143,10 @@ class _Walk:
 
     def overdrawn(self) -> Iterator[str]:
         """Notes on accounts that are beyond their budgets as they are now."""
-        for label in sorted({*self.state.labels, *self.state.budgets.labels} - self._settled):
-            limit = self.state.budgets.of_label(label)
-            if limit is not None and exceeding(self.state, limit, 0.0) is not None:
-                yield f"{limit.name} is overdrawn, by a lowered budget; nothing more is released"
+        for label in sorted(self.state.labels.keys() - self._settled):
+            budget = self.state.budgets.of(label)
+            if budget is not None and exceeding(self.state, Limit(label, budget, label), 0.0) is not None:
+                yield f"label {label} is overdrawn, by a lowered budget; nothing more is released"
 
     def _check(self, entry: Entry, content: Mapping[str, Any]) -> None:
         """Refuse an entry that must not follow those before it."""
@@ -162,8 +163,6 @@ class _Walk:
             self._mechanism(entry.seq, content)
         elif kind == "release":
             self._release(entry.seq, content)
-        elif kind == "shown":
-            self._shown(entry.seq, content)
         elif kind == "crowds":
             if content["before"] != self.state.crowds:
                 raise _Broken(entry.seq, "the crowds before it are not those that the release before it left")
@@ -212,54 +211,31 @@ class _Walk:
             raise _Broken(seq, "its answer has another length than the mechanism's")
         if state.lacking(mechanism.graph, state.mechanisms[digest], [label]):
             raise _Broken(seq, "it uses a mechanism that lacks neighbors of its label recorded before")
-        self._chosen(seq, content)
-        self._since.setdefault((label, content.get("analyst"), True), seq)
-
-    def _shown(self, seq: int, content: Mapping[str, Any]) -> None:
-        release = chain.entry_at(self.transaction, content["release"])
-        answered = release is not None and release.kind == "release" and release.seq < seq
-        shown = {} if release is None else release.content
-        if not answered or any(shown[name] != content[name] for name in ("label", "mechanism", "tv")):
-            raise _Broken(seq, "it shows an answer that was not released")
-        self._chosen(seq, content)
-        self._since.setdefault((content["label"], content.get("analyst"), False), seq)
-
-    def _chosen(self, seq: int, content: Mapping[str, Any]) -> None:
-        """Check what an entry says it was chosen with."""
         number, (batch, last) = content.get("batch"), self._batch
         if not isinstance(number, int):
             raise _Broken(seq, "it does not say what it was chosen with")
         if number > seq or (number != batch and number <= last):
             raise _Broken(seq, "it says that it was chosen with an entry that was shown before")
         self._batch = (number, seq)
-
-    def _look_closely(self, entry: Entry, content: Mapping[str, Any]) -> None:
-        if self.closely and entry.kind in chain.CHOSEN:
-            charged = (content["label"], content.get("analyst"), entry.kind == "release")
-            problem = self._exceeded(charged) if charged in self.closely else None
-            if problem is not None:
-                raise _Broken(entry.seq, problem)
+        self._since.setdefault(label, seq)
 
     def _held(self) -> None:
         """Compare what was released since the budgets last changed with the budgets in force."""
-        problems = {charged: self._exceeded(charged) for charged in self._since}
-        over = frozenset(charged for charged, problem in problems.items() if problem is not None)
+        over = {label: problem for label in self._since if (problem := self._exceeded(label))}
         if over:
-            first = min(over, key=lambda charged: self._since[charged])
-            raise _Broken(self._since[first], problems[first] or "", over)
-        self._settled = {label for label, _, whole in self._since if whole}
+            first = min(over, key=lambda label: self._since[label])
+            raise _Broken(self._since[first], over[first], frozenset(over))
+        self._settled = set(self._since)
         self._since.clear()
 
-    def _exceeded(self, charged: Charged) -> str | None:
-        label, analyst, whole = charged
-        budgets = self.state.budgets
-        if whole and not budgets.cover(label):
+    def _exceeded(self, label: str) -> str:
+        """What is wrong with the last release about a label, where a budget does not allow it."""
+        if self.state.budgets.of(label) is None:
             return "it was released without a budget"
-        limits = budgets.limits(label, analyst, self.state.neighbors(label)) if whole else None
-        for limit in budgets.of_analysts(label, analyst) if limits is None else limits:
+        for limit in self.state.budgets.limits(label, self.state.neighbors(label)):
             if exceeding(self.state, limit, 0.0) is not None:
                 return f"it exceeds the budget of {limit.name}"
-        return None
+        return ""
 
     def _ended(self) -> None:
         stated, last = chain.head(self.transaction), self.last

@@ -34,8 +34,7 @@ from sqlalchemy import BigInteger, Column, Float, MetaData, Table, Text, delete,
 from shoal import validation
 from shoal.errors import InputError, ShoalError
 from shoal.ledger import chain
-from shoal.ledger.questions import word
-from shoal.ledger.storage import Storage, Transaction
+from shoal.ledger.storage import Storage, Transaction, word
 
 #: Roles, and the letter of each in a key.
 ROLES = {"owner": "o", "analyst": "a"}
