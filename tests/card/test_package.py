@@ -13,8 +13,8 @@ import pytest
 from card_cases import NASTY
 
 import shoal
+from shoal.card.package import package
 from shoal.readings.publication import PublicSettings, public_files, series_plan
-from shoal.runs.stages.report_stage import package
 
 
 @pytest.fixture(scope="module")

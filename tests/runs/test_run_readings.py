@@ -85,7 +85,7 @@ import json, sys
 from pathlib import Path
 from shoal.readings.publication import PublicSettings, public_files
 from shoal.card.card import ReleaseCard
-from shoal.runs.stages.report_stage import package
+from shoal.card.package import package
 given, out = Path(sys.argv[1]), Path(sys.argv[2])
 settings = PublicSettings.from_json((given / "plan.json").read_text())
 files = public_files(json.loads((given / "noisy.json").read_text()), settings)

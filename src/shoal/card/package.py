@@ -10,15 +10,15 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from shoal import __version__
 from shoal.card.card import ReleaseCard
-from shoal.card.render import readme
+from shoal.card.render import public_page, readme
 from shoal.plaintext import printable
 
+TABLE = "released.csv"
 #: Names of the columns of a table of crowds -> type and meaning; other columns are figures.
 FIELDS: dict[str, tuple[str, str]] = {
     "crowd": ("integer", "number of the crowd: drawn once at random, the same in every later table"),
@@ -49,85 +49,31 @@ BESIDE = {
 UNSTATED = {"name": "notspecified", "title": "not stated: ask whoever gave you this table"}
 
 
-@dataclass(frozen=True)
-class PublicTable:
-    """What the package says about ``released.csv``: its columns, their units, and the zone of its times."""
-
-    content: bytes
-    columns: Sequence[str]
-    rows: int
-    time_zone: str | None = None
-
-    @property
-    def zone(self) -> str:
-        """The zone of its times, in words."""
-        if "timestamp" not in self.columns:
-            return "none in it"
-        return self.time_zone or "as in the readings, without a zone"
-
-    @property
-    def words(self) -> str:
-        """The table in a line."""
-        each = "crowd and step" if "step" in self.columns else "crowd"
-        return f"{self.rows} rows, one per {each}: {', '.join(self.columns)}"
-
-
-def package_files(
+def package(
     card: ReleaseCard,
-    table: PublicTable,
+    files: Mapping[str, bytes],
     *,
-    title: str | None,
-    licence: str | None,
-    page: str,
-    also: Mapping[str, bytes] | None = None,
+    title: str | None = None,
+    licence: str | None = None,
+    made: str = "",
 ) -> dict[str, bytes]:
-    """Name -> content of everything in ``public/`` beside the table itself and what lies there ``also``."""
+    """Name -> content of everything in ``public/`` beside what the release wrote there: the table and other ``files``.
+
+    Of readings with noise it is a function of these and of the public settings on the card.
+    """
+    columns, *rows = csv.reader(io.StringIO(files[TABLE].decode()))
     name = printable(title or ("A release of averages" if card.readings is None else "A release with noise"))
     about = f" about {card.period}" if card.period else ""
-    citation = f"{name}{about}. Made with shoal {__version__}; release card {card.digest[:16]}."
-    stated = {"name": licence, "title": licence} if licence else UNSTATED
-    texts = {
-        "card.json": card.to_json(),
-        "card.md": card.to_markdown(),
-        "report.html": page,
-        "README.txt": readme(
-            card,
-            title=name,
-            table=table.words,
-            beside={path: words for path, words in BESIDE.items() if path in (also or {})},
-            zone=table.zone,
-            licence=stated["title"],
-            citation=citation,
-        ),
-        "datapackage.json": json.dumps(
-            descriptor(card, table, name, stated, citation, also or {}), indent=2, ensure_ascii=False, allow_nan=False
-        )
-        + "\n",
-    }
-    files = {name: text.encode() for name, text in texts.items()}
-    sums = {"released.csv": table.content, **files, **(also or {})}
-    lines = [f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in sorted(sums.items())]
-    return {**files, "SHA256SUMS": "".join(lines).encode()}
-
-
-def descriptor(
-    card: ReleaseCard,
-    table: PublicTable,
-    title: str,
-    licence: Mapping[str, str],
-    citation: str,
-    also: Mapping[str, bytes],
-) -> dict[str, Any]:
-    """The content of ``datapackage.json``; its resources are the table and what lies there ``also``."""
-    resources = {"released.csv": table.content, **also}
-    return {
-        "profile": "tabular-data-package" if all(name.endswith(".csv") for name in resources) else "data-package",
+    terms = {"name": licence, "title": licence} if licence else UNSTATED
+    zone = card.fit.time_zone or "as in the readings, without a zone"
+    described = {
+        "profile": "tabular-data-package" if all(path.endswith(".csv") for path in files) else "data-package",
         "name": "released",
-        "title": title,
+        "title": name,
         "description": " ".join(one.sentence for one in card.public if one.key in ("technique", "hidden")),
-        "licenses": [dict(licence)],
-        "citation": citation,
-        "time_zone": table.zone,
+        "licenses": [terms],
+        "citation": f"{name}{about}. Made with shoal {__version__}; release card {card.digest[:16]}.",
+        "time_zone": zone if "timestamp" in columns else "none in it",
         "guarantee": {
             "kind": card.kind,
             "statement": card.statement,
@@ -135,8 +81,24 @@ def descriptor(
             "rules": list(card.rules),
             "card": "card.json",
         },
-        "resources": [_resource(name, content, card) for name, content in resources.items()],
+        "resources": [_resource(path, files[path], card) for path in sorted(files, key=lambda path: path != TABLE)],
     }
+    each = "crowd and step" if "step" in columns else "crowd"
+    texts = {
+        "card.json": card.to_json(),
+        "card.md": card.to_markdown(),
+        "report.html": public_page(card, title=title, made=made if card.readings is None else card.readings.day),
+        "README.txt": readme(
+            card,
+            table=f"{len(rows)} rows, one per {each}: {', '.join(columns)}",
+            beside={path: words for path, words in BESIDE.items() if path in files},
+            package=described,
+        ),
+        "datapackage.json": json.dumps(described, indent=2, ensure_ascii=False, allow_nan=False) + "\n",
+    }
+    made_here = {path: text.encode() for path, text in texts.items()}
+    lines = [f"{hashlib.sha256(c).hexdigest()}  {path}\n" for path, c in sorted({**made_here, **files}.items())]
+    return {**made_here, "SHA256SUMS": "".join(lines).encode()}
 
 
 def _resource(path: str, content: bytes, card: ReleaseCard) -> dict[str, Any]:

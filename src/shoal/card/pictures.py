@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -25,24 +26,16 @@ BINS, MOST = 8, 5
 
 
 @dataclass(frozen=True)
-class Bar:
-    """A bar with the text beside it; ``length`` is in percent of the longest, from the figure that is printed."""
-
-    name: str
-    text: str
-    value: float
-    length: str
-    tone: str = ""
-
-
-@dataclass(frozen=True)
 class Bars:
-    """Bars to compare, with the names of their two columns."""
+    """Bars to compare, with the names of their two columns: (name, text, value, length, tone) of each.
+
+    ``length`` is in percent of the longest, from the figure that is printed beside it.
+    """
 
     name: str
     of: str
     unit: str
-    bars: tuple[Bar, ...]
+    bars: tuple[tuple[str, str, float, str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -91,28 +84,16 @@ class CrowdCurves:
         return "M" + "L".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
 
 
-@dataclass(frozen=True)
-class Crowds:
-    """All crowds, dearest first: those that are drawn, and the names of everybody else with how far rows are off."""
-
-    words: str
-    axis: str
-    unit: str
-    panels: Sequence[CrowdCurves]
-    others: Sequence[tuple[str, int, float]]
-    first: int = FIRST
-
-
 def bars(name: str, of: str, unit: str, rows: Sequence[tuple[str, str, str]]) -> Bars | None:
     """(name, printed figure, tone) as bars; None where there is nothing to compare."""
     values = [float(text.split()[0]) for _, text, _ in rows]
     longest = max(values, default=0.0)
     if len(rows) < 2 or longest <= 0 or len(set(values)) == 1:
         return None
-    drawn = [
-        Bar(label, text, value, f"{100 * value / longest:.2f}", tone)
+    drawn = (
+        (label, text, value, f"{100 * value / longest:.2f}", tone)
         for (label, text, tone), value in zip(rows, values, strict=True)
-    ]
+    )
     return Bars(name, of, unit, tuple(drawn))
 
 
@@ -163,8 +144,8 @@ def dearest(crowds: Sequence[CrowdCurves], unit: str) -> list[tuple[str, str, st
     ]
 
 
-def panels(crowds: Sequence[CrowdCurves], unit: str, noun: str, axis: str) -> Crowds | None:
-    """Small multiples, the crowd that costs its members most first; None without crowds."""
+def panels(crowds: Sequence[CrowdCurves], unit: str, noun: str, axis: str) -> dict[str, Any] | None:
+    """Small multiples, the crowd that costs its members most first, and the names of those beyond what is drawn."""
     if not crowds:
         return None
     ordered = sorted(crowds, key=lambda crowd: (-crowd.cost, crowd.number))
@@ -179,7 +160,7 @@ def panels(crowds: Sequence[CrowdCurves], unit: str, noun: str, axis: str) -> Cr
         f"own scale. The search finds every {noun}"
         + (f" but {missing}, whom released.csv has." if missing else " of them.")
     )
-    return Crowds(words, axis, unit, drawn, others)
+    return {"words": words, "axis": axis, "unit": unit, "panels": drawn, "others": others, "first": FIRST}
 
 
 def course(card: ReleaseCard) -> Bars | None:

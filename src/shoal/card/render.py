@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, partial
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from importlib.resources import files
 from typing import Any
 
@@ -34,14 +34,12 @@ from shoal.card.statements import (
 from shoal.card.words import promise, question
 from shoal.errors import InputError
 from shoal.plaintext import printable
-from shoal.rounding import counted, lower, many, nearest, percent, up, upper
+from shoal.rounding import lower, many, nearest, percent, up, upper
 
 TITLE = "A release of averages"
 INTERNAL = "Internal: contains the members' own figures. For the data owner; do not pass this page on."
 NAMELESS = "For the data owner and whom he answers to: no names, no single figures."
 PASSED_ON = "Public: holds only what the release card says. No members' figures, no names."
-#: Statements at the head of a page.
-FIRST = ("hidden", "cost", "attack", "limits")
 #: Statements of the owner that name nobody and may stand on the pages of board and regulator.
 NAMELESS_KEYS = ("cost", "attack", "course", "missing")
 #: What only the publisher can fill in -> what stands there until then.
@@ -60,18 +58,6 @@ Part = tuple[str, list[str]]
 Figures = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 
 
-@dataclass(frozen=True)
-class PagePart:
-    """A section of the owner's page that has a picture or a table."""
-
-    key: str
-    heading: str
-    says: Sequence[str] = ()
-    picture: pictures.Bars | None = None
-    columns: Sequence[str] = ()
-    table: Sequence[tuple[str, ...]] = ()
-
-
 # ------------------------------------------------------------------ texts
 
 
@@ -80,7 +66,11 @@ def summary(card: ReleaseCard, handed: Sequence[Statement] = (), *, verbose: boo
     every = [*card.statements, *handed]
     chosen = [(key, _chosen(every, key)) for key in (HEADINGS if verbose else SUMMARY)]
     if verbose:
-        return [(HEADINGS[key], _lines(group)) for key, group in chosen if group]
+        return [
+            (HEADINGS[key], [line for one in group for line in (one.sentence, *one.more)])
+            for key, group in chosen
+            if group
+        ]
     parts = [(HEADINGS[key], [group[0].sentence]) for key, group in chosen if group]
     if card.kind == "means":
         dict(parts)[HEADINGS["attack" if card.attack else "hidden"]].append(KNOWS)
@@ -102,10 +92,6 @@ def _chosen(every: Iterable[Statement], *keys: str) -> list[Statement]:
         own = [one for one in group if one.audience == OWNER]
         chosen += own if key in ("cost", "attack") and own else group
     return chosen
-
-
-def _lines(group: Iterable[Statement]) -> list[str]:
-    return [line for one in group for line in (one.sentence, *one.more)]
 
 
 def markdown(card: ReleaseCard) -> str:
@@ -228,123 +214,66 @@ def report(
     handed: Sequence[Statement] = (),
 ) -> str:
     """The owner's page: pictures of the crowds and their prices, and all that there is to say."""
-    noun, every = card.fit.noun, [*card.statements, *handed]
-    parts = []
-    if crowds:
-        table = pictures.dearest(crowds, unit)
-        says = [*_lines(_chosen(every, "cost")), f"Most is paid by {table[0][0]}: its row is off by {table[0][2]}."]
-        picture = pictures.price_by_label(crowds, unit, noun)
-        heads = (noun, "crowd", "row off by", "own mean")
-        parts.append(PagePart("price", f"Price by {noun}", says, picture, heads, table))
-    attack = _lines(_chosen(every, "attack"))
-    if attack:
-        parts.append(PagePart("before", "Before and after", attack, pictures.before_and_after(card)))
-    course = [one.sentence for one in every if one.key == "course"]
-    if course:
-        parts.append(PagePart("course", HEADINGS["course"], course, pictures.course(card)))
-    if card.design is not None:
-        name, columns, rows = tables(card)[0]
-        if len({row[1] for row in rows}) > 1:
-            parts.append(PagePart("curve", name, columns=columns, table=rows))
-    rest = [(key, group) for key, group in _grouped(every) if key not in ("cost", "attack", "course")]
+    curve = tables(card)[:1]
     return _page(
         "report.html",
         card,
+        [*card.statements, *handed],
         title=title,
         banner=INTERNAL,
         internal=True,
         about=[f"Data: {card.fit.source}."] if card.fit.source else [],
         made=made,
-        first=_first(every),
-        crowds=pictures.panels(crowds, unit, noun, axis),
-        pictures=parts,
-        groups=sorted(rest, key=lambda item: item[0] != "limits"),
+        crowds=pictures.panels(crowds, unit, card.fit.noun, axis),
+        dearest=pictures.dearest(crowds, unit),
+        price=pictures.price_by_label(crowds, unit, card.fit.noun),
+        course=pictures.course(card),
+        tables=[(name, *rest) for name, *rest in curve if len({delta for _, delta in rest[1]}) > 1],
         took=", ".join(f"{name} {seconds:.1f} s" for name, seconds in (timings or {}).items()),
     )
 
 
 def public_page(card: ReleaseCard, *, title: str | None = None, made: str = "") -> str:
     """The page to pass on: what the card says and nothing else."""
-    parts = [
-        PagePart(f"table-{i}", name, columns=columns, table=rows)
-        for i, (name, columns, rows) in enumerate(tables(card))
-    ]
     return _page(
-        "report.html",
-        card,
-        title=title,
-        banner=PASSED_ON,
-        made=made,
-        first=_first(card.public),
-        crowds=None,
-        pictures=parts,
-        groups=_grouped(card.public),
-        took="",
+        "report.html", card, card.public, title=title, banner=PASSED_ON, made=made, crowds=None, tables=tables(card)
     )
 
 
 def board(card: ReleaseCard, *, title: str | None = None, made: str = "") -> str:
     """One sheet for a board: what was released, who hides, what it costs, what is left."""
-    return _page(
-        "board.html",
-        card,
-        title=title,
-        body_class="board",
-        made=made,
-        of=_nameless(card),
-        picture=pictures.before_and_after(card),
-        instead=would_protect(card.fit.labels, card.fit.noun) if card.kind == "means" else "",
-    )
+    instead = would_protect(card.fit.labels, card.fit.noun) if card.kind == "means" else ""
+    return _page("board.html", card, _nameless(card), title=title, made=made, body_class="board", instead=instead)
 
 
 def annex(card: ReleaseCard, *, purpose: str = "", title: str | None = None, made: str = "") -> str:
     """The annex for a regulator, by the usual chapters."""
-    fit = card.fit
-    whose = f"{counted(fit.labels, fit.noun)} in {counted(fit.groups, 'crowd')}; personal data of the {many(fit.noun)}"
-    return _page(
-        "annex.html",
-        card,
-        title=title,
-        made=made,
-        of=_nameless(card),
-        data=[f"{whose}, held by the data owner.", *fit.about],
-        purpose=purpose,
-        tables=tables(card),
-    )
+    return _page("annex.html", card, _nameless(card), title=title, made=made, purpose=purpose, tables=tables(card))
 
 
-def _nameless(card: ReleaseCard) -> Callable[..., list[Statement]]:
-    """By key, what is public, and pooled figures of the owner's; not more of these, which may be about one label."""
+def _nameless(card: ReleaseCard) -> list[Statement]:
+    """What is public, and pooled figures of the owner's; not more of these, which may be about one label."""
     own = [replace(one, more=()) for one in card.statements if one.audience == OWNER and one.key in NAMELESS_KEYS]
-    return partial(_chosen, [*card.public, *own])
+    return [*card.public, *own]
 
 
-def _first(every: Sequence[Statement]) -> list[Statement]:
-    return [group[0] for group in (_chosen(every, key) for key in FIRST) if group]
-
-
-def _page(template: str, card: ReleaseCard, *, title: str | None, **given: Any) -> str:
-    script, style = _asset("report.js"), _asset("report.css")
-    page = {"body_class": "", "banner": NAMELESS, "internal": False, "about": [], **given}
+def _page(template: str, card: ReleaseCard, every: Sequence[Statement], *, title: str | None, **given: Any) -> str:
+    """A page made from statements: ``of`` gives a template those of some keys."""
+    script, style = (
+        files("shoal.card").joinpath(name).read_text(encoding="utf-8").strip() for name in ("report.js", "report.css")
+    )
+    digests = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (script, style)]
+    allowed = "script-src 'sha256-{}'; style-src 'sha256-{}'".format(*digests)
+    page = {"body_class": "", "banner": NAMELESS, "internal": False, "about": [], "took": "", **given}
     return environment("html").get_template(template).render(
         card=card,
         noun=card.fit.noun,
+        of=partial(_chosen, every),
+        groups=_grouped(every),
+        picture=pictures.before_and_after(card),
         title=TITLE if title is None else str(title),
-        policy=_policy(script, style),
+        policy=f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'",
         script=Markup(script),
         style=Markup(style),
         **page,
     )  # fmt: skip
-
-
-def _policy(script: str, style: str) -> str:
-    def digest(text: str) -> str:
-        return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
-
-    allowed = f"script-src {digest(script)}; style-src {digest(style)}"
-    return f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
-
-
-@cache
-def _asset(name: str) -> str:
-    return files("shoal.card").joinpath(name).read_text(encoding="utf-8").strip()

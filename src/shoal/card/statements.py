@@ -54,7 +54,6 @@ HEADINGS = {
     "attack": "An attacker",
     "pass_on": "Pass on",
     "keep": "Keep",
-    "naming": "How well it hides",
     "guarantee": "The guarantee",
     "technique": "What is released",
     "next": "The next release",

@@ -13,9 +13,9 @@ import numpy as np
 import polars as pl
 
 from shoal.card.card import ReleaseCard
-from shoal.card.package import PublicTable, package_files
+from shoal.card.package import package
 from shoal.card.pictures import CrowdCurves
-from shoal.card.render import public_page, report
+from shoal.card.render import report
 from shoal.card.statements import Statement
 from shoal.readings.publication import NOISY as VECTOR
 from shoal.readings.publication import PLAN, TOTAL
@@ -53,7 +53,7 @@ def stage(
     made: str = "",
 ) -> Made:
     """Write the owner's page, and everything in ``public/`` beside the table; readings with noise have no ``plan``."""
-    config, zone = context.config, None
+    config = context.config
     crowds: list[CrowdCurves] = []
     axis, unit = f"{config.horizon} steps", "kW"
     if card.readings is not None:
@@ -61,16 +61,14 @@ def stage(
     else:
         assert plan is not None
         crowds = curves_of_means(context) if card.kind == "means" else curves_of_method(context, plan)
-        if config.label is None:
-            zone = plan.fit.time_zone
-        else:
+        if config.label is not None:
             axis, unit = f"{len(plan.columns)} columns", "sd"
             crowds = in_deviations(crowds)
     page = report(card, crowds, unit=unit, axis=axis, title=config.title, made=made, timings=timings, handed=handed)
     context.folder.put(REPORT, page)
     tables = {Path(name).name: context.folder / f"public/{Path(name).name}" for name in TABLES}
     known = {name: path.read_bytes() for name, path in tables.items() if path.is_file()}
-    files = package(card, known, time_zone=zone, title=config.title, licence=config.licence, made=made)
+    files = package(card, known, title=config.title, licence=config.licence, made=made)
     for name, text in files.items():
         context.folder.put(f"public/{name}", text)
     intact = None
@@ -79,28 +77,6 @@ def stage(
             intact = bool(ledger.verify().ok)
     shown = sum(len(crowd.names) for crowd in crowds)
     return Made((REPORT, *(f"public/{name}" for name in files)), ReportFacts(shown, intact))
-
-
-def package(
-    card: ReleaseCard,
-    files: Mapping[str, bytes],
-    *,
-    time_zone: str | None = None,
-    title: str | None = None,
-    licence: str | None = None,
-    made: str = "",
-) -> dict[str, bytes]:
-    """Everything in ``public/`` beside the table and what else the release wrote there, which are the ``files``.
-
-    Of readings with noise it is a function of these and of the public settings on the card.
-    """
-    if card.readings is not None:
-        time_zone, made = "UTC" if card.readings.zoned else None, card.readings.day
-    content = files[Path(TABLE).name]
-    header = pl.read_csv(content, infer_schema=False)
-    table = PublicTable(content, header.columns, len(header), time_zone)
-    page = public_page(card, title=title, made=made)
-    return package_files(card, table, title=title, licence=licence, page=page, also=files)
 
 
 def curves_of_means(context: Context) -> list[CrowdCurves]:
