@@ -25,7 +25,7 @@ from evidence.paper.clusters import cluster_graph
 from shoal.sources.meters import clock
 from shoal.sources.meters.answered import power_error
 from shoal.sources.meters.arma import fit_arma, predict
-from shoal.sources.meters.checks import check_models
+from shoal.sources.meters.arma.predict import check_models
 from shoal.sources.meters.forecast import forecast
 from shoal.sources.meters.predictive import Forecasts
 from shoal.sources.meters.quality import Readings, repair

@@ -26,18 +26,9 @@ from shoal.records import Record
 from shoal.runs.config import Config
 from shoal.runs.shards import Buckets, gather, put_frame, scatter
 from shoal.runs.sources import SimulatedMeters
-from shoal.sources.frames import in_batches
+from shoal.sources.frames import Paths, in_batches, meter_files
 from shoal.sources.meters import clock
 from shoal.sources.meters.columns import ColumnsError
-from shoal.sources.meters.meter_file import (
-    NO_ROWS,
-    NO_TIMES,
-    ODD_ROWS,
-    ROW_NUMBERS,
-    MeterSource,
-    household_name,
-    open_sources,
-)
 from shoal.sources.meters.quality import (
     DAY,
     REGISTER,
@@ -48,7 +39,17 @@ from shoal.sources.meters.quality import (
     repair,
     rising,
 )
-from shoal.sources.meters.readings import Paths, common_zone, meter_files, numbered
+from shoal.sources.meters.readings import (
+    NO_ROWS,
+    NO_TIMES,
+    ODD_ROWS,
+    ROW_NUMBERS,
+    MeterSource,
+    common_zone,
+    household_name,
+    numbered,
+    open_sources,
+)
 from shoal.sources.meters.simulate import simulate_meters
 
 #: Readings taken from the input at a time.

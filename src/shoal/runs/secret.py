@@ -140,7 +140,7 @@ def planned(config: Config) -> tuple[Any, Series]:
 def check_files(config: Config, source: Source) -> None:
     """Refuse meter files whose reading would take a decision from the readings themselves."""
     from shoal.sources.meters.columns import recognize
-    from shoal.sources.meters.meter_file import open_sources
+    from shoal.sources.meters.readings import open_sources
 
     if config.unit is None:
         raise InputError("unit: --secret readings needs the unit of the readings, --unit")

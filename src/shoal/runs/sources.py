@@ -57,7 +57,7 @@ class Source(Record):
                 "source must be a file, a folder of files, an address, a frame (Polars, pandas, Arrow, DuckDB) or "
                 "shoal.SimulatedMeters(...)"
             )
-        from shoal.sources.meters.readings import meter_files
+        from shoal.sources.frames import meter_files
 
         files = tuple(MeterFile(f.name, file_digest(f), f.stat().st_size) for f in meter_files(source))
         where = str(Path(source).resolve()) if Path(source).exists() else str(source)
@@ -66,7 +66,7 @@ class Source(Record):
     @property
     def paths(self) -> list[Path]:
         """The files, where they were found."""
-        from shoal.sources.meters.readings import meter_files
+        from shoal.sources.frames import meter_files
 
         return meter_files(self.path)
 

@@ -14,13 +14,15 @@ The columns of CSV stay text. No message quotes a cell.
 from __future__ import annotations
 
 import codecs
+import glob
 import gzip
 import io
+import json
 import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -39,6 +41,9 @@ EXCEL = (
 WORKBOOKS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods")
 _WORKBOOK_BYTES = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".ipc", ".feather")
+SUFFIXES = (".csv", ".csv.gz", ".txt", ".tsv", ".xml", *PARQUET, *ARROW)
+#: One path, a pattern or a folder, or several of them.
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 #: Name of rows that came as a frame of Python.
 FRAME = "a frame"
 #: Rows of a group in the Parquet files that are written here.
@@ -80,6 +85,48 @@ def in_batches(table: pl.LazyFrame, rows: int) -> Iterator[pl.DataFrame]:
 
 
 # ------------------------------------------------------------------ files
+
+
+def meter_files(path: Paths) -> list[Path]:
+    """Every file that a path, a pattern or a folder stands for, in sorted order."""
+    if not isinstance(path, (str, os.PathLike)):
+        found = [file for each in path for file in meter_files(each)]
+        if not found:
+            raise InputError("path must name at least one file")
+        return list(dict.fromkeys(found))
+    text = os.fspath(path)
+    if os.path.isdir(text):
+        if is_run(text):
+            raise InputError(f"path: {Path(text).name} is a run of shoal, not a folder of meter files")
+        every = sorted(_inside(text))
+        inside = [p for p in every if p.name.lower().endswith(SUFFIXES)]
+        if not inside:
+            books = any(p.name.lower().endswith(WORKBOOKS) for p in every)
+            more = ", but spreadsheets: save them as CSV" if books else ""
+            raise InputError(f"path: the folder {Path(text).name} holds no CSV or Parquet file{more}")
+        return inside
+    if os.path.isfile(text):
+        return [Path(text)]
+    matches = sorted(Path(p) for p in glob.glob(text, recursive=True) if os.path.isfile(p))
+    if not matches:
+        raise InputError(f"path: {Path(text).name} is not a file, a folder or a pattern that matches any")
+    return matches
+
+
+def is_run(folder: str | Path) -> bool:
+    """Whether a folder is a run of shoal: what lies there are its results, not readings."""
+    try:
+        content = json.loads(Path(folder, "state.json").read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(content, dict) and content.get("format") == "shoal run"
+
+
+def _inside(folder: str) -> Iterator[Path]:
+    """Files under a folder, without hidden ones and without runs of shoal."""
+    for where, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".") and not is_run(Path(where, name))]
+        yield from (Path(where, name) for name in names if not name.startswith("."))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from scipy import signal, stats
 
 from shoal.errors import InputError
 from shoal.sources.meters.arma import predict
-from shoal.sources.meters.checks import Checks, check_models
+from shoal.sources.meters.arma.predict import Checks, check_models
 
 AR, MA = np.array([0.7, -0.2]), np.array([0.4])
 
@@ -59,7 +59,6 @@ def test_statistics_equal_scipy_and_statsmodels() -> None:
         first = first[np.isfinite(first)]
         assert checks.level_p[i] == pytest.approx(stats.ttest_ind(first, second, equal_var=False).pvalue, rel=1e-9)
         assert checks.spread_p[i] == pytest.approx(stats.levene(first, second, center="median").pvalue, rel=1e-9)
-        assert checks.spread_ratio[i] == pytest.approx(second.std(ddof=1) / first.std(ddof=1), rel=1e-9)
 
 
 def test_true_models_hold() -> None:
@@ -77,7 +76,6 @@ def test_false_models_do_not() -> None:
     n, length = 20, 1400
     heavy = checked(series(n, length, 0, rng.standard_t(4, (n, length + 300))))
     assert not heavy.gaussian.any()
-    assert (heavy.excess_kurtosis > 0.3).all()
     growing = rng.standard_normal((n, length + 300)) * np.linspace(0.6, 1.6, length + 300)
     assert not checked(series(n, length, 0, growing)).stationary.any()
     wrong = checked(series(n, length, 5), np.zeros(2), np.zeros(1))

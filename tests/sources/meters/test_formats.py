@@ -15,9 +15,10 @@ import polars as pl
 import pytest
 
 from shoal.errors import InputError
+from shoal.sources.frames import meter_files
 from shoal.sources.meters.columns import UNITS, told_by
 from shoal.sources.meters.quality import QualityWarning
-from shoal.sources.meters.readings import meter_files, meter_readings, read_meters
+from shoal.sources.meters.readings import meter_readings, read_meters
 
 HOMES = meter_formats.homes()
 Write = Callable[..., Path]

@@ -15,7 +15,7 @@ from shoal import validation
 from shoal.errors import InputError
 from shoal.sources.meters import clock
 from shoal.sources.meters.arma import fit_arma, predict
-from shoal.sources.meters.checks import LAGS, check_models
+from shoal.sources.meters.arma.predict import LAGS, check_models
 from shoal.sources.meters.predictive import Forecasts, by_row
 from shoal.sources.meters.quality import Readings, TrainingWindow, as_readings, repair
 from shoal.sources.meters.season import FLOOR, PERIODS, export_scale, fit_season, phases

@@ -46,7 +46,7 @@ from shoal.numerics.eigenpairs import eigh
 from shoal.numerics.notebook import COLORS, axes_or_new, table
 from shoal.rounding import counted
 from shoal.sources.meters.arma import ArmaModels
-from shoal.sources.meters.checks import QUESTIONS, Checks
+from shoal.sources.meters.arma.predict import QUESTIONS, Checks
 from shoal.sources.meters.quality import TrainingWindow
 from shoal.sources.meters.season import Season, phases
 from shoal.validation import FloatArray
