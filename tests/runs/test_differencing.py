@@ -15,7 +15,7 @@ import shoal
 from shoal.ledger.ledger import Ledger
 from shoal.runs.config import Config
 from shoal.runs.stages import crowd_stage
-from shoal.runs.stages.crowd_stage import Book, Plan
+from shoal.runs.stages.crowd_stage import Book, Curves, Plan
 
 COLUMNS = ["x0", "x1", "x2", "x3"]
 
@@ -269,7 +269,8 @@ def _rows(config: Config, values: np.ndarray, names: list[str]) -> list[tuple[in
             "stored": pl.Series(values, dtype=pl.Array(pl.Float64, 4)),
         }
     ).sort("label")
-    plan = Plan(config, curves, Book(), "2024-01-01T00:00:00Z", {"m": 10, "decimals": [17] * 4}, None, None)
+    everybody = Curves(curves, curves["habits"].to_numpy())
+    plan = Plan(config, everybody, Book(), "2024-01-01T00:00:00Z", {"m": 10, "decimals": [17] * 4})
     return sorted((row.crowd, row.values) for row in plan.rows)
 
 

@@ -21,7 +21,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,12 +33,9 @@ from shoal.rounding import counted
 from shoal.runs.config import Config
 from shoal.runs.context import FIT, Context
 from shoal.runs.shards import run_jobs
-from shoal.runs.stages.crowd_stage import Book, boundaries_of, gathered, points_of, recorded_size, times_of_day
+from shoal.runs.stages.crowd_stage import Book, Curves
 from shoal.runs.stages.fit_stage import fit_job
 from shoal.validation import FloatArray
-
-if TYPE_CHECKING:
-    import polars as pl
 
 #: Days before the origin that are rehearsed, the nearest first; one for populations above :data:`MANY`.
 DAYS, MANY = (1, 2, 3), 1000
@@ -77,24 +73,12 @@ class CrowdPrice:
 
 
 @dataclass(frozen=True)
-class RehearsedDay:
-    """Curves of one day that is past: (n, k) values and what came, and what crowds are alike in."""
-
-    labels: tuple[str, ...]
-    values: FloatArray
-    truth: FloatArray
-    points: FloatArray
-    boundaries: tuple[str, ...] | None
-    origin: str
-
-
-@dataclass(frozen=True)
 class Rehearsal:
     """Who is there today, the days that were rehearsed, and the crowds that are on record."""
 
     config: Config
-    today: RehearsedDay
-    days: tuple[RehearsedDay, ...]
+    today: Curves
+    days: tuple[Curves, ...]
     measure: str
     recorded: Mapping[str, int]  #: label -> crowd on record
     recorded_size: int | None  #: least members promised of the crowds on record
@@ -122,19 +106,11 @@ class Rehearsal:
             price = _later_price([(day, self._member(day, crowd)) for day in self.days])
         return CrowdPrice(crowd, len(sizes), min(sizes, default=0), max(sizes, default=0), price, self.measure)
 
-    def _member(self, day: RehearsedDay, crowd: int) -> NDArray[np.int64]:
+    def _member(self, day: Curves, crowd: int) -> NDArray[np.int64]:
         """(n,) the crowd of each label of a day; -1 for those without one."""
         if self.recorded_size is not None:
             return np.array([self.recorded.get(name, -1) for name in day.labels], dtype=np.int64)
-        share = self.config.largest_share
-        return formed(
-            day.points,
-            crowd,
-            boundaries=day.boundaries,
-            totals=None if share is None else np.abs(day.values).sum(axis=1),
-            largest_share=share,
-            beside=day.values,
-        )
+        return formed(day.points, crowd, **day.limits(self.config.largest_share))
 
 
 def _rows(values: FloatArray, member: NDArray[np.int64]) -> FloatArray:
@@ -143,7 +119,7 @@ def _rows(values: FloatArray, member: NDArray[np.int64]) -> FloatArray:
     return means(values, place)[place]
 
 
-def _later_price(days: Sequence[tuple[RehearsedDay, NDArray[np.int64]]]) -> float | None:
+def _later_price(days: Sequence[tuple[Curves, NDArray[np.int64]]]) -> float | None:
     """How much larger the mean absolute error of crowds is than that of own forecasts, over all days."""
     own: list[float] = []
     shared: list[float] = []
@@ -160,7 +136,7 @@ def _later_price(days: Sequence[tuple[RehearsedDay, NDArray[np.int64]]]) -> floa
     return math.fsum(shared) / before - 1.0 if before > 0 else None
 
 
-def _spread_price(day: RehearsedDay, member: NDArray[np.int64]) -> float | None:
+def _spread_price(day: Curves, member: NDArray[np.int64]) -> float | None:
     """Root mean square distance of rows from their members' own, in standard deviations of the columns."""
     inside = member >= 0
     if not inside.any():
@@ -185,38 +161,21 @@ def rehearsal(context: Context, fit: FitFacts, *, days: bool = True) -> Rehearsa
             "at_most and within choose the crowd of a table of averages; with a --method, a --query or several rows "
             "per label the guarantee is asked for as --epsilon and --delta, or --rho, beside --crowd"
         )
-    listing = context.listing(FIT)
-    curves = gathered([part.path for part in listing.parts])
-    today = _day(config, fit, curves, fit.origin or "")
+    today = Curves.gathered(config, fit, context.listing(FIT).parts)
     with context.existing_ledger() as ledger:
         book = Book.read(ledger, today.labels)
     recorded = {
         name: int(entry["crowd"]) for name, entry in book.members.items() if not book.crowds[entry["crowd"]]["retired"]
     }
-    past: tuple[RehearsedDay, ...] = ()
+    past: tuple[Curves, ...] = ()
     train = 0
     if days:
         past, train = ((today,), 0) if config.label is not None else _past(context, fit, today)
     measure = LATER if config.label is None else SPREAD
-    return Rehearsal(config, today, past, measure, recorded, recorded_size(book), fit.noun, train)
+    return Rehearsal(config, today, past, measure, recorded, book.size, fit.noun, train)
 
 
-def _day(config: Config, fit: FitFacts, curves: pl.DataFrame, origin: str) -> RehearsedDay:
-    labels = curves["label"].to_list()
-    values = curves["value"].to_numpy()
-    ahead = None if config.label is not None else times_of_day(replace(fit, origin=origin), config.horizon)
-    limits = boundaries_of(config, labels)
-    return RehearsedDay(
-        tuple(labels),
-        values,
-        curves["truth"].to_numpy(),
-        points_of(curves, ahead),
-        None if limits is None else tuple(limits),
-        origin,
-    )
-
-
-def _past(context: Context, fit: FitFacts, today: RehearsedDay) -> tuple[tuple[RehearsedDay, ...], int]:
+def _past(context: Context, fit: FitFacts, today: Curves) -> tuple[tuple[Curves, ...], int]:
     """The days before the origin that the readings reach, with the days of training they were made with."""
     config, origin = context.config, datetime.fromisoformat(fit.origin or "")
     wanted = DAYS if len(today.labels) <= MANY else DAYS[:1]
@@ -236,7 +195,7 @@ def _past(context: Context, fit: FitFacts, today: RehearsedDay) -> tuple[tuple[R
     return (), 0
 
 
-def _at(context: Context, fit: FitFacts, config: Config, origin: datetime, today: RehearsedDay) -> RehearsedDay | None:
+def _at(context: Context, fit: FitFacts, config: Config, origin: datetime, today: Curves) -> Curves | None:
     """Forecasts from an earlier instant; None where too few homes of today have one."""
     instant = origin.isoformat()
     with tempfile.TemporaryDirectory(prefix="shoal-") as folder, context.workers() as executor:
@@ -246,8 +205,7 @@ def _at(context: Context, fit: FitFacts, config: Config, origin: datetime, today
             parts = run_jobs(executor, "rehearsing", jobs, context.tell).parts
         except InputError:  # no home reaches back so far
             return None
-        curves = gathered([part.path for part in parts])
-    curves = curves.filter(curves["label"].is_in(list(today.labels)))
-    day = _day(config, fit, curves, instant)
-    known = np.isfinite(day.truth).mean() if len(curves) else 0.0
-    return day if len(curves) >= ENOUGH * len(today.labels) and known >= 0.5 else None
+        day = Curves.gathered(config, replace(fit, origin=instant), parts, today.labels)
+    here = len(day.frame)
+    known = np.isfinite(day.truth).mean() if here else 0.0
+    return day if here >= ENOUGH * len(today.frame) and known >= 0.5 else None

@@ -310,10 +310,9 @@ class Run(Results):
         """Before anything is fitted: is the ledger the one it should be, and do crowds on record allow this?"""
         with self.existing_ledger() as ledger:
             book = Book.read(ledger, labels)
-        size = crowd_stage.recorded_size(book)
-        if size is not None and self._any_crowd:
-            self._configure(crowd=size)
-        crowd_stage.foreseen(self.config, book, origin, step_minutes)
+        if book.size is not None and self._any_crowd:
+            self._configure(crowd=book.size)
+        book.allow(self.config, origin, step_minutes)
 
     def _settle_horizon(self, fit: FitFacts) -> None:
         """A horizon that was given as a time becomes a number of steps, once the step is known."""

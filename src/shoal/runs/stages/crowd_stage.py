@@ -17,7 +17,7 @@ import hashlib
 import json
 import secrets
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -43,6 +43,7 @@ from shoal.records import Record
 from shoal.rounding import counted
 from shoal.runs.config import Config
 from shoal.runs.context import FIT, Context, Made
+from shoal.runs.shards import Part
 from shoal.runs.stages.fit_stage import CURVES, QUALITY_TABLE
 from shoal.sources.meters import clock
 from shoal.sources.meters.neighborhoods import blend
@@ -82,11 +83,8 @@ class CrowdFacts(Record):
     period: str
     book: str  #: digest of what was on record about these labels
     columns: tuple[str, ...] = ()  #: of a table
-    known: int = 0  #: crowds that were on record before
-    fresh: int = 0  #: crowds that are formed now
     repeated: int = 0  #: rows that are repeated for lack of news
     recorded: int = 0  #: rows that were released before for this period
-    retired: int = 0
 
 
 @dataclass(frozen=True)
@@ -97,15 +95,6 @@ class Book:
     crowds: dict[int, dict[str, Any]] = field(default_factory=dict)  #: number -> setting, period, row, homes, retired
     ledger_digest: str = ""
 
-    @property
-    def digest(self) -> str:
-        """The digest of these entries alone, whatever else the ledger holds."""
-        state = hashlib.sha256()
-        for entries in (self.members, self.crowds):
-            for key, entry in entries.items():  # in the order of the ledger, by label and by number
-                state.update(repr((key, *entry.values())).encode())
-        return state.hexdigest()
-
     @classmethod
     def read(cls, ledger: Ledger | None, labels: Sequence[str]) -> Book:
         """From the ledger; empty where there is none yet."""
@@ -115,41 +104,149 @@ class Book:
         members = {entry.pop("label"): entry for entry in book.members.to_dicts()}
         return cls(members, {entry.pop("crowd"): entry for entry in book.crowds.to_dicts()}, book.digest)
 
+    @property
+    def digest(self) -> str:
+        """The digest of these entries alone, whatever else the ledger holds."""
+        state = hashlib.sha256()
+        for entries in (self.members, self.crowds):
+            for key, entry in entries.items():  # in the order of the ledger, by label and by number
+                state.update(repr((key, *entry.values())).encode())
+        return state.hexdigest()
+
+    @property
+    def lasting(self) -> list[dict[str, Any]]:
+        """The crowds that are not retired."""
+        return [entry for entry in self.crowds.values() if not entry["retired"]]
+
+    @property
+    def size(self) -> int | None:
+        """Members promised of the lasting crowds, the least of them; None where there are none."""
+        return min((int(json.loads(entry["setting"])["m"]) for entry in self.lasting), default=None)
+
+    def allow(self, config: Config, origin: str, step_minutes: float) -> None:
+        """Refuse, before anything is fitted, a setting or a period that the crowds on record do not allow."""
+        fit = FitFacts("", 0, 0, 0, 0, 0, origin=origin, step_minutes=step_minutes)
+        same_setting(setting_of(config, fit, (), None), self)
+        period = as_period(origin)
+        later = [entry["period"] for entry in self.lasting if entry["period"] > period]
+        if later:
+            raise InputError(EARLIER.format(max(later), period))
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Everybody's figures from one origin, and what crowds are formed by."""
+
+    frame: pl.DataFrame  #: label, value, truth, habits, stored, sorted by label
+    points: FloatArray  #: (n, d) what crowds are alike in
+    boundaries: Any = None  #: (n,) texts that crowds do not cross
+    ahead: tuple[int, ...] | None = None  #: time of the day, in steps, of each entry; None for a table
+    origin: str = ""
+
+    @classmethod
+    def gathered(
+        cls, config: Config, fit: FitFacts, shards: Sequence[Part], among: Sequence[str] | None = None
+    ) -> Curves:
+        """From the files beside shards, of some labels or of everybody; habits and forecast together make them alike.
+
+        The habits of a table are what its stage wrote as such.
+        """
+        frame = gathered(shards)
+        frame = frame if among is None else frame.filter(pl.col("label").is_in(among))
+        points, ahead = frame["habits"].to_numpy(), None
+        if config.label is None:
+            step = timedelta(minutes=fit.step_minutes or 0)
+            ahead = tuple(phases(horizon_stamps(fit, config.horizon), "day", step).tolist())
+            per_hour = max(frame.schema["stored"].shape[0] // 24, 1)  # type: ignore[attr-defined]
+            points = blend(frame["value"].to_numpy(), points, np.unique(np.array(ahead) // per_hour))
+        return cls(frame, points, boundaries_of(config, frame["label"].to_list()), ahead, fit.origin or "")
+
+    @property
+    def labels(self) -> list[str]:
+        return self.frame["label"].to_list()
+
+    @property
+    def values(self) -> FloatArray:
+        """(n, k) figures of today."""
+        return self.frame["value"].to_numpy()
+
+    @property
+    def truth(self) -> FloatArray:
+        """(n, k) what was metered later; NaN where it is not known."""
+        return self.frame["truth"].to_numpy()
+
+    def limits(self, share: float | None, at: Any = slice(None)) -> dict[str, Any]:
+        """What :func:`formed` and :func:`admitted` take beside the points, of some rows."""
+        values = self.values[at]
+        return {
+            "boundaries": None if self.boundaries is None else self.boundaries[at],
+            "totals": None if share is None else np.abs(values).sum(axis=1),
+            "largest_share": share,
+            "beside": values,
+        }
+
+
+def gathered(shards: Sequence[Part]) -> pl.DataFrame:
+    """The curves of every shard: label, value, truth, habits, stored."""
+    return pl.concat([pl.read_parquet(part.beside(CURVES)) for part in shards]).sort("label")
+
 
 # ------------------------------------------------------------------ the stage
 
 
 def stage(context: Context, fit: FitFacts) -> Made:
     """Who is in which crowd, and the row of every crowd; nothing is recorded."""
-    config, listing = context.config, context.listing(FIT)
-    for part in listing.parts:
+    config, folder, parts = context.config, context.folder, context.listing(FIT).parts
+    for part in parts:
         part.check()
-    curves = gathered([part.path for part in listing.parts])
-    labels = curves["label"].to_list()
-    everybody = sorted({*labels, *_earlier(context)})
+    curves = Curves.gathered(config, fit, parts)
+    earlier = folder.path / str(context.previous) / CROWDS  # of the release before, in a folder that goes on
+    everybody = set(curves.labels)
+    if context.previous is not None and earlier.is_file():
+        everybody |= set(pl.read_parquet(earlier, columns=["label"])["label"])
     with context.existing_ledger() as ledger:
-        book = Book.read(ledger, everybody)
-    table = config.label is not None
-    columns = ClassTable.load(listing.parts[0].path).columns if table else ()
-    ahead = None if table else times_of_day(fit, config.horizon)
-    period = as_period((config.period or context.day) if table else fit.origin or "")
-    setting = setting_of(config, fit, columns, curves)
-    plan = Plan(config, curves, book, period, setting, ahead, boundaries_of(config, labels))
-    _write(context, plan, curves, everybody)
-    _left_out(context, plan.waiting)
-    rows = [row for row in plan.rows if not row.retired]
-    facts = CrowdFacts(
-        fit=_fit_facts(fit, plan, config),
-        setting=plan.setting,
-        period=period,
-        book=book.digest,
-        columns=columns,
-        known=sum(row.crowd >= 0 for row in rows),
-        fresh=sum(row.crowd < 0 for row in rows),
-        repeated=sum(not row.news and not row.recorded for row in rows),
-        recorded=sum(row.recorded for row in rows),
-        retired=len(plan.rows) - len(rows),
+        book = Book.read(ledger, sorted(everybody))
+    columns = ClassTable.load(parts[0].path).columns if config.label is not None else ()
+    period = as_period((config.period or context.day) if config.label is not None else fit.origin or "")
+    plan = Plan(config, curves, book, period, setting_of(config, fit, columns, curves))
+    members, rows = plan.frames(everybody)
+    folder.write(CROWDS, lambda path: members.write_parquet(path))
+    folder.write(ROWS, lambda path: rows.write_parquet(path))
+    schema = {"household": pl.String, "reason": pl.String}
+    left = [as_cells(pl.DataFrame(list(plan.waiting.items()), schema=schema, orient="row"))]
+    if (folder / QUALITY_TABLE).is_file():
+        quality = pl.read_csv(folder / QUALITY_TABLE, infer_schema=False).filter(pl.col("verdict") == "left out")
+        left.append(quality.select(pl.col("household").fill_null(""), "reason"))
+    out = pl.concat(left).unique("household", keep="first", maintain_order=True).sort("household")
+    folder.write(LEFT_OUT, lambda path: out.write_csv(path))
+    shown = rows.filter(~pl.col("retired"))
+    if not len(shown):
+        raise InputError("crowd: nobody has a crowd yet; left_out.csv says who waits for what")
+    sizes, usual, about = shown["homes"].to_list(), formation_size(config.crowd), list(fit.about)
+    tight = sum(size < usual for size in sizes)
+    if tight:
+        about.append(
+            f"{counted(tight, 'crowd')} of fewer than {usual}: little room for members who leave before a crowd has "
+            "too few with news and its row is only repeated."
+        )
+    if book.members:
+        about.append("Crowds are those on record in the ledger: they are formed once, for life.")
+    reasons = Counter(plan.waiting.values())
+    fit = replace(
+        fit,
+        labels=sum(sizes),
+        groups=len(sizes),
+        smallest_group=min(sizes),
+        largest_group=max(sizes),
+        edges=sum(size * (size - 1) // 2 for size in sizes),
+        left_out=fit.left_out + reasons.total(),
+        reasons=tuple(most_common(Counter(dict(fit.reasons)) + reasons)[:LISTED]),
+        newcomers=reasons[WAITS],
+        about=tuple(about),
+        crowd=config.crowd,
     )
+    repeated, recorded = (~shown["news"] & ~shown["recorded"]).sum(), shown["recorded"].sum()
+    facts = CrowdFacts(fit, plan.setting, period, book.digest, columns, int(repeated), int(recorded))
     return Made((CROWDS, ROWS, LEFT_OUT), facts)
 
 
@@ -165,12 +262,6 @@ def with_rows(members: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     both = known.join(table, on="crowd", how="inner").sort("label")
     width = both.schema["value"].shape[0] if len(both) else 0  # type: ignore[attr-defined]
     return both.filter(pl.col("row").list.len() == width)
-
-
-def gathered(shards: Sequence[str]) -> pl.DataFrame:
-    """The curves of every shard: label, value, truth, habits, stored."""
-    frames = [pl.read_parquet(Path(path).with_suffix(f".{CURVES}")) for path in shards]
-    return pl.concat(frames).sort("label")
 
 
 def as_period(text: str) -> str:
@@ -191,12 +282,15 @@ def as_period(text: str) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def setting_of(config: Config, fit: FitFacts, columns: Sequence[str], curves: pl.DataFrame) -> dict[str, Any]:
-    """What is fixed for a crowd's life."""
+def setting_of(config: Config, fit: FitFacts, columns: Sequence[str], curves: Curves | None) -> dict[str, Any]:
+    """What is fixed for a crowd's life; without ``curves``, but for the decimals of a table."""
     kind = config.way if config.charged or fit.most_rows > 1 else "mean"
     common = {"m": config.crowd, "release": kind, "boundaries": (config.boundaries or "").rpartition(":")[2] or None}
     if config.label is not None:
-        return common | {"kind": "table", "columns": list(columns), "decimals": _decimals(curves)}
+        # Decimals that mean something: thousandths of a column's spread.
+        spread = [] if curves is None else np.sort(curves.values, axis=0).std(axis=0).tolist()
+        decimals = [3 - int(np.floor(np.log10(width))) if width > 0 else 6 for width in spread]
+        return common | {"kind": "table", "columns": list(columns), "decimals": decimals}
     return common | {
         "kind": "forecast",
         "query": config.query,
@@ -209,12 +303,6 @@ def setting_of(config: Config, fit: FitFacts, columns: Sequence[str], curves: pl
     }
 
 
-def _decimals(curves: pl.DataFrame) -> list[int]:
-    """Decimals of a table's columns that mean something: thousandths of a column's spread."""
-    spread = np.sort(curves["value"].to_numpy(), axis=0).std(axis=0)
-    return [3 - int(np.floor(np.log10(one))) if one > 0 else 6 for one in spread.tolist()]
-
-
 def horizon_stamps(fit: FitFacts, horizon: int) -> pl.Series:
     """The instants of the horizon, on the clock of the readings."""
     instant = datetime.fromisoformat(fit.origin or "")
@@ -223,23 +311,8 @@ def horizon_stamps(fit: FitFacts, horizon: int) -> pl.Series:
     return clock.stamps(start, timedelta(minutes=fit.step_minutes or 0), horizon, fit.time_zone)
 
 
-def times_of_day(fit: FitFacts, horizon: int) -> list[int]:
-    """Time of the day, in steps, of each entry of the horizon."""
-    step = timedelta(minutes=fit.step_minutes or 0)
-    return [int(slot) for slot in phases(horizon_stamps(fit, horizon), "day", step)]
-
-
-def points_of(curves: pl.DataFrame, ahead: Sequence[int] | None) -> FloatArray:
-    """(n, d) what crowds are alike in: habits and forecast together; of a table, what its stage wrote as habits."""
-    habits: FloatArray = curves["habits"].to_numpy()
-    if ahead is None:
-        return habits
-    per_hour = max(curves.schema["stored"].shape[0] // 24, 1)  # type: ignore[attr-defined]
-    return blend(curves["value"].to_numpy(), habits, np.unique(np.array(ahead) // per_hour))
-
-
-def boundaries_of(config: Config, labels: Sequence[str]) -> list[str] | None:
-    """The boundary of each label, from the file that the settings name."""
+def boundaries_of(config: Config, labels: Sequence[str]) -> Any:
+    """(n,) the boundary of each label, from the file that the settings name; None where they name none."""
     if config.boundaries is None:
         return None
     file, colon, column = config.boundaries.rpartition(":")
@@ -264,7 +337,7 @@ def boundaries_of(config: Config, labels: Sequence[str]) -> list[str] | None:
     missing = sum(label not in value for label in labels)
     if missing:
         raise InputError(f"boundaries: {Path(file).name} has no row for {counted(missing, 'label')}; add them")
-    return [value[label] for label in labels]
+    return np.array([value[label] for label in labels], dtype=object)
 
 
 # ------------------------------------------------------------------ the rules, applied
@@ -275,10 +348,10 @@ class PlannedMember:
     """A label in a crowd: where it stands in today's curves (−1: it has none), and what is recorded of it."""
 
     crowd: int
-    at: int = -1
     stored: bytes = b""
     last: str = ""
     block: int | None = None
+    at: int = -1
     changed: bool = False
     news: bool = False
 
@@ -298,35 +371,22 @@ class PlannedRow:
 class Plan:
     """Who is in which crowd, and every crowd's row: the rules of crowds for life, applied to today's values."""
 
-    def __init__(
-        self,
-        config: Config,
-        curves: pl.DataFrame,
-        book: Book,
-        period: str,
-        setting: dict[str, Any],
-        ahead: Sequence[int] | None,
-        boundaries: Sequence[str] | None,
-    ) -> None:
+    def __init__(self, config: Config, curves: Curves, book: Book, period: str, setting: dict[str, Any]) -> None:
         lasting = same_setting(setting, book)
         self.setting = json.dumps(lasting, sort_keys=True)
         self.period, self.m, self.share = period, int(lasting["m"]), config.largest_share
-        self.first = not book.members  #: nobody of these labels was on record
         self.rows: list[PlannedRow] = []
         self.waiting: dict[str, str] = {}  #: label -> why it has no row
-        self._place = {name: i for i, name in enumerate(curves["label"].to_list())}
-        self._values, self._stored = curves["value"].to_numpy(), curves["stored"].to_numpy()
+        self._curves, self._book, self._values = curves, book, curves.values
+        self._place = {name: i for i, name in enumerate(curves.labels)}
         self._decimals = lasting.get("decimals") or [WATTS] * self._values.shape[1]
-        self._ahead, self._book = ahead, book
         self.members = {
-            name: PlannedMember(
-                entry["crowd"], self._place.get(name, -1), entry["stored"], entry["last"], entry["block"]
-            )
+            name: PlannedMember(at=self._place.get(name, -1), **entry)
             for name, entry in book.members.items()
             if not book.crowds[entry["crowd"]]["retired"] or entry["block"] == entry["crowd"]
         }
         self._retire()
-        self._admit(points_of(curves, ahead), boundaries)
+        self._admit()
         for number, names in self._by_crowd(name for name in self.members if name not in self.waiting).items():
             self.rows.append(self._row(number, [self.members[name] for name in names]))
         self._renumber()
@@ -358,39 +418,32 @@ class Plan:
         last = member.last.partition(" ")[0]
         return last == released or can_have_news(last, self.period, member.at >= 0, GONE)
 
-    def _admit(self, points: FloatArray, boundaries: Sequence[str] | None) -> None:
+    def _admit(self) -> None:
         """Crowds of those who have none: by likeness where nobody has one, else by lot once enough are there."""
         without = [name for name in self._place if name not in self.members]
         self.waiting = {name: LATE for name in without if name in self._book.members}
         newcomers = [name for name in without if name not in self.waiting]
         at = np.array([self._place[name] for name in newcomers], dtype=np.intp)
-        inside = None if boundaries is None else [boundaries[i] for i in at]
-        given: dict[str, Any] = {
-            "boundaries": inside,
-            "totals": None if self.share is None else np.abs(self._values[at]).sum(axis=1),
-            "largest_share": self.share,
-            "beside": self._values[at],
-        }
-        if not len(at):
-            crowd = np.empty(0, dtype=np.int64)
-        elif self.first:
-            crowd = formed(points[at], self.m, **given)
-            if (crowd < 0).all():
-                noun = "households" if json.loads(self.setting)["kind"] == "forecast" else "labels"
-                most = len(at) if inside is None else max(Counter(inside).values())
-                raise InputError(too_few(self.m, most, noun, within=inside is not None))
-        else:
-            crowd = admitted(points[at], self.m, shuffle, **given)
+        points, limits, first = self._curves.points[at], self._curves.limits(self.share, at), not self._book.members
+        crowd = np.empty(0, dtype=np.int64)
+        if len(at):
+            crowd = formed(points, self.m, **limits) if first else admitted(points, self.m, shuffle, **limits)
+        if first and (crowd < 0).all():
+            noun = "labels" if self._curves.ahead is None else "households"
+            inside = limits["boundaries"]
+            most = len(at) if inside is None else max(Counter(inside).values(), default=0)
+            raise InputError(too_few(self.m, most, noun, within=inside is not None))
         joined = {name: int(c) for name, c in zip(newcomers, crowd.tolist(), strict=True) if c >= 0}
-        self.waiting |= {name: FEW if self.first else WAITS for name in newcomers if name not in joined}
+        self.waiting |= {name: FEW if first else WAITS for name in newcomers if name not in joined}
         blocks = self._by_crowd(name for name, member in self.members.items() if member.block == member.crowd)
         together, waits = with_blocks(joined, blocks, self.m)
         for block in waits:
             self.waiting |= dict.fromkeys(blocks[block], REST)
+        stored = self._curves.frame["stored"].to_numpy()
         for name, number in together.items():
             if name not in self.members:
-                stored = np.asarray(self._stored[self._place[name]], dtype="<f8").tobytes()
-                self.members[name] = PlannedMember(0, self._place[name], stored)
+                own = np.asarray(stored[self._place[name]], dtype="<f8").tobytes()
+                self.members[name] = PlannedMember(0, own, at=self._place[name])
             self.members[name].crowd, self.members[name].changed = -1 - number, True
 
     def _row(self, number: int, members: Sequence[PlannedMember]) -> PlannedRow:
@@ -407,7 +460,7 @@ class Plan:
         digests = [value_digest(today[i], self._decimals) if at[i] >= 0 else "" for i in range(len(members))]
         pairs = list(zip(members, digests, strict=True))
         news = np.array([digest not in ("", member.last.rpartition(" ")[2]) for member, digest in pairs])
-        filler = stored if self._ahead is None else stored[:, list(self._ahead)]
+        filler = stored if self._curves.ahead is None else stored[:, self._curves.ahead]
         row = crowd_row(today, filler, news, self.m, self.share)
         for (member, digest), entered in zip(pairs, row.entered.tolist(), strict=True):
             member.news = entered
@@ -430,6 +483,26 @@ class Plan:
             row.crowd = number.get(row.crowd, row.crowd)
         self.rows.sort(key=lambda row: (row.retired, row.crowd))
 
+    def frames(self, everybody: Iterable[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Who is in which crowd, and what each crowd has; whoever has no place is in the first table, and waits."""
+        kinds: dict[str, Any] = {
+            "label": pl.String, "crowd": pl.Int64, "stored": pl.Binary, "last": pl.String, "block": pl.Int64,
+            "at": pl.Int64, "changed": pl.Boolean, "news": pl.Boolean, "waits": pl.Boolean,
+        }  # fmt: skip
+        members = [
+            (name, *vars(self.members.get(name, PlannedMember(0))).values(),
+             name in self.waiting or name not in self.members)
+            for name in sorted({*self.members, *everybody})
+        ]  # fmt: skip
+        frame = pl.DataFrame(members, schema=kinds, orient="row")
+        at = frame["at"].set(frame["at"] < 0, None)
+        known = {name: self._curves.frame[name].gather(at) for name in ("value", "truth")}
+        columns: dict[str, Any] = {
+            "crowd": pl.Int64, "homes": pl.Int64, "news": pl.Boolean, "values": pl.List(pl.Float64),
+            "recorded": pl.Boolean, "retired": pl.Boolean,
+        }  # fmt: skip
+        return frame.drop("at").with_columns(**known), pl.DataFrame([vars(row) for row in self.rows], schema=columns)
+
 
 def row_values(row: bytes) -> list[float]:
     """The figures of a row on record, which come after the mark of its news."""
@@ -437,27 +510,9 @@ def row_values(row: bytes) -> list[float]:
     return values
 
 
-def foreseen(config: Config, book: Book, origin: str, step_minutes: float) -> None:
-    """Refuse, before anything is fitted, a setting or a period that the crowds on record do not allow."""
-    fit = FitFacts("", 0, 0, 0, 0, 0, origin=origin, step_minutes=step_minutes)
-    same_setting(setting_of(config, fit, (), pl.DataFrame()), book)
-    period = as_period(origin)
-    later = [entry["period"] for entry in book.crowds.values() if not entry["retired"] and entry["period"] > period]
-    if later:
-        raise InputError(EARLIER.format(max(later), period))
-
-
-def recorded_size(book: Book) -> int | None:
-    """Members promised of the crowds on record, the least of them; None where there are none."""
-    sizes = [int(json.loads(entry["setting"])["m"]) for entry in book.crowds.values() if not entry["retired"]]
-    return min(sizes, default=None)
-
-
 def same_setting(setting: dict[str, Any], book: Book) -> dict[str, Any]:
     """The setting of the crowds on record, which must be this one; what was decided for good stays decided."""
-    for entry in book.crowds.values():
-        if entry["retired"]:
-            continue
+    for entry in book.lasting:
         recorded = json.loads(entry["setting"])
         names = [name for name in {**recorded, **setting} if name != "decimals"]
         other = next((name for name in names if recorded.get(name) != setting.get(name)), None)
@@ -498,81 +553,3 @@ def shuffle(n: int) -> list[int]:
     order = list(range(n))
     secrets.SystemRandom().shuffle(order)
     return order
-
-
-# ------------------------------------------------------------------ files
-
-
-def _write(context: Context, plan: Plan, curves: pl.DataFrame, everybody: Sequence[str]) -> None:
-    """Write who is in which crowd, and what each crowd has; whoever has no place is in the first file, and waits."""
-    names = sorted({*plan.members, *everybody})
-    members = [plan.members.get(name, PlannedMember(0)) for name in names]
-    waits = [name in plan.waiting or name not in plan.members for name in names]
-    at = pl.Series([member.at if member.at >= 0 else None for member in members], dtype=pl.UInt32)
-    kinds = {
-        "crowd": pl.Int64, "stored": pl.Binary, "last": pl.String, "block": pl.Int64, "news": pl.Boolean,
-        "changed": pl.Boolean,
-    }  # fmt: skip
-    frame = pl.DataFrame({name: [getattr(member, name) for member in members] for name in kinds}, schema=kinds)
-    frame = frame.with_columns(
-        label=pl.Series(names, dtype=pl.String),
-        value=curves["value"].gather(at),
-        truth=curves["truth"].gather(at),
-        waits=pl.Series(waits, dtype=pl.Boolean),
-    )
-    columns: dict[str, Any] = {
-        "crowd": pl.Int64, "homes": pl.Int64, "news": pl.Boolean, "values": pl.List(pl.Float64),
-        "recorded": pl.Boolean, "retired": pl.Boolean,
-    }  # fmt: skip
-    table = pl.DataFrame([vars(row) for row in plan.rows], schema=columns)
-    context.folder.write(CROWDS, lambda path: frame.write_parquet(path))
-    context.folder.write(ROWS, lambda path: table.write_parquet(path))
-
-
-def _left_out(context: Context, waiting: Mapping[str, str]) -> None:
-    """Who has no row, and why: those who wait, and those whose readings cannot be used."""
-    schema = {"household": pl.String, "reason": pl.String}
-    tables = [as_cells(pl.DataFrame(list(waiting.items()), schema=schema, orient="row"))]
-    if (context.folder / QUALITY_TABLE).is_file():
-        quality = pl.read_csv(context.folder / QUALITY_TABLE, infer_schema=False).filter(
-            pl.col("verdict") == "left out"
-        )
-        tables.append(quality.select(pl.col("household").fill_null(""), "reason"))
-    left = pl.concat(tables).unique("household", keep="first", maintain_order=True)
-    context.folder.write(LEFT_OUT, lambda path: left.sort("household").write_csv(path))
-
-
-def _fit_facts(fit: FitFacts, plan: Plan, config: Config) -> FitFacts:
-    sizes = [row.homes for row in plan.rows if not row.retired]
-    if not sizes:
-        raise InputError("crowd: nobody has a crowd yet; left_out.csv says who waits for what")
-    about = list(fit.about)
-    tight = [size for size in sizes if size < formation_size(config.crowd)]
-    if tight:
-        about.append(
-            f"{counted(len(tight), 'crowd')} of fewer than {formation_size(config.crowd)}: little room for members who "
-            "leave before a crowd has too few with news and its row is only repeated."
-        )
-    if not plan.first:
-        about.append("Crowds are those on record in the ledger: they are formed once, for life.")
-    reasons = Counter(plan.waiting.values())
-    return replace(
-        fit,
-        labels=sum(sizes),
-        groups=len(sizes),
-        smallest_group=min(sizes),
-        largest_group=max(sizes),
-        edges=sum(size * (size - 1) // 2 for size in sizes),
-        left_out=fit.left_out + reasons.total(),
-        reasons=tuple(most_common(Counter(dict(fit.reasons)) + reasons)[:LISTED]),
-        newcomers=reasons[WAITS],
-        about=tuple(about),
-        crowd=config.crowd,
-    )
-
-
-def _earlier(context: Context) -> list[str]:
-    """Labels of the release before, in a folder that goes on."""
-    path = context.folder.path / str(context.previous) / CROWDS
-    known = context.previous is not None and path.is_file()
-    return pl.read_parquet(path, columns=["label"])["label"].to_list() if known else []

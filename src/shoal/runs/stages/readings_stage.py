@@ -43,8 +43,7 @@ from shoal.readings.tables import table_sum
 from shoal.rounding import percent
 from shoal.runs import secret
 from shoal.runs.context import FIT, Context, Made
-from shoal.runs.stages.crowd_stage import as_period
-from shoal.runs.stages.fit_stage import CURVES
+from shoal.runs.stages.crowd_stage import as_period, gathered
 from shoal.runs.stages.release_stage import CSV, PARQUET, facts_of
 from shoal.runs.stages.table_stage import noun_of
 from shoal.sources.tables.table_file import LABEL, layout_of, open_table, rows_of
@@ -123,7 +122,7 @@ def homes_of(context: Context) -> Homes:
             f"readings: {len(listing.failed)} shard(s) failed, so that whether a home is in would depend on others. "
             "Nothing was released; run again, or leave out the files they are from"
         )
-    every = pl.concat([pl.read_parquet(part.beside(CURVES)) for part in listing.parts]).sort("label")
+    every = gathered(listing.parts)
     return Homes(every["label"].to_list(), every["value"].to_numpy(), every["truth"].to_numpy())
 
 
