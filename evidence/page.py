@@ -18,6 +18,7 @@ import shoal
 from evidence import storage
 from evidence.blocks import blend_blocks, paper_blocks, price_blocks, rival_blocks, table, year_blocks
 from evidence.rule import CORRELATED, INDEPENDENT, METERED, UNKNOWN, RuleStudy, price_rule
+from evidence.sizes_picture import sizes_picture
 from shoal.records import typed
 from shoal.rounding import percent
 from shoal.studies.reidentification import INFORMED, LEARNED, AttackFinding, Reidentification
@@ -43,7 +44,9 @@ def small() -> dict[str, Any]:
 def measured(readings: Any, progress: Progress | None = None) -> dict[str, Any]:
     """Both studies on meter data, as their commands make them; pictures go where the pages show them."""
     with tempfile.TemporaryDirectory() as folder:
-        shoal.reidentify(readings, progress=progress).save(folder)
+        study = shoal.reidentify(readings, progress=progress)
+        study.save(folder)
+        sizes_picture(study, Path(folder) / "reidentify-sizes.png")
         price_rule(readings, progress=progress).save(folder)
         for picture in Path(folder).glob("*.png"):
             shutil.copy(picture, PAGE.parent / "pictures" / picture.name)

@@ -41,7 +41,7 @@ from shoal.studies.attackers import (
     scored,
     weekly,
 )
-from shoal.studies.pictures import reidentification_picture, saved, sizes_picture
+from shoal.studies.pictures import reidentification_picture, saved
 from shoal.studies.publication import Release, Ways, shown
 from shoal.validation import FloatArray
 
@@ -132,8 +132,8 @@ class Reidentification:
         return "\n\n".join(parts)
 
     def save(self, out: str | Path) -> list[Path]:
-        """Write the tables, the numbers and, where matplotlib is there, the pictures; returns the files."""
-        return saved(self, "reidentify", {"": reidentification_picture, "-sizes": sizes_picture}, out)
+        """Write the tables, the numbers and, where matplotlib is there, the picture; returns the files."""
+        return saved(self, "reidentify", {"": reidentification_picture}, out)
 
 
 def reidentify(
