@@ -37,7 +37,7 @@ import shoal
 out, households, workers, size = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
 run = shoal.run(
     shoal.SimulatedMeters(households, 17), out, order=(2, 1), horizon=4, crowd=10, method="center", epsilon=1.0,
-    delta=1e-5, audit_samples=100, shard_size=size, workers=workers, cores=2,
+    delta=1e-5, shard_size=size, workers=workers, cores=2,
 )
 sys.exit(run.exit_code)
 """

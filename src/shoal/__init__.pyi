@@ -50,9 +50,9 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.runs.choice import check as check
     from shoal.runs.choice import choose as choose
     from shoal.runs.config import Config as Config
+    from shoal.runs.folder import SimulatedMeters as SimulatedMeters
     from shoal.runs.run import Run as Run
     from shoal.runs.run import run as run
-    from shoal.runs.sources import SimulatedMeters as SimulatedMeters
     from shoal.sources.meters.arma.fit import fit_arma as fit_arma
     from shoal.sources.meters.forecast import forecast as forecast
     from shoal.sources.meters.forecast import update_forecasts as update_forecasts

@@ -14,9 +14,8 @@ from calls import SMALL, call
 from typer.testing import CliRunner
 
 import shoal
-from shoal.audits import trials
 from shoal.cli.main import app
-from shoal.runs.config import FEWEST, Config
+from shoal.runs.config import Config
 
 ROOT = Path(__file__).parents[2]
 _SPEC = importlib.util.spec_from_file_location("make_cli", ROOT / "docs" / "make_cli.py")
@@ -174,7 +173,6 @@ def test_settings_in_a_file_have_sections_or_none(tmp_path):
         ("[guarantee]\nepsilon = 'one'\n", "must be a number"),
         ("[input]\nhorizon = 1.5\n", "must be a whole number"),
         ("[input]\norder = 'p'\n", "list of whole numbers"),
-        ("[guarantee]\naudit_samples = 99\n", "audit_samples must be at least 100"),
         ("[guarantee\n", "not valid TOML"),
         ("[guarantee]\ndelta = 0.1\nrho = 0.1\n", "exclude each other"),
     ],
@@ -186,10 +184,6 @@ def test_bad_configuration(text, says, tmp_path):
     assert says in str(error.value)
 
 
-def test_what_the_audit_would_refuse_is_refused_before_the_release():
-    assert FEWEST == trials.FEWEST
-
-
 def test_options_displace_each_other():
     white = {"method": "white", "epsilon": 1.0}
     assert Config(**white, delta=0.1).changed(rho=0.2).delta is None
@@ -199,9 +193,8 @@ def test_options_displace_each_other():
 
 
 def test_season_by_default():
-    assert Config().season_period == "day"
-    assert Config(train_days=28).season_period == "week"
-    assert Config(season="week").season_period == "week"
+    assert Config().season == "day"
+    assert Config(train_days=28).season == "week"
 
 
 def test_every_setting_is_an_option_of_run_with_its_words():
@@ -221,10 +214,10 @@ def test_every_setting_is_an_option_of_run_with_its_words():
         assert {p.name for p in COMMANDS[f"shoal {name}"].params} - about - {"help"} <= set(Config.options()), name
 
 
-@pytest.mark.parametrize("text", ["max_kw=50.0", "order=2,1", "drop=a,b", "meter=register", "accept=large"])
+@pytest.mark.parametrize("text", ["max_kw=50.0", "order=2,1", "columns=a,-b", "unit=kwh-register", "accept=large"])
 def test_any_setting_is_set_by_its_name(text):
     name, value = Config.parsed(text)
-    given = {"label": "x"} if name == "drop" else {}
+    given = {"label": "x"} if name == "columns" else {}
     assert getattr(Config(**given).changed(**{name: value}), name) == value
 
 

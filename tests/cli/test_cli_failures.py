@@ -57,16 +57,6 @@ def test_columns_are_named_on_the_command_line(meters, tmp_path):
     assert done.json["stages"]["fit"]["labels"] == 12
 
 
-def test_unknown_household(meters, tmp_path):
-    out = tmp_path / "x"
-    refused("run", meters, "--out", out, *SMALL, "--set", "only=H9999", code=2, says="no household 'H9999'")
-    two = ["--set", "only=H0001,H0002"]
-    refused("run", "--out", out, "--until", "fit", *two, code=2, says="2 households can be used, and a crowd of 4")
-    done = call("run", "--out", out, "--until", "fit", "--set", "only=H0001,H0002,H0005,H0007", "--json")
-    assert done.code == 0, done.err
-    assert done.json["stages"]["fit"]["labels"] == 4
-
-
 def test_too_short_a_file(tmp_path):
     shoal.simulate_meters(3, 3).write_csv(tmp_path / "m.csv")
     refused("run", tmp_path / "m.csv", "--out", tmp_path / "x", "--crowd", "3", code=2, says="--train-days=15")
@@ -95,7 +85,7 @@ def test_a_poor_guarantee_is_released_only_when_it_is_accepted(unreleased):
 def test_as_in_paper_is_not_released(tmp_path, meters):
     out = tmp_path / "x"
     chosen = ["--query", "as_in_paper", "--method", "white", "--rho", "0.5"]
-    refused("run", meters, "--out", out, *SMALL, "--set", "audit_samples=100", *chosen, code=2, says="as_in_paper")
+    refused("run", meters, "--out", out, *SMALL, *chosen, code=2, says="as_in_paper")
     assert not (out / "ledger.db").exists()
 
 

@@ -13,9 +13,10 @@ import pytest
 from calls import call
 
 import shoal
+from shoal.accounting import spectrum
 from shoal.cli.screen import Outcome, Stages, command
 from shoal.numerics import compiled
-from shoal.runs import head_start
+from shoal.runs.run import compile_first
 
 EARLY = """
 import os, signal, sys
@@ -65,20 +66,23 @@ def test_an_interrupt_while_modules_load_has_no_traceback() -> None:
     assert done.stderr == "shoal: interrupted before anything was begun.\n"
 
 
-def test_the_first_run_says_that_it_compiles(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_run_says_that_it_compiles_what_runs_call(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[str, str, float, int]] = []
-    done: list[str] = []
     monkeypatch.setattr(compiled, "FOLDER", tmp_path)
-    monkeypatch.setattr(head_start, "FIRST", {name: lambda name=name: done.append(name) for name in ("a", "b")})
-    head_start.head_start(lambda *report: told.append(report))
-    assert done == ["a", "b"]
-    assert [(stage, at, of) for stage, _, at, of in told] == [("compile", 0, 2), ("compile", 1, 2), ("compile", 2, 2)]
+    compile_first(lambda *report: told.append(report))
+    assert [(stage, at, of) for stage, _, at, of in told] == [("compile", 0, 0), ("compile", 1, 1)]
     assert all("compiling, once on this machine" in text for _, text, _, _ in told)
+    kernels = (spectrum._fast_block, spectrum._precise_block)
+    before = [list(kernel.signatures) for kernel in kernels]
+    assert all(before)
+    classes = shoal.GaussianClasses([[0.0, 1.0], [1.0, 0.0], [2.0, 2.0]], [[[1.0, 0.2], [0.2, 1.0]]] * 3)
+    graph = shoal.NeighborGraph.complete(classes.labels)
+    for scope in ("answer", "table"):
+        assert shoal.design(classes, graph, "center", 1.0, 0.5, scope=scope).certificate.delta_upper < 1
+    assert [list(kernel.signatures) for kernel in kernels] == before
     (tmp_path / "spectrum._fast_block-1.nbi").touch()
-    head_start.head_start(lambda *report: told.append(report))
-    assert len(told) == 3
-    for work in (head_start.compile_models, head_start.compile_crowds, head_start.compile_accounting):
-        work()
+    compile_first(lambda *report: told.append(report))
+    assert len(told) == 2
 
 
 def test_a_url_with_a_malformed_port_is_a_sentence() -> None:

@@ -17,7 +17,7 @@ from shoal.runs.shards import Listing
 from shoal.sources.meters.predictive import Forecasts
 
 #: Means of crowds: the default, in small.
-CONFIG = Config(shard_size=12, crowd=5, horizon=4, order=(2, 1), train_days=14, audit_samples=100)
+CONFIG = Config(shard_size=12, crowd=5, horizon=4, order=(2, 1), train_days=14)
 #: The same under an ε: charged, audited, proved.
 CHARGED = replace(CONFIG, method="center", epsilon=1.0, delta=1e-5)
 FIRST_DAY, SECOND_DAY, THIRD_DAY = (datetime(2024, 1, day) for day in (17, 18, 19))

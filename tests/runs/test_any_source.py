@@ -19,7 +19,7 @@ from shoal.runs.config import Config
 from shoal.sources.meters.answered import ForecastAnswers
 from shoal.sources.meters.predictive import Forecasts
 
-CONFIG = Config(crowd=5, horizon=4, order=(1, 1), train_days=7, season="day", audit_samples=100)
+CONFIG = Config(crowd=5, horizon=4, order=(1, 1), train_days=7)
 SQL = "SELECT household, timestamp, kw FROM readings ORDER BY household, timestamp"
 
 

@@ -12,7 +12,7 @@ import sys
 for name in {BLOCKED!r}:
     sys.modules[name] = None
 import shoal
-settings = dict(order=(1, 1), train_days=7, horizon=3, season="day", crowd=4)
+settings = dict(order=(1, 1), train_days=7, horizon=3, crowd=4)
 run = shoal.Run(sys.argv[1], shoal.SimulatedMeters(12, 8, 60), workers="serial", **settings)
 run.everything("release")
 assert len(run.released)

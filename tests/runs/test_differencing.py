@@ -69,7 +69,7 @@ def test_class_tables_tell_of_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 #: Meters in small: hourly readings, fits that take no time.
-METERS = Config(crowd=5, horizon=4, order=(1, 1), train_days=4, season="day")
+METERS = Config(crowd=5, horizon=4, order=(1, 1), train_days=4)
 
 
 def written(readings: pl.DataFrame, path: Path, *, watts: bool = False) -> Path:

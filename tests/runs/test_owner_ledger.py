@@ -138,7 +138,7 @@ def test_a_ledger_that_is_not_the_one(designed: Path, owner: Path, tmp_path: Pat
     moved_to = tmp_path / "elsewhere.db"  # it may lie anywhere
     shutil.move(kept, moved_to)
     run = Run(designed, ledger=str(moved_to))
-    run.do("release")
+    run.everything("release")
     assert names(moved_to) == then
     assert run.did == []
 
@@ -153,12 +153,12 @@ def test_a_password_is_used_and_written_nowhere(designed: Path, monkeypatch: Pat
 
     monkeypatch.setattr(Ledger, "open", classmethod(elsewhere))
     run = Run(designed, ledger="postgresql://owner:s3cret@one/books?password=s3cret")
-    run.do("release")
+    run.everything("release")
     assert asked
     assert all("s3cret" in url for url in asked)
     rotated = Run(designed, ledger="postgresql://owner:other@two/books")  # another password, another server
     assert rotated.is_done("release")
-    rotated.do("release")
+    rotated.everything("release")
     without = Run(designed)  # PGPASSWORD or .pgpass
     assert without.place.url == "postgresql://owner@two/books"
     for path in designed.rglob("*"):

@@ -20,6 +20,7 @@ import shoal
 from shoal.errors import InputError
 from shoal.runs import meter_rows
 from shoal.runs.config import Config
+from shoal.runs.folder import SimulatedMeters
 from shoal.runs.meter_rows import (
     QUALITY,
     Survey,
@@ -32,7 +33,6 @@ from shoal.runs.meter_rows import (
     survey,
     write_readings,
 )
-from shoal.runs.sources import SimulatedMeters
 from shoal.sources.meters.quality import repair
 from shoal.sources.meters.readings import meter_readings
 from shoal.sources.meters.simulate import simulate_meters
@@ -64,7 +64,7 @@ def partition(path: Any, folder: Path, *, columns: dict[str, str] | None = None,
     folder.mkdir(parents=True, exist_ok=True)
     rows = sort_files(path, folder / "rows", config)
     surveys = [survey(rows, bucket) for bucket in rows.filled]
-    rows = replace(rows, grid=common_grid(surveys, config.interval, energy=rows.energy, meter=config.meter))
+    rows = replace(rows, grid=common_grid(surveys, config.interval, energy=rows.energy, meter=None))
     paths = [folder / f"{bucket:06d}.parquet" for bucket in rows.filled]
     for bucket, target in zip(rows.filled, paths, strict=True):
         make_shard(rows, bucket, str(target))

@@ -34,7 +34,7 @@ from shoal.laws.membership import formation_size
 from shoal.proofs import checker
 from shoal.sources.meters.predictive import Forecasts
 
-TOML = "[input]\ntrain_days = 14\n[speed]\nshard_size = 12\n[guarantee]\naudit_samples = 100\n"
+TOML = "[input]\ntrain_days = 14\n[speed]\nshard_size = 12\n"
 OPTIONS = [
     "--workers",
     "serial",

@@ -12,7 +12,7 @@ import shoal
 from shoal.runs.config import Config
 from shoal.sources.meters.predictive import Forecasts
 
-CONFIG = Config(crowd=5, horizon=24, order=(1, 1), train_days=7, season="day", largest_share=0.6)
+CONFIG = Config(crowd=5, horizon=24, order=(1, 1), train_days=7, largest_share=0.6)
 
 #: Homes with panels on the roof that send out more at noon than any home draws.
 SOLAR = {"H0000", "H0001", "H0004", "H0005", "H0006", "H0012"}
@@ -47,9 +47,7 @@ def test_export_is_released(meters: Path, tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_laws_in_log_power_leave_them_out(meters: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOAL_LEDGER", "folder")
-    settings = Config(
-        crowd=5, horizon=4, order=(1, 1), train_days=7, season="day", query="trajectory", epsilon=1.0, delta=1e-5
-    )
+    settings = Config(crowd=5, horizon=4, order=(1, 1), train_days=7, query="trajectory", epsilon=1.0, delta=1e-5)
     go(tmp_path / "out", meters, settings, "fit")
     quality = pl.read_csv(tmp_path / "out" / "quality.csv", infer_schema=False)
     gone = quality.filter(pl.col("verdict") == "left out")

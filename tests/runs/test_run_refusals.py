@@ -45,7 +45,7 @@ def test_figures_off_by_more_than_any_load_are_refused_before_the_ledger(
     assert run.design.meaningful
     assert not run.design.accuracy.beside_largest <= 10
     with pytest.raises(shoal.UnreachableError, match="10 times the largest forecast"):
-        run.do("release")
+        run.everything("release")
     assert not (out / "ledger.db").exists()
     assert run.state.releasing is None  # nothing was begun: other settings may follow
 
@@ -107,7 +107,7 @@ def test_what_cannot_be_printed_is_not_charged(designed: Path, monkeypatch: pyte
     with monkeypatch.context() as patch:
         patch.setattr(ReleaseCard, "to_yaml", fails)
         with pytest.raises(shoal.InputError, match="no words"):
-            opened(designed).do("release")
+            opened(designed).everything("release")
     assert not (designed / "ledger.db").exists()
 
 
@@ -130,7 +130,7 @@ def test_whatever_is_released_gets_its_card_and_its_report(
 ) -> None:
     guarantee = {} if (query, method) == ("point", None) else {"epsilon": 1.0, "delta": 1e-3}
     config = Config(
-        query=query, method=method, crowd=11, horizon=2, order=(1, 0), train_days=4, audit_samples=100, **guarantee,  # type: ignore[arg-type]
+        query=query, method=method, crowd=11, horizon=2, order=(1, 0), train_days=4, **guarantee,  # type: ignore[arg-type]
     )  # fmt: skip
     run = Run(tmp_path / "run", days[0], config, workers="serial")
     run.everything()

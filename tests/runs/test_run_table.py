@@ -23,8 +23,8 @@ from shoal.runs.stages import release_stage
 from shoal.sources.tables.class_table import ClassTable
 
 MEANS = Config(label="customer", crowd=4, period="2024-01")
-CONSTANTS = replace(MEANS, method="center", epsilon=1.0, delta=1e-5, shard_size=12, audit_samples=100)
-SAMPLES = Config(label="speaker", crowd=3, epsilon=1.0, delta=1e-5, audit_samples=100)
+CONSTANTS = replace(MEANS, method="center", epsilon=1.0, delta=1e-5, shard_size=12)
+SAMPLES = Config(label="speaker", crowd=3, epsilon=1.0, delta=1e-5)
 COLUMNS = ["kg", "money", "tiny"]
 
 
@@ -175,7 +175,7 @@ def test_killed_between_charge_and_file(copied: Path, monkeypatch: pytest.Monkey
     before = charged(copied / "again")
     assert before
     run = Run(copied / "again", workers="serial")
-    run.do("release")
+    run.everything("release")
     assert before.items() <= charged(copied / "again").items()
     assert len(charged(copied / "again")) == 26
     assert_released_as_charged(copied / "again")
@@ -296,8 +296,6 @@ BAD = {
     "nothing differs": ({}, lambda f: f.select("customer", "one"), "one value in all rows"),
     "few": ({"crowd": 14}, lambda f: f.head(9), "9 labels can be used, and a crowd of 14 needs 14"),
     "own name": ({}, lambda f: f.rename({"kg": "crowd"}), "'crowd' is a column of the released table"),
-    "weights": ({"weights": ("kg=-1",)}, lambda f: f, "weights must be numbers above 0"),
-    "odd weights": ({"weights": ("lb=1",)}, lambda f: f, "'lb' is not an entry"),
     "forecasts": ({"query": "trajectory"}, lambda f: f, "query is for forecasts"),
 }
 
@@ -334,12 +332,12 @@ def test_samples_without_a_law_are_refused(change: Any, words: str, tmp_path: Pa
 
 def test_rows_with_an_empty_cell_are_left_out(tmp_path: Path) -> None:
     frame = constants().with_columns(kg=pl.when(pl.col("customer") == "C07").then(None).otherwise(pl.col("kg")))
-    run = go(tmp_path / "out", frame, replace(CONSTANTS, weights=("kg=8", "tiny=1"), drop=("one",)), "fit")
+    run = go(tmp_path / "out", frame, replace(CONSTANTS, columns=("-one",)), "fit")
     table = [ClassTable.load(part.path) for part in listing(tmp_path / "out", "fit").parts]
     assert "C07" not in {name for part in table for name in part.labels}
     assert run.fit is not None
     assert any("1 row with an empty cell" in line for line in run.fit.about)
-    assert table[0].exponents[[0, 2]].tolist() == [3, 0]
+    assert "one" not in table[0].columns
 
 
 def test_digits_are_no_longer_told_by_their_rows(tmp_path: Path) -> None:

@@ -19,8 +19,6 @@ from typing import Any
 from shoal.errors import InputError
 from shoal.runs import secret
 
-#: Fewest test answers per label that an audit takes: refused here, before anything is released.
-FEWEST = 100
 #: Sections of a file of settings, and panels of the command's help.
 SECTIONS = ("input", "hiding", "guarantee", "ledger", "output", "speed")
 #: Methods that take an ε, a δ or a ρ, by which a run can be asked for them.
@@ -56,12 +54,9 @@ class Config:
 
     crowd: int = _setting("hiding", 10, "every row is an average over at least so many")
     unit: str | None = _setting(
-        "input", None, '"w", "kw", "mw" (power) or "wh", "kwh", "mwh" (energy per interval); by default what the '
-        "columns are called or a column of units says, and asked for where nothing tells"
-    )  # fmt: skip
-    meter: str | None = _setting(
-        "input", None, '"register": readings are totals that only rise, and differences are taken; "interval": each '
-        "is that of its interval; by default seen from the readings", rare=True
+        "input", None, '"w", "kw", "mw" (power) or "wh", "kwh", "mwh" (energy per interval), by default what the '
+        'columns are called or a column of units says; "kwh-register": totals that only rise, "kw-interval": figures '
+        "that only rise and are no totals, by default seen from the readings"
     )  # fmt: skip
     interval: int | None = _setting("input", None, "minutes between readings; by default the most common distance")
     time_zone: str | None = _setting("input", None, 'zone of wall-clock timestamps, such as "Europe/Zurich"')
@@ -76,19 +71,13 @@ class Config:
         "input", None, 'column of timestamps, if its name does not tell; "Date+Time" for a date and a time in two columns'  # noqa: E501
     )  # fmt: skip
     value_column: str | None = _setting("input", None, "column of readings, if its name does not tell")
-    only: tuple[str, ...] = _setting("input", (), "use only these households; by default all", rare=True)
     label: str | None = _setting(
         "input", None, "column of labels: the file is a table with a row per answer, not one of meter readings"
     )
     columns: tuple[str, ...] = _setting(
-        "input", (), "columns that are released, with commas between them; by default every column of numbers"
-    )
-    drop: tuple[str, ...] = _setting("input", (), "columns that are not released", rare=True)
-    weights: tuple[str, ...] = _setting(
         "input",
         (),
-        "what an error in a column costs, COLUMN=NUMBER; by default one over the column's spread",
-        rare=True,
+        "columns that are released, with commas between them, or all but -NAME; by default every column of numbers",
     )
     period: str | None = _setting(
         "input", None, "what a table is about, such as 2024-03 or 2024-03-31: each release needs a later one"
@@ -96,7 +85,6 @@ class Config:
     train_days: int = _setting("input", 15, "days of training before the origin")
     horizon: int = _setting("input", 12, "steps to forecast, or on the command line a time such as 3h", kind=str)
     order: tuple[int, ...] = _setting("input", (6, 5), "order (p, q) of the ARMA models", rare=True)
-    season: str = _setting("input", "auto", '"day", "week", or "auto": by day below four weeks of training', rare=True)
     origin: str | None = _setting(
         "input", None, "first instant to forecast, ISO 8601; by default after the last reading"
     )
@@ -154,9 +142,6 @@ class Config:
         "δ above 0.01, which hides nobody",
         rare=True,
     )
-    audit_samples: int = _setting(
-        "guarantee", 200, "test answers per label in the audit; more find smaller faults", rare=True
-    )
 
     ledger: str | None = _setting(
         "ledger", None, "path, sqlite:///… or postgresql://…; by default the data owner's: SHOAL_LEDGER, or a user's"
@@ -164,25 +149,22 @@ class Config:
     title: str | None = _setting("output", None, "title of the report", rare=True)
     licence: str | None = _setting("output", None, 'licence of the public table, such as "CC-BY-4.0"', rare=True)
     shard_size: int = _setting("speed", 1000, "labels per shard: what a worker holds in memory at once", rare=True)
-    seed: int = _setting("output", 0, "seed of searches and audits; releases take none", rare=True)
 
     def __post_init__(self) -> None:
         from shoal import validation  # here, so that the command's help loads no NumPy
 
         for name in ("train_days", "horizon", "shard_size"):
             validation.count(**{name: getattr(self, name)})
-        validation.count(at_least=FEWEST, audit_samples=self.audit_samples)
-        validation.count(at_least=0, seed=self.seed)
         if self.unit is not None:
-            validation.choice(("w", "kw", "mw", "wh", "kwh", "mwh"), unit=self.unit.lower())
-        if self.meter is not None:
-            validation.choice(("register", "interval"), meter=self.meter)
+            unit, dash, kind = self.unit.lower().partition("-")
+            validation.choice(("w", "kw", "mw", "wh", "kwh", "mwh"), unit=unit)
+            if dash:
+                validation.choice(("register", "interval"), unit=kind)
         for what in self.accept:
             validation.choice(ACCEPTED, accept=what)
         validation.count(at_least=2, crowd=self.crowd)
         if self.largest_share is not None:
             validation.probability(largest_share=self.largest_share, above_zero=True)
-        validation.choice(("day", "week", "auto"), season=self.season)
         validation.choice(("point", "trajectory", "marginal", "as_in_paper"), query=self.query)
         if len(self.order) != 2:
             raise InputError("order must be two whole numbers (p, q)")
@@ -224,7 +206,7 @@ class Config:
     def _check_table(self) -> None:
         """Settings of a class table: with a label only, and beside none of those that forecasts alone have."""
         if self.label is None:
-            given = next((n for n in ("columns", "drop", "weights", "clip", "period") if getattr(self, n)), None)
+            given = next((n for n in ("columns", "clip", "period") if getattr(self, n)), None)
             if given is not None:
                 raise InputError(f"{given} is for tables: name the column of their labels too (--label)")
             return
@@ -255,10 +237,8 @@ class Config:
         return "kw" if self.query == "point" else "log"
 
     @property
-    def season_period(self) -> str:
-        """The season in use."""
-        if self.season != "auto":
-            return self.season
+    def season(self) -> str:
+        """The season of the forecasts: by week from four weeks of training on, with less it fits badly."""
         return "week" if self.train_days >= 28 and self.secret != secret.READINGS else "day"
 
     @property
@@ -324,13 +304,13 @@ class Config:
     def parsed(text: str) -> tuple[str, Any]:
         """A setting as ``--set`` takes it.
 
-        >>> Config.parsed("max_kw=50"), Config.parsed("drop=a,b")
-        (('max_kw', 50), ('drop', ('a', 'b')))
+        >>> Config.parsed("max_kw=50"), Config.parsed("columns=a,b")
+        (('max_kw', 50), ('columns', ('a', 'b')))
         """
         name, _, value = text.partition("=")
         kind = {**typing.get_type_hints(Config), **typing.get_type_hints(Speed)}.get(name)
         if kind is None or not value:
-            raise InputError("set must be NAME=VALUE with a setting of shoal.Config, such as max_kw=50 or drop=a,b")
+            raise InputError("set must be NAME=VALUE with a setting of shoal.Config, such as max_kw=50 or order=2,1")
         return name, from_text(kind, value)
 
 
@@ -408,8 +388,6 @@ def typed(name: str, kind: Any, value: Any, where: str) -> Any:
         return None
     if typing.get_origin(kind) is tuple:
         texts = wanted[0] is str
-        if texts and isinstance(value, Mapping):
-            value = [f"{key}={number!r}" for key, number in value.items()]
         if not isinstance(value, (list, tuple)) or not all(type(one) is wanted[0] for one in value):
             raise InputError(f"{where}: {name} must be a list of {'texts' if texts else 'whole numbers'}")
         return tuple(value)

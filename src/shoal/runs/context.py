@@ -11,10 +11,9 @@ from shoal.errors import LedgerError
 from shoal.ledger.ledger import Ledger
 from shoal.records import Record
 from shoal.runs.config import Config, Speed
-from shoal.runs.folder import Folder, RunState
+from shoal.runs.folder import Folder, RunState, Source
 from shoal.runs.owner_ledger import Place, opened, place
 from shoal.runs.shards import Listing
-from shoal.runs.sources import Source
 from shoal.workers.executor import Executor, open_executor
 
 #: Lists of the shards that stages made.

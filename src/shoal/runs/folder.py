@@ -1,7 +1,8 @@
-"""The folder of a run: files that are there whole or not at all, and a state that says what made them.
+"""The folder of a run: files that are there whole or not at all, and a state that says what made them, and of what.
 
 A file is written under a temporary name, flushed to disk and renamed; ``state.json`` is written last. Whatever
-interrupts a run, the state names only files that are complete, and each with its digest.
+interrupts a run, the state names only files that are complete, and each with its digest. A run's rows come from meter
+files, from households that do not exist, or from a table of any classes.
 """
 
 from __future__ import annotations
@@ -9,25 +10,97 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from shoal.errors import InputError
-from shoal.files import file_digest, held, private_folder, write_whole
+from shoal.files import digest_of, file_digest, held, private_folder, write_whole
+from shoal.records import Record
 from shoal.runs.config import Config
 from shoal.runs.owner_ledger import FILE, Seal
-from shoal.runs.sources import Source
+from shoal.sources.frames import Scratch, meter_files, stored
 
 #: Version of the state file; others are refused.
-VERSION = 3
+VERSION = 4
 STATE, LEDGER = "state.json", FILE
 #: Stages of a run, in order.
 STAGES = ("fit", "crowds", "design", "audit", "release", "card", "report")
 
 
 @dataclass(frozen=True)
-class Done:
+class SimulatedMeters(Record):
+    """A neighborhood that does not exist, as the source of a run.
+
+    >>> SimulatedMeters(100).days
+    17
+    """
+
+    households: int
+    days: int = 17
+    step_minutes: int = 15
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class MeterFile(Record):
+    """A file that was read: its name, its SHA-256 and its size in bytes."""
+
+    name: str
+    digest: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Source(Record):
+    """What a run reads: files at ``path``, or simulated households. ``digest`` stands for all of it."""
+
+    digest: str
+    path: str = ""
+    files: tuple[MeterFile, ...] = ()
+    simulated: SimulatedMeters | None = None
+    table: bool = False  #: a row per answer, with a label
+
+    @classmethod
+    def of(cls, source: Any, *, table: bool = False) -> Source:
+        """A meter file, a folder of them, or a :class:`SimulatedMeters`; with ``table``, a class table in a file."""
+        if isinstance(source, Source):
+            return source
+        if isinstance(source, SimulatedMeters):
+            return cls(digest_of(vars(source)), simulated=source)
+        if not isinstance(source, (str, Path)):
+            raise InputError(
+                "source must be a file, a folder of files, an address, a frame (Polars, pandas, Arrow, DuckDB) or "
+                "shoal.SimulatedMeters(...)"
+            )
+        files = tuple(MeterFile(f.name, file_digest(f), f.stat().st_size) for f in meter_files(source))
+        where = str(Path(source).resolve()) if Path(source).exists() else str(source)
+        return cls(digest_of([[one.name, one.digest] for one in files]), where, files, table=table)
+
+    @property
+    def paths(self) -> list[Path]:
+        """The files, where they were found."""
+        return meter_files(self.path)
+
+    def __str__(self) -> str:
+        if self.simulated is not None:
+            one = self.simulated
+            return f"{one.households} simulated households, {one.days} days (nobody real is behind them)"
+        return self.files[0].name if len(self.files) == 1 else Path(self.path).name
+
+
+def source_of(source: Any, folder: Path, *, table: bool) -> tuple[Source, Scratch | None]:
+    """The source of a run; rows of a frame or an address are kept as a file in ``folder``, and come with it."""
+    rows = stored(source)
+    if rows is None:
+        return Source.of(source, table=table), None
+    digest = file_digest(rows.path)
+    path = folder.resolve() / f"{digest[:32]}.parquet"
+    return Source(digest, str(path), (MeterFile(rows.name, digest, rows.path.stat().st_size),), table=table), rows
+
+
+@dataclass(frozen=True)
+class Done(Record):
     """One finished stage: the digest of all that went into it, its files with theirs, and what to tell about it."""
 
     key: str
@@ -38,7 +111,7 @@ class Done:
 
 
 @dataclass(frozen=True)
-class RunState:
+class RunState(Record):
     """What a folder knows of its run. ``release`` numbers the releases; ``releasing`` is the key of one begun."""
 
     source: Source
@@ -117,14 +190,8 @@ class Folder:
         if content.get("version") != VERSION:
             raise InputError(f"dir: {self.path.name} was made by another version of shoal; use a new folder")
         try:
-            stages = {name: Done(**done) for name, done in content["stages"].items()}
-            rest = {name: content[name] for name in ("release", "releasing", "created", "run", "previous", "day")}
-            rest["ledger"] = None
-            if content.get("ledger") is not None:
-                rest["ledger"] = Seal(**content["ledger"])
-            config = Config.from_dict(content["config"], STATE)
-            return RunState(Source.from_json(content["source"]), config, stages, **rest)
-        except (KeyError, TypeError, AttributeError):
+            return RunState.from_json({name: content[name] for name in content if name not in ("format", "version")})
+        except InputError:
             raise InputError(f"dir: the {STATE} in {self.path.name} lacks a part; use a new folder") from None
 
     def snapshot(self) -> Snapshot:
@@ -150,7 +217,7 @@ class Folder:
 
     def remember(self, state: RunState) -> None:
         """Write the state."""
-        content = {"format": "shoal run", "version": VERSION, **asdict(state), "config": state.config.to_dict()}
+        content = {"format": "shoal run", "version": VERSION, **state.to_json()}
         self.put(STATE, json.dumps(content, indent=1, ensure_ascii=False))
 
     def write(self, name: str, put: Callable[[Path], Any]) -> Path:
@@ -177,14 +244,3 @@ class Folder:
     def intact(self, done: Done) -> bool:
         """Whether a stage's files are all there and as they were written."""
         return all((self / name).is_file() and self.digest(name) == digest for name, digest in done.files.items())
-
-
-def without(state: RunState, *stages: str) -> RunState:
-    """The state with some stages forgotten."""
-    return replace(state, stages={name: done for name, done in state.stages.items() if name not in stages})
-
-
-def done_in(state: RunState, stage: str, done: Done) -> RunState:
-    """The state with a stage done; stages are kept in their order."""
-    stages = {**state.stages, stage: done}
-    return replace(state, stages={name: stages[name] for name in STAGES if name in stages})

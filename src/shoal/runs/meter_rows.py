@@ -24,8 +24,8 @@ from shoal.card.facts import LISTED
 from shoal.errors import InputError
 from shoal.records import Record
 from shoal.runs.config import Config
+from shoal.runs.folder import SimulatedMeters
 from shoal.runs.shards import Buckets, gather, put_frame, scatter
-from shoal.runs.sources import SimulatedMeters
 from shoal.sources.frames import Paths, in_batches, meter_files
 from shoal.sources.meters import clock
 from shoal.sources.meters.columns import ColumnsError
@@ -115,14 +115,14 @@ def sort_files(path: Paths, folder: Path, config: Config, buckets: int | None = 
     zone = clock.zone(config.time_zone)
     opened = open_sources(meter_files(path), config.named_columns or None, config.timestamp_format, config.unit)
     shown = zone if zone is not None else common_zone({source.time_zone for source in opened.sources})
-    names = _chosen(_names(opened.sources), config.only)
+    names = _names(opened.sources)
     count = max(-(-len(names) // config.shard_size), 1) if buckets is None else buckets
     column = numbered(opened.sources) if config.interval is None else None
 
     def batches() -> Iterator[pl.DataFrame]:
         rows = 0
         for number, source in enumerate(opened.sources):
-            for batch in _standard(source, number, names if config.only else None):
+            for batch in _standard(source, number):
                 rows += len(batch)
                 yield batch
         if column is not None and len(names) == rows > 2:
@@ -153,21 +153,7 @@ def _names(sources: Sequence[MeterSource]) -> pl.Series:
     return pl.concat([part.fill_null("") for part in parts]).unique().sort()
 
 
-def _chosen(names: pl.Series, only: Sequence[str]) -> pl.Series:
-    """The households to take; one that is not there is refused."""
-    if not only:
-        return names
-    known = set(names.to_list())
-    strange = [name for name in only if name not in known]
-    if strange:
-        raise InputError(
-            f"household: there is no household {strange[0]!r} among the {len(known)} in the readings; "
-            "check `only` in the settings"
-        )
-    return names.filter(names.is_in(list(only)))
-
-
-def _standard(source: MeterSource, number: int, only: pl.Series | None) -> Iterator[pl.DataFrame]:
+def _standard(source: MeterSource, number: int) -> Iterator[pl.DataFrame]:
     """The rows of one file in the columns of a piece, about :data:`BATCH` readings at a time."""
     rows = readable = 0
     by_column = source.layout.shape == "times"  # unpivoted batches go column by column, and so must the whole file
@@ -185,14 +171,12 @@ def _standard(source: MeterSource, number: int, only: pl.Series | None) -> Itera
             ).collect(engine="in-memory")  # fmt: skip
         except pl.exceptions.PolarsError:
             raise InputError(f"path: {source.file.name} was changed while it was read") from None
-        if only is not None:
-            piece = piece.filter(pl.col("household").is_in(only.implode()))
         rows += len(piece)
         readable += len(piece) - piece["time"].null_count()
         yield piece
-    if not rows and only is None:
+    if not rows:
         raise InputError(NO_ROWS.format(source.file.name))
-    if rows and not readable:
+    if not readable:
         raise InputError(NO_TIMES.format(source.file.name))
 
 

@@ -1,15 +1,23 @@
-"""What the folder of a run holds: facts of its stages, card, tables, pages and ledger. Nothing here changes it.
+"""What the folder of a run holds: its stages and their facts, card, tables, pages and ledger. Nothing here changes it.
 
-A stage is known by a key: the digest of its settings, of the files it reads and of shoal's version. It is done where
-the state has it with this key and its files are intact.
+| run | stages |
+| --- | --- |
+| means of crowds, the default | fit, crowds, release, card, report |
+| a method, under an ε | fit, crowds, design, audit, release, card, report |
+| the secret readings | fit, release, card, report |
+
+They are done in this order: nothing is charged before all that can fail has been seen to work. A stage is known by a
+key: the digest of its settings, of the files it reads and of shoal's version. It is done where the state has it with
+this key and its files are intact.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import shoal
 from shoal.card.card import ReleaseCard
@@ -18,11 +26,20 @@ from shoal.card.statements import HEADINGS, Statement, handing, would_protect
 from shoal.errors import InputError
 from shoal.files import digest_of, file_digest
 from shoal.records import Record
-from shoal.runs import reader, secret, worst_figures
-from shoal.runs.context import Context
+from shoal.runs import reader, secret
+from shoal.runs.config import Config
+from shoal.runs.context import DESIGN, Context, Made
 from shoal.runs.folder import LEDGER
-from shoal.runs.pipeline import Stage, pipeline
-from shoal.runs.stages import card_stage, crowd_stage, readings_stage, release_stage, report_stage
+from shoal.runs.stages import (
+    card_stage,
+    crowd_stage,
+    design_stage,
+    fit_stage,
+    readings_stage,
+    release_stage,
+    report_stage,
+    table_stage,
+)
 from shoal.runs.stages.crowd_stage import CrowdFacts
 
 if TYPE_CHECKING:
@@ -31,8 +48,8 @@ if TYPE_CHECKING:
     from shoal.proofs.proof import Proof
     from shoal.runs.choice import Choice
 
-#: The pages of :meth:`Results.explain`.
-BOARD, ANNEX = "board.html", "annex.html"
+#: The pages of :meth:`Results.explain`, and the folder of :meth:`Results.prove`.
+BOARD, ANNEX, PROOFS = "board.html", "annex.html", "proof"
 #: Files that a user looks for, and what they are.
 FILES = {
     report_stage.REPORT: "the report, for the data owner: it shows true answers",
@@ -46,6 +63,50 @@ FILES = {
     LEDGER: "crowds and what was spent; keep it, and keep it private: it is as private as the readings",
 }
 Facts = TypeVar("Facts", bound=Record)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage: words for its progress, settings that its result depends on, its function."""
+
+    doing: str
+    settings: tuple[str, ...]
+    work: Callable[[Results], Made]
+
+
+METERS = Stage("reading meters", fit_stage.SETTINGS, lambda run: fit_stage.stage(run))
+TABLE = Stage(table_stage.DOING, table_stage.SETTINGS, lambda run: table_stage.stage(run))
+DECLARED = replace(
+    TABLE, settings=(*TABLE.settings, "secret", "bounds", "cells"), work=lambda run: readings_stage.read_table(run)
+)
+CROWDS = Stage(crowd_stage.DOING, crowd_stage.SETTINGS, lambda run: crowd_stage.stage(run, run.known_fit))
+DESIGNED = Stage(design_stage.DOING, design_stage.SETTINGS, lambda run: design_stage.stage(run))
+AUDIT = Stage(design_stage.ATTACKING, ("query",), lambda run: design_stage.audit_stage(run))
+MEANS = Stage(release_stage.RECORDING, release_stage.SETTINGS, lambda run: release_stage.means(run, run.plan))
+DRAWN = Stage(release_stage.DRAWING, release_stage.SETTINGS, lambda run: release_stage.method(run, run.plan))
+NOISY = Stage(readings_stage.DOING, readings_stage.SETTINGS, lambda run: readings_stage.stage(run, run.known_fit))
+LAST = {
+    "card": Stage(
+        card_stage.DOING,
+        card_stage.SETTINGS,
+        lambda run: card_stage.stage(run, run.card, run.facts("crowds", CrowdFacts)),
+    ),
+    "report": Stage(
+        report_stage.DOING,
+        report_stage.SETTINGS,
+        lambda run: report_stage.stage(
+            run, run.card, run.facts("crowds", CrowdFacts), run.handing, run.timings, run.released_on
+        ),
+    ),
+}
+
+
+class WorstCurve(NamedTuple):
+    """Upper ends of δ at each ε, and the directed edge that has it."""
+
+    epsilon: tuple[float, ...]
+    delta_upper: tuple[float, ...]
+    worst_edge: tuple[tuple[str, str], ...]
 
 
 class Results(Context):
@@ -74,17 +135,26 @@ class Results(Context):
 
     @property
     def pipeline(self) -> dict[str, Stage]:
-        """The stages of this run by name, in order."""
-        return pipeline(self.config, table=self.state.source.table, charged=self.charged)
+        """The stages of this run by name, in order; each rests on the one before it."""
+        if self.of_readings:
+            return {"fit": DECLARED if self.source.table else METERS, "release": NOISY, **LAST}
+        first = {"fit": TABLE if self.source.table else METERS, "crowds": CROWDS}
+        if not self.charged:
+            return {**first, "release": MEANS, **LAST}
+        return {**first, "design": DESIGNED, "audit": AUDIT, "release": DRAWN, **LAST}
+
+    def before(self, stage: str) -> list[str]:
+        """The stages of this run before one of them, in order."""
+        names = list(self.pipeline)
+        return names[: names.index(stage)]
 
     def key(self, stage: str) -> str:
         """The digest of all that goes into a stage."""
-        step = self.pipeline[stage]
         inputs: dict[str, Any] = {
             "stage": stage,
             "shoal": shoal.__version__,
-            "settings": self.config.part(*step.settings),
-            "stages": {name: self.key(name) for name in step.needs},
+            "settings": self.config.part(*self.pipeline[stage].settings),
+            "before": [self.key(name) for name in self.before(stage)[-1:]],
         }
         period = (self.config.period or self.state.day) if self.config.label is not None else None
         if stage == "fit":
@@ -97,10 +167,10 @@ class Results(Context):
 
     def is_done(self, stage: str) -> bool:
         """Whether a stage and all that it rests on are done, as now configured, and their files intact."""
-        done, step = self.state.stages.get(stage), self.pipeline.get(stage)
+        done = self.state.stages.get(stage)
         return (
-            step is not None
-            and all(self.is_done(name) for name in step.needs)
+            stage in self.pipeline
+            and all(self.is_done(name) for name in self.before(stage)[-1:])
             and done is not None
             and done.key == self.key(stage)
             and self.folder.intact(done)
@@ -242,10 +312,14 @@ class Results(Context):
             raise InputError("reader: a method releases a row per home under an ε; its card says how far it is off")
         return reader.around(self.folder / reader.FILE, self.folder / release_stage.PUBLIC, row)
 
-    def curve(self, epsilon: Sequence[float], notion: str = "dp") -> worst_figures.WorstCurve:
+    def curve(self, epsilon: Sequence[float], notion: str = "dp") -> WorstCurve:
         """δ(ε) over all pairs of the run: of what is released ("dp"), or of the ideal laws under another notion."""
         self._demand_method()
-        return worst_figures.worst_curve(self, list(epsilon), notion)
+        works = [partial(_curve_of, part.path, list(epsilon), notion) for part in self.listing(DESIGN).parts]
+        with self.workers(len(works)) as executor:
+            points = zip(*executor.every(works), strict=True)
+        worst = [max(shards, key=lambda point: point[0]) for shards in points]
+        return WorstCurve(tuple(epsilon), tuple(delta for delta, _ in worst), tuple(edge for _, edge in worst))
 
     def frontier(
         self, rho: Sequence[float], methods: Sequence[str], *, epsilon: float | None = None, search: int = 10
@@ -253,12 +327,32 @@ class Results(Context):
         """Method -> the δ that each budget, ascending, leaves in the worst crowd of the run. Nothing is changed."""
         self._demand_method()
         at = self.config.stated_epsilon if epsilon is None else epsilon
-        return worst_figures.worst_frontier(self, sorted(rho), list(methods), at, search)
+        works = [
+            partial(_frontier_of, part.path, block.path, self.config, sorted(rho), list(methods), at, search)
+            for part, block in self.listing(DESIGN).pairs
+        ]
+        with self.workers(len(works)) as executor:
+            shards = executor.every(works)
+        return {name: [max(deltas) for deltas in zip(*(one[name] for one in shards), strict=True)] for name in methods}
 
     def prove(self, *, epsilon: float | None = None, scope: str | None = None) -> dict[str, Proof]:
         """A proof of every shard's mechanism, written to ``proof/``; by default at the ε and scope of its design."""
+        from shoal.mechanism.releasable import load
+        from shoal.proofs.proof import prove
+
         self._demand_method()
-        return worst_figures.proofs(self, epsilon, scope)
+        proofs: dict[str, Proof] = {}
+        for part in self.listing(DESIGN).parts:
+            proof = load(part.path).by_kind(
+                mechanism=lambda m: prove(m, None, epsilon, scope) if m.graph.n_edges else None, codebook=lambda _: None
+            )
+            if proof is not None:
+                proofs[part.key] = proof
+                (self.folder / PROOFS).mkdir(exist_ok=True, mode=0o700)
+                proof.save(self.folder / PROOFS / f"{part.key}.json")
+        if not proofs:
+            raise InputError("dir: this run has no Gaussian mechanism with neighbors, and nothing to prove")
+        return proofs
 
     def _demand_method(self) -> None:
         """Raise unless something with an ε was designed."""
@@ -343,3 +437,38 @@ def _boundaries_digest(named: str | None) -> str | None:
     file, colon, column = named.rpartition(":")
     path = Path(file if colon else named)
     return f"{file_digest(path)} {column}" if path.is_file() else named
+
+
+def _curve_of(path: str, epsilon: list[float], notion: str) -> list[tuple[float, tuple[str, str]]]:
+    """One shard's δ at each ε, rounded up, with the directed edge that has it."""
+    from shoal.accounting.curve import falling
+    from shoal.mechanism.mechanism import Mechanism
+    from shoal.mechanism.releasable import load
+
+    mechanism = load(path)
+    if notion == "dp":
+        curve = mechanism.released_curve(epsilon)
+    elif isinstance(mechanism, Mechanism):
+        curve = mechanism.curve(epsilon, notion)
+    else:
+        raise InputError("notion: what a codebook releases is accounted for as dp only")
+    edges = [(str(a), str(b)) for a, b in curve.worst_edge]
+    return list(zip(falling(epsilon, curve.delta_upper).tolist(), edges, strict=True))
+
+
+def _frontier_of(
+    path: str, block: str, config: Config, rho: list[float], methods: list[str], epsilon: float, iterations: int
+) -> dict[str, list[float]]:
+    """One shard's δ by method and budget, from the files of its mechanism and of what that was made for."""
+    from shoal.designs.design import frontier
+    from shoal.mechanism.clip import moved_delta
+    from shoal.mechanism.releasable import load
+    from shoal.runs.blocks import answers_of
+
+    mechanism, shard = load(path), answers_of(block, config)
+    graph, scope, times = mechanism.graph, mechanism.scope, mechanism.times
+    if shard.labels != graph.labels:
+        raise InputError("dir: some households have no forecast today; ask again after a day when all are there")
+    figures = frontier(shard.laws(), graph, methods, epsilon, rho, iterations=iterations, scope=scope, times=times)
+    moved = mechanism.by_kind(mechanism=lambda m: moved_delta(m.outside, epsilon, times, scope), codebook=lambda _: 0.0)
+    return {name: [min(float(delta) + moved, 1.0) for delta in figures.delta_upper[name]] for name in methods}

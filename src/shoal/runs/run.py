@@ -10,12 +10,9 @@
 | card | one card, from the facts of the stages | card.json, card.md |
 | report | pages for the owner and to pass on | report.html, public/report.html |
 
-A neighborhood is one shard, a country many; nothing else differs. What forecasts are made from lies under ``shards/``,
-each file named by what went into it.
-
-A stage that is done, as :mod:`shoal.runs.results` tells, is not done again. A release is never done again because
-something changed: what is new about the same labels takes a later period, with ``update=True``. Who works on the tasks
-changes nothing.
+A neighborhood is one shard, a country many; nothing else differs. A stage that is done, as :mod:`shoal.runs.results`
+tells, is not done again. A release is never done again because something changed: what is new about the same labels
+takes a later period, with ``update=True``. Who works on the tasks changes nothing.
 """
 
 from __future__ import annotations
@@ -30,19 +27,18 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import shoal
 from shoal.card.facts import FitFacts, ReleaseFacts
 from shoal.errors import InputError, ShoalError
 from shoal.runs import secret
 from shoal.runs.choice import Choice, chosen
 from shoal.runs.config import Config, shared
 from shoal.runs.context import DESIGN, FIT, SHARDS, Progress
-from shoal.runs.folder import STAGES, STATE, Done, Folder, RunState, Snapshot, done_in, without
-from shoal.runs.head_start import head_start
+from shoal.runs.folder import STAGES, STATE, Done, Folder, RunState, Snapshot, source_of
 from shoal.runs.owner_ledger import Seal, without_password
 from shoal.runs.rehearsal import Rehearsal, rehearsal
 from shoal.runs.results import Results
 from shoal.runs.shards import finished, put_whole, sweep
-from shoal.runs.sources import source_of
 from shoal.runs.stages import (
     card_stage,
     crowd_stage,
@@ -239,8 +235,9 @@ class Run(Results):
         self.folder.remember(state)
         self.state = self._saved = state
 
-    def _forget(self, *stages: str, releasing: str | None = None) -> None:
-        self._remember(replace(without(self.state, *stages), releasing=releasing))
+    def _forget(self, *stages: str, **changes: Any) -> None:
+        left = {name: done for name, done in self.state.stages.items() if name not in stages}
+        self._remember(replace(self.state, stages=left, **changes))
 
     # ------------------------------------------------------------------ stages
 
@@ -260,32 +257,28 @@ class Run(Results):
                 self.do(stage)
 
     def do(self, stage: str) -> None:
-        """One stage, if it is not done."""
+        """One stage, if it is not done; all before it must be."""
         with self.held():
             if stage in ("fit", "crowds", "design", "release"):  # what a release rests on
                 self._settle()
             if stage == "fit":
-                head_start(self._say, accounting=self.config.charged)
+                compile_first(self._say, accounting=self.config.charged)
                 for folder in (self.path / SHARDS, self.path):  # nobody works in them yet
                     sweep(folder)
                 if not self.has_released and self._lacking():
-                    self._forget(*STAGES)  # what is there is passed over, shard by shard
+                    self._forget(*STAGES, releasing=None)  # what is there is passed over, shard by shard
             releases = stage == "release" and not self.is_done("release")
             if releases:
                 self._replan()
-            self._require(stage)
+            missing = next((name for name in self.before(stage) if not self.is_done(name)), None)
+            if missing is not None:
+                raise InputError(
+                    f"dir: the stage {missing!r} comes before {stage!r} and is not done as now configured; "
+                    f"run `shoal run --out {self.path.name}` for all of them"
+                )
             if releases:
                 self._begin_release()
             self._stage(stage)
-
-    def _require(self, stage: str) -> None:
-        """Raise unless all that a stage rests on is done."""
-        missing = next((name for name in self.pipeline[stage].needs if not self.is_done(name)), None)
-        if missing is not None:
-            raise InputError(
-                f"dir: the stage {missing!r} comes before {stage!r} and is not done as now configured; "
-                f"run `shoal run --out {self.path.name}` for all of them"
-            )
 
     def _stage(self, stage: str) -> None:
         step = self.pipeline[stage]
@@ -299,7 +292,8 @@ class Run(Results):
             self._settle_horizon(made.facts)
         digests = {name: self.folder.digest(name) for name in made.files}
         seconds = round(time.monotonic() - begun, 3)
-        state = done_in(self.state, stage, Done(self.key(stage), digests, seconds, _now(), made.facts.to_json()))
+        stages = {**self.state.stages, stage: Done(self.key(stage), digests, seconds, _now(), made.facts.to_json())}
+        state = replace(self.state, stages={name: stages[name] for name in STAGES if name in stages})
         if isinstance(made.facts, ReleaseFacts) and state.ledger is not None:
             state = replace(state, releasing=None, ledger=replace(state.ledger, head=made.facts.head))
         self._remember(state)
@@ -373,7 +367,7 @@ class Run(Results):
             labels = pl.read_parquet(self.folder / crowd_stage.CROWDS, columns=["label"])["label"].to_list()
             same = Book.read(ledger, labels).digest == self.plan.book
         if not same:
-            self._remember(without(self.state, "crowds", "design", "audit"))
+            self._forget("crowds", "design", "audit")
             for stage in self.stages("audit")[1:]:
                 self._stage(stage)
 
@@ -444,7 +438,7 @@ class Run(Results):
                     "crowds on record are used there too"
                 )
             self.do("fit")
-            self._remember(without(self.state, "crowds"))  # by what is on record now
+            self._forget("crowds")  # by what is on record now
             for stage in self.stages("audit")[1:]:
                 self.do(stage)
             if not self.charged:
@@ -483,6 +477,39 @@ class Run(Results):
     def _say(self, stage: str, text: str, done: float, total: int) -> None:
         self.stage = stage
         self.tell(text, done, total)
+
+
+def compile_first(tell: Progress, *, accounting: bool = True) -> None:
+    """On the very first run on a machine, say so and compile the kernels, before workers would all do it at once.
+
+    Means of crowds need no ``accounting``: its kernels are the larger part, and are left to the first run with an ε.
+    Nothing depends on it: what is not compiled here is compiled where it is needed, and kept.
+    """
+    from shoal.numerics import compiled
+
+    folder, last = compiled.FOLDER, "spectrum._fast_block*.nbi" if accounting else "crowds._sweep*.nbi"
+    if folder is None or any(folder.rglob(last)):
+        return
+    import numpy as np
+
+    from shoal.accounting.renyi import renyi_curve
+    from shoal.accounting.spectrum import edge_spectra
+    from shoal.laws.crowds import crowds
+    from shoal.sources.meters.forecast import forecast
+    from shoal.sources.meters.simulate import simulate_meters
+
+    words = "compiling, once on this machine, in a minute or two"
+    tell("compile", words, 0, 0)
+    forecast(simulate_meters(2, 3, step_minutes=30), (2, 1), 2, 2, "day")
+    crowds(np.arange(12.0).reshape(6, 2) ** 2, 2)
+    if accounting:
+        laws = shoal.GaussianClasses([[0.0, 0.0], [1.0, 0.0]], [[[1.0, 0.5], [0.5, 1.0]], [[2.0, 0.5], [0.5, 1.0]]])
+        edge_spectra(laws, np.array([[0, 1]]), precise=True).reversed()
+        graph = shoal.NeighborGraph.complete(laws.labels)
+        for scope in ("answer", "table"):
+            shoal.privacy_curve(laws, graph, [0.5, 1.0], scope=scope)
+            renyi_curve(laws, graph, [2.0], scope=scope)
+    tell("compile", words, 1, 1)
 
 
 def _now() -> str:

@@ -15,14 +15,14 @@ from shoal.errors import InputError
 if TYPE_CHECKING:
     from shoal.readings.publication import Series
     from shoal.runs.config import Config
+    from shoal.runs.folder import Source
     from shoal.runs.meter_rows import Grid
-    from shoal.runs.sources import Source
 
 READINGS = "readings"
 SECRETS = ("label", READINGS)
 #: Settings that belong to the label's promise.
 OF_LABELS = (
-    "crowd", "boundaries", "largest_share", "method", "query", "rho", "within", "at_most", "weights", "clip",
+    "crowd", "boundaries", "largest_share", "method", "query", "rho", "within", "at_most", "clip",
 )  # fmt: skip
 #: Settings that belong to the readings' promise.
 OF_READINGS = ("customers", "budget_epsilon", "releases", "bounds", "cells")
@@ -185,6 +185,7 @@ def declared_grid(config: Config, *, energy: bool) -> Grid:
     """The grid that the origin lies on, with the declared interval; nothing is taken from readings."""
     from shoal.runs.meter_rows import MICROSECOND, Grid
     from shoal.sources.meters import clock
+    from shoal.sources.meters.columns import named_meter
     from shoal.sources.meters.quality import decided
 
     width = clock.step(config.interval)
@@ -193,4 +194,4 @@ def declared_grid(config: Config, *, energy: bool) -> Grid:
     origin = clock.instant(str(config.origin), config.time_zone, name="origin")
     naive = origin if origin.tzinfo is None else origin.astimezone(UTC).replace(tzinfo=None)
     at = (naive - datetime(1970, 1, 1)) // MICROSECOND
-    return Grid(step, at % step, decided(0, 0, energy=energy, meter=config.meter or "interval"))
+    return Grid(step, at % step, decided(0, 0, energy=energy, meter=named_meter(config.unit) or "interval"))

@@ -103,7 +103,7 @@ def test_registers_are_seen_and_differenced(tmp_path: Path) -> None:
     assert "only rise" in found.unit_reason
     assert found.quality["verdict"].unique().to_list() == ["ok"]
     with pytest.warns(QualityWarning, match="3 of the households draw more than a home"):
-        as_intervals = read_meters(tmp_path / "a.csv", meter="interval")
+        as_intervals = read_meters(tmp_path / "a.csv", unit="kwh-interval")
     assert as_intervals["kw"].min() > 20_000
     totals.rename({"kwh": "kW"}).write_csv(tmp_path / "b.csv")
     with pytest.raises(InputError, match="only rise, like the totals of a register, and are said to be power"):

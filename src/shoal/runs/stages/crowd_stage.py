@@ -52,7 +52,7 @@ from shoal.sources.tables.class_table import ClassTable
 from shoal.validation import FloatArray
 
 SETTINGS = (
-    "crowd", "largest_share", "boundaries", "method", "rho", "query", "label", "order", "train_days", "season",
+    "crowd", "largest_share", "boundaries", "method", "rho", "query", "label", "order", "train_days",
     "horizon",
 )  # fmt: skip
 DOING = "forming crowds"
@@ -297,7 +297,7 @@ def setting_of(config: Config, fit: FitFacts, columns: Sequence[str], curves: Cu
         "unit": "kw",
         "order": list(config.order),
         "train_days": config.train_days,
-        "season": config.season_period,
+        "season": config.season,
         "step_minutes": fit.step_minutes,
         "largest_share": config.largest_share,
     }

@@ -43,10 +43,11 @@ from shoal.runs.context import DESIGN, MECHANISM, Context, Made
 from shoal.runs.shards import Job, Part, out_path, put_whole, run_jobs
 from shoal.workers.executor import tick
 
-SETTINGS = ("query", "method", "epsilon", "delta", "rho", "seed", "shard_size")
-AUDIT_SETTINGS = ("query", "audit_samples", "seed")
+SETTINGS = ("query", "method", "epsilon", "delta", "rho", "shard_size")
 DOING, ATTACKING = "designing mechanisms", "attacking released answers"
 PROOF, AUDIT = "proof.json", "audit.json"
+#: Test answers per label in the audit, and the seed by which crowds are chosen.
+SAMPLES, SEED = 200, 0
 #: The method by which all labels of a crowd meet.
 MEETING = "mean"
 #: Whom a run's guarantee is about: who holds the whole table.
@@ -67,7 +68,7 @@ DRAWS = 20
 def stage(context: Context) -> Made:
     """A mechanism per block of whole crowds."""
     config, blocks = context.config, make_blocks(context)
-    settings = {**config.part("query", "epsilon", "seed", "rho", "delta"), "method": config.way}
+    settings = {**config.part("query", "epsilon", "rho", "delta"), "method": config.way}
     jobs = [
         Job(partial(do, block.path, config), out_path(context.path, MECHANISM, "shoal", settings, [block]), (block,))
         for block in blocks
@@ -146,7 +147,6 @@ def _designed(config: Config, classes: GaussianClasses, graph: NeighborGraph, sh
             method,
             config.stated_epsilon,
             delta,
-            seed=config.seed,
             scope=SCOPE,
             times=shard.times,
             tolerance=TOLERANCE,
@@ -182,7 +182,6 @@ def _spent(config: Config, classes: GaussianClasses, graph: NeighborGraph, times
             config.way,
             part.epsilons[:, 0].copy(),
             config.rho,
-            seed=config.seed,
             scope=SCOPE,
             times=times,
             iterations=SEARCH,
@@ -222,7 +221,7 @@ def audit_stage(context: Context) -> Made:
     config = context.config
     listing = context.listing(DESIGN)
     total = sum(part.told(DesignFacts).groups for part in listing.parts)
-    chosen = sampled(undamaged(listing.pairs), config.seed)
+    chosen = sampled(undamaged(listing.pairs), SEED)
     confidence = 1.0 - (1.0 - CONFIDENCE) / len(chosen)
     works = [
         partial(attack, mechanism.path, block.path, component, config, confidence)
@@ -234,7 +233,7 @@ def audit_stage(context: Context) -> Made:
     rule = (
         "every group"
         if len(parts) == total
-        else f"the group hardest to hide in and {len(parts) - 1} others drawn at random (seed {config.seed})"
+        else f"the group hardest to hide in and {len(parts) - 1} others drawn at random (seed {SEED})"
     )
     facts = replace(AuditFacts.merged(parts), confidence=CONFIDENCE, of_groups=total, rule=rule)
     content = {"together": facts.to_json(), "groups": [part.to_json() for part in parts]}
@@ -258,13 +257,13 @@ def attack(mechanism: str, block: str, component: int, config: Config, confidenc
     members = [whole.graph.labels[i] for i in np.flatnonzero(whole.graph.components == component)]
     return whole.by_kind(
         mechanism=lambda m: _attacked(m, members, block, config, confidence),
-        codebook=lambda b: _drawn(b, members, config, confidence),
+        codebook=lambda b: _drawn(b, members, confidence),
     )
 
 
-def _drawn(book: Codebook, members: list[str], config: Config, confidence: float) -> AuditFacts:
+def _drawn(book: Codebook, members: list[str], confidence: float) -> AuditFacts:
     part = book.part(members)
-    attacked = audit_book(part, n_samples=config.audit_samples, confidence=confidence, seed=config.seed)
+    attacked = audit_book(part, n_samples=SAMPLES, confidence=confidence)
     return book_audit_facts(attacked, part)
 
 
@@ -272,17 +271,16 @@ def _attacked(mechanism: Mechanism, members: list[str], block: str, config: Conf
     crowd = mechanism.part(members)
     attacked = audit(
         crowd,
-        n_samples=config.audit_samples,
+        n_samples=SAMPLES,
         confidence=confidence,
         repeats=REPEATS,
         release=mechanism.release,  # that of the whole block, which releases the answers
-        seed=config.seed,
         progress=tick,
     )
     everyone = answers_of(block, config)
     guard = None
     if set(members) <= set(everyone.labels):  # a member may have no answer today
-        guard = everyone.take(members).guard(crowd, DRAWS, config.seed)
+        guard = everyone.take(members).guard(crowd, DRAWS, SEED)
     rho = float(crowd.rho.mean())
     equal = None
     if rho > 0:

@@ -38,7 +38,7 @@ from shoal.runs.meter_rows import (
 from shoal.runs.shards import Job, Listing, Part, make_shards, out_path, put_frame, put_whole, run_jobs
 from shoal.sources.meters import clock
 from shoal.sources.meters.answered import off_by
-from shoal.sources.meters.columns import ColumnsError
+from shoal.sources.meters.columns import ColumnsError, named_meter
 from shoal.sources.meters.forecast import ABSENT, forecast, update_forecasts
 from shoal.sources.meters.neighborhoods import hourly_habits, usual_day
 from shoal.sources.meters.predictive import Forecasts
@@ -48,10 +48,10 @@ from shoal.workers.executor import Executor, tick
 
 #: Settings that decide how meter files are read.
 READING = (
-    "unit", "meter", "interval", "time_zone", "timestamp_format", "max_kw", "household_column", "timestamp_column",
-    "value_column", "only",
+    "unit", "interval", "time_zone", "timestamp_format", "max_kw", "household_column", "timestamp_column",
+    "value_column",
 )  # fmt: skip
-SETTINGS = (*READING, "train_days", "horizon", "order", "season", "origin", "shard_size", "secret", "query")
+SETTINGS = (*READING, "train_days", "horizon", "order", "origin", "shard_size", "secret", "query")
 #: Those that may differ from day to day.
 DAILY = ("origin", "horizon", "query")
 
@@ -75,7 +75,7 @@ def do(readings: str, origin: str, config: Config, before: str | None, out: str)
             order=(p, q),
             train_days=config.train_days,
             horizon=config.horizon,
-            season=config.season_period,
+            season=config.season,
             origin=instant,
             progress=tick,
             export=exports(config),
@@ -159,8 +159,6 @@ def readings_shards(executor: Executor, context: Context, buckets: int | None) -
     root, source, config = context.path / SHARDS, context.source, context.config
     homes = source.simulated
     if homes is not None:
-        if config.only:
-            raise InputError("only: a simulated neighborhood is taken as a whole; simulate fewer households")
         n, size = homes.households, config.shard_size
         jobs = [
             Job(
@@ -185,7 +183,7 @@ def readings_shards(executor: Executor, context: Context, buckets: int | None) -
                 return replace(rows, grid=secret.declared_grid(config, energy=rows.energy))
             executor.expect(len(rows.filled))
             surveys = executor.every([partial(survey, rows, number) for number in rows.filled])
-            grid = common_grid(surveys, config.interval, energy=rows.energy, meter=config.meter)
+            grid = common_grid(surveys, config.interval, energy=rows.energy, meter=named_meter(config.unit))
         except ColumnsError as error:
             raise InputError(
                 f"{error.what}. Name them: --household-column, --timestamp-column and --value-column, or the same "
@@ -209,7 +207,7 @@ def _refuse_implausible(shards: Sequence[ShardFacts], config: Config, *, simulat
     if large and "large" not in config.accept and not simulated:
         raise InputError(
             f"readings: {large} of {usable} households {LARGE}. Nothing was released. If the unit is wrong, name it "
-            f"with --unit (read were {shards[0].unit}); if they are totals, say --set meter=register; if single "
+            f"with --unit (read were {shards[0].unit}); if they are totals, say --unit kwh-register; if single "
             "readings are faults, leave them out with --set max_kw=50; if these are large customers, go on with --set "
             "accept=large"
         )
@@ -260,8 +258,7 @@ def stage(context: Context) -> Made:
     reasons, notes = _quality(context, forecasts.parts, shards, shard)
     hours, minutes = config.horizon * shard.step_us / 3.6e9, shard.step_us / 60e6
     columns = f"; {shard.taken}" if shard.taken else ""
-    by_day = config.season == "auto" and config.season_period == "day"
-    chosen = " (chosen: with less than four weeks a season by week fits badly)" if by_day else ""
+    chosen = " (chosen: with less than four weeks a season by week fits badly)" if config.train_days < 28 else ""
     facts = replace(
         FitFacts.merged([part.told(FitFacts) for part in forecasts.parts]),
         failed=failed[:LISTED],
@@ -270,7 +267,7 @@ def stage(context: Context) -> Made:
         reasons=tuple(most_common(reasons)[:LISTED]),
         about=(
             f"Forecasts: {config.horizon} steps ({hours:g} h) from {origin}, trained on {config.train_days} days, "
-            f"season by {config.season_period}{chosen}.",
+            f"season by {config.season}{chosen}.",
             f"Readings: {shard.unit} every {minutes:g} minutes: {shard.unit_reason}{columns}.",
             *(f"Readings: {note}" for note in notes),
         ),
@@ -308,7 +305,7 @@ def _names(shards: Sequence[Part]) -> list[str]:
 
 def fit_job(home: Path, shard: Part, config: Config, origin: str, before: Part | None) -> Job:
     """One shard's forecasts: anew, or from those of an earlier day."""
-    settings = {**config.part("train_days", "horizon", "order"), "season": config.season_period, "origin": origin}
+    settings = {**config.part("train_days", "horizon", "order"), "season": config.season, "origin": origin}
     settings["export"] = exports(config)
     inputs = [shard] if before is None else [before, shard]
     work = partial(do, shard.path, origin, config, None if before is None else before.path)

@@ -76,7 +76,6 @@ def read_table(context: Context) -> Made:
     names = tuple(dict.fromkeys((*secret.bounds_of(config), *secret.cells_of(config))))
     table = open_table(context.source.paths)
     rows, _ = rows_of(table.raw, layout_of(table.raw, str(config.label), names))
-    rows = rows if not config.only else rows.filter(pl.col(LABEL).is_in(config.only))
     if rows[LABEL].n_unique() != len(rows):
         raise InputError("label: with --secret readings a table has one row per label; join the rows of a label first")
     whole = rows.drop_nulls()
@@ -103,7 +102,7 @@ def settings_of(context: Context, fit: FitFacts) -> PublicSettings:
     p, q = config.order
     words = (
         f"Curves are forecasts of {config.horizon} steps of {minutes} minutes from {origin}, each from its home's own "
-        f"readings: {config.train_days} days of training, season by {config.season_period}, ARMA({p}, {q})."
+        f"readings: {config.train_days} days of training, season by {config.season}, ARMA({p}, {q})."
     )
     return PublicSettings(
         plan, series, as_period(origin), context.day, origin, float(minutes), config.horizon, words, "home"

@@ -13,21 +13,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 
 from shoal.card.facts import FitFacts
 from shoal.errors import InputError
 from shoal.rounding import counted, upper
 from shoal.runs.config import Config, no_use
 from shoal.runs.context import FIT, LAWS, Context, Made
+from shoal.runs.folder import Source
 from shoal.runs.shards import Listing, finished, out_path, put_whole, receipted
-from shoal.runs.sources import Source
 from shoal.runs.stages.fit_stage import write_curves
 from shoal.sources.tables.class_table import SUFFIX, ClassTable, exponents_of, label_means
 from shoal.sources.tables.table_file import LABEL, SOURCE_ROW, layout_of, open_table, rows_of
 
 #: Settings that decide how a table is read.
-SETTINGS = ("label", "columns", "drop", "weights", "timestamp_column", "value_column", "only", "clip")
+SETTINGS = ("label", "columns", "timestamp_column", "value_column", "clip")
 DOING = "reading the table"
 #: Those that may differ from table to table.
 DAILY = ("period",)
@@ -55,17 +54,14 @@ def stage(context: Context) -> Made:
 def read(source: Source, config: Config, known: Sequence[str] | None, out: Path) -> FitFacts:
     """Write the rows of a table and their curves; ``known`` columns are those of an earlier table that goes on."""
     table = open_table(source.paths)
-    layout = layout_of(
-        table.raw, str(config.label), config.columns, config.drop, config.timestamp_column, config.value_column
-    )
+    layout = layout_of(table.raw, str(config.label), config.columns, config.timestamp_column, config.value_column)
     rows, entries = rows_of(table.raw, layout)
-    rows = rows.filter(pl.col(LABEL).is_in(config.only)) if config.only else rows
     whole = rows.drop_nulls().sort(LABEL, SOURCE_ROW)
     incomplete = len(rows) - len(whole)
     if not len(whole):
         raise InputError(
             f"table: no row has a number in every entry ({incomplete} have an empty cell); leave out the columns that "
-            "are empty (--set drop=NAME), or fill them in"
+            "are empty (--columns=-NAME), or fill them in"
         )
     values = np.ascontiguousarray(whole.select(entries).to_numpy(), dtype=np.float64)
     if np.abs(values).max() > LARGEST:
@@ -77,13 +73,13 @@ def read(source: Source, config: Config, known: Sequence[str] | None, out: Path)
         if missing:
             raise InputError(f"columns: the new table has no entry {missing[0]!r}, which the last release had")
         places = [entries.index(name) for name in known]
-    elif config.charged or not config.columns:  # whoever names columns gets them
+    elif config.charged or all(name.startswith("-") for name in config.columns):  # whoever names columns gets them
         places = np.flatnonzero(ordered[0] < ordered[-1]).tolist()
         if not places:
             raise InputError("columns: every entry has one value in all rows; there is nothing to hide")
     chosen = tuple(entries[i] for i in places)
     without = [name for name in entries if name not in chosen]
-    exponents = exponents_of(ordered[:, places].std(axis=0), weights_of(config.weights, chosen, without))
+    exponents = exponents_of(ordered[:, places].std(axis=0))
     labels = whole[LABEL].unique().sort()
     names, owner = tuple(labels.to_list()), labels.search_sorted(whole[LABEL]).to_numpy().astype(np.intp)
     scaled = np.ldexp(values[:, places], exponents)
@@ -129,28 +125,6 @@ def read(source: Source, config: Config, known: Sequence[str] | None, out: Path)
         ),
         fitted_on_private_data=True,
     )
-
-
-def weights_of(given: Sequence[str], entries: Sequence[str], without: Sequence[str] = ()) -> dict[int, float]:
-    """Entry -> weight, from texts: a number for all of them, or COLUMN=NUMBER, several with commas between them."""
-    weights: dict[int, float] = {}
-    for text in given:
-        whole = text.rpartition("=")[0] in entries
-        for part in [text] if whole else text.split(","):
-            name, equals, number = part.rpartition("=")
-            name = name.strip()
-            try:
-                weight = float(number)
-            except ValueError:
-                weight = -1.0
-            if not 1e-150 < weight < 1e150:
-                raise InputError("weights must be numbers above 0: one for all columns, or COLUMN=NUMBER")
-            if equals and name not in entries:
-                if name in without:
-                    continue  # the same in every row, and left out
-                raise InputError(f"weights: {name!r} is not an entry of this table")
-            weights |= {entries.index(name): weight} if equals else dict.fromkeys(range(len(entries)), weight)
-    return weights
 
 
 def refuse_rows(config: Config, labels: int, most: int) -> None:

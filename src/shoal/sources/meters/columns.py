@@ -47,13 +47,18 @@ _LAST_CASED = re.compile(r"[a-z](Wh?)$")
 
 
 def named_unit(unit: str | None) -> Unit | None:
-    """The unit that a caller names."""
+    """The unit that a caller names: "kwh", or with what :func:`named_meter` takes from it, "kwh-register"."""
     if unit is None:
         return None
-    found = UNITS.get(unit.lower()) if isinstance(unit, str) else None
+    found = UNITS.get(unit.lower().partition("-")[0]) if isinstance(unit, str) else None
     if found is None:
         raise InputError(f"unit must be one of {', '.join(UNITS)}")
     return found
+
+
+def named_meter(unit: str | None) -> str | None:
+    """What a caller says of the readings beside their unit: "register", "interval", or nothing."""
+    return (unit or "").lower().partition("-")[2] or None
 
 
 def told_by(name: str) -> Unit | None:

@@ -75,7 +75,7 @@ LEAST = 20
 REGISTER = ", and they only rise, so that they are totals of a register and differences are taken"
 RISING_POWER = (
     "unit: the readings only rise, like the totals of a register, and are said to be power; pass unit='kwh' (or 'wh') "
-    "for the totals of a register, or meter='interval' if they are power all the same"
+    "for the totals of a register, or unit='kw-interval' if they are power all the same"
 )
 
 COLUMNS = ("household", "timestamp", "kw")
@@ -423,8 +423,8 @@ def rising(rows: pl.DataFrame) -> tuple[int, int]:
 def decided(like: int, judged: int, *, energy: bool, meter: str | None) -> bool:
     """Whether readings are totals: as the caller says, or as most households look."""
     if meter is not None:
-        if validation.choice(("register", "interval"), meter=meter) == "register" and not energy:
-            raise InputError("unit: the total of a register is energy; pass unit='kwh' (or 'wh', 'mwh')")
+        if validation.choice(("register", "interval"), unit=meter) == "register" and not energy:
+            raise InputError("unit: the total of a register is energy; pass unit='kwh-register' (or 'wh-', 'mwh-')")
         return meter == "register"
     found = judged > 0 and 2 * like > judged
     if found and not energy:

@@ -33,7 +33,16 @@ from shoal.sources.frames import (
     table_of,
 )
 from shoal.sources.meters import clock, formats
-from shoal.sources.meters.columns import UNITS, ColumnsError, MeterColumns, Unit, named_unit, recognize, told_by
+from shoal.sources.meters.columns import (
+    UNITS,
+    ColumnsError,
+    MeterColumns,
+    Unit,
+    named_meter,
+    named_unit,
+    recognize,
+    told_by,
+)
 from shoal.sources.meters.quality import LARGE, REGISTER, QualityWarning, Readings, decided, repair, rising
 
 #: What is said of files that cannot be used, here and where they are read in batches.
@@ -319,7 +328,6 @@ def read_meters(
     columns: Mapping[str, str] | None = None,
     timestamp_format: str | None = None,
     max_kw: float | None = None,
-    meter: str | None = None,
 ) -> pl.DataFrame:
     """Readings on a regular grid, from meter files of many shapes.
 
@@ -332,6 +340,8 @@ def read_meters(
             Latin-1.
         unit: ``"w"``, ``"kw"`` or ``"mw"`` (mean power), ``"wh"``, ``"kwh"`` or ``"mwh"`` (energy per interval); by
             default what the columns are called, or a column of units says. Where nothing tells, it has to be named.
+            ``"kwh-register"``: readings are totals that only rise, and differences are taken; ``"kwh-interval"``: each
+            is that of its interval; by default seen from the readings (:mod:`shoal.sources.meters.quality`).
         interval: timedelta or minutes; by default the most common distance between readings.
         time_zone: zone of wall-clock timestamps (clock changes are resolved, see :mod:`shoal.sources.meters.clock`), or
             zone to show zoned ones in. A meter that ignores summer time has a fixed zone such as ``"Etc/GMT-1"``.
@@ -339,8 +349,6 @@ def read_meters(
             name does not tell.
         timestamp_format: strftime layout of text timestamps, where it is not understood.
         max_kw: readings above it are taken for meter faults and become missing.
-        meter: ``"register"``: readings are totals that only rise, and differences are taken; ``"interval"``: each is
-            that of its interval; by default seen from the readings (:mod:`shoal.sources.meters.quality`).
 
     Returns:
         A polars frame with household, timestamp, kw, sorted, null where no reading is usable. A
@@ -365,7 +373,6 @@ def read_meters(
         columns=columns,
         timestamp_format=timestamp_format,
         max_kw=max_kw,
-        meter=meter,
     )
     totals = readings.summary()
     said = [f"{totals['large']} of the households {LARGE}"] if totals["large"] else []
@@ -389,7 +396,6 @@ def meter_readings(
     columns: Mapping[str, str] | None = None,
     timestamp_format: str | None = None,
     max_kw: float | None = None,
-    meter: str | None = None,
 ) -> Readings:
     """The frame of :func:`read_meters`, from the same arguments, with its quality table."""
     zone = clock.zone(time_zone)
@@ -399,7 +405,7 @@ def meter_readings(
     column = numbered(opened.sources) if interval is None else None
     if column is not None and rows["household"].n_unique() == len(rows) > 2:
         raise ColumnsError(ROW_NUMBERS.format(column))
-    register = decided(*rising(rows), energy=opened.energy, meter=meter)
+    register = decided(*rising(rows), energy=opened.energy, meter=named_meter(unit))
     return repair(
         rows,
         interval=interval,

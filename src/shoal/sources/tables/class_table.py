@@ -11,7 +11,7 @@ its weight, by default one over its spread. What is released is divided by the s
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -180,12 +180,9 @@ def label_means(values: FloatArray, owner: IndexArray, n: int) -> FloatArray:
     return total / np.maximum(counts, 1)[:, None]
 
 
-def exponents_of(spread: FloatArray, weights: Mapping[int, float]) -> NDArray[np.int64]:
-    """(k,) the powers of two next to each entry's weight, by default one over its spread."""
-    wanted = 1.0 / np.where(spread > 0, spread, 1.0)
-    for entry, weight in weights.items():
-        wanted[entry] = weight
-    return np.rint(np.log2(wanted)).astype(np.int64)
+def exponents_of(spread: FloatArray) -> NDArray[np.int64]:
+    """(k,) the powers of two next to one over each entry's spread."""
+    return np.rint(-np.log2(np.where(spread > 0, spread, 1.0))).astype(np.int64)
 
 
 def refuse_copies(values: FloatArray, owner: IndexArray) -> None:
@@ -223,14 +220,14 @@ def sample_laws(values: FloatArray, owners: Sequence[str], columns: Sequence[str
         raise InputError(
             f"columns: {columns[flat[0]]!r} is the same in all rows of a label, for every label of some crowd, while "
             "other columns are not; release it in a table of its own, with one row per label, and leave it out here "
-            "(--set drop=NAME)"
+            "(--columns=-NAME)"
         )
     scaled = rest / spread
     low, vectors = eigh((scaled.T @ scaled)[None] / (m - n))
     if low[0, 0] < DEPENDENT:
         odd = columns[int(np.argmax(np.abs(vectors[0][:, 0])))]
         raise InputError(
-            f"columns: {odd!r} is a combination of other columns, up to rounding; leave it out (--set drop=NAME), and "
+            f"columns: {odd!r} is a combination of other columns, up to rounding; leave it out (--columns=-NAME), and "
             "compute it from what is released"
         )
     return GaussianClasses.fit(values, list(owners))

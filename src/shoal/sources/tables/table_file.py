@@ -58,11 +58,10 @@ def layout_of(
     raw: pl.LazyFrame,
     label: str,
     columns: Sequence[str] = (),
-    drop: Sequence[str] = (),
     time: str | None = None,
     value: str | None = None,
 ) -> TableColumns:
-    """Which columns are entries: those named, or all numeric ones but the label and what is dropped."""
+    """Which columns are entries: those named, or all numeric ones but the label and those named as -NAME."""
     schema = raw.collect_schema()
     found = list(schema)
     for name, setting in ((label, "label"), (time, "timestamp_column"), (value, "value_column")):
@@ -71,10 +70,10 @@ def layout_of(
     if (time is None) != (value is None):
         raise InputError("timestamp_column and value_column belong together: a long table has a time and a value")
     if time is not None:
-        if columns or drop:
-            raise InputError("columns and drop are for tables with an entry per column, not for long ones")
+        if columns:
+            raise InputError("columns are for tables with an entry per column, not for long ones")
         return TableColumns(label, (), tuple(c for c in found if c not in (label, time, value)), time, value)
-    named, dropped = _named(columns, found, "columns"), _named(drop, found, "drop")
+    named, dropped = _named(columns, found)
     if label in named or label in dropped:
         raise InputError("label: the column of labels can be neither an entry nor dropped")
     numeric = _numeric(raw, schema)
@@ -93,20 +92,22 @@ def layout_of(
     if taken:
         raise InputError(
             f"columns: {taken[0]!r} is a column of the released table itself; rename yours, or leave it out "
-            "(--set drop=NAME)"
+            "(--columns=-NAME)"
         )
     return TableColumns(label, entries, tuple(c for c in found if c != label and c not in entries))
 
 
-def _named(given: Sequence[str], found: Sequence[str], setting: str) -> list[str]:
-    """Columns as they were named, each for itself or several with commas between them."""
+def _named(given: Sequence[str], found: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Columns that were named and those named as -NAME, each for itself or several with commas between them."""
     names: list[str] = []
     for text in given:
         names += [text] if text in found else [part.strip() for part in text.split(",")]
-    missing = [name for name in names if name not in found]
+    named = [name for name in dict.fromkeys(names) if name in found or not name.startswith("-")]
+    dropped = [name[1:] for name in names if name not in named]
+    missing = [name for name in (*named, *dropped) if name not in found]
     if missing:
-        raise InputError(f"{setting}: the table has no column {missing[0]!r}; its columns are {_listed(found)}")
-    return list(dict.fromkeys(names))
+        raise InputError(f"columns: the table has no column {missing[0]!r}; its columns are {_listed(found)}")
+    return named, dropped
 
 
 def _numeric(raw: pl.LazyFrame, schema: Mapping[str, Any]) -> set[str]:
@@ -155,8 +156,8 @@ def _checked(batch: pl.DataFrame, entries: Sequence[str]) -> pl.DataFrame:
             column = cells.cast(pl.Float64, strict=False)
             if column.null_count() > cells.null_count():
                 raise InputError(
-                    f"columns: {name!r} holds text in some row(s); entries are numbers. Leave it out (--set "
-                    "drop=NAME), or mend it"
+                    f"columns: {name!r} holds text in some row(s); entries are numbers. Leave it out "
+                    "(--columns=-NAME), or mend it"
                 )
         else:
             column = column.cast(pl.Float64)
