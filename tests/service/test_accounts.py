@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.ledger import chain
+from shoal.service import pages
 from shoal.service.catalog import TableStatement
 from shoal.service.questions import GrantAccount, NotAllowed, QuestionService
 from shoal.service.register import Grant
@@ -74,3 +75,9 @@ def test_questions_add_up_unless_they_are_about_other_people(desk: QuestionServi
     (grant,) = desk.register.grants()
     for other, fits in ((overlapping, False), (table_only, False), (apart, True)):
         assert GrantAccount.of(grant, desk._counted(given, other)).allows(other) is fits
+
+
+def test_a_page_rounds_what_is_left_down_and_what_is_used_up() -> None:
+    parts: Any = pages._environment().get_template("parts.html").module
+    shown = parts.gauge(0.123401, 0.99999, 9.99999e-6, "x")
+    assert "12.4 % used; ε 0.9999, δ 9.999e-06 left" in shown

@@ -92,19 +92,19 @@ def test_from_outside(
 def test_an_old_copy_and_a_rewritten_ledger_are_refused(
     desk: QuestionService, granted: Callable[..., dict[str, str]], runs: Path, tmp_path: Path
 ) -> None:
-    desk.checkpoints.compare()
+    desk.record.compare()
     old = tmp_path / "old.db"
     copied(tmp_path / "ledger.db", old)
     granted()
     with shoal.Ledger.open(f"sqlite:///{old}") as restored, pytest.raises(LedgerError, match="old copy"):
-        QuestionService(restored, runs).checkpoints.compare()
+        QuestionService(restored, runs).record.compare()
     with shoal.Ledger.open(f"sqlite:///{old}") as rewritten:
         for _ in range(3):
             rewritten.budget(2.0, 1e-3)
         with pytest.raises(LedgerError, match="rewritten"):
-            QuestionService(rewritten, runs).checkpoints.compare()
+            QuestionService(rewritten, runs).record.compare()
     with shoal.Ledger.open(f"sqlite:///{tmp_path}/other.db") as other, pytest.raises(LedgerError, match="not the one"):
-        QuestionService(other, runs).checkpoints.compare()
+        QuestionService(other, runs).record.compare()
 
 
 def test_an_old_copy_is_refused_from_whichever_folder_it_is_served(
@@ -121,15 +121,15 @@ def test_an_old_copy_is_refused_from_whichever_folder_it_is_served(
     for folder in (runs, runs / "january", tmp_path / "elsewhere"):
         for place in (ledger, link):
             with shoal.Ledger.open(place) as restored, pytest.raises(LedgerError, match="old copy"):
-                QuestionService(restored, folder).checkpoints.compare()
+                QuestionService(restored, folder).record.compare()
     moved = tmp_path / "moved.db"  # and the served folder knows it wherever the copy is put
     copied(old, moved)
     for folder in (runs, runs / "january"):
         with shoal.Ledger.open(moved) as restored, pytest.raises(LedgerError, match="old copy"):
-            QuestionService(restored, folder).checkpoints.compare()
+            QuestionService(restored, folder).record.compare()
     (runs / "checkpoints.jsonl").rename(runs / "january" / "checkpoints.jsonl")  # served alone at first
     with shoal.Ledger.open(moved) as restored, pytest.raises(LedgerError, match="old copy"):
-        QuestionService(restored, runs).checkpoints.compare()
+        QuestionService(restored, runs).record.compare()
 
 
 def test_checkpoints_of_a_ledger_on_a_server_are_in_the_data_directory(
@@ -137,7 +137,7 @@ def test_checkpoints_of_a_ledger_on_a_server_are_in_the_data_directory(
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setattr(record, "database_file", lambda _: None)
-    beside, within = record.checkpoint_files(desk.ledger, runs)
+    beside, within = record.LedgerRecord(desk.ledger, runs).files
     assert within == runs / "checkpoints.jsonl"
     assert beside.name == f"{desk.ledger.identity}-checkpoints.jsonl"
     assert (sys.platform != "linux") or beside.is_relative_to(tmp_path / "data")
@@ -145,19 +145,19 @@ def test_checkpoints_of_a_ledger_on_a_server_are_in_the_data_directory(
 
 def test_checkpoints_survive_a_line_cut_short_and_refuse_a_damaged_one(desk: QuestionService, runs: Path) -> None:
     file = runs / "checkpoints.jsonl"
-    desk.checkpoints.compare()
+    desk.record.compare()
     assert file.stat().st_mode & 0o777 == 0o600
     whole = file.read_bytes()
     file.write_bytes(whole + b'{"ledger": "')  # killed while writing: nothing that it covers was shown
-    QuestionService(desk.ledger, runs).checkpoints.compare()
+    QuestionService(desk.ledger, runs).record.compare()
     assert file.read_bytes().count(b"\n") == 2
     assert file.read_bytes().startswith(whole)
     for around in (runs.parent, runs / "january"):  # files of this name that are somebody else's
         (around / "checkpoints.jsonl").write_text("nonsense\n")
-    QuestionService(desk.ledger, runs).checkpoints.compare()
+    QuestionService(desk.ledger, runs).record.compare()
     file.write_bytes(whole + b"nonsense\n")
     with pytest.raises(LedgerError, match="damaged"):
-        QuestionService(desk.ledger, runs).checkpoints.compare()
+        QuestionService(desk.ledger, runs).record.compare()
 
 
 def test_nothing_is_shown_before_its_checkpoint_is_on_disk(

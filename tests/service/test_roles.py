@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from routes import ANYONE, ROUTES
 from starlette.routing import Route
 
-from shoal.service.access import OpenRoute
+from shoal.service.access import GuardedRoute
 from shoal.service.application import application
 from shoal.service.questions import QuestionService
 from shoal.service.register import ROLES, Key
@@ -78,8 +78,6 @@ def test_wrong_keys(every: TestClient, desk: QuestionService) -> None:
     for text in (key.text[:-1], key.text + "0", key.text.swapcase(), Key.new("analyst").text, ""):
         assert every.get("/v1/questions", headers={"Authorization": f"Bearer {text}"}).status_code == 401
     assert every.get("/v1/questions", headers={"Authorization": f"Basic {key.text}"}).status_code == 401
-    assert Key.parse(key.text[:-1]) is None
-    assert Key.parse(key.text) == key
     assert key.text not in repr(key)
 
 
@@ -102,7 +100,7 @@ def test_every_route_says_who_may_call_it_as_the_table_does(every: TestClient) -
             inner = getattr(route, "original_router", route)  # as FastAPI keeps an included router
             yield from walk(getattr(inner, "routes", None) or ())
             if isinstance(route, APIRoute):
-                assert isinstance(route, OpenRoute)
+                assert isinstance(route, GuardedRoute)
                 yield from ((method, route.path, route.roles) for method in route.methods)
             elif isinstance(route, Route):
                 yield from ((method, route.path, ANYONE) for method in route.methods or () if method != "HEAD")

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import Depends, Form, Request
+from fastapi import APIRouter, Depends, Form, Request
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from starlette.concurrency import run_in_threadpool
@@ -142,10 +142,10 @@ class Access:
         return caller
 
 
-class OpenRoute(APIRoute):
-    """A route for anyone, within the pace; its kinds have a caller who is known and allowed before a body is read."""
+class GuardedRoute(APIRoute):
+    """A route whose caller is known, allowed and within the pace before a body is read; for anyone without roles."""
 
-    roles: frozenset[str] | None = None
+    roles: frozenset[str] | None
 
     def get_route_handler(self) -> Callable[[Request], Any]:
         handler = super().get_route_handler()
@@ -157,16 +157,10 @@ class OpenRoute(APIRoute):
         return guarded
 
 
-class OwnerRoute(OpenRoute):
-    roles = frozenset({"owner"})
-
-
-class AnalystRoute(OpenRoute):
-    roles = frozenset({"analyst"})
-
-
-class MemberRoute(OpenRoute):
-    roles = frozenset({"owner", "analyst"})
+def router(*roles: str, **settings: Any) -> APIRouter:
+    """Routes for these roles, or for anyone."""
+    kind = type("GuardedRoute", (GuardedRoute,), {"roles": frozenset(roles) or None})
+    return APIRouter(route_class=kind, **settings)
 
 
 _bearer = HTTPBearer(auto_error=False, description="A key of this service.")  # for the description of the calls
@@ -182,22 +176,24 @@ def _caller(request: Request) -> Caller:
     return caller
 
 
-def _key_holder(request: Request, _: Annotated[Any, Depends(_bearer)]) -> Caller:
-    return _caller(request)
-
-
-def _form_sender(request: Request, csrf: Annotated[str, Form(max_length=100)] = "") -> Caller:
-    token = access_of(request).token(request, _caller(request))
-    if not hmac.compare_digest(csrf.encode("utf-8", "surrogatepass"), token.encode()):
-        raise HTTPException(404)
-    return _caller(request)
+Visitor = Annotated[Caller, Depends(_caller)]
 
 
 def _service(request: Request) -> QuestionService:
     return access_of(request).service
 
 
-Service = Annotated[QuestionService, Depends(_service)]
+def _key_holder(caller: Visitor, _: Annotated[Any, Depends(_bearer)]) -> Caller:
+    return caller
+
+
+def _form_sender(request: Request, caller: Visitor, csrf: Annotated[str, Form(max_length=100)] = "") -> Caller:
+    token = access_of(request).token(request, caller)
+    if not hmac.compare_digest(csrf.encode("utf-8", "surrogatepass"), token.encode()):
+        raise HTTPException(404)
+    return caller
+
+
 KeyHolder = Annotated[Caller, Depends(_key_holder)]
-Visitor = Annotated[Caller, Depends(_caller)]
 Sender = Annotated[Caller, Depends(_form_sender)]
+Service = Annotated[QuestionService, Depends(_service)]

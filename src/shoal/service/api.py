@@ -3,19 +3,18 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import Header, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from shoal.service.access import AnalystRoute, KeyHolder, MemberRoute, OwnerRoute, Service
+from shoal.service.access import KeyHolder, Service, router
 
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Identifier = Annotated[str, Field(min_length=1, max_length=100)]
 Instant = Annotated[datetime, Field(strict=False)]
 Size = Annotated[int, Query(ge=1, le=2**53)]
 
-owners = APIRouter(prefix="/v1", route_class=OwnerRoute)
-analysts = APIRouter(prefix="/v1", route_class=AnalystRoute)
-members = APIRouter(prefix="/v1", route_class=MemberRoute)
+ROUTERS = [router(*roles.split(), prefix="/v1") for roles in ("owner", "analyst", "owner analyst")]
+owners, analysts, members = ROUTERS
 
 
 class Body(BaseModel):

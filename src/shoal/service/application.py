@@ -16,33 +16,23 @@ import json
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from typing import TextIO
 
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, RedirectResponse, Response
-from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import shoal
 from shoal.errors import InputError, LedgerError, ShoalError
 from shoal.service import api, pages
-from shoal.service.access import Access, OpenRoute, SignInNeeded, TrustedProxy
+from shoal.service.access import Access, SignInNeeded, TrustedProxy, router
 from shoal.service.questions import IdempotencyConflict, NotAllowed, QuestionService
 from shoal.service.register import NotNow, Unknown
 
 #: Bytes of a body.
 BODY = 64 * 1024
-
-
-class ProblemDocument(BaseModel):
-    """A problem document, RFC 9457."""
-
-    type: str
-    title: str
-    status: int
-    detail: str = ""
 
 
 #: Status -> title of its problem document.
@@ -60,6 +50,13 @@ TITLES = {
     503: "The ledger cannot be used now; the service's log says why",
 }
 
+#: A problem document of RFC 9457, for the description of the calls.
+DOCUMENT = {
+    "type": "object",
+    "required": ["type", "title", "status"],
+    "properties": {name: {"type": "string"} for name in ("type", "title", "detail")} | {"status": {"type": "integer"}},
+}
+
 #: Sent with every response.
 HEADERS = [
     (b"cache-control", b"no-store"),
@@ -75,16 +72,11 @@ MODELS = (api.GrantBody, api.PersonBody, api.KeyBody, api.QuoteBody, api.Release
 FIELDS = {name for model in MODELS for name in model.model_fields} | {"idempotency-key", "size", "first", "second"}
 
 
-def problem(status: int, detail: str = "", more: Mapping[str, str] | None = None) -> Response:
+def problem(status: int, detail: str = "", headers: Mapping[str, str] | None = None) -> Response:
     """A problem document: fixed words, the same bytes for the same case."""
     content = {"type": "about:blank", "title": TITLES.get(status, "Error"), "status": status}
-    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {"Retry-After": "1"} if status == 429 else {}
-    return JSONResponse(
-        {**content, "detail": detail} if detail else content,
-        status_code=status,
-        headers={**headers, **(more or {})},
-        media_type="application/problem+json",
-    )
+    more = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}}.get(status, {}) | dict(headers or {})
+    return JSONResponse(content | ({"detail": detail} if detail else {}), status, more, "application/problem+json")
 
 
 class RequestLog:
@@ -167,65 +159,51 @@ def application(
         proxy: whose headers are believed.
     """
     log = log or RequestLog()
-    document = {"application/problem+json": {"schema": ProblemDocument.model_json_schema()}}
-    documented: dict[int | str, dict[str, Any]] = {
-        status: {"description": title, "content": document} for status, title in TITLES.items() if status > 400
-    }
+    document = {"application/problem+json": {"schema": DOCUMENT}}
     app = FastAPI(
         title="shoal",
         version=shoal.__version__,
         description="Private answers, on record. Keys go into `Authorization: Bearer KEY`.",
         docs_url=None,
         redoc_url=None,
-        openapi_url="/openapi.json",
-        responses=documented,
+        responses={
+            status: {"description": title, "content": document} for status, title in TITLES.items() if status > 400
+        },
     )
-    health = APIRouter(route_class=OpenRoute)
     app.state.access = Access(service, rate, burst, proxy)
 
-    def error_response(
-        request: Request, status: int, detail: str = "", more: Mapping[str, str] | None = None
-    ) -> Response:
+    async def failed(request: Request, error: Exception) -> Response:
         """An error as a page for a browser, as a problem document for everybody else."""
-        if pages.wanted(request):
-            return pages.error_page(request, status, TITLES.get(status, "Error"), detail)
-        return problem(status, detail, more)
+        if isinstance(error, SignInNeeded):
+            return RedirectResponse("/sign-in", status_code=303)
+        status, detail, headers = 500, "", None
+        if isinstance(error, HTTPException):
+            status, headers = error.status_code, error.headers if error.status_code == 405 else None
+        elif isinstance(error, RequestValidationError):
+            places = {str(part) for fault in error.errors() for part in fault.get("loc", ())[1:2]}
+            known = sorted(places & FIELDS)
+            status, detail = 422, f"look at: {', '.join(known)}" if known else ""
+        else:
+            status = next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 500)
+            if status >= 500:
+                log.line("failure", kind=type(error).__name__, said=str(error) if status == 503 else "")
+            owner = getattr(getattr(request.state, "person", None), "role", "") == "owner"
+            shown = isinstance(error, NotAllowed | NotNow | IdempotencyConflict) or (status == 422 and owner)
+            detail = str(error) if shown else ""
+        if not request.scope["path"].startswith("/v1/") and "text/html" in request.headers.get("accept", ""):
+            return pages.render(request, None, "error.html", TITLES.get(status, "Error"), status, detail=detail)
+        return problem(status, detail, headers)
 
-    @app.exception_handler(HTTPException)
-    async def http_error(request: Request, error: HTTPException) -> Response:
-        return error_response(request, error.status_code, more=error.headers if error.status_code == 405 else None)
-
-    @app.exception_handler(RequestValidationError)
-    async def invalid_request(request: Request, error: RequestValidationError) -> Response:
-        places = {str(part) for fault in error.errors() for part in fault.get("loc", ())[1:2]}
-        known = sorted(places & FIELDS)
-        return error_response(request, 422, f"look at: {', '.join(known)}" if known else "")
-
-    @app.exception_handler(ShoalError)
-    async def known_error(request: Request, error: ShoalError) -> Response:
-        status = next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 500)
-        if status >= 500:
-            log.line("failure", kind=type(error).__name__, said=str(error) if status == 503 else "")
-        owner = getattr(getattr(request.state, "person", None), "role", "") == "owner"
-        shown = isinstance(error, NotAllowed | NotNow | IdempotencyConflict) or (status == 422 and owner)
-        return error_response(request, status, str(error) if shown else "")
-
-    @app.exception_handler(SignInNeeded)
-    async def to_sign_in(_: Request, __: SignInNeeded) -> Response:
-        return RedirectResponse("/sign-in", status_code=303)
-
-    @app.exception_handler(Exception)
-    async def unexpected_error(request: Request, error: Exception) -> Response:
-        log.line("failure", kind=type(error).__name__)
-        return error_response(request, 500)
+    for kind in (HTTPException, RequestValidationError, ShoalError, SignInNeeded, Exception):
+        app.add_exception_handler(kind, failed)
+    health = router()
 
     @health.get("/healthz")
     def healthz() -> dict[str, str]:
         service.ledger.head  # noqa: B018
         return {"status": "ok"}
 
-    of_calls = (api.owners, api.analysts, api.members)
-    for router in (health, *of_calls, pages.anyone, pages.owners, pages.analysts, pages.members):
-        app.include_router(router)
+    for each in (health, *api.ROUTERS, *pages.ROUTERS):
+        app.include_router(each)
     app.add_middleware(OuterGuard, log=log)
     return app

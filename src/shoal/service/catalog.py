@@ -20,7 +20,7 @@ from shoal.card.statements import KNOWS
 from shoal.card.words import promise
 from shoal.errors import InputError, LedgerError, ShoalError
 from shoal.ledger.ledger import Ledger
-from shoal.rounding import upper
+from shoal.rounding import up, upper
 from shoal.runs.folder import STATE
 from shoal.runs.owner_ledger import Place, at
 from shoal.runs.run import Run
@@ -70,22 +70,6 @@ class OfferedQuestion:
         """The table to pass on, row by row; the first has the names of its columns."""
         return list(csv.reader(io.StringIO(self.table.decode())))
 
-    @cached_property
-    def rows(self) -> Mapping[str, list[float]]:
-        """Label -> its answer; empty where only the table is offered: a label with several rows has no one answer."""
-        frame = self.run.released
-        frame = frame.sort("step", maintain_order=True) if self.timed else frame
-        name = next(name for name in NAMES if name in frame.columns)
-        answers: dict[str, list[float]] = {}
-        for label, *values in frame.select(name, *self._values).iter_rows():
-            answers.setdefault(str(label), []).extend(values)
-        single = all(len(values) == len(self.entries) for values in answers.values())
-        return answers if single else {}
-
-    @property
-    def _values(self) -> list[str]:
-        return [name for name in self.cells[0] if name not in PLACES]
-
     @property
     def timed(self) -> bool:
         """Whether entries are instants."""
@@ -94,10 +78,23 @@ class OfferedQuestion:
     @cached_property
     def entries(self) -> tuple[str, ...]:
         """Names of the entries of an answer: instants in ISO 8601, or columns of a table."""
+        names, *rows = self.cells
         if not self.timed:
-            return tuple(self._values)
-        place = self.cells[0].index("timestamp")
-        return tuple(sorted({datetime.fromisoformat(row[place]).isoformat() for row in self.cells[1:]}))
+            return tuple(name for name in names if name not in PLACES)
+        place = names.index("timestamp")
+        return tuple(sorted({datetime.fromisoformat(row[place]).isoformat() for row in rows}))
+
+    @cached_property
+    def rows(self) -> Mapping[str, list[float]]:
+        """Label -> its answer; empty where only the table is offered: a label with several rows has no one answer."""
+        frame = self.run.released
+        frame = frame.sort("step", maintain_order=True) if self.timed else frame
+        name = next(name for name in NAMES if name in frame.columns)
+        answers: dict[str, list[float]] = {}
+        for label, *values in frame.select(name, *(c for c in self.cells[0] if c not in PLACES)).iter_rows():
+            answers.setdefault(str(label), []).extend(values)
+        single = all(len(values) == len(self.entries) for values in answers.values())
+        return answers if single else {}
 
     @property
     def unit(self) -> str:
@@ -108,23 +105,20 @@ class OfferedQuestion:
     def error(self) -> float | None:
         """Root of the mean squared error of a released entry; None where it is not known, or not to be told."""
         card = self.run.card
-        if card.kind == "means":
-            accuracy = card.release.accuracy if card.release is not None and card.tells_errors else None
-        else:
-            accuracy = getattr(self.run.design, "accuracy", None)
+        facts: Any = (card.release if card.tells_errors else None) if card.kind == "means" else self.run.design
+        accuracy = getattr(facts, "accuracy", None)
         return None if accuracy is None or accuracy.unit != self.unit else float(accuracy.rmse)
 
     @cached_property
     def statement(self) -> TableStatement:
         card, facts = self.run.card, self.run.design
-        if facts is not None:
-            if facts.scope != "table" or not facts.meaningful:
-                raise InputError("its design promises nothing about the whole table that means something")
-            text = upper(facts.delta)
-            sentence, delta = promise(facts.epsilon, text, "table"), max(float(text), facts.delta)
-            return TableStatement(sentence, facts.smallest_group, facts.labels, facts.epsilon, delta)
-        same = "The rows of a crowd are identical: the table cannot tell whose is whose."
-        return TableStatement(f"{card.statement} {same} {KNOWS}", card.fit.crowd, card.fit.labels)
+        if facts is None:
+            same = "The rows of a crowd are identical: the table cannot tell whose is whose."
+            return TableStatement(f"{card.statement} {same} {KNOWS}", card.fit.crowd, card.fit.labels)
+        if facts.scope != "table" or not facts.meaningful:
+            raise InputError("its design promises nothing about the whole table that means something")
+        sentence, delta = promise(facts.epsilon, upper(facts.delta), "table"), up(facts.delta)
+        return TableStatement(sentence, facts.smallest_group, facts.labels, facts.epsilon, delta)
 
     def described(self) -> dict[str, Any]:
         """What everybody who is admitted may know of it."""
@@ -157,8 +151,8 @@ class OfferedQuestion:
 class Catalog:
     """The questions of a folder by id, and the runs that are not offered with the reason of each."""
 
-    questions: Mapping[str, OfferedQuestion]
-    left_out: Mapping[str, str]
+    questions: dict[str, OfferedQuestion]
+    left_out: dict[str, str]
 
 
 def homes(folder: str | Path) -> list[Path]:
@@ -171,22 +165,20 @@ def homes(folder: str | Path) -> list[Path]:
 
 def changes(folder: str | Path) -> dict[str, int]:
     """When each run was last changed: while this is the same, so is the catalog."""
-    states = ((home, home / STATE) for home in homes(folder))
-    return {home.name: state.stat().st_mtime_ns for home, state in states if state.is_file()}
+    return {home.name: (home / STATE).stat().st_mtime_ns for home in homes(folder) if (home / STATE).is_file()}
 
 
 def catalog(folder: str | Path, ledger: Ledger) -> Catalog:
     """What a folder offers over a ledger."""
-    questions: dict[str, OfferedQuestion] = {}
-    left_out: dict[str, str] = {}
+    offers = Catalog({}, {})
     for home in homes(folder):
         title = home.resolve().name
         try:
             question = _question(home, title, ledger)
-            questions[question.id] = question
+            offers.questions[question.id] = question
         except (ShoalError, OSError) as error:
-            left_out[title] = str(error) if isinstance(error, ShoalError) else "a file of it cannot be read"
-    return Catalog(questions, left_out)
+            offers.left_out[title] = str(error) if isinstance(error, ShoalError) else "a file of it cannot be read"
+    return offers
 
 
 def _question(home: Path, title: str, ledger: Ledger) -> OfferedQuestion:

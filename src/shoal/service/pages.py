@@ -10,23 +10,13 @@ from functools import cache
 from importlib.resources import files
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Form, Query, Request
+from fastapi import Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, PackageLoader
 from starlette.exceptions import HTTPException
 
-from shoal.rounding import upper
-from shoal.service.access import (
-    COOKIE,
-    AnalystRoute,
-    MemberRoute,
-    OpenRoute,
-    OwnerRoute,
-    Sender,
-    Service,
-    Visitor,
-    access_of,
-)
+from shoal.rounding import lower, upper
+from shoal.service.access import COOKIE, Sender, Service, Visitor, access_of, router
 from shoal.service.questions import QuestionService
 from shoal.service.register import ROLES, SESSION, Caller, Key
 
@@ -35,10 +25,8 @@ POLICY = (
 )
 Short = Annotated[str, Form(min_length=1, max_length=200)]
 
-anyone = APIRouter(include_in_schema=False, route_class=OpenRoute)
-owners = APIRouter(include_in_schema=False, route_class=OwnerRoute)
-analysts = APIRouter(include_in_schema=False, route_class=AnalystRoute)
-members = APIRouter(include_in_schema=False, route_class=MemberRoute)
+ROUTERS = [router(*roles.split(), include_in_schema=False) for roles in ("", "owner", "analyst", "owner analyst")]
+anyone, owners, analysts, members = ROUTERS
 
 
 @cache
@@ -46,7 +34,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("shoal.service"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters["up"] = lambda value: upper(float(value)) if value else "0"
+    environment.filters |= {"up": upper, "down": lower}
     environment.filters["clock"] = clock
     environment.filters["minute"] = lambda text: text[:16].replace("T", " ") + " UTC" if text else "no end"
     return environment
@@ -59,16 +47,6 @@ def render(
     token = "" if caller is None else access_of(request).token(request, caller)
     text = _environment().get_template(template).render(title=title, caller=caller, csrf=token, **facts)
     return HTMLResponse(text, status_code=status, headers={"Content-Security-Policy": POLICY})
-
-
-def wanted(request: Request) -> bool:
-    """Whether whoever asks looks at pages, not at calls."""
-    return not request.scope["path"].startswith("/v1/") and "text/html" in request.headers.get("accept", "")
-
-
-def error_page(request: Request, status: int, title: str, detail: str) -> Response:
-    """An error as a page: what is wrong, and the way back."""
-    return render(request, None, "error.html", title, status, detail=detail)
 
 
 @anyone.get("/style.css")
@@ -114,17 +92,13 @@ def home(request: Request, caller: Visitor, service: Service) -> Response:
         granted = [q | {"quote": service.quote(caller.person, q["question"])} for q in questions if q["granted"]]
         others = [q for q in questions if not q["granted"]]
         return render(request, caller, "analyst.html", "Your questions", questions=granted, others=others)
-    return render(
-        request,
-        caller,
-        "owner.html",
-        "Questions and grants",
-        questions=questions,
-        left_out=service.catalog.left_out,
-        titles={question["question"]: question["title"] for question in questions},
-        grants=service.list_grants(),
-        analysts=[person for person in service.register.people() if person.role == "analyst"],
-    )
+    facts: dict[str, Any] = {
+        "left_out": service.catalog.left_out,
+        "titles": {question["question"]: question["title"] for question in questions},
+        "grants": service.list_grants(),
+        "analysts": [person for person in service.register.people() if person.role == "analyst"],
+    }
+    return render(request, caller, "owner.html", "Questions and grants", questions=questions, **facts)
 
 
 @owners.post("/grants")
@@ -161,19 +135,16 @@ def _keys(
     """People and all keys, or an analyst's own keys; a new key is shown on the page that made it, and nowhere else."""
     people = service.register.people() if caller.is_owner else [caller.person]
     keys = service.register.list_keys(caller)
-    return render(
-        request,
-        caller,
-        "people.html" if caller.is_owner else "keys.html",
-        "People and keys" if caller.is_owner else "Your keys",
-        people=people,
-        names={person.id: person.name for person in people},
-        hints={key.id: key.hint for key in keys},
-        keys=[key for key in keys if key.in_force],
-        roles=sorted(ROLES),
-        new_key=None if key is None else key.text,
-        key_for=next((f"{person.name}, {person.role}" for person in people if person.id == whose), ""),
-    )
+    facts: dict[str, Any] = {
+        "names": {person.id: person.name for person in people},
+        "hints": {key.id: key.hint for key in keys},
+        "keys": [key for key in keys if key.in_force],
+        "roles": sorted(ROLES),
+        "new_key": None if key is None else key.text,
+        "key_for": next((f"{person.name}, {person.role}" for person in people if person.id == whose), ""),
+    }
+    title = "People and keys" if caller.is_owner else "Your keys"
+    return render(request, caller, "people.html", title, people=people, **facts)
 
 
 @owners.post("/people")
@@ -210,17 +181,13 @@ def replace_key(request: Request, caller: Sender, service: Service, id: str) -> 
 def ledger(
     request: Request, caller: Visitor, service: Service, verify: Annotated[int, Query(ge=0, le=1)] = 0
 ) -> Response:
-    return render(
-        request,
-        caller,
-        "ledger.html",
-        "Ledger",
-        head=service.record.checkpoint(),
-        receipts=service.receipts(caller),
-        titles={id: question.title for id, question in service.catalog.questions.items()},
-        names={person.id: person.name for person in service.register.people()},
-        report=service.ledger.verify() if verify else None,
-    )
+    facts: dict[str, Any] = {
+        "receipts": service.receipts(caller),
+        "titles": {id: question.title for id, question in service.catalog.questions.items()},
+        "names": {person.id: person.name for person in service.register.people()},
+        "report": service.ledger.verify() if verify else None,
+    }
+    return render(request, caller, "ledger.html", "Ledger", head=service.record.checkpoint(), **facts)
 
 
 @analysts.get("/questions/{id}")

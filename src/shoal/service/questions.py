@@ -37,9 +37,9 @@ from shoal.errors import InputError, LedgerError, ShoalError
 from shoal.ledger import chain
 from shoal.ledger.chain import Entry, canonical
 from shoal.ledger.ledger import Ledger
-from shoal.service.catalog import Catalog, OfferedQuestion, catalog, changes
+from shoal.service.catalog import Catalog, OfferedQuestion, TableStatement, catalog, changes
 from shoal.service.merkle import Tree
-from shoal.service.record import Checkpoints, LedgerRecord, checkpoint_files
+from shoal.service.record import LedgerRecord
 from shoal.service.register import Caller, Grant, Key, Person, Register, Unknown
 
 Answers = Mapping[str, list[float]]
@@ -58,31 +58,33 @@ class IdempotencyConflict(ShoalError):
 class GrantAccount:
     """A budget (ε, δ) and what was charged to it, exactly."""
 
-    epsilon: float
-    delta: float
-    spent: tuple[Fraction, Fraction]
+    budget: tuple[Fraction, ...]
+    spent: tuple[Fraction, ...]
 
     @classmethod
     def of(cls, grant: Grant, charged: Iterable[Entry]) -> GrantAccount:
         prices = [entry.content["statement"] for entry in charged]
-        epsilon, delta = (sum((Fraction(p[name] or 0) for p in prices), Fraction()) for name in ("epsilon", "delta"))
-        return cls(grant.epsilon or 0.0, grant.delta or 0.0, (epsilon, delta))
+        spent = (sum((Fraction(price[name] or 0) for price in prices), Fraction()) for name in ("epsilon", "delta"))
+        return cls(_exact(grant), tuple(spent))
 
     def allows(self, question: OfferedQuestion) -> bool:
         """Whether a question still fits."""
-        price = (question.statement.epsilon or 0.0, question.statement.delta or 0.0)
-        every = zip(self.spent, price, (self.epsilon, self.delta), strict=True)
-        return all(before + Fraction(this) <= Fraction(budget) for before, this, budget in every)
+        every = zip(self.spent, _exact(question.statement), self.budget, strict=True)
+        return all(spent + price <= budget for spent, price, budget in every)
 
     @property
     def share(self) -> float:
         """How much of the budget is used up, from 0 to 1."""
-        pairs = zip(self.spent, map(Fraction, (self.epsilon, self.delta)), strict=True)
+        pairs = zip(self.spent, self.budget, strict=True)
         return float(max(min(used / budget, Fraction(1)) if budget else Fraction(used > 0) for used, budget in pairs))
 
     def remaining(self) -> dict[str, float]:
         """What is left, rounded down."""
-        return {"epsilon": _left(self.epsilon, self.spent[0]), "delta": _left(self.delta, self.spent[1])}
+        left = {}
+        for name, budget, used in zip(("epsilon", "delta"), self.budget, self.spent, strict=True):
+            exact = max(budget - used, Fraction())
+            left[name] = float(exact) if Fraction(float(exact)) <= exact else math.nextafter(float(exact), 0.0)
+        return left
 
 
 @dataclass(frozen=True)
@@ -96,11 +98,11 @@ class AnswerSheet:
     @cached_property
     def bodies(self) -> dict[str | None, bytes]:
         """Handle -> the bytes to send, all of the same length; None -> those of the public table of the run."""
-        content, entries = self.entry.content, self.question.entries
+        content, question = self.entry.content, self.question
         tree = commitment(content["question"], self.answers)
         common = {name: content[name] for name in ("question", "unit", "error", "statement")} | {
-            "times": entries if self.question.timed else None,
-            "entries": entries,
+            "times": question.entries if question.timed else None,
+            "entries": question.entries,
             "released": content["time"],
         }
         receipt = {"id": content["receipt"], "question": content["question"], "entry": vars(self.entry)}
@@ -110,20 +112,18 @@ class AnswerSheet:
             inside = {"handle": handle, "inside": {"index": place, "size": tree.size, "path": path}}
             bodies[handle] = _json(common | {"handle": handle, "answer": answer, "receipt": receipt | inside})
         longest = max(map(len, bodies.values()), default=0)
-        table = {"columns": self.question.cells[0], "rows": self.question.cells[1:]}
-        return {handle: body.ljust(longest) for handle, body in bodies.items()} | {
-            None: _json(common | {"table": table, "receipt": receipt})
-        }
+        table = {"columns": question.cells[0], "rows": question.cells[1:]}
+        whole: dict[str | None, bytes] = {None: _json(common | {"table": table, "receipt": receipt})}
+        return whole | {handle: body.ljust(longest) for handle, body in bodies.items()}
 
     def csv(self) -> str:
         """All answers as CSV: handle, step, timestamp (or entry) and value."""
-        out = io.StringIO()
+        out, question = io.StringIO(), self.question
         writer = csv.writer(out, lineterminator="\n")
-        entry = "timestamp" if self.question.timed else "entry"
-        writer.writerow(["handle", "step", entry, self.question.unit or "value"])
+        writer.writerow(["handle", "step", "timestamp" if question.timed else "entry", question.unit or "value"])
         for handle, values in self.answers.items():
-            for step, (name, value) in enumerate(zip(self.question.entries, values, strict=True)):
-                writer.writerow([handle, step + 1, name, value])
+            named = zip(question.entries, values, strict=True)
+            writer.writerows([handle, step, *entry] for step, entry in enumerate(named, start=1))
         return out.getvalue()
 
 
@@ -131,9 +131,8 @@ class QuestionService:
     """The service over one ledger and one folder of runs."""
 
     def __init__(self, ledger: Ledger, folder: str | Path, log: Callable[..., None] | None = None) -> None:
-        self.ledger, self.record = ledger, LedgerRecord(ledger)
-        self.checkpoints = Checkpoints(checkpoint_files(ledger, Path(folder)), self.record)
-        self.register = Register(ledger.storage, self.checkpoints.keep)
+        self.ledger, self.record = ledger, LedgerRecord(ledger, Path(folder))
+        self.register = Register(ledger.storage, self.record.keep)
         self._folder, self._log = Path(folder), log or (lambda event, **facts: None)
         self._lock, self._charging = threading.RLock(), threading.Lock()
         self._catalog, self._seen = Catalog({}, {}), dict[str, int]()
@@ -153,34 +152,35 @@ class QuestionService:
 
     def questions(self, caller: Caller) -> list[dict[str, Any]]:
         """Every question; to an analyst with handles where it was granted, and without where it may be asked for."""
+        every = self.catalog.questions.values()
+        if caller.is_owner:
+            return [question.described() for question in every]
         granted = {id for grant in self._in_force(caller.person) for id in grant.questions}
-        listed = []
-        for question in self.catalog.questions.values():
-            mine = not caller.is_owner and question.id in granted
-            names = list(self._handles_of(caller.person, question)) if mine else []
-            listed.append(question.described() | ({} if caller.is_owner else {"granted": mine, "handles": names}))
-        return listed
+        names = {q.id: list(self._handles_of(caller.person, q)) for q in every if q.id in granted}
+        return [q.described() | {"granted": q.id in granted, "handles": names.get(q.id, [])} for q in every]
 
     def quote(self, person: Person, id: str) -> dict[str, Any]:
         """What the next release of a question would cost the analyst, whether it is allowed, and what is left."""
         question, grant = self._granted(person, id)
-        given = self._receipts(person.id)
+        given, price = self._receipts(person.id), question.statement
         again = any(entry.content["question"] == id for entry in given)
-        price = question.statement
-        charged = price.epsilon is not None and grant is not None
-        account = GrantAccount.of(grant, self._counted(given, question)) if charged and grant else None
-        allowed = price.epsilon is None or again or (account is not None and account.allows(question))
+        budget = remaining = None
+        if price.epsilon is not None and grant is not None:
+            account = GrantAccount.of(grant, self._counted(given, question))
+            remaining = account.remaining() | {"share": 1.0 - account.share}
+            budget = {"epsilon": grant.epsilon, "delta": grant.delta}
+        free, allowed = again and budget is not None, again or self._allowed(given, question, grant)
         return {
             "question": id,
             "error": question.error,
             "unit": question.unit,
             "given": again,
-            "epsilon": 0.0 if again and charged else price.epsilon,
-            "delta": 0.0 if again and charged else price.delta,
+            "epsilon": 0.0 if free else price.epsilon,
+            "delta": 0.0 if free else price.delta,
             "allowed": allowed,
             "reason": None if allowed else REFUSAL,
-            "remaining": None if account is None else account.remaining() | {"share": 1.0 - account.share},
-            "budget": None if account is None else {"epsilon": account.epsilon, "delta": account.delta},
+            "remaining": remaining,
+            "budget": budget,
         }
 
     def grant(
@@ -204,8 +204,11 @@ class QuestionService:
             shown |= {"grant": grant.id, "analyst": people.get(grant.person, ""), "questions": list(grant.questions)}
             account = GrantAccount.of(grant, (entry for entry in given if entry.content["analyst"] == grant.person))
             charged = grant.epsilon is not None
-            share, remaining = (account.share, account.remaining()) if charged else (None, None)
-            listed.append(shown | {"share": share, "remaining": remaining})
+            shown |= {
+                "share": account.share if charged else None,
+                "remaining": account.remaining() if charged else None,
+            }
+            listed.append(shown)
         return listed
 
     # ------------------------------------------------------------------ releases and receipts
@@ -225,15 +228,14 @@ class QuestionService:
             raise Unknown("there is no such question or handle")
         if not self.register.bind(person.id, name, canonical({"question": id, "handle": handle})):
             raise IdempotencyConflict("this Idempotency-Key was used for another request; use a new one")
-        sheet = self._sheets.get((person.id, id)) or self._give(person, question, grant)
-        return sheet.bodies[handle]
+        return self._give(person, question, grant).bodies[handle]
 
     def sheet(self, person: Person, id: str) -> AnswerSheet:
         """All answers of a question that was given already."""
         question, grant = self._granted(person, id)
         if not any(entry.content["question"] == id for entry in self._receipts(person.id)):
             raise Unknown("there is no such question or handle")
-        return self._sheets.get((person.id, id)) or self._give(person, question, grant)
+        return self._give(person, question, grant)
 
     def receipts(self, caller: Caller) -> list[dict[str, Any]]:
         """What was given, in order: to an analyst their own."""
@@ -243,11 +245,10 @@ class QuestionService:
 
     def proof(self, caller: Caller, receipt: str, size: int | None = None) -> dict[str, Any]:
         """How a receipt's entry leads to a checkpoint: to the analyst who holds it, and to owners."""
-        given = self._receipts(None if caller.is_owner else caller.person.id)
-        entry = next((entry for entry in given if entry.content["receipt"] == receipt), None)
-        if entry is None:
-            raise Unknown("there is no such receipt")
-        return self.record.inclusion(entry, size)
+        for entry in self._receipts(None if caller.is_owner else caller.person.id):
+            if entry.content["receipt"] == receipt:
+                return self.record.inclusion(entry, size)
+        raise Unknown("there is no such receipt")
 
     # ------------------------------------------------------------------ how it is done
 
@@ -277,10 +278,9 @@ class QuestionService:
 
     def _give(self, person: Person, question: OfferedQuestion, grant: Grant | None) -> AnswerSheet:
         """The sheet of an analyst, charged now or from the record; a checkpoint covers it when this returns."""
+        if (person.id, question.id) in self._sheets:
+            return self._sheets[person.id, question.id]
         with self._charging:
-            known = self._sheets.get((person.id, question.id))
-            if known is not None:
-                return known
             question.check_record(self.ledger)
             answers = {handle: question.rows[label] for handle, label in self._handles_of(person, question).items()}
             root = commitment(question.id, answers).root().hex()
@@ -298,7 +298,7 @@ class QuestionService:
                 raise LedgerError(
                     f"ledger: the answers in {question.title} are not those of the receipt; restore its folder"
                 )
-            self.checkpoints.keep()
+            self.record.keep()
             return self._sheets.setdefault((person.id, question.id), AnswerSheet(entry, answers, question))
 
     def _allowed(self, given: Sequence[Entry], question: OfferedQuestion, grant: Grant | None) -> bool:
@@ -341,11 +341,9 @@ def _json(content: Mapping[str, Any]) -> bytes:
     return json.dumps(content, ensure_ascii=True, allow_nan=False).encode()
 
 
-def _left(budget: float, used: Fraction) -> float:
-    """What is left of a budget, rounded down."""
-    exact = max(Fraction(budget) - used, Fraction())
-    rounded = float(exact)
-    return math.nextafter(rounded, 0.0) if Fraction(rounded) > exact else rounded
+def _exact(figures: Grant | TableStatement) -> tuple[Fraction, Fraction]:
+    """(ε, δ) of a budget or of a price, without rounding."""
+    return Fraction(figures.epsilon or 0.0), Fraction(figures.delta or 0.0)
 
 
 def _receipt(person: Person, question: OfferedQuestion, grant: Grant | None, root: str) -> dict[str, Any]:

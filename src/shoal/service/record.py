@@ -16,7 +16,6 @@ import contextlib
 import json
 import os
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,19 +33,21 @@ CHECKPOINTS = "checkpoints.jsonl"
 
 
 class LedgerRecord:
-    """The tree over a ledger's entries, and proofs in it."""
+    """The tree over a ledger's entries, proofs in it, and its checkpoints: a line of JSON each, in two files."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-        self._lock = threading.Lock()
-        self._tree = Tree()
-        self._last = ""
-        self.identity = ledger.identity
+    def __init__(self, ledger: Ledger, folder: Path) -> None:
+        self._ledger, self._identity = ledger, ledger.identity
+        self._reading, self._keeping = threading.Lock(), threading.Lock()
+        self._tree, self._last, self._kept = Tree(), "", 0
+        file = database_file(ledger.storage)
+        beside = user_ledger() if file is None else file
+        name = f"{self._identity if file is None else file.name}-{CHECKPOINTS}"
+        self.files = (beside.with_name(name), folder / CHECKPOINTS)
 
     def checkpoint(self, size: int | None = None) -> dict[str, Any]:
         """Size and root of the tree, of all entries or of the first ``size``: to be written down elsewhere."""
         tree, upto = self._grown(size)
-        return {"ledger": self.identity, "size": upto, "root": tree.root(upto).hex()}
+        return {"ledger": self._identity, "size": upto, "root": tree.root(upto).hex()}
 
     def consistency(self, first: int, second: int | None = None) -> dict[str, Any]:
         """That the record only grew between two checkpoints."""
@@ -63,7 +64,7 @@ class LedgerRecord:
 
     def _grown(self, size: int | None = None, least: int = 0) -> tuple[Tree, int]:
         """The tree with the entries that came since, which must continue it, and ``size``, by default all of it."""
-        with self._lock, self._ledger.storage.reading() as transaction:
+        with self._reading, self._ledger.storage.reading() as transaction:
             hashes = chain.hashes(transaction, max(self._tree.size - 1, 0))
             if self._tree.size and (not hashes or hashes.pop(0) != self._last):
                 raise LedgerError(
@@ -77,67 +78,39 @@ class LedgerRecord:
                 raise Unknown("there is no such checkpoint")
             return self._tree, upto
 
-
-def database_file(storage: Storage) -> Path | None:
-    """The file of a SQLite ledger, by whatever name or link it was given; None on PostgreSQL."""
-    if storage.postgres:
-        return None
-    with storage.reading() as transaction:
-        return Path(str(transaction.one("PRAGMA database_list")[2])).resolve()
-
-
-def checkpoint_files(ledger: Ledger, folder: Path) -> tuple[Path, Path]:
-    """Where checkpoints are kept: beside the ledger, and in the served folder."""
-    file = database_file(ledger.storage)
-    if file is None:
-        beside = user_ledger().with_name(f"{ledger.identity}-{CHECKPOINTS}")
-    else:
-        beside = file.with_name(f"{file.name}-{CHECKPOINTS}")
-    return beside, folder / CHECKPOINTS
-
-
-class Checkpoints:
-    """Checkpoints in files, a line of JSON each, flushed to disk one by one."""
-
-    def __init__(self, files: Sequence[Path], record: LedgerRecord) -> None:
-        self._files, self._record = files, record
-        self._lock = threading.Lock()
-        self._size = 0
-
     def compare(self) -> None:
         """Raise unless the ledger continues the last checkpoint of every file; then keep the newest."""
-        known = [_last(file) for file in self._files]
-        for file, last in zip(self._files, known, strict=True):
-            if last is not None and last["ledger"] != self._record.identity:
+        known = []
+        for file in self.files:
+            known.append(_last(file))
+            if known[-1].get("ledger", self._identity) != self._identity:
                 raise LedgerError(
                     f"ledger: it is not the one whose checkpoints lie in {file}; name that one with --ledger"
                 )
-        folder = self._files[-1].parent.resolve()
+        folder = self.files[-1].parent.resolve()
         for file in (folder.parent / CHECKPOINTS, *folder.glob(f"*/{CHECKPOINTS}")):
             with contextlib.suppress(LedgerError):  # a file of this name may be somebody else's
                 known.append(_last(file))
+        entries = self.checkpoint()["size"]
         for last in known:
-            if last is not None and last["ledger"] == self._record.identity:
-                self._continue(last)
+            if last.get("ledger") != self._identity:
+                continue
+            if last["size"] > entries:
+                raise LedgerError(
+                    f"ledger: it has {entries} entries, and {last['size']} when the service showed something last: an "
+                    "old copy was restored, which does not know what was given since. Restore the newest copy"
+                )
+            if self.checkpoint(last["size"])["root"] != last["root"]:
+                raise LedgerError("ledger: its history was rewritten since the last checkpoint; restore a true copy")
         self.keep()
-
-    def _continue(self, last: dict[str, Any]) -> None:
-        entries = self._record.checkpoint()["size"]
-        if last["size"] > entries:
-            raise LedgerError(
-                f"ledger: it has {entries} entries, and {last['size']} when the service showed something last: an "
-                "old copy was restored, which does not know what was given since. Restore the newest copy"
-            )
-        if self._record.checkpoint(last["size"])["root"] != last["root"]:
-            raise LedgerError("ledger: its history was rewritten since the last checkpoint; restore a true copy")
 
     def keep(self) -> None:
         """Have the newest checkpoint on disk when this returns; nothing that it covers may be shown before."""
-        with self._lock:
-            newest = self._record.checkpoint()
-            if newest["size"] == self._size:
+        with self._keeping:
+            newest = self.checkpoint()
+            if newest["size"] == self._kept:
                 return
-            for file in self._files:
+            for file in self.files:
                 try:
                     _append(file, json.dumps(newest, sort_keys=True).encode() + b"\n")
                 except OSError:
@@ -145,7 +118,15 @@ class Checkpoints:
                         f"ledger: {file} cannot be written, so nothing is shown; make room there, or give the service "
                         "the right to write"
                     ) from None
-            self._size = int(newest["size"])
+            self._kept = int(newest["size"])
+
+
+def database_file(storage: Storage) -> Path | None:
+    """The file of a SQLite ledger, by whatever name or link it was given; None on PostgreSQL."""
+    if storage.postgres:
+        return None
+    with storage.reading() as transaction:
+        return Path(str(transaction.one("PRAGMA database_list")[2])).resolve()
 
 
 def _append(path: Path, line: bytes) -> None:
@@ -163,13 +144,13 @@ def _append(path: Path, line: bytes) -> None:
     settle(path.parent)
 
 
-def _last(path: Path) -> dict[str, Any] | None:
-    """The last whole line of a file of checkpoints, where there is one."""
+def _last(path: Path) -> dict[str, Any]:
+    """The last whole line of a file of checkpoints; empty where there is none."""
     try:
         lines = [line for line in path.read_bytes().split(b"\n")[:-1] if line] if path.is_file() else []
-        last = json.loads(lines[-1]) if lines else None
-        if last is None or {"ledger", "size", "root"} <= set(last):
+        last = json.loads(lines[-1]) if lines else {}
+        if not lines or (isinstance(last, dict) and {"ledger", "size", "root"} <= set(last)):
             return last
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError):
         pass
     raise LedgerError(f"ledger: {path} is damaged, so it is not known what was shown; restore it")

@@ -15,21 +15,19 @@ chain too, where nobody can change it.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import hmac
 import json
-import re
 import secrets
 import unicodedata
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Float, MetaData, Table, Text, delete, select, update
+from sqlalchemy import BigInteger, Column, Float, MetaData, Table, Text, and_, delete, or_, select, update
 
 from shoal import validation
 from shoal.errors import InputError, ShoalError
@@ -41,7 +39,6 @@ ROLES = {"owner": "o", "analyst": "a"}
 #: How long a sign-in on the pages lasts, and a key unless something else is said.
 SESSION, LIFETIME = timedelta(hours=12), timedelta(days=365)
 FIRST_OWNER = "owner"
-_FORM = re.compile(r"shoal_[oa]_[A-Za-z0-9_-]{43}_[0-9a-f]{8}")
 
 METADATA = MetaData()
 
@@ -93,41 +90,23 @@ class NotNow(ShoalError):
 class Key:
     """A key in plain text; it shows itself nowhere by accident."""
 
-    text: str
+    text: str = field(repr=False)
 
     @classmethod
     def new(cls, role: str) -> Key:
         """A key of a role.
 
         >>> key = Key.new("analyst")
-        >>> Key.parse(key.text) == key, len(key.text)
-        (True, 60)
+        >>> key, len(key.text)
+        (Key(), 60)
         """
-        body = f"shoal_{ROLES[role]}_{base64.urlsafe_b64encode(secrets.token_bytes(32)).decode().rstrip('=')}"
+        body = f"shoal_{ROLES[role]}_{secrets.token_urlsafe(32)}"
         return cls(f"{body}_{zlib.crc32(body.encode()):08x}")
-
-    @classmethod
-    def parse(cls, text: str) -> Key | None:
-        """The key that a text is, or None where it cannot be one.
-
-        >>> Key.parse("shoal_a_no-key") is None
-        True
-        """
-        body, _, checksum = text.rpartition("_")
-        return cls(text) if _FORM.fullmatch(text) and checksum == f"{zlib.crc32(body.encode()):08x}" else None
-
-    @property
-    def digest(self) -> str:
-        """What is stored: without salt, which 256 random bits do not need."""
-        return _digest(self.text)
 
     @property
     def hint(self) -> str:
         """Enough to tell one's keys apart, too little to use one."""
         return f"{self.text[:8]}…{self.text[-4:]}"
-
-    def __repr__(self) -> str:
-        return f"Key({self.hint})"
 
 
 @dataclass(frozen=True)
@@ -214,8 +193,7 @@ class Register:
 
     def named(self, name: str) -> Person | None:
         """The person of this name, unless dismissed."""
-        name = _spelled(name)
-        return next((person for person in self.people() if person.name == name), None)
+        return _only(self.people(), name=_spelled(name))
 
     def admit(
         self, name: str, role: str, by: Caller | None = None, expires: datetime | None = None
@@ -228,12 +206,11 @@ class Register:
     def dismiss(self, id: str) -> None:
         """End someone's grants, keys and sessions, all that was made with these keys, and what they made without."""
         with self._writing() as transaction:
-            if id not in {person.id for person in _people(transaction)}:
+            if _only(_people(transaction), id=id) is None:
                 raise Unknown("there is no such person")
-            _end(transaction, PEOPLE, [id])
+            _end(transaction, PEOPLE, PEOPLE.c.id == id)
             for table in MADE:
-                made = transaction.rows(select(table.c.id).where(table.c.made_by == id, table.c.parent.is_(None)))
-                _end(transaction, table, [str(row[0]) for row in made])
+                _end(transaction, table, and_(table.c.made_by == id, table.c.parent.is_(None)))
             _refuse_without_owner(transaction)
 
     # ------------------------------------------------------------------ keys
@@ -245,8 +222,7 @@ class Register:
 
     def holder(self, text: str) -> Caller | None:
         """Who holds a key that is in force."""
-        key = Key.parse(text.strip())
-        return None if key is None else self._caller(KEYS.c.digest == key.digest)
+        return self._caller(KEYS.c.digest == _digest(text.strip()))
 
     def first_key(self) -> Key | None:
         """The first owner's key, on the very first call; None ever after."""
@@ -257,13 +233,10 @@ class Register:
     def new_owner_key(self) -> Key:
         """A key for the first owner, in the place of a lost one, for whoever holds the ledger's file."""
         with self._writing() as transaction:
-            person = next((person for person in _people(transaction) if person.name == FIRST_OWNER), None)
-            if person is None:
-                person = _admitted(transaction, FIRST_OWNER, "owner", None)
-            elif person.role != "owner":
-                transaction.run(update(PEOPLE).where(PEOPLE.c.id == person.id).values(role="owner"))
-                person = Person(person.id, FIRST_OWNER, "owner")
-            record, key = _new_key(transaction, person, None, lasting=True)
+            person = _only(_people(transaction), name=FIRST_OWNER)
+            person = person or _admitted(transaction, FIRST_OWNER, "owner", None)
+            transaction.run(update(PEOPLE).where(PEOPLE.c.id == person.id).values(role="owner"))
+            record, key = _new_key(transaction, replace(person, role="owner"), None, lasting=True)
             for old in _keys(transaction):
                 if old.person == person.id and old.parent is None and old.in_force and old.id != record.id:
                     _replace(transaction, old, record)
@@ -272,7 +245,7 @@ class Register:
     def new_key(self, id: str, by: Caller, expires: datetime | None = None) -> tuple[KeyRecord, Key]:
         """A further key for oneself, or by an owner for anybody, which ends with the key that it is made with."""
         with self._writing() as transaction:
-            person = next((person for person in _people(transaction) if person.id == id), None)
+            person = _only(_people(transaction), id=id)
             if person is None or not (by.is_owner or id == by.person.id):
                 raise Unknown("there is no such person")
             return _new_key(transaction, person, by, _instant(expires))
@@ -296,7 +269,7 @@ class Register:
     def end_key(self, id: str, by: Caller) -> None:
         """End a key at once, with all that was made with it."""
         with self._writing() as transaction:
-            _end(transaction, KEYS, [_visible(transaction, id, by).id])
+            _end(transaction, KEYS, KEYS.c.id == _visible(transaction, id, by).id)
             _refuse_without_owner(transaction)
 
     # ------------------------------------------------------------------ sessions of the pages
@@ -319,12 +292,16 @@ class Register:
             transaction.run(delete(SESSIONS).where(SESSIONS.c.digest == _digest(cookie)))
 
     def _caller(self, which: Any) -> Caller | None:
-        fields = (PEOPLE.c.id, PEOPLE.c.name, PEOPLE.c.role, KEYS.c.id, KEYS.c.expires)
-        both = select(*fields).join_from(KEYS, PEOPLE, PEOPLE.c.id == KEYS.c.person)
+        both = select(PEOPLE.c.id, PEOPLE.c.name, PEOPLE.c.role, KEYS.c.id.label("key")).where(
+            which,
+            PEOPLE.c.id == KEYS.c.person,
+            KEYS.c.ended.is_(None),
+            PEOPLE.c.ended.is_(None),
+            or_(KEYS.c.expires.is_(None), KEYS.c.expires > _now()),
+        )
         with self._storage.reading() as transaction:
-            row = transaction.one(both.where(which, KEYS.c.ended.is_(None), PEOPLE.c.ended.is_(None)))
-        over = row is None or (row[4] is not None and row[4] <= _now())
-        return None if over else Caller(Person(*row[:3]), str(row[3]))
+            row = transaction.one(both)
+        return None if row is None else Caller(Person(*row[:3]), str(row[3]))
 
     # ------------------------------------------------------------------ grants and requests
 
@@ -342,23 +319,17 @@ class Register:
     ) -> tuple[Grant, Key | None]:
         """Grant questions to an analyst who is known, or who is ``new`` and admitted with it.
 
-        Args:
-            analyst: their name; all their grants share one account.
-            questions: ids.
-            epsilon, delta: what the analyst may know about any label, in all; None for what is never charged.
-            expires: an instant to come.
-            by: who grants it.
-            new: admit the analyst.
-            with_key: make a key that ends with the grant.
+        All grants of an analyst share one account: (ε, δ) is what they may know about any label, in all, and None for
+        what is never charged. ``with_key`` makes a key that ends with the grant.
         """
         if (epsilon is None) != (delta is None):
             raise InputError("epsilon and delta are one budget: give both, or neither for what is never charged")
-        if epsilon is not None and delta is not None:
+        if epsilon is not None:
             validation.non_negative(epsilon=epsilon)
             validation.probability(delta=delta, below_one=True)
         until, name = _instant(expires), _spelled(analyst)
         with self._writing() as transaction:
-            person = next((person for person in _people(transaction) if person.name == name), None)
+            person = _only(_people(transaction), name=name)
             if person is None and not new:
                 raise NotNow(
                     "nobody of this name is known here: look at the spelling, or admit them (under People, with "
@@ -377,14 +348,18 @@ class Register:
     def grants(self, person: str | None = None) -> list[Grant]:
         """All grants, or those of someone, in order."""
         with self._storage.reading() as transaction:
-            return [grant for grant in _grants(transaction) if person in (None, grant.person)]
+            rows = _rows(transaction, GRANTS, Grant)
+        return [
+            Grant(**row | {"questions": tuple(json.loads(row["questions"]))})
+            for row in rows
+            if person in (None, row["person"])
+        ]
 
     def end_grant(self, id: str) -> None:
         """End a grant and the key that came with it."""
         with self._writing() as transaction:
-            if id not in {grant.id for grant in _grants(transaction) if grant.ended is None}:
+            if not _end(transaction, GRANTS, GRANTS.c.id == id):
                 raise Unknown("there is no such grant")
-            _end(transaction, GRANTS, [id])
 
     def count_refusal(self, grant: Grant) -> None:
         """For the owner to see that a budget is too small for what is asked."""
@@ -427,6 +402,7 @@ def _instant(expires: datetime | None) -> str | None:
 
 
 def _digest(text: str) -> str:
+    """What is stored of a key, without salt, which 256 random bits do not need."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -437,27 +413,28 @@ def _new_id(letter: str) -> str:
 
 def _spelled(name: str) -> str:
     """A name in one spelling: what looks the same is the same person."""
-    return word(name=unicodedata.normalize("NFC", name).strip() if isinstance(name, str) else name)
+    return word(name=unicodedata.normalize("NFC", name).strip())
 
 
-def _rows(transaction: Transaction, table: Table, kind: Any) -> list[Any]:
+def _rows(transaction: Transaction, table: Table, kind: Any, *where: Any) -> list[dict[str, Any]]:
     """The rows of a table in the order in which they were made, each as the fields of ``kind``."""
-    query = select(*(table.c[name] for name in kind.__dataclass_fields__)).order_by(table.c.created, table.c.id)
+    columns = [table.c[name] for name in kind.__dataclass_fields__]
+    query = select(*columns).where(*where).order_by(table.c.created, table.c.id)
     return [row._asdict() for row in transaction.rows(query)]
 
 
 def _people(transaction: Transaction) -> list[Person]:
-    query = select(PEOPLE.c.id, PEOPLE.c.name, PEOPLE.c.role).where(PEOPLE.c.ended.is_(None))
-    return [Person(*row) for row in transaction.rows(query.order_by(PEOPLE.c.created, PEOPLE.c.id))]
+    return [Person(**row) for row in _rows(transaction, PEOPLE, Person, PEOPLE.c.ended.is_(None))]
 
 
 def _keys(transaction: Transaction) -> list[KeyRecord]:
     return [KeyRecord(**row) for row in _rows(transaction, KEYS, KeyRecord)]
 
 
-def _grants(transaction: Transaction) -> list[Grant]:
-    rows = _rows(transaction, GRANTS, Grant)
-    return [Grant(**row | {"questions": tuple(json.loads(row["questions"]))}) for row in rows]
+def _only(people: Iterable[Person], **fact: str) -> Person | None:
+    """The person with this id or name, if there is one."""
+    ((name, value),) = fact.items()
+    return next((person for person in people if getattr(person, name) == value), None)
 
 
 def _maker(transaction: Transaction, by: Caller | None) -> dict[str, str | None]:
@@ -493,7 +470,7 @@ def _new_key(
     until = min(filter(None, (expires or (None if lasting else _now(LIFETIME)), above)), default=None)
     key = Key.new(person.role)
     record = KeyRecord(_new_id("k"), person.id, _now(), until, None, key.hint, **origin, for_grant=grant)
-    transaction.insert(KEYS, asdict(record) | {"digest": key.digest})
+    transaction.insert(KEYS, asdict(record) | {"digest": _digest(key.text)})
     return record, key
 
 
@@ -505,26 +482,25 @@ def _visible(transaction: Transaction, id: str, by: Caller) -> KeyRecord:
     return key
 
 
-def _end(transaction: Transaction, table: Table, ids: Sequence[str]) -> None:
-    """End rows and all that was made with them, or belongs to them."""
-    rows = transaction.rows(select(table.c.id).where(table.c.id.in_(ids), table.c.ended.is_(None)))
+def _end(transaction: Transaction, table: Table, which: Any) -> bool:
+    """End rows and all that was made with them, or belongs to them; False where none of them is in force."""
+    rows = transaction.rows(select(table.c.id).where(which, table.c.ended.is_(None)))
     ending = sorted(str(row[0]) for row in rows)
-    if not ending:
-        return
-    transaction.run(update(table).where(table.c.id.in_(ending)).values(ended=_now()))
-    chain.append(transaction, "revoked", {table.name.removeprefix("service_"): ending})
-    if table is KEYS:
-        transaction.run(delete(SESSIONS).where(SESSIONS.c.key_id.in_(ending)))
-    for made, column in BELOW[table.name]:
-        below = transaction.rows(select(made.c.id).where(made.c[column].in_(ending)))
-        _end(transaction, made, [str(row[0]) for row in below])
+    if ending:
+        transaction.run(update(table).where(table.c.id.in_(ending)).values(ended=_now()))
+        chain.append(transaction, "revoked", {table.name.removeprefix("service_"): ending})
+        if table is KEYS:
+            transaction.run(delete(SESSIONS).where(SESSIONS.c.key_id.in_(ending)))
+        for made, column in BELOW[table.name]:
+            _end(transaction, made, made.c[column].in_(ending))
+    return bool(ending)
 
 
 def _replace(transaction: Transaction, old: KeyRecord, new: KeyRecord) -> None:
     """End a key; what was made with it is from now on under another."""
     for table in MADE:
         transaction.run(update(table).where(table.c.parent == old.id).values(parent=new.id))
-    _end(transaction, KEYS, [old.id])
+    _end(transaction, KEYS, KEYS.c.id == old.id)
 
 
 def _refuse_without_owner(transaction: Transaction) -> None:

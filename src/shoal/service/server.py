@@ -10,16 +10,14 @@ import contextlib
 import errno
 import importlib.util
 import logging
-import os
 import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from shoal.errors import InputError, LedgerError
-from shoal.files import held
+from shoal.files import held, write_whole
 from shoal.ledger.ledger import Ledger
 from shoal.ledger.storage import Storage
 from shoal.runs.owner_ledger import Place
@@ -42,7 +40,6 @@ def serve(
     user_header: str | None = None,
     trust_proxy: str | None = None,
     new_owner_key: bool = False,
-    tell: Callable[[str], Any] | None = None,
 ) -> None:
     """Serve the runs of a folder until the process is told to stop.
 
@@ -53,7 +50,6 @@ def serve(
         user_header: header in which a proxy says who the user of the pages is; with ``trust_proxy``.
         trust_proxy: the proxy's address, from which alone its headers are believed.
         new_owner_key: make an owner key in the place of a lost one.
-        tell: called with what the operator must read; by default it goes to standard error.
 
     >>> serve("january", port=8000)  # doctest: +SKIP
     """
@@ -66,7 +62,6 @@ def serve(
     from shoal.service.questions import QuestionService
 
     proxy = TrustedProxy.of(user_header, trust_proxy)
-    tell = tell or (lambda text: print(text, file=sys.stderr, flush=True))
     place = ledger_place(folder, ledger)
     log = RequestLog(sys.stderr)
     with contextlib.ExitStack() as stack:
@@ -74,17 +69,16 @@ def serve(
         used = stack.enter_context(Ledger.open(place.url))
         stack.enter_context(alone(used, place))
         service = QuestionService(used, folder, log.line)
-        service.checkpoints.compare()
+        service.record.compare()
         catalog = service.catalog
         if not catalog.questions:
             reasons = "".join(f". {title}: {reason}" for title, reason in catalog.left_out.items())
-            raise InputError(
-                f"dir: nothing in {Path(folder).name} can be asked{reasons or '; `shoal run` makes a run'}"
-            )
+            reasons = reasons or "; `shoal run` makes a run"
+            raise InputError(f"dir: nothing in {Path(folder).name} can be asked{reasons}")
         key = service.register.new_owner_key() if new_owner_key else service.register.first_key()
         if key is not None:
-            deliver(key, Path(folder) / KEY_FILE, tell)
-        service.checkpoints.keep()
+            deliver(key, Path(folder) / KEY_FILE)
+        service.record.keep()
         for title, reason in catalog.left_out.items():
             tell(f"Not offered: {title}: {reason}")
         tell(f"{len(catalog.questions)} question(s) on http://{host}:{port}/")
@@ -102,7 +96,7 @@ def serve(
         with _stopped_by_signal(lambda: setattr(server, "should_exit", True)):
             log.line("started", questions=len(catalog.questions))
             server.run(sockets=[listener])
-        service.checkpoints.keep()
+        service.record.keep()
         log.line("stopped")
 
 
@@ -118,6 +112,11 @@ def listening(host: str, port: int) -> socket.socket:
         }
         other = "host must be an address of this machine, such as 127.0.0.1"
         raise InputError(reasons.get(error.errno or 0, other)) from None
+
+
+def tell(text: str) -> None:
+    """Say what the operator must read."""
+    print(text, file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
@@ -142,25 +141,19 @@ def alone(ledger: Ledger, place: Place) -> Iterator[None]:
         storage.close()
 
 
-def deliver(key: Key, file: Path, tell: Callable[[str], Any]) -> None:
+def deliver(key: Key, file: Path) -> None:
     """Show an owner key at a terminal, or put it into a file that only its owner reads: never into a log."""
     if sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty():
         tell(f"The owner's key, shown this once: {key.text}")
         return
-    file.unlink(missing_ok=True)
-    handle = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    with os.fdopen(handle, "w") as out:
-        out.write(f"{key.text}\n")
-        out.flush()
-        os.fsync(out.fileno())
+    write_whole(file, file.with_name(f"{file.name}.part"), lambda rough: rough.write_text(f"{key.text}\n"))
     tell(f"The owner's key is in {file}: keep it elsewhere and remove the file")
 
 
 @contextlib.contextmanager
 def _stopped_by_signal(stop: Callable[[], None]) -> Iterator[None]:
     """A signal stops the server, also before uvicorn listens to signals; at its end uvicorn sends it again."""
-    names = (signal.SIGTERM, signal.SIGINT)
-    before = {name: signal.signal(name, lambda *_: stop()) for name in names}
+    before = {name: signal.signal(name, lambda *_: stop()) for name in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     finally:
