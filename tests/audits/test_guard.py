@@ -43,7 +43,7 @@ def test_little_training_shows_a_worse_delta_than_promised():
 def test_a_small_entry_beside_a_large_one_is_as_uncertain():
     classes = shoal.GaussianClasses(np.zeros((1, 2)), np.array([[[1e12, 0.0], [0.0, 1e-4]]]))
     rng = np.random.default_rng(4)
-    drawn = np.array([_plausible(classes, _estimates(classes, 20), rng)[1][0, 1, 1] for _ in range(200)])
+    drawn = np.array([_plausible(classes, _estimates(classes, 20), rng).covs[0, 1, 1] for _ in range(200)])
     assert drawn.min() > 0
     assert drawn.std() > 0.2e-4
 
@@ -55,10 +55,10 @@ def test_plausible_laws_have_the_posterior_moments():
     rng = np.random.default_rng(1)
     estimates = _estimates(classes, n)
     draws = [_plausible(classes, estimates, rng) for _ in range(1500)]
-    covs = np.mean([c for _, c in draws], axis=0)
+    covs = np.mean([laws.covs for laws in draws], axis=0)
     scale = (n - 1) / (n - 1 - k - 1)
     assert covs == pytest.approx(scale * classes.covs, abs=0.03 * np.abs(classes.covs).max())
-    means = np.stack([m for m, _ in draws])
+    means = np.stack([laws.means for laws in draws])
     assert means.mean(axis=0) == pytest.approx(classes.means, abs=0.03)
     for i in range(2):
         spread = np.cov(means[:, i], rowvar=False)
@@ -68,7 +68,7 @@ def test_plausible_laws_have_the_posterior_moments():
 def test_singular_laws_stay_on_their_support():
     along = np.array([[1.0], [-2.0], [0.5]])
     classes = shoal.GaussianClasses(np.zeros((2, 3)), along @ along.T)
-    _, covs = _plausible(classes, _estimates(classes, 10), np.random.default_rng(2))
+    covs = _plausible(classes, _estimates(classes, 10), np.random.default_rng(2)).covs
     null = np.array([[2.0, 1.0, 0.0], [-0.5, 0.0, 1.0]])
     assert null @ covs[0] @ null.T == pytest.approx(np.zeros((2, 2)), abs=1e-12)
     assert np.trace(covs[0]) > 0

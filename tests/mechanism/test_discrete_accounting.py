@@ -1,4 +1,4 @@
-"""The privacy of discrete answers: δ in both scopes, composition with Gaussian releases, naming, tests of law."""
+"""The privacy of discrete answers: δ in both scopes, composition with Gaussian releases, naming."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from mpmath import mp, mpf
 
 import shoal
 from shoal.accounting.risk import named_in_group
-from shoal.audits.book_audit import follows_law
 from shoal.mechanism import atoms
 from shoal.mechanism.atoms import LossAtoms
 from shoal.mechanism.odds import WHOLE
@@ -154,7 +153,7 @@ def test_equal_laws_lose_nothing() -> None:
     assert LossAtoms.of(same, same, 2.0).times(1000).delta(0.0) == 0.0
 
 
-# ------------------------------------------------------------------ naming and tests of law
+# ------------------------------------------------------------------ naming
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, 5.0])
@@ -163,13 +162,3 @@ def test_the_best_attack_names_within_the_bound(epsilon: float) -> None:
     counts = book.crowds[0].counts.tolist()
     exact = sum(Fraction(max(column), 6 * WHOLE) for column in zip(*counts, strict=True))
     assert exact <= Fraction(named_in_group(6, epsilon))
-
-
-def test_draws_follow_the_stored_law_and_others_do_not() -> None:
-    book = made(6, 4, 2.0)
-    assert follows_law(book, "2", [book.draw("2") for _ in range(3000)], confidence=1 - 1e-9)
-    group, row = book.place("2")
-    other = int(np.argmax(np.abs(group.counts - group.counts[row]).sum(axis=1)))
-    assert not follows_law(book, book.labels[other], [book.draw("2") for _ in range(3000)])
-    with pytest.raises(shoal.InputError, match="positions must be whole numbers"):
-        follows_law(book, "2", [99])

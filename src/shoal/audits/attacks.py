@@ -46,6 +46,7 @@ from numpy.typing import NDArray
 from shoal.audits.confidence import lower_bound, rough_bounds, upper_bound
 from shoal.laws.classes import GaussianClasses
 from shoal.mechanism.mechanism import Mechanism
+from shoal.mechanism.output import moved_covs
 from shoal.numerics.eigenpairs import eigh
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
@@ -112,10 +113,6 @@ class ResidualLaws:
     def log_densities(self, label: int, answers: FloatArray) -> FloatArray:
         """(m,) the same from the answers."""
         return self.log_density(label, self.residuals(label, answers))
-
-    def inside(self, label: int) -> BoolArray:
-        """(k,) which residual directions vary."""
-        return np.asarray(~self.null[label])
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,22 +202,12 @@ def choose_thresholds(
 ) -> FloatArray:
     """Thresholds whose events promise the most on these scores: one per ε, then one for ε at δ."""
     own, other = np.sort(own), np.sort(other)
-    inner = np.linspace(0, 1, CANDIDATES // 2 + 2)[1:-1]
-    tail = np.unique(np.geomspace(1, len(other), CANDIDATES // 4).astype(int))
-    tail_own = np.unique(np.geomspace(1, len(own), CANDIDATES // 4).astype(int))
-    tried = np.unique(
-        np.concatenate(
-            [
-                epsilon,
-                own[(inner * len(own)).astype(int)],
-                other[len(other) - tail],
-                own[len(own) - tail_own],
-                own[:1] - 1.0,
-            ]
-        )
-    )
-    low, _ = rough_bounds(_above(own, tried) / len(own), len(own), error)
-    _, high = rough_bounds(_above(other, tried) / len(other), len(other), error)
+    inner = own[(np.linspace(0, 1, CANDIDATES // 2 + 2)[1:-1] * len(own)).astype(int)]
+    tails = [x[len(x) - np.unique(np.geomspace(1, len(x), CANDIDATES // 4).astype(int))] for x in (own, other)]
+    tried = np.unique(np.concatenate([epsilon, inner, *tails, own[:1] - 1.0]))
+    above = [1.0 - np.searchsorted(x, tried, side="right") / len(x) for x in (own, other)]
+    low, _ = rough_bounds(above[0], len(own), error)
+    _, high = rough_bounds(above[1], len(other), error)
     gains = low[None, :] - np.exp(np.minimum(epsilon, 700.0))[:, None] * high[None, :]
     ratio = np.maximum(low - delta, 0.0) / high
     return np.asarray(tried[np.append(np.argmax(gains, axis=1), np.argmax(ratio))])
@@ -272,10 +259,6 @@ def halves(values: FloatArray) -> Halves:
     return values[:middle], values[middle:]
 
 
-def _above(ordered: FloatArray, thresholds: FloatArray) -> NDArray[np.int64]:
-    return np.asarray(len(ordered) - np.searchsorted(ordered, thresholds, side="right"), dtype=np.int64)
-
-
 @dataclass(frozen=True, eq=False)
 class Repeats:
     """Claimed laws of r releases of one answer: of the scaled average, and of each contrast."""
@@ -289,11 +272,10 @@ class Repeats:
         classes, output = mechanism.classes, mechanism.output
         n, k = classes.means.shape
         noise = np.array(np.broadcast_to(mechanism.noise_cov, (n, k, k)))
-        values, vectors = eigh(classes.stored_covs)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
-        moved = root if mechanism.gain is None else root + mechanism.gain @ root  # A Σ^{1/2}
-        shared = moved @ np.swapaxes(moved, 1, 2)
-        average = GaussianClasses(np.sqrt(times) * output.means, times * shared + noise, classes.labels)
+        answers = times * classes.stored_covs
+        answers.flags.writeable = False  # as class laws are: kernels are compiled for one kind of array
+        covs, _ = moved_covs(answers, mechanism.gain, noise)
+        average = GaussianClasses(np.sqrt(times) * output.means, covs, classes.labels)
         return cls(times, average, GaussianClasses(np.zeros((n, k)), noise, classes.labels))
 
     @property
@@ -322,9 +304,3 @@ class Repeats:
             return [(first + own[a][1] - rest_b, second + rest_a - own[b][1]), (first, second)]
 
         return scores
-
-
-def share_identical(answers: list[FloatArray]) -> float:
-    """Share of true answers whose repeats are all equal: 1 where a repeated question is answered from storage."""
-    same = [(y == y[:, :1]).all(axis=(1, 2)) for y in answers]
-    return float(np.mean(np.concatenate(same)))

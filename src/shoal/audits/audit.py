@@ -20,7 +20,6 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, overload
 
 import numpy as np
@@ -38,7 +37,6 @@ from shoal.audits.attacks import (
     claimed_and_fitted,
     count_events,
     exchanged,
-    share_identical,
 )
 from shoal.audits.book_audit import BookAudit, audit_book
 from shoal.audits.confidence import SHARES, detectable_delta, detectable_shortage
@@ -46,7 +44,6 @@ from shoal.audits.fidelity import law_findings
 from shoal.audits.naming import name_answers, name_rows
 from shoal.audits.verdict import HOLDS, Audit, Finding, Replay
 from shoal.errors import CertificationError, InputError
-from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.laws.supports import RankWarning
 from shoal.mechanism.codebook import Codebook
@@ -59,34 +56,11 @@ MOST_EDGES = 4000
 
 
 @overload
-def audit(
-    mechanism: Codebook,
-    graph: NeighborGraph | None = None,
-    *,
-    scope: str | None = None,
-    n_samples: int = 20_000,
-    confidence: float = 0.95,
-    seed: int = 0,
-) -> BookAudit: ...
+def audit(mechanism: Codebook, graph: NeighborGraph | None = None, **options: Any) -> BookAudit: ...
 
 
 @overload
-def audit(
-    mechanism: Mechanism,
-    graph: NeighborGraph | None = None,
-    *,
-    scope: str | None = None,
-    n_samples: int = 20_000,
-    confidence: float = 0.95,
-    epsilon: Any = None,
-    answers: Any = None,
-    releases: Any = None,
-    release: trials.Release | None = None,
-    repeats: int = 4,
-    repeated: Any = None,
-    seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
-) -> Audit: ...
+def audit(mechanism: Mechanism, graph: NeighborGraph | None = None, **options: Any) -> Audit: ...
 
 
 def audit(
@@ -154,44 +128,111 @@ def audit(
     gaussian: Mechanism | None = mechanism.by_kind(mechanism=lambda laws: laws, codebook=lambda _: None)
     assert gaussian is not None
     graph = gaussian.graph if graph is None else graph
-    scope = gaussian.scope if scope is None else validation.choice(list(SCOPES), scope=scope)
+    scope = gaussian.scope if scope is None else validation.choice(SCOPES, scope=scope)
     n_samples = validation.count(n_samples=n_samples, at_least=trials.FEWEST)
-    confidence = validation.probability(confidence=confidence, below_one=True, above_zero=True)
+    error = 1.0 - validation.probability(confidence=confidence, below_one=True, above_zero=True)
     seed = validation.count(seed=seed, at_least=0)
     repeats = validation.count(repeats=repeats)
     if releases is not None and (answers is not None or release is not None):
         raise InputError("releases are final: give either them, or answers and release")
     pairs = Releases.of(gaussian.output).pairs(graph)
-    epsilons = _epsilons(gaussian, graph, pairs, epsilon)
+    epsilons = _epsilons(gaussian, pairs, epsilon)
     n_edges = len(pairs)
     if n_edges > MOST_EDGES:
         looked_at = _looked_at(edge_promises(gaussian.output, pairs, epsilons[:, :1], scope), seed)
         pairs, epsilons = pairs[looked_at], epsilons[looked_at]
-    error = 1.0 - confidence
 
-    n = gaussian.classes.n_classes
-    draws = 0 if releases is not None else n * (1 + (repeats if repeats > 1 and repeated is None else 0))
-    replays = repeated is not None or draws > n
-    step = _steps(progress, draws + len(pairs) * (1 + replays))
+    again = None if repeated is None else trials.given_repeats(repeated, gaussian.classes)
+    labels = gaussian.classes.labels
+    draws = 0 if releases is not None else len(labels) * (1 + (repeats if repeats > 1 and again is None else 0))
+    total = draws + len(pairs) * (1 + (again is not None or draws > len(labels)))
+    done = itertools.count(1)
 
-    source = "given releases"
-    rng = np.random.default_rng(seed)
+    def step() -> None:
+        if progress is not None:
+            progress(next(done), total)
+
     if releases is not None:
-        released = trials.given_releases(releases, gaussian.classes)
-        again = None
+        released, source = trials.given_releases(releases, gaussian.classes), "given releases"
     else:
         chosen, source = (release, "given release") if release is not None else (gaussian.release, "mechanism.release")
-        true = _true_answers(gaussian, answers, n_samples, rng)
-        released = trials.release_all(chosen, true, gaussian.classes.labels, step)
-        again = None
-        if repeats > 1 and repeated is None:
+        if answers is None:
+            true = trials.simulated_answers(gaussian.classes, n_samples, np.random.default_rng(seed))
+        else:
+            true = trials.given_answers(answers, gaussian.classes, n_samples, trials.FEWEST)
+        released = trials.release_all(chosen, true, labels, step)
+        if repeats > 1 and again is None:
             few = [q[: max(len(q) // repeats, trials.FEWEST)] for q in true]
-            done = [trials.release_all(chosen, few, gaussian.classes.labels, step) for _ in range(repeats)]
-            again = [np.stack(parts, axis=1) for parts in zip(*done, strict=True)]
-    if repeated is not None:
-        again = trials.given_repeats(repeated, gaussian.classes)
-    verdict = _judge(gaussian, graph, scope, pairs, epsilons, released, again, error, source, seed, step)
-    return replace(verdict, n_edges=n_edges)
+            repetitions = [trials.release_all(chosen, few, labels, step) for _ in range(repeats)]
+            again = [np.stack(parts, axis=1) for parts in zip(*repetitions, strict=True)]
+
+    certificate, claimed = gaussian.certificate, gaussian.scope
+    edge_promise = edge_promises(gaussian.output, pairs, epsilons, scope)
+    stated = edge_promise if scope == claimed else edge_promises(gaussian.output, pairs, epsilons, claimed)
+    promise = _promises(gaussian, epsilons, stated)
+    claim = ResidualLaws.of(gaussian.output)
+    residuals = [claim.residuals(i, y) for i, y in enumerate(released)]
+    own = [claim.log_density(i, z) for i, z in enumerate(residuals)]
+
+    scores = claimed_and_fitted(claim, released, own)
+    events = count_events(
+        ("claim", "samples"),
+        exchanged(scores) if scope == "table" else scores,
+        pairs,
+        epsilons,
+        certificate.delta_upper,
+        error * SHARES["events"],
+        step,
+        edge_promise.shape[1],
+    )
+    lower, findings = _event_findings(labels, pairs, epsilons, events, promise, edge_promise, scope)
+    # The other notions are never below the hockey-stick δ, so whatever the notion, the claim must not be.
+    wider = [("scope", scope)] if (scope, claimed) == ("table", "answer") else []
+    for kind, held in (*wider, ("accounting", claimed)):
+        lows = _brackets(gaussian.output, pairs, epsilons[:, 0], held)[:, :, 1]
+        exact = np.exp(np.where(np.isnan(lows), -np.inf, lows)) * (1 - 1e-9)
+        if exact.max() > certificate.delta_upper:
+            e, d = np.unravel_index(int(np.argmax(exact)), exact.shape)
+            facts = {"exact delta": float(exact[e, d]), "promised": certificate.delta_upper, "holding": HOLDS[held]}
+            findings.insert(0, Finding(kind, _directed(labels, pairs, int(e), int(d)), facts))
+    comparable = edge_promise.min(axis=(1, 2)) < 1.0
+    findings += law_findings(claim, labels, released, residuals, pairs, comparable, error)
+    share, design = error * SHARES["identification"], float(epsilons[:, 0].max())
+    if scope == "table":
+        stated_delta = certificate.delta_upper
+        namings, more = name_rows(gaussian.output, graph, claimed, design, stated_delta, claim, released, share, seed)
+    else:
+        namings, more = name_answers(gaussian.output, graph, claimed, claim, released, own, share, seed)
+    findings += more
+    replay = None
+    if again is not None:
+        replay, more = _replay(gaussian, scope, pairs, epsilons, again, error * SHARES["replay"], step)
+        findings += more
+
+    fewest = min(len(y) for y in released)
+    degrees = sum((len(y) - 1) * int((~claim.null[i]).sum()) for i, y in enumerate(released))
+    return Audit(
+        verdict="violated" if any(f.lessens_privacy for f in findings) else "consistent",
+        scope=scope,
+        promised_scope=claimed,
+        violations=tuple(f for f in findings if f.lessens_privacy),
+        mismatches=tuple(f for f in findings if not f.lessens_privacy),
+        confidence=1.0 - error,
+        n_samples=fewest,
+        source=source,
+        edges=tuple(_directed(labels, pairs, e, 0) for e in range(len(pairs))),
+        n_edges=n_edges,
+        epsilon=epsilons,
+        delta_lower_curve=lower,
+        edge_promise=edge_promise,
+        promise=promise,
+        epsilon_lower=events.epsilon_lower(certificate.delta_upper),
+        notion=certificate.notion,
+        detectable_delta=detectable_delta(certificate.delta_upper, design, fewest - fewest // 2, events.error),
+        detectable_shortage=detectable_shortage(degrees, error * SHARES["overall"]),
+        namings=namings,
+        replay=replay,
+    )
 
 
 def _looked_at(promise: FloatArray, seed: int) -> IndexArray:
@@ -202,33 +243,13 @@ def _looked_at(promise: FloatArray, seed: int) -> IndexArray:
     return np.sort(np.concatenate([first, drawn]))
 
 
-def _steps(progress: Callable[[int, int], None] | None, total: int) -> Callable[[], None]:
-    """A function to call after each step, which tells how many are done."""
-    done = itertools.count(1)
-
-    def step() -> None:
-        if progress is not None:
-            progress(next(done), total)
-
-    return step
-
-
-def _true_answers(mechanism: Mechanism, answers: Any, n_samples: int, rng: np.random.Generator) -> list[FloatArray]:
-    if answers is None:
-        return trials.simulated_answers(mechanism.classes, n_samples, rng)
-    given = trials.given_answers(answers, mechanism.classes, n_samples)
-    if min(len(q) for q in given) < trials.FEWEST:
-        raise InputError(f"answers must hold at least {trials.FEWEST} true answers for every label, or one constant")
-    return given
-
-
-def _epsilons(mechanism: Mechanism, graph: NeighborGraph, pairs: IndexArray, epsilon: Any) -> FloatArray:
+def _epsilons(mechanism: Mechanism, pairs: IndexArray, epsilon: Any) -> FloatArray:
     """(n_edges, E): the design's ε of each edge first, then the further ones."""
     if len(pairs) == 0:
         raise InputError("graph has no edges: there is nothing to audit")
-    own = Releases.of(mechanism.output).pairs(mechanism.graph)
-    known = {(min(i, j), max(i, j)): float(e) for (i, j), e in zip(own.tolist(), mechanism.epsilon, strict=True)}
-    wanted = [(min(i, j), max(i, j)) for i, j in pairs.tolist()]
+    own = map(frozenset, mechanism.pairs.tolist())
+    known = dict(zip(own, mechanism.epsilon.tolist(), strict=True))
+    wanted = list(map(frozenset, pairs.tolist()))
     missing = sum(pair not in known for pair in wanted)
     if missing:
         raise InputError(
@@ -249,120 +270,34 @@ def edge_promises(
 
     D is 2, both directions, for an answer and 1 for a table.
     """
-    family = Releases.of(released, scope)
     columns = []
     for j in range(epsilons.shape[1]):
-        offsets = np.repeat(epsilons[:, j : j + 1], family.directions, axis=1)
-        upper = brackets(family, pairs, code, np.zeros(1), offsets)[:, :, 0, 2]
+        upper = _brackets(released, pairs, epsilons[:, j], scope, code)[:, :, 2]
         columns.append(np.where(np.isnan(upper), 1.0, exp_up(np.where(np.isnan(upper), 0.0, upper))))
     return np.stack(columns, axis=2)
 
 
-def _judge(
-    mechanism: Mechanism,
-    graph: NeighborGraph,
-    scope: str,
-    pairs: IndexArray,
-    epsilons: FloatArray,
-    released: list[FloatArray],
-    again: list[FloatArray] | None,
-    error: float,
-    source: str,
-    seed: int,
-    step: Callable[[], None],
-) -> Audit:
-    labels = mechanism.output.labels
-    certificate = mechanism.certificate
-    claimed = mechanism.scope
-    edge_promise = edge_promises(mechanism.output, pairs, epsilons, scope)
-    stated = edge_promise if scope == claimed else edge_promises(mechanism.output, pairs, epsilons, claimed)
-    promise = _promises(mechanism, certificate.delta_upper, epsilons, stated)
-    claim = ResidualLaws.of(mechanism.output)
-    residuals = [claim.residuals(i, y) for i, y in enumerate(released)]
-    own = [claim.log_density(i, z) for i, z in enumerate(residuals)]
-
-    scores = claimed_and_fitted(claim, released, own)
-    events = count_events(
-        ("claim", "samples"),
-        exchanged(scores) if scope == "table" else scores,
-        pairs,
-        epsilons,
-        certificate.delta_upper,
-        error * SHARES["events"],
-        step,
-        edge_promise.shape[1],
-    )
-    lower, findings = _event_findings(labels, pairs, epsilons, events, promise, edge_promise, scope)
-    # The other notions are never below the hockey-stick δ, so whatever the notion, the claim must not be.
-    wider = [("scope", scope)] if (scope, claimed) == ("table", "answer") else []
-    for kind, held in (*wider, ("accounting", claimed)):
-        exact = _exact_lower(mechanism.output, pairs, epsilons[:, :1], held)
-        if exact.max() > certificate.delta_upper:
-            e, d = np.unravel_index(int(np.argmax(exact)), exact.shape)
-            facts = {"exact delta": float(exact[e, d]), "promised": certificate.delta_upper, "holding": HOLDS[held]}
-            findings.insert(0, Finding(kind, _directed(labels, pairs, int(e), int(d)), facts))
-    comparable = edge_promise.min(axis=(1, 2)) < 1.0
-    findings += law_findings(claim, labels, released, residuals, pairs, comparable, error)
-    share = error * SHARES["identification"]
-    if scope == "table":
-        largest, stated_delta = float(epsilons[:, 0].max()), certificate.delta_upper
-        namings, more = name_rows(mechanism.output, graph, claimed, largest, stated_delta, claim, released, share, seed)
-    else:
-        namings, more = name_answers(mechanism.output, graph, claimed, claim, released, own, share, seed)
-    findings += more
-    replay = None
-    if again is not None:
-        replay, more = _replay(mechanism, scope, pairs, epsilons, again, error * SHARES["replay"], step)
-        findings += more
-
-    fewest = min(len(y) for y in released)
-    degrees = sum((len(y) - 1) * int(claim.inside(i).sum()) for i, y in enumerate(released))
-    design = float(epsilons[:, 0].max())
-    return Audit(
-        verdict="violated" if any(f.lessens_privacy for f in findings) else "consistent",
-        scope=scope,
-        promised_scope=claimed,
-        violations=tuple(f for f in findings if f.lessens_privacy),
-        mismatches=tuple(f for f in findings if not f.lessens_privacy),
-        confidence=1.0 - error,
-        n_samples=fewest,
-        source=source,
-        edges=tuple(_directed(labels, pairs, e, 0) for e in range(len(pairs))),
-        n_edges=len(pairs),
-        epsilon=epsilons,
-        delta_lower_curve=lower,
-        edge_promise=edge_promise,
-        promise=promise,
-        epsilon_lower=events.epsilon_lower(certificate.delta_upper),
-        notion=certificate.notion,
-        detectable_delta=detectable_delta(certificate.delta_upper, design, fewest - fewest // 2, events.error),
-        detectable_shortage=detectable_shortage(degrees, error * SHARES["overall"]),
-        namings=namings,
-        replay=replay,
-    )
+def _brackets(released: Any, pairs: IndexArray, epsilon: FloatArray, scope: str, code: int = tails.DP) -> FloatArray:
+    """(n_edges, D, 3) ln δ of each edge at its own ε: value, lower and upper end."""
+    family = Releases.of(released, scope)
+    offsets = np.repeat(epsilon[:, None], family.directions, axis=1)
+    return brackets(family, pairs, code, np.zeros(1), offsets)[:, :, 0]
 
 
-def _promises(mechanism: Mechanism, stated: float, epsilons: FloatArray, edge_promise: FloatArray) -> FloatArray:
+def _promises(mechanism: Mechanism, epsilons: FloatArray, edge_promise: FloatArray) -> FloatArray:
     """(E,) what is promised for every edge: the certificate, then the mechanism's curve where all edges have one ε.
 
     All of it in the certificate's scope, ``edge_promise`` included.
     """
-    rest = [float(edge_promise[:, :, j].max()) for j in range(1, epsilons.shape[1])]
+    promise = edge_promise.max(axis=(0, 1))
+    promise[0] = mechanism.certificate.delta_upper
     for j in range(1, epsilons.shape[1]):
         if (epsilons[:, j] == epsilons[0, j]).all():
             try:
-                rest[j - 1] = float(mechanism.released_curve(float(epsilons[0, j]), scope=mechanism.scope).delta_upper)
+                promise[j] = mechanism.released_curve(float(epsilons[0, j])).delta_upper
             except CertificationError:
                 continue  # no curve there: the upper ends of the edges stand
-    return np.array([stated, *rest])
-
-
-def _exact_lower(output: GaussianClasses, pairs: IndexArray, epsilons: FloatArray, scope: str) -> FloatArray:
-    """(n_edges, D) lower ends of the exact δ at the design's ε."""
-    releases = Releases.of(output, scope)
-    offsets = np.repeat(epsilons, releases.directions, axis=1)
-    low = brackets(releases, pairs, tails.DP, np.zeros(1), offsets)[:, :, 0, 1]
-    return np.asarray(np.exp(np.where(np.isnan(low), -np.inf, low)) * (1 - 1e-9))
+    return promise
 
 
 def _directed(labels: tuple[str, ...], pairs: IndexArray, e: int, direction: int) -> tuple[str, str]:
@@ -382,7 +317,7 @@ def _event_findings(
     """δ_lower (n_edges, D, E), and for every directed edge the gravest claim that it breaks."""
     columns = [events.delta_lower(epsilons[:, j]) for j in range(epsilons.shape[1])]
     lower = np.stack([value for value, _ in columns], axis=2)
-    findings = []
+    findings, order = [], {"certificate": 0, "curve": 1, "edge": 2}
     for e, d in np.argwhere((lower > np.minimum(edge_promise, promise)).any(axis=2)):
         for kind, claimed in (("certificate", promise[:1]), ("curve", promise), ("edge", edge_promise[e, d])):
             excess = lower[e, d, : len(claimed)] - claimed
@@ -395,16 +330,16 @@ def _event_findings(
                 "delta at least": float(lower[e, d, j]),
                 "promised": float(claimed[j]),
                 "holding": HOLDS[scope],
-                **event_evidence(events, int(e), int(d), at),
+                **_event_evidence(events, int(e), int(d), at),
             }
-            findings.append((float(excess[j]), kind, Finding(kind, _directed(labels, pairs, int(e), int(d)), evidence)))
+            finding = Finding(kind, _directed(labels, pairs, int(e), int(d)), evidence)
+            findings.append((order[kind], -float(excess[j]), finding))
             break
-    order = {"certificate": 0, "curve": 1, "edge": 2}
-    findings.sort(key=lambda item: (order[item[1]], -item[0]))
-    return lower, [finding for _, _, finding in findings]
+    findings.sort(key=lambda item: item[:2])
+    return lower, [finding for *_, finding in findings]
 
 
-def event_evidence(events: Events, e: int, d: int, at: int) -> dict[str, Any]:
+def _event_evidence(events: Events, e: int, d: int, at: int) -> dict[str, Any]:
     """What was counted: the attack, its threshold, and how often it was exceeded under either label."""
     attack, event = np.unravel_index(at, events.own.shape[2:])
     here = (e, d, attack, event)
@@ -445,7 +380,7 @@ def _replay(
             "holding": HOLDS[scope],
             "delta at least": float(lower[e, d]),
             "promised": float(promise[e, d]),
-            **event_evidence(events, int(e), int(d), int(where[e, d])),
+            **_event_evidence(events, int(e), int(d), int(where[e, d])),
         }
         findings.append(Finding("replay", _directed(labels, pairs, int(e), int(d)), evidence))
     result = Replay(
@@ -454,6 +389,6 @@ def _replay(
         delta_lower=lower,
         promise=promise,
         independent=float(independent.max()),
-        identical=share_identical(again),
+        identical=float(np.mean(np.concatenate([(y == y[:, :1]).all(axis=(1, 2)) for y in again]))),
     )
     return result, findings

@@ -9,7 +9,6 @@ that is said is false.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -18,40 +17,11 @@ from shoal.accounting.assignments import likeliest
 from shoal.accounting.releases import SCOPES
 from shoal.accounting.risk import named_in_group
 from shoal.audits.confidence import lower_bound, upper_bound
-from shoal.errors import InputError
 from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.odds import probabilities
 
 #: Share of the error probability for the law tests; the rest is for naming.
 LAWS = 0.5
-
-
-def follows_law(book: Codebook, label: Any, positions: Any, confidence: float = 0.95) -> bool:
-    """Whether positions drawn for ``label`` came as often as the stored probabilities say.
-
-    Each curve's count has an exact interval (Clopper & Pearson 1934), at a confidence that leaves 1 − ``confidence``
-    for all of them together; every stored probability must lie in its own.
-
-    Args:
-        book: the codebook.
-        label: whose draws they are.
-        positions: (count,) what :meth:`Codebook.draw` gave.
-        confidence: of all intervals together.
-
-    >>> import shoal
-    >>> book = shoal.codebook([[0.0], [1.0]], shoal.NeighborGraph.complete(["a", "b"]), epsilon=2.0)
-    >>> follows_law(book, "a", [book.draw("a") for _ in range(200)], confidence=1 - 1e-9)
-    True
-    """
-    confidence = validation.probability(confidence=confidence, below_one=True, above_zero=True)
-    expected = book.probabilities(label)
-    m = len(expected)
-    drawn = np.asarray(positions)
-    if drawn.ndim != 1 or len(drawn) == 0 or drawn.dtype.kind not in "iu" or drawn.min() < 0 or drawn.max() >= m:
-        raise InputError(f"positions must be whole numbers from 0 to {m - 1}, at least one")
-    seen, tail = np.bincount(drawn, minlength=m), (1.0 - confidence) / (2 * m)
-    low, high = (bound(seen, len(drawn), tail) for bound in (lower_bound, upper_bound))
-    return bool(((low <= expected) & (expected <= high)).all())
 
 
 @dataclass(frozen=True)
@@ -109,22 +79,24 @@ def audit_book(
     >>> shoal.audit(book, n_samples=300, confidence=0.999999).verdict
     'consistent'
     """
-    scope = validation.choice(list(SCOPES), scope=scope or book.scope)
+    scope = validation.choice(SCOPES, scope=scope or book.scope)
     n_samples = validation.count(n_samples=n_samples, at_least=10)
     confidence = validation.probability(confidence=confidence, below_one=True, above_zero=True)
     error, rng = 1.0 - confidence, np.random.default_rng(seed)
     crowds = [crowd for crowd in book.crowds if len(crowd.members) > 1]
     n_labels = sum(len(crowd.members) for crowd in crowds)
-    each = 1.0 - LAWS * error / max(n_labels, 1)
     wrong = named = rows = 0
     promise = guessing = 0.0
     for crowd in crowds:
         labels = [book.labels[i] for i in crowd.members]
         draws = np.array([[book.draw(label) for _ in range(n_samples)] for label in labels])
-        wrong += sum(not follows_law(book, label, row, each) for label, row in zip(labels, draws, strict=True))
+        odds, (n, m) = probabilities(crowd.counts), crowd.counts.shape
+        # Every curve's count has an exact interval that holds its probability (Clopper & Pearson 1934).
+        counts, tail = np.array([np.bincount(row, minlength=m) for row in draws]), LAWS * error / (2 * m * n_labels)
+        low, high = (bound(counts, n_samples, tail) for bound in (lower_bound, upper_bound))
+        wrong += int(((odds < low) | (odds > high)).any(axis=1).sum())
         with np.errstate(divide="ignore"):
-            logs = np.log(probabilities(crowd.counts))  # labels, curves
-        n = len(labels)
+            logs = np.log(odds)
         at = rng.integers(n, size=n_samples)
         if scope == "table":
             order = rng.permuted(np.tile(np.arange(n), (n_samples, 1)), axis=1)  # rows in an order that tells nothing
@@ -140,6 +112,6 @@ def audit_book(
         promise += named_in_group(n, book.epsilon) / len(crowds)
         guessing += 1.0 / n / len(crowds)
     share = (1.0 - LAWS) * error / 2
-    low, high = (float(bound(named, max(rows, 1), share)) for bound in (lower_bound, upper_bound))
+    ends = (float(bound(named, max(rows, 1), share)) for bound in (lower_bound, upper_bound))
     held = min(promise * (1 + 1e-12), 1.0)
-    return BookAudit(scope, confidence, n_samples, n_labels, wrong, named, rows, low, high, held, guessing)
+    return BookAudit(scope, confidence, n_samples, n_labels, wrong, named, rows, *ends, held, guessing)

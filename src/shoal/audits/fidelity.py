@@ -45,7 +45,7 @@ def law_findings(
 ) -> list[Finding]:
     """Every test of this page, sharing ``error``; ``comparable`` marks the edges whose claimed laws share a support."""
     n = len(labels)
-    varying = [z[:, claim.inside(i)] for i, z in enumerate(residuals)]
+    varying = [z[:, ~claim.null[i]] for i, z in enumerate(residuals)]
     levels = {
         "spread": error * SHARES["spread"] / (2 * n),
         "overall": error * SHARES["overall"],
@@ -78,48 +78,34 @@ def law_findings(
 
 
 def _label_tests(label: str, z: FloatArray, levels: dict[str, float]) -> list[Finding]:
-    m, r = z.shape
-    findings = []
-    first, second = z[: m // 2], z[m // 2 :]
+    (m, r), chi2 = z.shape, scipy.stats.chi2
+    first, second = halves(z)
     mean = z.mean(axis=0)
-    square = float(((z - mean) ** 2).sum())
-    df = (m - 1) * r
-    low, high = float(scipy.stats.chi2.cdf(square, df)), float(scipy.stats.chi2.sf(square, df))
-    if low < levels["spread"]:
-        findings.append(Finding("too little spread", (label,), {"variance ratio": square / df, "p": low, "n": m}))
-    if high < levels["mismatch"]:
-        findings.append(Finding("too much spread", (label,), {"variance ratio": square / df, "p": high, "n": m}))
+    tails = (("too little spread", chi2.cdf, "spread"), ("too much spread", chi2.sf, "mismatch"))
+    square, df = float(((z - mean) ** 2).sum()), (m - 1) * r
+    tests = [(kind, tail(square, df), level, {"variance ratio": square / df, "n": m}) for kind, tail, level in tails]
     if r > 1:
         centered = first - first.mean(axis=0)
         _, vectors = eigh(centered.T @ centered)
-        df = len(second) - 1
-        for column, kind, tail, level in (
-            (0, "too little spread", scipy.stats.chi2.cdf, levels["spread"]),
-            (-1, "too much spread", scipy.stats.chi2.sf, levels["mismatch"]),
-        ):
+        for column, (kind, tail, level) in zip((0, -1), tails, strict=True):
             along = second @ vectors[:, column]
-            square = float(((along - along.mean()) ** 2).sum())
-            p = float(tail(square, df))
-            if p < level:
-                evidence = {"variance ratio in one direction": square / df, "p": p, "n": len(second)}
-                findings.append(Finding(kind, (label,), evidence))
-    p = float(scipy.stats.chi2.sf(m * float(mean @ mean), r))
-    if p < levels["mismatch"]:
-        findings.append(Finding("mean", (label,), {"standard errors": float(np.sqrt(m * (mean @ mean))), "p": p}))
-    ordered = np.sort(scipy.stats.chi2.cdf(np.einsum("ij,ij->i", z, z), r))
+            square, df = float(((along - along.mean()) ** 2).sum()), len(second) - 1
+            facts = {"variance ratio in one direction": square / df, "n": len(second)}
+            tests.append((kind, tail(square, df), level, facts))
+    away = m * float(mean @ mean)
+    tests.append(("mean", chi2.sf(away, r), "mismatch", {"standard errors": float(np.sqrt(away))}))
+    ordered = np.sort(chi2.cdf(np.einsum("ij,ij->i", z, z), r))
     steps = np.arange(1, m + 1) / m
     distance = float(max((steps - ordered).max(), (ordered - steps + 1 / m).max()))
-    p = min(1.0, 2.0 * float(np.exp(-2.0 * m * distance**2)))
-    if p < levels["mismatch"]:
-        findings.append(Finding("shape", (label,), {"distance": distance, "p": p}))
-    return findings
+    tests.append(("shape", 2.0 * float(np.exp(-2.0 * m * distance**2)), "mismatch", {"distance": distance}))
+    return [Finding(kind, (label,), facts | {"p": float(p)}) for kind, p, level, facts in tests if p < levels[level]]
 
 
 def _pair_tests(
     claim: ResidualLaws, names: tuple[str, str], a: int, b: int, x: FloatArray, answers: FloatArray, level: float
 ) -> list[Finding]:
     """Gap and spread of two neighbors in the coordinates in which a's claimed law is N(0, I)."""
-    to = claim.maps[a][claim.inside(a)]
+    to = claim.maps[a][~claim.null[a]]
     y = (answers - claim.means[a]) @ to.T
     gap = to @ (claim.means[b] - claim.means[a])
     cov = to @ claim.covs[b] @ to.T

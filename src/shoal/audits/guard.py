@@ -16,17 +16,15 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
 
 from shoal import validation
-from shoal.accounting.curve import worst_over_edges
-from shoal.accounting.releases import Releases
 from shoal.audits.verdict import Figures
-from shoal.errors import CertificationError, InputError
+from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.supports import RankWarning
 from shoal.mechanism.mechanism import Mechanism
@@ -39,6 +37,33 @@ from shoal.validation import FloatArray
 LEVELS = (0.05, 0.5, 0.9, 0.95, 0.99)
 #: Queries whose law is true by construction, whatever the model.
 CONSTRUCTED = ("point", "constant", "trajectory")
+#: What the promise rests on, by the query or whether it rests on the model; and what is known of the data behind it.
+STATEMENTS = {
+    "as_in_paper": (
+        "The promise does not hold: it counts a prediction error as random that is not in the release. What is "
+        "released has the protection of the noise alone."
+    ),
+    "trajectory": (
+        "The answer is drawn by the releaser from the stated law, so the promise does not rest on the model being "
+        "true. It does rest on the draw being secret and used once."
+    ),
+    "constant": (
+        "The answer is a constant given the label: the promise rests on the mechanism's noise, not on the class model. "
+        "It holds for the constants it was designed for; for other answers, hand them over as answers."
+    ),
+    "model": (
+        "The promise counts the class's own randomness as protection: it holds if the class laws are right. The "
+        "figures above say what happens within their estimation error if answers are Gaussian; against an attacker who "
+        "knows the answer only the noise counts."
+    ),
+    "unknown": "It was not stated whether the laws were fitted on private data.",
+    "private": (
+        "The laws, and with them the mechanism's parameters, were fitted on private data. Covered: which label a "
+        "released answer belongs to, given these parameters. Not covered: what the parameters, this report or anything "
+        "else computed from them tells about the data behind them. Keep them as confidential as the data."
+    ),
+    "public": ("The laws were not fitted on the data to be protected: publishing them costs no privacy."),
+}
 QUERIES = ("point", "constant", "sample", "trajectory", "marginal", "as_in_paper")
 
 
@@ -75,7 +100,9 @@ class ModelGuard(Figures):
     @property
     def statements(self) -> tuple[str, ...]:
         """What the promise covers, and what it does not, in words."""
-        return _statements(self)
+        rests = "model" if self.rests_on_model else "constant"
+        private = {None: "unknown", True: "private", False: "public"}[self.fitted_on_private_data]
+        return STATEMENTS.get(self.query or rests, STATEMENTS[rests]), STATEMENTS[private]
 
     def __repr__(self) -> str:
         return (
@@ -142,15 +169,22 @@ def model_guard(
     confidence = validation.probability(confidence=confidence, below_one=True, above_zero=True)
     rng = np.random.default_rng(validation.count(seed=seed, at_least=0))
     promise = mechanism.certificate.delta_upper
-    estimates = _estimates(mechanism.classes, training)
-    noise_alone = _worst(mechanism, mechanism.classes.means, None)[0]
-    rests = bool(mechanism.classes.stored_covs.any()) and query not in CONSTRUCTED
+    classes = mechanism.classes
+    estimates = _estimates(classes, training)
+    noise_alone = _worst(mechanism, GaussianClasses.deterministic(classes.means, classes.labels))[0]
+    answers_delta = None
+    if answers is not None:
+        values = validation.array(ndim=2, answers=validation.by_label(classes.labels, answers=answers))
+        if values.shape != classes.means.shape:
+            raise InputError(f"answers must have shape {classes.means.shape}: one constant answer per label")
+        answers_delta = _worst(mechanism, GaussianClasses.deterministic(values, classes.labels))[0]
+    rests = bool(classes.stored_covs.any()) and query not in CONSTRUCTED
 
     deltas, edges = np.full(n_draws, promise), [mechanism.certificate.worst_edge] * n_draws
     if query == "as_in_paper":
         deltas = np.full(n_draws, noise_alone)
     elif rests:
-        curves = [_worst(mechanism, *_plausible(mechanism.classes, estimates, rng)) for _ in range(n_draws)]
+        curves = [_worst(mechanism, _plausible(classes, estimates, rng)) for _ in range(n_draws)]
         deltas, edges = np.array([delta for delta, _ in curves]), [edge for _, edge in curves]
     deltas = np.sort(deltas)
     place = int(scipy.stats.binom.ppf(0.99, n_draws, confidence))
@@ -166,13 +200,12 @@ def model_guard(
         share_above=float((deltas > promise).mean()),
         worst_edges=tuple((edge, times / n_draws) for edge, times in Counter(edges).most_common()),
         noise_alone=noise_alone,
-        answers_delta=None if answers is None else _worst(mechanism, _constants(mechanism.classes, answers), None)[0],
+        answers_delta=answers_delta,
         fitted_on_private_data=fitted_on_private_data,
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Estimates:
+class _Estimates(NamedTuple):
     """Per label: observations behind the mean, degrees of freedom of the covariance, covariance of one observation."""
 
     n_mean: FloatArray
@@ -182,10 +215,9 @@ class _Estimates:
 
 def _estimates(classes: GaussianClasses, training: Any) -> _Estimates:
     if hasattr(training, "observations"):
-        repeats, degrees, spread = training.observations(classes.labels)
-        if spread.shape[1] != classes.n_dims:
+        estimates = _Estimates(*training.observations(classes.labels))
+        if estimates.spread is not None and estimates.spread.shape[1] != classes.n_dims:
             raise InputError("training must have the mechanism's horizon")
-        estimates = _Estimates(repeats, degrees, spread)
     else:
         values = validation.array(ndim=(0, 1), training=validation.by_label(classes.labels, training=training))
         if values.ndim and values.shape != (classes.n_classes,):
@@ -197,10 +229,8 @@ def _estimates(classes: GaussianClasses, training: Any) -> _Estimates:
     return estimates
 
 
-def _plausible(
-    classes: GaussianClasses, estimates: _Estimates, rng: np.random.Generator
-) -> tuple[FloatArray, FloatArray]:
-    """One draw of all labels' means and covariances. A shared covariance stays shared."""
+def _plausible(classes: GaussianClasses, estimates: _Estimates, rng: np.random.Generator) -> GaussianClasses:
+    """One draw of all labels' laws. A shared covariance stays shared."""
     n, k = classes.means.shape
     # In units of the entries' own deviations: a small entry beside a large one varies as well.
     scale = np.sqrt(np.where(classes.stored_variances > 0, classes.stored_variances, 1.0))
@@ -210,91 +240,26 @@ def _plausible(
         kept = values[i] > RANK_TOLERANCE * max(values[i, -1], 0.0)
         degrees = estimates.degrees.min() if classes.is_shared else estimates.degrees[i]
         root = scale[i][:, None] * vectors[i][:, kept] * np.sqrt(values[i][kept])
-        factor = _bartlett(int(kept.sum()), degrees, rng)
-        moved = scipy.linalg.solve_triangular(factor, root.T, lower=True).T if kept.any() else root
+        # T Tᵀ ~ Wishart(I, degrees), up to the order of the axes (Bartlett 1933).
+        size = int(kept.sum())
+        factor = np.tril(rng.standard_normal((size, size)), -1)
+        factor[np.arange(size), np.arange(size)] = np.sqrt(rng.chisquare(degrees - np.arange(size)))
+        moved = scipy.linalg.solve_triangular(factor, root.T, lower=True).T if size else root
         covs[i] = degrees * moved @ moved.T
-    full = np.broadcast_to(covs, (n, k, k))
-    spread = full if estimates.spread is None else estimates.spread
+    spread = np.broadcast_to(covs, (n, k, k)) if estimates.spread is None else estimates.spread
     values, vectors = eigh(spread)
     roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
     error = np.einsum("nij,nj->ni", roots, rng.standard_normal((n, k))) / np.sqrt(estimates.n_mean)[:, None]
-    return classes.means + error, np.asarray(covs)
+    return GaussianClasses(classes.means + error, covs[0] if classes.is_shared else covs, classes.labels)
 
 
-def _bartlett(size: int, degrees: float, rng: np.random.Generator) -> FloatArray:
-    """Lower triangular T with T Tᵀ ~ Wishart(I, degrees), up to the order of the axes (Bartlett 1933)."""
-    factor = np.tril(rng.standard_normal((size, size)), -1)
-    factor[np.arange(size), np.arange(size)] = np.sqrt(rng.chisquare(degrees - np.arange(size)))
-    return factor
-
-
-def _worst(mechanism: Mechanism, means: FloatArray, covs: FloatArray | None) -> tuple[float, tuple[str, str]]:
-    """Upper end of the worst edge's δ, finite precision included, and that edge, if the true answers have these laws.
-
-    ``covs`` is None for constants.
-    """
-    classes = mechanism.classes
-    n, k = classes.means.shape
-    shift = means - classes.means
-    linear = np.eye(k)[None] if mechanism.gain is None else np.eye(k) + mechanism.gain
-    center = classes.means + mechanism.bias + np.einsum("nij,nj->ni", np.broadcast_to(linear, (n, k, k)), shift)
-    noise: FloatArray = mechanism.noise_cov
-    if covs is not None:
-        values, vectors = eigh(covs)
-        moved = linear @ (vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :])
-        noise = moved @ np.swapaxes(moved, 1, 2) + noise
-    laws = GaussianClasses(center, noise[0] if len(noise) == 1 else noise, classes.labels)
-    releases = Releases.of(laws, mechanism.scope, mechanism.times)
-    offsets = np.repeat(mechanism.epsilon[:, None], releases.directions, axis=1)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RankWarning)
-            pairs = releases.pairs(mechanism.graph)
-            curve = worst_over_edges(releases, pairs, mechanism.notion, np.zeros(1), offsets).scalar()
-    except CertificationError:
-        return 1.0, mechanism.certificate.worst_edge
+def _worst(mechanism: Mechanism, answers: GaussianClasses) -> tuple[float, tuple[str, str]]:
+    """Upper end of the worst edge's δ, finite precision included, and that edge, if these are the answers' laws."""
+    moved = mechanism.bias
+    if mechanism.gain is not None:
+        moved = moved + np.einsum("nij,nj->ni", mechanism.gain, answers.means - mechanism.classes.means)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RankWarning)
+        ideal = replace(mechanism, classes=answers, shift=moved, mean_grid=None).ideal
     loss = mechanism.certificate.finite_precision
-    return with_loss(float(curve.log_delta_upper), float(curve.delta_upper), loss)[1], curve.worst_edge
-
-
-def _constants(classes: GaussianClasses, answers: Any) -> FloatArray:
-    values = validation.array(ndim=2, answers=validation.by_label(classes.labels, answers=answers))
-    if values.shape != classes.means.shape:
-        raise InputError(f"answers must have shape {classes.means.shape}: one constant answer per label")
-    return values
-
-
-def _statements(guard: ModelGuard) -> tuple[str, ...]:
-    said = []
-    if guard.query == "as_in_paper":
-        said.append(
-            "The promise does not hold: it counts a prediction error as random that is not in the release. What is "
-            "released has the protection of the noise alone."
-        )
-    elif guard.query == "trajectory":
-        said.append(
-            "The answer is drawn by the releaser from the stated law, so the promise does not rest on the model being "
-            "true. It does rest on the draw being secret and used once."
-        )
-    elif not guard.rests_on_model:
-        said.append(
-            "The answer is a constant given the label: the promise rests on the mechanism's noise, not on the class "
-            "model. It holds for the constants it was designed for; for other answers, hand them over as answers."
-        )
-    else:
-        said.append(
-            "The promise counts the class's own randomness as protection: it holds if the class laws are right. The "
-            "figures above say what happens within their estimation error if answers are Gaussian; against an "
-            "attacker who knows the answer only the noise counts."
-        )
-    if guard.fitted_on_private_data is None:
-        said.append("It was not stated whether the laws were fitted on private data.")
-    elif guard.fitted_on_private_data:
-        said.append(
-            "The laws, and with them the mechanism's parameters, were fitted on private data. Covered: which label a "
-            "released answer belongs to, given these parameters. Not covered: what the parameters, this report or "
-            "anything else computed from them tells about the data behind them. Keep them as confidential as the data."
-        )
-    else:
-        said.append("The laws were not fitted on the data to be protected: publishing them costs no privacy.")
-    return tuple(said)
+    return with_loss(float(ideal.log_delta_upper), float(ideal.delta_upper), loss)[1], ideal.worst_edge

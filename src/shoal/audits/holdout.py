@@ -25,7 +25,7 @@ from shoal.errors import InputError
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.mechanism import Mechanism
 from shoal.rounding import lower, upper
-from shoal.validation import FloatArray, IndexArray
+from shoal.validation import FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,22 +122,32 @@ def observed_loss(
     pairs = Releases.of(output).pairs(graph)
     if len(pairs) == 0:
         raise InputError("graph has no edges: there is no loss to observe")
-    held_out = trials.given_answers(answers, mechanism.classes, 1)
-    if min(len(q) for q in held_out) < 1:
-        raise InputError("answers must hold at least one held-out answer for every label")
+    held_out = trials.given_answers(answers, mechanism.classes, 1, 1)
     chosen = mechanism.release if release is None else release
     released = trials.release_all(chosen, [np.repeat(q, draws, axis=0) for q in held_out], output.labels)
-    exceeded, hockey = _losses(ResidualLaws.of(output), released, pairs, cut, draws)
+    claim = ResidualLaws.of(output)
+    own = [claim.log_densities(i, y) for i, y in enumerate(released)]
+    # Per directed edge, in the order of (n_edges, 2): (m,) averages over draws of {L > ε} and of (1 − e^{ε − L})₊.
+    sources, targets = pairs.reshape(-1), pairs[:, ::-1].reshape(-1)
+    losses = [
+        own[x] - claim.log_densities(y, released[x]) for x, y in zip(sources.tolist(), targets.tolist(), strict=True)
+    ]
+    exceeded = [(loss > cut).astype(np.float64).reshape(-1, draws).mean(axis=1) for loss in losses]
+    hockey = [-np.expm1(np.minimum(cut - loss, 0.0)).reshape(-1, draws).mean(axis=1) for loss in losses]
     error = (1.0 - confidence) / 2
-    shape = (len(pairs), 2)
     at = np.full((len(pairs), 1), cut)
     promises = [edge_promises(output, pairs, at, code=code)[:, :, 0] for code in (tails.PDP, tails.DP)]
     lows = [
-        np.array([bernstein_lower(x, error / (4 * len(pairs))) for x in rows]).reshape(shape)
+        np.array([bernstein_lower(x, error / (4 * len(pairs))) for x in rows]).reshape(-1, 2)
         for rows in (exceeded, hockey)
     ]
-    means = [np.array([x.mean() for x in rows]).reshape(shape) for rows in (exceeded, hockey)]
-    pooled, pooled_promise = _pooled(hockey, promises[1].ravel(), pairs, output.n_classes)
+    means = [np.array([x.mean() for x in rows]).reshape(-1, 2) for rows in (exceeded, hockey)]
+    # One figure per held-out answer, averaged over its label's neighbors, and the promise averaged alike.
+    around = [np.flatnonzero(sources == label) for label in np.unique(sources)]
+    figures = [np.mean([hockey[e] for e in edges], axis=0) for edges in around]
+    pooled = np.concatenate(figures)
+    promised = [np.full(len(part), promises[1].flat[edges].mean()) for part, edges in zip(figures, around, strict=True)]
+    pooled_promise = float(np.concatenate(promised).mean() * (1 + 1e-12))
     pooled_lower = max(float(pooled.mean()) - math.sqrt(math.log(1 / error) / (2 * len(pooled))), 0.0)
     broken = (lows[0] > promises[0]).any() or (lows[1] > promises[1]).any() or pooled_lower > pooled_promise
     return ObservedLoss(
@@ -158,37 +168,9 @@ def observed_loss(
     )
 
 
-def _losses(
-    claim: ResidualLaws, released: list[FloatArray], pairs: IndexArray, cut: float, draws: int
-) -> tuple[list[FloatArray], list[FloatArray]]:
-    """Per directed edge, in the order of (n_edges, 2): (m,) averages over draws of {L > ε} and of (1 − e^{ε − L})₊."""
-    own = [claim.log_densities(i, y) for i, y in enumerate(released)]
-    exceeded, hockey = [], []
-    for a, b in pairs:
-        for x, y in ((int(a), int(b)), (int(b), int(a))):
-            loss = own[x] - claim.log_densities(y, released[x])
-            exceeded.append((loss > cut).astype(np.float64).reshape(-1, draws).mean(axis=1))
-            hockey.append(-np.expm1(np.minimum(cut - loss, 0.0)).reshape(-1, draws).mean(axis=1))
-    return exceeded, hockey
-
-
 def bernstein_lower(values: FloatArray, error: float) -> float:
     """Lower end of the mean of independent values in [0, 1] (empirical Bernstein, Maurer & Pontil 2009, theorem 4)."""
     if len(values) < 2:
         return 0.0
     mean, half = bernstein_interval(values, 2.0 * error)
     return max(mean - half, 0.0)
-
-
-def _pooled(
-    hockey: list[FloatArray], promise: FloatArray, pairs: IndexArray, n_labels: int
-) -> tuple[FloatArray, float]:
-    """One figure per held-out answer, averaged over its label's neighbors, and the promise averaged alike."""
-    sources = pairs.reshape(-1)  # directed edge 2e + d starts at pairs[e, d]
-    figures, promised = [], []
-    for label in range(n_labels):
-        edges = np.flatnonzero(sources == label)
-        if len(edges):
-            figures.append(np.mean([hockey[e] for e in edges], axis=0))
-            promised.append(np.full(len(figures[-1]), promise[edges].mean()))
-    return np.concatenate(figures), float(np.concatenate(promised).mean() * (1 + 1e-12))

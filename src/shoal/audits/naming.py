@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.accounting.assignments import EXACT_ROWS, likeliest, marginals
-from shoal.accounting.risk import IdentificationRisk, identification_risk, naming_bound
+from shoal.accounting.risk import identification_risk, naming_bound
 from shoal.audits.attacks import ResidualLaws
 from shoal.audits.confidence import lower_bound, mean_lower, mean_upper, upper_bound
 from shoal.audits.trials import FEWEST
@@ -75,7 +75,7 @@ def name_answers(
     risk = identification_risk(output, graph, scope=scope, confidence=1 - error / 2, seed=seed)
     total = n * m
     low, high = (float(f(hits, total, error / 4)) for f in (lower_bound, upper_bound))
-    naming = _naming("one row", hits / total, low, high, risk, risk.success_upper, total)
+    naming = Naming("one row", hits / total, low, high, risk.success, risk.success_upper, risk.prior_success, total)
     return (naming,), _excess("identification", naming, {"hits": f"{hits} of {total}"})
 
 
@@ -113,7 +113,11 @@ def name_rows(
     fewer = min(tables, max(STEPS // max(steps, 1), FEWEST))
     shares = {"matching": np.zeros(tables), "marginals": np.zeros(fewer)}
     for members in groups:
-        scores, order = _tables(claim, released, members, tables, rng)
+        n = len(members)
+        rows = np.concatenate([released[i][:tables] for i in members])
+        densities = np.stack([claim.log_densities(int(i), rows) for i in members], axis=1).reshape(n, tables, n)
+        order = rng.permuted(np.tile(np.arange(n), (tables, 1)), axis=1)  # whose row each one is
+        scores = np.take_along_axis(densities.transpose(1, 0, 2), order[:, :, None], axis=1)
         matched = likeliest(scores)
         shares["matching"] += (matched == order).sum(axis=1) / len(chosen)
         named = marginals(scores[:fewer], matched[:fewer]).argmax(axis=2)
@@ -121,22 +125,12 @@ def name_rows(
     namings, findings = [], []
     for attack, values in shares.items():
         low, high = mean_lower(values, error / 8), mean_upper(values, error / 8)
-        naming = _naming(attack, float(values.mean()), low, high, risk, promise, len(chosen) * len(values))
+        least, count = min(risk.success, promise), len(chosen) * len(values)
+        naming = Naming(attack, float(values.mean()), low, high, least, promise, risk.prior_success, count)
         namings.append(naming)
         kind = "matching" if attack == "matching" else "identification"
         findings += _excess(kind, naming, {"tables": len(values), "rows": len(chosen)})
     return tuple(namings), findings
-
-
-def _tables(
-    claim: ResidualLaws, released: list[FloatArray], members: IndexArray, tables: int, rng: np.random.Generator
-) -> tuple[FloatArray, IndexArray]:
-    """ℓ (tables, rows, labels) of shuffled tables, and whose row each one is, both by place in ``members``."""
-    n = len(members)
-    rows = np.concatenate([released[i][:tables] for i in members])
-    scores = np.stack([claim.log_densities(int(i), rows) for i in members], axis=1).reshape(n, tables, n)
-    order = rng.permuted(np.tile(np.arange(n), (tables, 1)), axis=1)
-    return np.take_along_axis(scores.transpose(1, 0, 2), order[:, :, None], axis=1), order
 
 
 def _groups(component: IndexArray, room: int, rng: np.random.Generator) -> tuple[list[IndexArray], bool]:
@@ -180,22 +174,11 @@ def _from_certificate(graph: NeighborGraph, epsilon: float, delta: float) -> flo
     return min(named / graph.n_labels * (1 + 1e-12), 1.0)
 
 
-def _naming(
-    attack: str, share: float, low: float, high: float, risk: IdentificationRisk, promise: float, count: int
-) -> Naming:
-    return Naming(attack, share, low, high, min(risk.success, promise), promise, risk.prior_success, count)
-
-
 def _excess(kind: str, naming: Naming, facts: dict[str, object]) -> list[Finding]:
     if naming.accuracy_lower <= naming.promise_upper:
         return []
-    evidence = {
-        "attack": naming.attack,
-        "named at least": naming.accuracy_lower,
-        "promised": naming.promise_upper,
-        **facts,
-    }
-    return [Finding(kind, (), evidence)]
+    evidence = {"attack": naming.attack, "named at least": naming.accuracy_lower, "promised": naming.promise_upper}
+    return [Finding(kind, (), evidence | facts)]
 
 
 def attack_means(

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from shoal.records import plain
 from shoal.rounding import lower, upper
 from shoal.validation import FloatArray
 
@@ -42,17 +43,8 @@ class Figures:
 
     def to_dict(self) -> dict[str, Any]:
         """Every field as plain numbers, lists, mappings and strings, for JSON."""
-        return {name: _plain(value) for name, value in vars(self).items()}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Figures):
-        return value.to_dict()
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    if isinstance(value, Mapping):
-        return {name: _plain(one) for name, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, tuple) else value
+        content: dict[str, Any] = plain(self)
+        return content
 
 
 @dataclass(frozen=True)
@@ -74,12 +66,8 @@ class Finding(Figures):
     def __str__(self) -> str:
         arrow = " ↔ " if self.evidence.get("holding") == HOLDS["table"] else " → "
         whom = arrow.join(self.labels) if self.labels else "all labels"
-        facts = ", ".join(f"{name} {_shown(value)}" for name, value in self.evidence.items())
+        facts = ", ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in self.evidence.items())
         return f"{self.kind} ({whom}): {self.meaning}; {facts}"
-
-
-def _shown(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 #: Findings and edges that a printed summary shows.
@@ -184,6 +172,8 @@ class Audit(Figures):
         )
 
     def __str__(self) -> str:
+        unseen = "no violation of δ (the promise is too weak to break)"
+        seen = unseen if self.detectable_delta >= 1.0 else f"a true δ of {upper(self.detectable_delta)}"
         lines = [
             f"audit: {self.verdict}, at confidence {self.confidence:g}, {self.n_samples} released answers per label "
             f"({self.source})",
@@ -191,7 +181,7 @@ class Audit(Figures):
             f"promised: δ ≤ {upper(float(self.promise[0]))} ({self.notion}) at the design's ε",
             f"proved:   δ ≥ {lower(float(self.delta_lower.max()))}, "
             f"ε ≥ {lower(float(self.epsilon_lower.max()))} at the promised δ",
-            f"would have seen: {_detectable(self.detectable_delta)}, or {self.detectable_shortage:.2%} too little "
+            f"would have seen: {seen}, or {self.detectable_shortage:.2%} too little "
             "variance in all answers; less may pass unseen",
         ]
         order = np.argsort(-self.delta_lower, axis=None, kind="stable")[:SHOWN]
@@ -227,7 +217,3 @@ class Audit(Figures):
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
-
-
-def _detectable(delta: float) -> str:
-    return "no violation of δ (the promise is too weak to break)" if delta >= 1.0 else f"a true δ of {upper(delta)}"
