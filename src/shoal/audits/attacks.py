@@ -142,9 +142,7 @@ class Events:
 
     def epsilon_lower(self, delta: float) -> FloatArray:
         """(n_edges, D) largest ε that is proved to be needed at this δ; 0 where nothing is proved."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            logs = np.log((self.low - delta) / self.high)
-        return _best(np.where(self.low > delta, np.maximum(logs, 0.0), 0.0))[0]
+        return _best(np.log(np.maximum((self.low - delta) / self.high, 1.0)))[0]
 
 
 def _best(values: FloatArray) -> tuple[FloatArray, NDArray[np.intp]]:

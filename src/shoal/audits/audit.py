@@ -20,7 +20,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Callable
-from typing import Any, overload
+from typing import Any, cast, overload
 
 import numpy as np
 
@@ -56,11 +56,34 @@ MOST_EDGES = 4000
 
 
 @overload
-def audit(mechanism: Codebook, graph: NeighborGraph | None = None, **options: Any) -> BookAudit: ...
+def audit(
+    mechanism: Codebook,
+    graph: NeighborGraph | None = None,
+    *,
+    scope: str | None = None,
+    n_samples: int = 20_000,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> BookAudit: ...
 
 
 @overload
-def audit(mechanism: Mechanism, graph: NeighborGraph | None = None, **options: Any) -> Audit: ...
+def audit(
+    mechanism: Mechanism,
+    graph: NeighborGraph | None = None,
+    *,
+    scope: str | None = None,
+    n_samples: int = 20_000,
+    confidence: float = 0.95,
+    epsilon: Any = None,
+    answers: Any = None,
+    releases: Any = None,
+    release: trials.Release | None = None,
+    repeats: int = 4,
+    repeated: Any = None,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Audit: ...
 
 
 def audit(
@@ -125,8 +148,7 @@ def audit(
     book: Codebook | None = mechanism.by_kind(mechanism=lambda _: None, codebook=lambda book: book)
     if book is not None:
         return audit_book(book, scope=scope, n_samples=n_samples, confidence=confidence, seed=seed)
-    gaussian: Mechanism | None = mechanism.by_kind(mechanism=lambda laws: laws, codebook=lambda _: None)
-    assert gaussian is not None
+    gaussian = cast(Mechanism, mechanism)
     graph = gaussian.graph if graph is None else graph
     scope = gaussian.scope if scope is None else validation.choice(SCOPES, scope=scope)
     n_samples = validation.count(n_samples=n_samples, at_least=trials.FEWEST)
@@ -289,7 +311,7 @@ def _promises(mechanism: Mechanism, epsilons: FloatArray, edge_promise: FloatArr
 
     All of it in the certificate's scope, ``edge_promise`` included.
     """
-    promise = edge_promise.max(axis=(0, 1))
+    promise: FloatArray = edge_promise.max(axis=(0, 1))
     promise[0] = mechanism.certificate.delta_upper
     for j in range(1, epsilons.shape[1]):
         if (epsilons[:, j] == epsilons[0, j]).all():

@@ -112,6 +112,6 @@ def audit_book(
         promise += named_in_group(n, book.epsilon) / len(crowds)
         guessing += 1.0 / n / len(crowds)
     share = (1.0 - LAWS) * error / 2
-    ends = (float(bound(named, max(rows, 1), share)) for bound in (lower_bound, upper_bound))
+    least, most = (float(bound(named, max(rows, 1), share)) for bound in (lower_bound, upper_bound))
     held = min(promise * (1 + 1e-12), 1.0)
-    return BookAudit(scope, confidence, n_samples, n_labels, wrong, named, rows, *ends, held, guessing)
+    return BookAudit(scope, confidence, n_samples, n_labels, wrong, named, rows, least, most, held, guessing)

@@ -171,10 +171,8 @@ def _dependence(names: tuple[str, ...], x: FloatArray, y: FloatArray, level: flo
     p_along, q_along = x2 @ left[:, 0], y2 @ right[0]
     p_along, q_along = p_along - p_along.mean(), q_along - q_along.mean()
     plus, minus = float(((p_along + q_along) ** 2).sum()), float(((p_along - q_along) ** 2).sum())
-    if minus == 0.0:
-        p = 0.0 if plus > 0 else 1.0
-    else:
-        p = float(scipy.stats.f.sf(plus / minus, len(p_along) - 1, len(p_along) - 1))
+    ratio = plus / minus if minus > 0 else np.inf if plus > 0 else 0.0
+    p = float(scipy.stats.f.sf(ratio, len(p_along) - 1, len(p_along) - 1))
     if p >= level:
         return []
     return [Finding("dependence", names, {"correlation": (plus - minus) / (plus + minus), "p": p})]

@@ -193,14 +193,9 @@ def attack_means(
 ) -> tuple[int, float | None, float, float] | None:
     """(labels looked for, share found among unprotected rows, share named from the release, share of a guess).
 
-    Args:
-        known: (n, k) what the attacker knows of each label, NaN where he knows nothing.
-        values: (n, k) the labels' own figures, which would have been released without protection.
-        rows: (n, k) the row of each label's crowd.
-        crowd: (n,) which crowd each label is in.
-        homes: (n,) members of it.
-        most: labels to look for; more are sampled.
-        seed: seed of the sample.
+    ``known`` (n, k) is what the attacker knows of each label, NaN where nothing; ``values`` (n, k) the labels' own
+    figures; ``rows`` (n, k) the row of each label's ``crowd`` (n,), of so many ``homes`` (n,). Of more than ``most``
+    labels a sample is looked for.
     """
     sought = np.flatnonzero(np.isfinite(known).all(axis=1))
     if len(sought) > most:
