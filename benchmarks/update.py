@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from evidence.backtest import wide_std
 from shoal.sources.meters.forecast import forecast, update_forecasts
 from shoal.sources.meters.predictive import Forecasts
 from shoal.sources.meters.quality import Readings, repair
@@ -52,7 +53,7 @@ def main() -> None:
             seconds += spent
             miss = _truth(readings, made) - made.log_mean
             misses.append(miss)
-            inside.append((np.abs(miss) < 1.959964 * made.error_std(season_error=True))[np.isfinite(miss)])
+            inside.append((np.abs(miss) < 1.959964 * wide_std(made))[np.isfinite(miss)])
         each = 1e3 * seconds / DAYS / len(begin.households)
         error = float(np.sqrt(np.nanmean(np.concatenate(misses) ** 2)))
         covered = float(np.concatenate(inside).mean())

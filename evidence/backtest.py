@@ -21,7 +21,7 @@ from shoal.sources.meters import clock
 from shoal.sources.meters.forecast import forecast
 from shoal.sources.meters.predictive import Forecasts
 from shoal.sources.meters.quality import Readings, as_readings
-from shoal.sources.meters.season import FLOOR, PERIODS, log_power
+from shoal.sources.meters.season import FLOOR, PERIODS, Season, log_power, phases
 from shoal.validation import FloatArray
 
 LEVELS = (0.5, 0.8, 0.95)
@@ -152,9 +152,25 @@ def _compare(data: Readings, fc: Forecasts, place: int, back: int) -> dict[str, 
         "naive_error": naive - truth,
         "log_error": -miss,
         "naive_log_error": log_power(naive, fc.season.floor) - log_truth,
-        "z": miss / fc.error_std(),
-        "wide_z": miss / fc.error_std(season_error=True),
+        "z": miss / fc.error_std,
+        "wide_z": miss / wide_std(fc),
     }
+
+
+def wide_std(fc: Forecasts) -> FloatArray:
+    """(n, h) standard deviation of ln p given the history, the error of the estimated season counted in."""
+    return np.asarray(fc.error_std * np.sqrt(inflation(fc.season, phases(fc.timestamps, fc.season.period, fc.step))))
+
+
+def inflation(season: Season, phase: NDArray[np.int64]) -> FloatArray:
+    """(n, len(phase)) factor on the error variance for having estimated the season: (r + 1)/(r − 1).
+
+    Of r values with variance σ² around a mean estimated from them, the residuals have variance (1 − 1/r)σ²,
+    while a new value lies (1 + 1/r)σ² from that mean. Repeats a day or a week apart count as independent;
+    phases seen fewer than twice count as seen twice.
+    """
+    r = np.maximum(season.repeats[:, phase], 2)
+    return np.asarray((r + 1) / (r - 1), dtype=np.float64)
 
 
 def _mean(values: FloatArray, seen: NDArray[np.bool_]) -> FloatArray:

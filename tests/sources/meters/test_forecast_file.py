@@ -34,7 +34,7 @@ def test_round_trip(forecasts, tmp_path):
     assert back.checks.verdict == forecasts.checks.verdict
     assert back.quality.equals(forecasts.quality)
     assert (back.step, back.train_days, back.left_out) == (forecasts.step, forecasts.train_days, forecasts.left_out)
-    assert np.array_equal(back.interval(season_error=True)[1], forecasts.interval(season_error=True)[1])
+    assert np.array_equal(back.interval()[1], forecasts.interval()[1])
     assert np.array_equal(back.classes("trajectory").covs, forecasts.classes("trajectory").covs)
 
 

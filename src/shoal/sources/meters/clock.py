@@ -38,10 +38,10 @@ _OFFSET = r"(Z|[+-]\d{2}:?\d{2})$"
 #: Day and month, in whichever order, and a year of four or two digits.
 _NUMBERED = r"^(\d{1,2})[/-](\d{1,2})[/-](\d{4}|\d{2})(?:\D|$)"
 _TIMES = (" %H:%M:%S%.f", " %H:%M", " %I:%M:%S %p", " %I:%M %p", "")
-_TIME_OF_DAY = r"^\s*\d{1,2}:\d{2}"
+_TIME_OF_DAY = r"^\d{1,2}:\d{2}"
 
-#: Digits of a time since 1970 -> its unit; all of them begin with 1 from 2001 to 2033.
-EPOCHS = {10: "s", 13: "ms", 16: "us"}
+#: Digits of a time since 1970 -> microseconds of its unit; all of them begin with 1 from 2001 to 2033.
+EPOCHS = {10: 10**6, 13: 10**3, 16: 1}
 
 UNDECIDED = (
     "timestamp_format: no date of {} has a number above 12 that would tell days from months; pass timestamp_format=, "
@@ -95,57 +95,56 @@ def steps(horizon: Any, step: timedelta, *, name: str = "horizon") -> int:
     return validation.count(**{name: int(horizon) if isinstance(horizon, str) else horizon})
 
 
-def layouts(sample: pl.Series) -> tuple[str, ...]:
+def texts(sample: pl.Series) -> pl.Series:
+    """The first entries of a column as text, without empty ones and blanks around them."""
+    return sample.drop_nulls().cast(pl.String).str.strip_chars()
+
+
+def layouts(text: pl.Series) -> tuple[str, ...]:
     """The layouts worth trying, from the first entries of a text column."""
-    text = sample.drop_nulls().str.strip_chars()
     return tuple(form for start, forms in LAYOUTS.items() if text.str.contains(start).any() for form in forms)
 
 
-def is_numbered(sample: pl.Series) -> bool:
+def is_numbered(text: pl.Series) -> bool:
     """Whether the first entries of a text column are dates of two numbers and a year, such as 03/04/2024."""
-    text = sample.drop_nulls().str.strip_chars()
-    return bool(len(text)) and bool(text.str.contains(_NUMBERED).mean() > 0.5)  # type: ignore[operator]
+    return bool(2 * text.str.contains(_NUMBERED).sum() > len(text))
 
 
-def largest_numbers(stamp: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
-    """The largest first and second number in a column of such dates."""
-    parts = (stamp.str.strip_chars().str.extract(_NUMBERED, i).cast(pl.Int64, strict=False).max() for i in (1, 2))
-    first, second = parts
-    return first.alias("first"), second.alias("second")
+def largest_numbers(rows: pl.LazyFrame) -> tuple[int, int]:
+    """The largest first and second number in a column ``timestamp`` of such dates."""
+    stamp = pl.col("timestamp").str.strip_chars()
+    parts = (stamp.str.extract(_NUMBERED, i).cast(pl.Int64, strict=False).max().alias(str(i)) for i in (1, 2))
+    first, second = rows.select(*parts).collect(engine="streaming").row(0)
+    return first or 0, second or 0
 
 
-def numbered_layouts(sample: pl.Series, largest: Sequence[tuple[int, int]], name: str) -> tuple[str, ...]:
+def numbered_layouts(text: pl.Series, largest: Sequence[tuple[int, int]], name: str) -> tuple[str, ...]:
     """Layouts of dates of two numbers and a year, from the largest numbers of every file; refused if nothing tells."""
-    text = sample.drop_nulls().str.strip_chars()
     dash = "-" if text.str.contains(r"^\d{1,2}-").any() else "/"
     year = "%Y" if text.str.contains(r"^\d{1,2}[/-]\d{1,2}[/-]\d{4}").any() else "%y"
-    first, second = (max(both[i] for both in largest) for i in (0, 1))
+    first, second = (max(numbers) for numbers in zip(*largest, strict=True))
     dates = dash.join(("%d", "%m", year)), dash.join(("%m", "%d", year))
     if (first > 12) == (second > 12):
         raise InputError(UNDECIDED.format(name, *(f"{date} %H:%M" for date in dates)))
     return tuple(dates[0 if first > 12 else 1] + time for time in _TIMES)
 
 
-def is_time_of_day(sample: pl.Series) -> bool:
+def is_time_of_day(text: pl.Series) -> bool:
     """Whether the first entries of a text column are times of the day without a date."""
-    text = sample.drop_nulls()
-    return bool(len(text)) and bool(text.str.contains(_TIME_OF_DAY).all())
+    return len(text) > 0 and bool(text.str.contains(_TIME_OF_DAY).all())
 
 
-def epoch_unit(sample: pl.Series) -> str | None:
-    """The unit of times since 1970, from the first entries of a column of numbers or text; None for anything else."""
-    text = sample.drop_nulls().cast(pl.String).str.strip_chars().str.replace(r"\.0*$", "")
-    if not len(text) or not text.str.contains(r"^1\d+$").all():
-        return None
+def epoch_unit(text: pl.Series) -> int | None:
+    """Microseconds of the unit of times since 1970, from the first entries of a column; None for anything else."""
+    text = text.str.replace(r"\.0*$", "")
     lengths = text.str.len_chars().unique().to_list()
-    return EPOCHS.get(lengths[0]) if len(lengths) == 1 else None
+    return EPOCHS.get(lengths[0]) if len(lengths) == 1 and text.str.contains(r"^1\d+$").all() else None
 
 
-def since_1970(stamp: pl.Expr, unit: str) -> pl.Expr:
+def since_1970(stamp: pl.Expr, unit: int) -> pl.Expr:
     """Numbers, or text of them, as instants in UTC; null where it is something else."""
-    factor = {"s": 10**6, "ms": 10**3, "us": 1}[unit]
     number = stamp.cast(pl.String).str.strip_chars().str.replace(r"\.0*$", "").cast(pl.Int64, strict=False)
-    return pl.from_epoch(number * factor, time_unit="us").dt.replace_time_zone("UTC")
+    return pl.from_epoch(number * unit, time_unit="us").dt.replace_time_zone("UTC")
 
 
 def joined(date: pl.Expr, time: pl.Expr) -> pl.Expr:
@@ -182,12 +181,10 @@ def parse(text: pl.Expr, forms: tuple[str, ...], *, offsets: bool, named: bool =
     return (wall - shift).dt.replace_time_zone("UTC") if offsets else wall
 
 
-def has_offsets(sample: pl.Series) -> bool:
-    """Whether the first entries of a text column end in an offset from UTC."""
-    ends = sample.drop_nulls().str.strip_chars().str.contains(r"\d" + _OFFSET)
-    # A bare date also ends in "-03-31"-like text; an offset needs a time of day before it.
-    timed = sample.drop_nulls().str.contains(":", literal=True)
-    return bool(len(ends)) and bool((ends & timed).mean() > 0.5)  # type: ignore[operator]
+def has_offsets(text: pl.Series) -> bool:
+    """Whether the first entries of a text column end in an offset from UTC; one needs a time of day before it."""
+    timed = text.filter(text.str.contains(":", literal=True))
+    return bool(2 * timed.str.contains(r"\d" + _OFFSET).sum() > len(text))
 
 
 def localize(frame: pl.LazyFrame, time_zone: str, within: Sequence[str] = ()) -> pl.LazyFrame:

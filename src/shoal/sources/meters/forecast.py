@@ -138,7 +138,7 @@ def _fitted(
     rows, profile = rows[fitted], by_row([profile], lambda arrays: arrays[0][fitted])
     ahead = predict(models, x[fitted], horizon)
     future = clock.stamps(at, step, horizon, data.time_zone)
-    part = profile.at(phases(future, season, step))
+    part = profile.profile[:, phases(future, season, step)]
     checks = check_models(ahead.innovations, sum(order))
     names = np.array(past.households, dtype=object)
     # trained and floored count readings of the window, borrowed phases without one; fit names the model of the fallback

@@ -20,10 +20,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from xml.etree.ElementTree import ParseError
 
 from defusedxml import DefusedXmlException
@@ -53,70 +52,52 @@ def nem12_rows(file: Path) -> Iterator[Row]:
         fields = [field.strip().strip('"') for field in line.split(",")]
         try:
             if fields[0] == "200":
-                meter, channel, minutes = fields[1], fields[4] or fields[3], int(fields[8])
-                factor = _factor(fields[7], minutes) if channel.upper().startswith("E") else 0.0
+                meter, channel, minutes, factor = fields[1], fields[4] or fields[3], int(fields[8]), 0.0
+                if channel.upper().startswith("E"):
+                    unit = UNITS[fields[7].lower()]
+                    factor = 10.0**unit.exponent * (60 / minutes if unit.energy else 1.0)
             elif fields[0] == "300" and factor:
-                yield from _day(meter, channel, fields, minutes, factor)
+                count, rest = divmod(1440, minutes)
+                start = datetime.strptime(fields[1], "%Y%m%d")
+                values, missing = fields[2 : 2 + count], fields[2 + count].upper().startswith("N")
+                if rest or minutes < 0:
+                    raise ValueError("intervals that do not make up a day")
+                for i, value in enumerate(values):
+                    moment = start + timedelta(minutes=minutes * i)
+                    kw = "" if value == "" or missing else repr(float(value) * factor)
+                    yield meter, channel, f"{moment:%Y-%m-%d %H:%M}+10:00", kw
         except (IndexError, ValueError, KeyError, ZeroDivisionError):
             raise InputError(
                 f"path: line {number} of {file.name} is not a record of NEM12; ask for the file anew"
             ) from None
 
 
-def _factor(unit: str, minutes: int) -> float:
-    """From the file's unit of energy per interval to mean kW."""
-    known = UNITS[unit.lower()]
-    if minutes <= 0 or 1440 % minutes:
-        raise ValueError("no interval length")
-    return float(10.0**known.exponent * (60 / minutes if known.energy else 1.0))
-
-
-def _day(meter: str, channel: str, fields: list[str], minutes: int, factor: float) -> Iterator[Row]:
-    count = 1440 // minutes
-    start = datetime.strptime(fields[1], "%Y%m%d")
-    values, quality = fields[2 : 2 + count], fields[2 + count]
-    if len(values) != count:
-        raise ValueError("a day lacks intervals")
-    for i, value in enumerate(values):
-        moment = start + timedelta(minutes=minutes * i)
-        kw = "" if value == "" or quality.upper().startswith("N") else repr(float(value) * factor)
-        yield meter, channel, f"{moment:%Y-%m-%d %H:%M}+10:00", kw
-
-
-@dataclass(frozen=True)
-class ReadingType:
-    """What the values of a block are."""
+class ReadingType(NamedTuple):
+    """What the values of a block are, where they are wanted."""
 
     unit: str
     exponent: int
-    direction: str
-    commodity: str
     accumulation: str
-
-    @property
-    def wanted(self) -> bool:
-        return self.unit in (WATT_HOURS, WATTS) and self.direction in DELIVERED and self.commodity in ELECTRICITY
 
 
 def green_button_rows(file: Path) -> Iterator[Row]:
     """Every interval of delivered electricity."""
     kinds, of_reading, points = _types(file)
-    several = len(points) > 1
+    only = next(iter(kinds.values())) if len(kinds) == 1 else None
     stem = file.name.split(".")[0]
-    found = False
+    empty = True
     for links, entry in _entries(file):
-        point = _id(links, "UsagePoint")
         reading = _place(links, "MeterReading")
-        kind = kinds.get(of_reading.get(reading, "")) or (next(iter(kinds.values())) if len(kinds) == 1 else None)
+        kind = kinds.get(of_reading.get(reading, "")) or only
         blocks = [element for element in entry.iter() if _tag(element) == "IntervalReading"]
-        if not blocks or kind is None or not kind.wanted:
+        if not blocks or kind is None:
             continue
         if kind.accumulation in TOTALS:
             raise InputError(
                 f"path: {file.name} holds totals of a register rather than readings of intervals; ask for interval data"
             )
-        found = True
-        household = f"{stem} {point}" if several else stem
+        empty = False
+        household = f"{stem} {_id(links, 'UsagePoint')}" if len(points) > 1 else stem
         for block in blocks:
             start, duration, value = (_text(block, name) for name in ("start", "duration", "value"))
             try:
@@ -130,16 +111,16 @@ def green_button_rows(file: Path) -> Iterator[Row]:
                     f"path: {file.name} holds a number beyond the range of doubles where a reading should be; leave "
                     "the reading out, or ask the utility for the file anew"
                 ) from None
-    if not found:
+    if empty:
         raise InputError(
             f"path: {file.name} holds no interval readings of delivered electricity in Wh or W; ask the utility for "
             "Green Button data with intervals"
         )
 
 
-def _types(file: Path) -> tuple[dict[str, ReadingType], dict[str, str], set[str]]:
-    """Reading types by place, the type of each meter reading, and the usage points."""
-    kinds: dict[str, ReadingType] = {}
+def _types(file: Path) -> tuple[dict[str, ReadingType | None], dict[str, str], set[str]]:
+    """Reading types by place, None where not wanted; the type of each meter reading; the usage points."""
+    kinds: dict[str, ReadingType | None] = {}
     of_reading: dict[str, str] = {}
     points: set[str] = set()
     for links, entry in _entries(file):
@@ -150,7 +131,8 @@ def _types(file: Path) -> tuple[dict[str, ReadingType], dict[str, str], set[str]
                 names = ("uom", "powerOfTenMultiplier", "flowDirection", "commodity", "accumulationBehaviour")
                 unit, exponent, direction, commodity, accumulation = (_text(element, name) for name in names)
                 power = int(exponent) if re.fullmatch(r"-?\d{1,2}", exponent) else 0
-                kinds[_tail(own, "ReadingType")] = ReadingType(unit, power, direction, commodity, accumulation)
+                wanted = unit in (WATT_HOURS, WATTS) and direction in DELIVERED and commodity in ELECTRICITY
+                kinds[_tail(own, "ReadingType")] = ReadingType(unit, power, accumulation) if wanted else None
             elif tag == "MeterReading":
                 typed = next((href for _, href in links if "/ReadingType/" in href), "")
                 of_reading[_place(links, "MeterReading")] = _tail(typed, "ReadingType")

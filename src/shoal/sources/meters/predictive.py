@@ -46,7 +46,7 @@ from shoal.numerics.eigenpairs import eigh
 from shoal.numerics.notebook import COLORS, axes_or_new, table
 from shoal.rounding import counted
 from shoal.sources.meters.arma import ArmaModels
-from shoal.sources.meters.arma.predict import QUESTIONS, Checks
+from shoal.sources.meters.arma.predict import Checks
 from shoal.sources.meters.quality import TrainingWindow
 from shoal.sources.meters.season import Season, phases
 from shoal.validation import FloatArray
@@ -108,7 +108,7 @@ class Forecasts:
             ("origin", self.origin),
             ("steps", f"{self.horizon} of {self.step}"),
             ("model", f"ARMA({p}, {q}) after a season of a {self.season.period}, {self.train_days} days of training"),
-            *((f"{name} innovations", f"{int(np.sum(getattr(self.checks, name)))} of {total}") for name in QUESTIONS),
+            *((f"{name} innovations", f"{int(holds.sum())} of {total}") for name, holds in self.checks.holds.items()),
         ]
         return table("Forecasts", (), rows)
 
@@ -251,20 +251,15 @@ class Forecasts:
         """(n, h) point forecast in kW, the mean on the home's scale turned back: the median of the predictive law."""
         return self.season.power(self.log_mean)
 
-    def error_std(self, *, season_error: bool = False) -> FloatArray:
-        """(n, h) standard deviation of ln p given the history; with ``season_error``, of the season's estimate too.
+    @property
+    def error_std(self) -> FloatArray:
+        """(n, h) standard deviation of ln p given the history; the season counts as known."""
+        return np.asarray(np.sqrt(np.diagonal(self.error_cov, axis1=1, axis2=2)))
 
-        ``error_cov`` takes the season for known. See :meth:`shoal.sources.meters.season.Season.inflation`.
-        """
-        variance = np.diagonal(self.error_cov, axis1=1, axis2=2)
-        if season_error:
-            variance = variance * self.season.inflation(phases(self.timestamps, self.season.period, self.step))
-        return np.asarray(np.sqrt(variance))
-
-    def interval(self, level: float = 0.9, *, season_error: bool = False) -> tuple[FloatArray, FloatArray]:
+    def interval(self, level: float = 0.9) -> tuple[FloatArray, FloatArray]:
         """Lower and upper end (n, h), in kW, of the central predictive interval of each entry."""
         level = validation.probability(level=level, below_one=True, above_zero=True)
-        reach = float(scipy.stats.norm.ppf(0.5 + level / 2)) * self.error_std(season_error=season_error)
+        reach = float(scipy.stats.norm.ppf(0.5 + level / 2)) * self.error_std
         return self.season.power(self.log_mean - reach), self.season.power(self.log_mean + reach)
 
     def facts(self, graph: NeighborGraph | None) -> FitFacts:
@@ -272,7 +267,7 @@ class Forecasts:
         from shoal.card.facts import LISTED, FitFacts, ModelChecks
         from shoal.card.measures import hiding
 
-        holds = np.array([getattr(self.checks, name) for name in QUESTIONS])
+        holds = np.array(list(self.checks.holds.values()))
         gaussian, white, stationary = (int(answers.sum()) for answers in holds)
         n, minutes = len(self.households), self.step.total_seconds() / 60
         nobody = {"labels": n, "groups": 0, "smallest_group": 0, "largest_group": 0, "edges": 0}

@@ -73,7 +73,7 @@ class MeterSource:
     forms: tuple[str, ...] = ()  #: layouts of text timestamps
     named: bool = False  #: whether the caller named the layout
     offsets: bool = False  #: whether text timestamps carry an offset from UTC
-    epoch: str | None = None  #: unit of times since 1970
+    epoch: int | None = None  #: microseconds of the unit of times since 1970
 
     @property
     def raw(self) -> pl.LazyFrame:
@@ -91,13 +91,9 @@ class MeterSource:
         """Which columns were taken for what, in words; households that are columns are not named."""
         layout = self.layout
         times = f"{layout.timestamp!r}" + ("" if layout.clock is None else f" and {layout.clock!r}")
-        who = {
-            "long": f"households from the column {layout.household!r}",
-            "days": f"households from the column {layout.household!r}, a column per time of the day",
-            "times": f"households from the column {layout.household!r}, a column per time",
-            "households": "a column per household",
-            "single": "one household per file",
-        }[layout.shape]
+        across = {"days": ", a column per time of the day", "times": ", a column per time"}.get(layout.shape, "")
+        who = "a column per household" if layout.shape == "households" else "one household per file"
+        who = who if layout.household is None else f"households from the column {layout.household!r}{across}"
         what = "" if layout.value is None else f", readings from {layout.value!r}"
         return who + (f", times from {times}" if layout.timestamp else "") + what
 
@@ -200,13 +196,13 @@ def _open_source(
         table, own_unit, reason = _open(file) if table is None else (table, None, "")
         layout = recognize(list(table.raw.collect_schema()), columns if own_unit is None else None, file.name)
         if layout.clock is not None:
-            second = table.raw.select(pl.col(layout.clock).cast(pl.String)).head(200).collect().to_series()
-            if not clock.is_time_of_day(second):  # it holds whole timestamps
+            second = table.raw.select(layout.clock).head(200).collect().to_series()
+            if not clock.is_time_of_day(clock.texts(second)):  # it holds whole timestamps
                 layout = replace(layout, timestamp=layout.clock, clock=None)
         known, reason = _unit(table.raw, layout, file, unit) if own_unit is None else (own_unit, reason)
         long = _melt(table.raw, layout, file)
         types = long.collect_schema()
-        sample = long.select("timestamp").head(200).collect()["timestamp"]
+        sample = clock.texts(long.select("timestamp").head(200).collect()["timestamp"])
         text = isinstance(types["timestamp"], pl.String)
         named = timestamp_format is not None and own_unit is None
         epoch = clock.epoch_unit(sample) if (text and not named) or types["timestamp"].is_numeric() else None
@@ -215,8 +211,7 @@ def _open_source(
         if text and named:
             forms = (str(timestamp_format),)
         elif text and epoch is None and clock.is_numbered(sample):
-            stamps = long.select(*clock.largest_numbers(pl.col("timestamp"))).collect(engine="streaming")
-            numbers = int(stamps["first"].item() or 0), int(stamps["second"].item() or 0)
+            numbers = clock.largest_numbers(long)
         elif text and epoch is None:
             forms = clock.layouts(sample)
     except UNREADABLE:  # their texts may quote readings
@@ -275,23 +270,18 @@ def _translated(
 ) -> tuple[FileTable, Unit, str]:
     """Another format as a long table of mean power; channels of one household that meet are added."""
     kept = Scratch("meters.csv")
-    channels: dict[str, set[str]] = {}
     with kept.path.open("w", newline="", encoding="utf-8") as handle:
         writer = csv.writer(handle)
         writer.writerow(("household", "channel", "timestamp", "kw"))
-        for row in rows(file):
-            channels.setdefault(row[0], set()).add(row[1])
-            writer.writerow(row)
+        writer.writerows(rows(file))
     raw = pl.scan_csv(kept.path, infer_schema=False)
-    if any(len(found) > 1 for found in channels.values()):
-        many = pl.DataFrame(
-            {"household": list(channels), "channels": [len(found) for found in channels.values()]}
-        ).lazy()
+    channels = raw.group_by("household").agg(channels=pl.col("channel").n_unique()).collect()
+    if (channels["channels"] > 1).any():
         value = pl.col("kw").cast(pl.Float64, strict=False)
         raw = (
             raw.group_by("household", "timestamp", maintain_order=True)
             .agg(kw=value.sum(), known=value.is_not_null().sum())
-            .join(many, on="household", how="left", maintain_order="left")
+            .join(channels.lazy(), on="household", how="left", maintain_order="left")
             .select("household", "timestamp", kw=pl.when(pl.col("known") == pl.col("channels")).then("kw"))
         )
     return FileTable(raw, kept=kept), replace(UNITS["kw"], name=unit), reason

@@ -10,8 +10,7 @@ logarithm of zero consumption must be stated, not left to chance).
 
 With few repeats of the period the mean absorbs much of the signal: over two weeks of training each time of the week
 is seen twice, so half of the variance goes into μ and predictive intervals come out too narrow by √3.
-:attr:`Season.repeats` says how often each phase was seen, :meth:`Season.inflation` what that does to the error of a
-forecast.
+:attr:`Season.repeats` says how often each phase was seen.
 """
 
 from __future__ import annotations
@@ -60,20 +59,6 @@ class Season:
         s = self.scale[:, None]
         with np.errstate(over="ignore"):
             return np.asarray(np.where(s > 0, s * np.sinh(values), np.exp(values)), dtype=np.float64)
-
-    def at(self, phase: NDArray[np.int64]) -> FloatArray:
-        """(n, len(phase)) seasonal part in ln kW."""
-        return np.asarray(self.profile[:, phase], dtype=np.float64)
-
-    def inflation(self, phase: NDArray[np.int64]) -> FloatArray:
-        """(n, len(phase)) factor on the error variance for having estimated the season: (r + 1)/(r − 1).
-
-        Of r values with variance σ² around a mean estimated from them, the residuals have variance (1 − 1/r)σ²,
-        while a new value lies (1 + 1/r)σ² from that mean. Repeats a day or a week apart count as independent;
-        phases seen fewer than twice count as seen twice.
-        """
-        r = np.maximum(self.repeats[:, phase], 2)
-        return np.asarray((r + 1) / (r - 1), dtype=np.float64)
 
 
 def log_power(kw: FloatArray, floor: float) -> FloatArray:

@@ -27,8 +27,9 @@ MIX = {"heat pump": 0.62, "storage": 0.15, "boiler": 0.20, "none": 0.03}
 #: Meter register steps in kWh and the share of meters with each.
 REGISTERS = {0.01: 0.76, 0.001: 0.24}
 
-#: Resolution inside the simulation, minutes.
+#: Resolution inside the simulation, minutes, and points of a day.
 FINE = 5
+PER_DAY = 1440 // FINE
 
 
 def simulate_meters(
@@ -67,12 +68,10 @@ def simulate_meters(
         raise InputError("start must be ISO text such as '2024-01-01'") from error
     begin = begin.replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
     calendar = _calendar(begin, days, seed)
-    per_day = 1440 // step
-    kw = np.empty((n, days * per_day))
+    kw = np.empty((n, days * 1440 // step))
     for row, i in enumerate(numbers):
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1, i)))
-        fine = _household(rng, calendar)
-        kw[row] = _meter(rng, fine, step)
+        kw[row] = _meter(rng, _household(rng, calendar), step)
     stamps = pl.datetime_range(
         begin, begin + timedelta(days=days), timedelta(minutes=step), closed="left", eager=True, time_unit="us"
     )
@@ -97,11 +96,10 @@ class _Calendar:
 
 def _calendar(first: datetime, days: int, seed: int) -> _Calendar:
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
-    per_day = 1440 // FINE
-    hour = np.tile(np.arange(per_day) * FINE / 60, days)
+    hour = np.tile(np.arange(PER_DAY) * FINE / 60, days)
     weekend = (first.weekday() + np.arange(days)) % 7 >= 5
     daily = _smooth(rng, days + 1, 0.85)
-    between = np.interp(np.arange(days * per_day) / per_day, np.arange(days + 1), daily)
+    between = np.interp(np.arange(days * PER_DAY) / PER_DAY, np.arange(days + 1), daily)
     cold = np.maximum(1 + 0.28 * between + 0.18 * np.cos(2 * np.pi * (hour - 5) / 24), 0.15)
     return _Calendar(days, hour, weekend, cold)
 
@@ -141,8 +139,7 @@ def _occupancy(rng: np.random.Generator, cal: _Calendar) -> tuple[FloatArray, Fl
     back = rng.normal(17.4, 1.0) + 0.7 * jitter[3]
     out = np.where(cal.weekend, rng.random(cal.days) < 0.35, (rng.random(cal.days) < 0.9) & (not stays))
     out_from = np.where(cal.weekend, 13 + jitter[4], leave)
-    per_day = 1440 // FINE
-    hour = cal.hour.reshape(cal.days, per_day)
+    hour = cal.hour.reshape(cal.days, PER_DAY)
     awake = (hour >= wake[:, None]) & (hour < sleep[:, None])
     away = out[:, None] & (hour >= out_from[:, None]) & (hour < back[:, None])
     trip = rng.random(cal.days) < 0.012  # whole days away, a few in a row
@@ -154,7 +151,7 @@ def _occupancy(rng: np.random.Generator, cal: _Calendar) -> tuple[FloatArray, Fl
 def _base(rng: np.random.Generator, cal: _Calendar, size: float) -> FloatArray:
     """Standby plus a compressor that switches on and off."""
     standby = rng.lognormal(np.log(0.075), 0.75) * size
-    drift = np.repeat(np.exp(0.08 * _smooth(rng, cal.days, 0.9)), 1440 // FINE)
+    drift = np.repeat(np.exp(0.08 * _smooth(rng, cal.days, 0.9)), PER_DAY)
     period, duty = rng.uniform(45, 110) / FINE, rng.uniform(0.3, 0.5)
     steps = 1 / (period * np.exp(0.1 * rng.standard_normal(len(cal.hour))))
     fridge = ((rng.random() + np.cumsum(steps)) % 1 < duty) * rng.uniform(0.06, 0.16)
@@ -183,13 +180,12 @@ def _appliances(rng: np.random.Generator, cal: _Calendar, size: float, home: Flo
         (15.0, 4.0, 0.9, 10, 2.0),
         (19.5, 1.5, 0.6, 10, 1.6),
     )
-    per_day = 1440 // FINE
     for hour, spread, chance, minutes, power in kinds:
         happens = rng.random(cal.days) < chance * np.where(cal.weekend, 1.15, 1.0)
         begin = hour + spread * rng.standard_normal(cal.days)
         length = np.maximum(np.round(minutes / FINE * rng.lognormal(0, 0.35, cal.days)), 1).astype(int)
         height = power * rng.lognormal(0, 0.3, cal.days) * size**0.5
-        at = np.arange(cal.days) * per_day + np.round(np.clip(begin, 0, 23.9) * per_day / 24).astype(int)
+        at = np.arange(cal.days) * PER_DAY + np.round(np.clip(begin, 0, 23.9) * PER_DAY / 24).astype(int)
         for day in np.flatnonzero(happens):
             if home[at[day]]:
                 load[at[day] : at[day] + length[day]] += height[day]
@@ -218,21 +214,20 @@ def _cycles(rng: np.random.Generator, cal: _Calendar, size: float) -> FloatArray
 
 def _night(rng: np.random.Generator, cal: _Calendar, *, power: float, hours: float, weather: float) -> FloatArray:
     """A storage load released at a set time, the same every night, until it is full."""
-    per_day = 1440 // FINE
     begin = rng.choice([21.5, 22.0, 22.5, 23.0, 24.0, 25.0, 26.0, 27.0])
-    cold = cal.cold.reshape(cal.days, per_day).mean(axis=1)
+    cold = cal.cold.reshape(cal.days, PER_DAY).mean(axis=1)
     need = 0.35 * _smooth(rng, cal.days, 0.85)
     length = hours * (1 + weather * (cold - 1)) * np.exp(need)
     late = begin + rng.uniform(0.05, 0.7) * _smooth(rng, cal.days, 0.9)
     holds = rng.uniform(0.45, 1.0)  # thermostats interrupt the charge in some homes
-    load = np.zeros((cal.days + 2) * per_day)
+    load = np.zeros((cal.days + 2) * PER_DAY)
     for day in range(-1, cal.days):
-        at = (day + 1) * per_day + int(late[max(day, 0)] * per_day / 24)
-        full = max(int(length[max(day, 0)] * per_day / 24), 1)
+        at = (day + 1) * PER_DAY + int(late[max(day, 0)] * PER_DAY / 24)
+        full = max(int(length[max(day, 0)] * PER_DAY / 24), 1)
         on = np.repeat(rng.random(full // 3 + 1) < holds, 3)[:full]
         part = load[at : at + full]  # a very long charge may outlast the simulated days
         part += power * on[: len(part)]
-    return load[per_day : per_day * (cal.days + 1)]
+    return load[PER_DAY : PER_DAY * (cal.days + 1)]
 
 
 def _meter(rng: np.random.Generator, fine: FloatArray, step: int) -> FloatArray:

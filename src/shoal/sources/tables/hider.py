@@ -155,12 +155,14 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         self._say(f"laws of {len(found)} labels from {len(rows)} rows of {rows.shape[1]} columns")
         out = np.zeros(len(names), dtype=np.bool_)
         if counts.max() == 1:
-            order = np.argsort(names)
-            laws = GaussianClasses.deterministic(rows[order], found.tolist())
+            laws = GaussianClasses.deterministic(rows[np.argsort(names)], found.tolist())
         else:
             out = _held_out(names, share)
             laws = GaussianClasses.fit(rows[~out], names[~out])
-        graph = self._graph(laws)
+        graph = NeighborGraph.complete(laws.labels)
+        if self.crowd is not None:
+            size = validation.count(crowd=self.crowd, at_least=2)
+            graph = NeighborGraph.within_groups(laws.labels, crowds(laws.embedding(), size).tolist())
         self.laws_, self.checks_ = laws, laws.checks() if laws.fitted is not None else None
         if self.checks_ is not None and not self.checks_.holds:
             warnings.warn(" ".join(self.checks_.statements), LawWarning, stacklevel=2)
@@ -255,12 +257,6 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         if len(names) != len(rows):
             raise InputError(f"y must hold one label for each of the {len(rows)} rows of X")
         return np.asarray(rows), names
-
-    def _graph(self, laws: GaussianClasses) -> NeighborGraph:
-        if self.crowd is None:
-            return NeighborGraph.complete(laws.labels)
-        size = validation.count(crowd=self.crowd, at_least=2)
-        return NeighborGraph.within_groups(laws.labels, crowds(laws.embedding(), size).tolist())
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()

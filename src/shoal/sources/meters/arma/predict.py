@@ -131,31 +131,23 @@ class Checks:
     """Model checks, one entry per series; a p-value below ``level`` answers the question with no."""
 
     level: float
+    excess_kurtosis: FloatArray
     gaussian_p: FloatArray
     white_p: FloatArray
     level_p: FloatArray
     spread_p: FloatArray
 
     @property
-    def gaussian(self) -> NDArray[np.bool_]:
-        return np.asarray(self.gaussian_p >= self.level)
-
-    @property
-    def white(self) -> NDArray[np.bool_]:
-        return np.asarray(self.white_p >= self.level)
-
-    @property
-    def stationary(self) -> NDArray[np.bool_]:
-        return np.asarray((self.level_p >= self.level / 2) & (self.spread_p >= self.level / 2))
+    def holds(self) -> dict[str, NDArray[np.bool_]]:
+        """Question -> (n,) whether the model passes it."""
+        p_values = (self.gaussian_p, self.white_p, 2 * np.minimum(self.level_p, self.spread_p))
+        return {name: np.asarray(p >= self.level) for name, p in zip(QUESTIONS, p_values, strict=True)}
 
     @property
     def verdict(self) -> tuple[str, ...]:
         """Per series ``"holds"`` or what does not: ``"not gaussian, not white"``."""
-        answers = zip(*(getattr(self, name).tolist() for name in QUESTIONS), strict=True)
-        return tuple(
-            ", ".join(f"not {name}" for name, holds in zip(QUESTIONS, row, strict=True) if not holds) or "holds"
-            for row in answers
-        )
+        failed = [np.where(passed, "", f", not {name}") for name, passed in self.holds.items()]
+        return tuple("".join(texts).removeprefix(", ") or "holds" for texts in zip(*failed, strict=True))
 
 
 def check_models(innovations: FloatArray, coefficients: int, *, level: float = 0.01, lags: int = LAGS) -> Checks:
@@ -177,7 +169,7 @@ def check_models(innovations: FloatArray, coefficients: int, *, level: float = 0
     away = [np.abs(half - np.nanmedian(half, axis=1, keepdims=True)) for half in halves]
     means = scipy.stats.ttest_ind_from_stats(*_moments(halves[0]), *_moments(halves[1]), equal_var=False)
     spreads = scipy.stats.ttest_ind_from_stats(*_moments(away[0]), *_moments(away[1]))
-    return Checks(level, gaussian, white, np.nan_to_num(means.pvalue), np.nan_to_num(spreads.pvalue))
+    return Checks(level, excess, gaussian, white, np.nan_to_num(means.pvalue), np.nan_to_num(spreads.pvalue))
 
 
 def _ljung_box(z: FloatArray, lags: int) -> FloatArray:
