@@ -15,7 +15,7 @@ from pathlib import Path
 import shoal
 
 #: A small neighborhood with codebooks, so that a release costs something.
-SETTINGS = {"order": (1, 1), "train_days": 7, "horizon": 3, "season": "day", "crowd": 4, "epsilon": 2.0}
+SETTINGS = {"order": (1, 1), "train_days": 7, "horizon": 3, "crowd": 4, "epsilon": 2.0}
 
 
 def released(folder: Path, ledger: str | None = None, households: int = 16, **settings: object) -> Path:
