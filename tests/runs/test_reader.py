@@ -55,10 +55,12 @@ def test_the_law_does_not_depend_on_who_is_who_or_on_order() -> None:
     rng = np.random.default_rng(1)
     crowd = np.repeat(np.arange(12), 6)
     values = rng.gamma(2.0, 1.0, (72, 3))
-    rows = np.array([values[crowd == c].mean(axis=0) for c in range(12)])[crowd]
-    law = ReaderLaw.pooled(values, rows, crowd, ["1", "2", "3"], relative=True)
+    rows = pl.DataFrame({"crowd": range(12), "values": [values[crowd == c].mean(axis=0) for c in range(12)]})
+    rows = rows.with_columns(pl.col("values").cast(pl.List(pl.Float64)), news=pl.lit(True), retired=pl.lit(False))
+    members = pl.DataFrame({"crowd": crowd, "value": values}).with_columns(news=pl.lit(True), waits=pl.lit(False))
+    law = ReaderLaw.of(members, rows, ["1", "2", "3"], relative=True)
     order = rng.permutation(72)
-    again = ReaderLaw.pooled(values[order], rows[order], crowd[order], ["1", "2", "3"], relative=True)
+    again = ReaderLaw.of(members[order], rows, ["1", "2", "3"], relative=True)
     assert law is not None
     assert again is not None
     assert law.text() == again.text()

@@ -19,15 +19,16 @@ from __future__ import annotations
 import math
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal.card.facts import FitFacts
 from shoal.errors import InputError, UnreachableError
+from shoal.records import Record
 from shoal.rounding import counted, many
 from shoal.runs.rehearsal import SPREAD, CrowdPrice, Rehearsal
 from shoal.runs.stages.crowd_stage import too_few
@@ -43,7 +44,7 @@ GIVE_UP = 2
 
 
 @dataclass(frozen=True)
-class Choice:
+class Choice(Record):
     """The crowd that was chosen, and why.
 
     ``bound`` is the largest probability with which anybody names the member behind a row; ``price`` the expected
@@ -80,7 +81,7 @@ class Choice:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, lists and strings."""
-        return {**asdict(self), "trials": [asdict(trial) for trial in self.trials], "rehearsed": list(self.rehearsed)}
+        return self.to_json()
 
 
 def choose(
@@ -120,61 +121,47 @@ def trial(source: Any, settings: dict[str, Any], progress: Progress | None = Non
         yield Run(Path(folder) / "run", getattr(source, "frame", source), progress=progress, **settings)
 
 
-def chosen(rehearse: Callable[..., Rehearsal], at_most: float | str | None, error: float | str | None) -> Choice:
-    """The choice for a run whose first stage is done, and which can be rehearsed."""
-    if (at_most is None) == (error is None):
-        raise InputError("at_most and within: give one of them, the risk of being named or the error that can be borne")
-    if at_most is not None:
-        return by_risk(rehearse(days=False), naming_bound(at_most))
-    assert error is not None
-    return by_error(rehearse(), share(error))
-
-
 def by_risk(rehearsal: Rehearsal, bound: Fraction) -> Choice:
     """The least crowd whose naming bound is at most this."""
-    crowd, asked, recorded = math.ceil(1 / bound), f"1 in {_whole(1 / bound)}", rehearsal.recorded_size
-    if recorded is not None:
-        if recorded < crowd:
-            raise UnreachableError(
-                f"at_most: these labels are in crowds of at least {recorded}, on record for life, which bound naming "
-                f"by 1 in {recorded}; {asked} cannot be had for them. Nothing was released"
-            )
-        crowd = recorded
-    elif rehearsal.most < crowd:
+    crowd, asked, recorded = math.ceil(1 / bound), f"1 in {float(1 / bound):.12g}", rehearsal.recorded_size
+    if recorded is not None and recorded < crowd:
+        raise UnreachableError(
+            f"at_most: these labels are in crowds of at least {recorded}, on record for life, which bound naming "
+            f"by 1 in {recorded}; {asked} cannot be had for them. Nothing was released"
+        )
+    if recorded is None and rehearsal.most < crowd:
         within = "" if rehearsal.today.boundaries is None else " within a boundary"
         raise UnreachableError(
             f"at_most: {rehearsal.people} can be used, so that nobody hides among more than {rehearsal.most}{within}: "
             f"ask for 1-in-{rehearsal.most} at best. Nothing was released"
         )
-    return Choice(crowd, f"named at most {asked}", 1 / crowd, None, recorded is not None)
+    size = recorded or crowd
+    return Choice(size, f"named at most {asked}", 1 / size, None, recorded is not None)
 
 
 def by_error(rehearsal: Rehearsal, most: float) -> Choice:
     """The largest of :data:`SIZES` whose expected price is at most this; crowds on record are the only ones tried."""
     recorded = rehearsal.recorded_size
     trials: list[CrowdPrice] = []
-    for size in SIZES if recorded is None else (recorded,):
-        if recorded is None and (size > rehearsal.most or _beyond(trials[-GIVE_UP:], most) == GIVE_UP):
-            break
+    for size in [size for size in SIZES if size <= rehearsal.most] if recorded is None else [recorded]:
         trials.append(rehearsal.price(size))
         if recorded is None and trials[-1].price is None:
             raise InputError(
                 "within: the price cannot be rehearsed: no earlier day has enough readings before it. Give more days "
                 "of readings, fewer --train-days, or --crowd or --at-most instead"
             )
-    within = [price for price in trials if price.price is None or price.price <= most]
+        if len(trials) >= GIVE_UP and all((trial.price or 0.0) > most for trial in trials[-GIVE_UP:]):
+            break
+    within = [price for price in trials if (price.price or 0.0) <= most]
     if not within:
-        least = min(trials, key=lambda price: price.price or 0.0, default=None)
-        if least is None:
-            words = (
-                f"no crowd costs so little on these data; {rehearsal.people} can be used, and a crowd needs {SIZES[0]}"
-            )
-        elif recorded is not None:
-            words = f"these labels are in crowds of at least {recorded}, on record for life; they are expected to cost "
-            words += least.words
-        else:
+        words = f"no crowd costs so little on these data; {rehearsal.people} can be used, and a crowd needs {SIZES[0]}"
+        if trials:
+            least = min(trials, key=lambda price: price.price or 0.0)
             words = f"no crowd costs so little on these data; the least is {least.words}, in crowds of at least "
             words += str(least.crowd)
+            if recorded is not None:
+                words = f"these labels are in crowds of at least {recorded}, on record for life; they are expected to "
+                words += f"cost {least.words}"
         raise UnreachableError(f"within: {words}. Nothing was released")
     best = within[-1]
     return Choice(
@@ -186,11 +173,6 @@ def by_error(rehearsal: Rehearsal, most: float) -> Choice:
         trials=tuple(trials) if recorded is None else (),
         rehearsed=tuple(day.origin for day in rehearsal.days if day is not rehearsal.today),
     )
-
-
-def _beyond(trials: Sequence[CrowdPrice], most: float) -> int:
-    """How many of these cost more."""
-    return sum(trial.price is not None and trial.price > most for trial in trials)
 
 
 # ------------------------------------------------------------------ what a run would find
@@ -244,11 +226,10 @@ class FileCheck:
                 f"--crowd {price.crowd}{mark}: {counted(price.crowds, 'crowd')} of {span}; named at most 1 in "
                 f"{price.crowd}; {price.words} expected."
             )
-        if rehearsal.measure != SPREAD:
-            days = [day.origin for day in rehearsal.days]
-            if days:
-                lines.append(f"Rehearsed from {', '.join(days)}. Later releases cost more: a crowd is for life.")
-            if rehearsal.train_days and rehearsal.train_days != rehearsal.config.train_days:
+        if rehearsal.measure != SPREAD and rehearsal.days:
+            days = ", ".join(day.origin for day in rehearsal.days)
+            lines.append(f"Rehearsed from {days}. Later releases cost more: a crowd is for life.")
+            if rehearsal.train_days != rehearsal.config.train_days:
                 lines.append(
                     f"Rehearsed with {rehearsal.train_days} days of training, since no day before the origin has "
                     f"{rehearsal.config.train_days}."
@@ -259,18 +240,12 @@ class FileCheck:
         """Plain numbers, lists and strings."""
         fit = self.fit
         return {
-            "source": fit.source,
+            **fit.part("source", "left_out", "unit", "step_minutes", "time_zone", "origin", "about"),
             "usable": fit.labels,
-            "left_out": fit.left_out,
             "reasons": [{"reason": reason, "count": count} for reason, count in fit.reasons],
-            "unit": fit.unit,
-            "step_minutes": fit.step_minutes,
-            "time_zone": fit.time_zone,
-            "origin": fit.origin,
-            "about": list(fit.about),
             "crowd": self.crowd,
             "on_record": self.rehearsal is not None and self.rehearsal.recorded_size is not None,
-            "prices": [asdict(price) for price in self.prices],
+            "prices": [price.to_json() for price in self.prices],
             "rehearsed": [] if self.rehearsal is None else [day.origin for day in self.rehearsal.days],
             "refusal": self.refusal or None,
         }
@@ -321,14 +296,10 @@ def naming_bound(given: float | str) -> Fraction:
     >>> naming_bound("1-in-20"), naming_bound("5%"), naming_bound(1 / 20)
     (Fraction(1, 20), Fraction(1, 20), Fraction(1, 20))
     """
-    wrong = InputError("at_most must be a risk of being named such as 1-in-20, 1/20 or 5%, at most 1-in-2")
-    if isinstance(given, str):
-        parts = re.fullmatch(r"\s*1\s*(?:-?\s*in\s*-?|/)\s*(\d{1,9})\s*", given.lower())
-        value = Fraction(1, int(parts[1])) if parts and int(parts[1]) else _fraction(given, wrong)
-    else:
-        value = _fraction(given, wrong)
-    if not 0 < value <= Fraction(1, 2):
-        raise wrong
+    parts = re.fullmatch(r"\s*1\s*-?\s*in\s*-?\s*(\d{1,9})\s*", str(given).lower())
+    value = _fraction(f"1/{parts[1]}" if parts else given)
+    if value is None or not 0 < value <= Fraction(1, 2):
+        raise InputError("at_most must be a risk of being named such as 1-in-20, 1/20 or 5%, at most 1-in-2")
     return value
 
 
@@ -338,27 +309,21 @@ def share(given: float | str) -> float:
     >>> share("10%"), share(0.1)
     (0.1, 0.1)
     """
-    wrong = InputError("within must be an increase of the error such as 10% or 0.10")
-    value = float(_fraction(given, wrong))
-    if not 0 <= value <= 10:
-        raise wrong
-    return value
+    value = _fraction(given)
+    if value is None or not 0 <= value <= 10:
+        raise InputError("within must be an increase of the error such as 10% or 0.10")
+    return float(value)
 
 
-def _fraction(given: float | str, wrong: InputError) -> Fraction:
-    """The exact value of a decimal text or a percentage; a float is the nearest simple fraction that prints like it."""
-    text = given.strip() if isinstance(given, str) else given
+def _fraction(given: float | str) -> Fraction | None:
+    """The exact value of a decimal text, ratio or percentage; of a float, the simple fraction that prints like it."""
     try:
-        if isinstance(text, str):
-            return Fraction(text[:-1].strip()) / 100 if text.endswith("%") else Fraction(text)
-        if isinstance(text, bool):
-            raise wrong
-        number = float(text)
-        simple = Fraction(number).limit_denominator(10**6)
-        return simple if float(simple) == number else Fraction(number)
+        if isinstance(given, str):
+            text = "".join(given.split())
+            return Fraction(text[:-1]) / 100 if text.endswith("%") else Fraction(text)
+        if isinstance(given, bool):
+            return None
+        simple = Fraction(given).limit_denominator(10**6)
+        return simple if float(simple) == given else Fraction(given)
     except (ValueError, TypeError, OverflowError, ZeroDivisionError):
-        raise wrong from None
-
-
-def _whole(number: Fraction) -> str:
-    return str(number.numerator) if number.denominator == 1 else f"{float(number):g}"
+        return None

@@ -11,20 +11,19 @@ import math
 import tomllib
 import typing
 from collections.abc import Mapping
-from dataclasses import Field, asdict, dataclass, field, fields, replace
+from dataclasses import Field, dataclass, field, fields, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from shoal.errors import InputError
+from shoal.records import Record
 from shoal.runs import secret
 
 #: Sections of a file of settings, and panels of the command's help.
 SECTIONS = ("input", "hiding", "guarantee", "ledger", "output", "speed")
 #: Methods that take an ε, a δ or a ρ, by which a run can be asked for them.
 METHODS = ("codebook", "white", "paper", "covariance", "additive", "transport", "center", "mean")
-#: What can be gone on with all the same.
-ACCEPTED = ("large", "doubtful-law", "no-guarantee")
 #: Steps of the search of a design that searches.
 SEARCH = 10
 #: ε at which a design that only spends a ρ states its δ.
@@ -40,7 +39,7 @@ def _setting(section: str, default: Any, text: str, *, rare: bool = False, kind:
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Record):
     """Settings of a run; None means "decide for me". Sections are the panels of the command's help.
 
     Constants (point forecasts, tables with one row per label) are released as the mean of their crowd and need neither
@@ -161,7 +160,7 @@ class Config:
             if dash:
                 validation.choice(("register", "interval"), unit=kind)
         for what in self.accept:
-            validation.choice(ACCEPTED, accept=what)
+            validation.choice(("large", "doubtful-law", "no-guarantee"), accept=what)
         validation.count(at_least=2, crowd=self.crowd)
         if self.largest_share is not None:
             validation.probability(largest_share=self.largest_share, above_zero=True)
@@ -247,22 +246,9 @@ class Config:
         named = {"household": self.household_column, "timestamp": self.timestamp_column, "value": self.value_column}
         return {role: column for role, column in named.items() if column is not None}
 
-    def part(self, *names: str) -> dict[str, Any]:
-        """The named settings as plain values."""
-        return {name: _plain(getattr(self, name)) for name in names}
-
     def to_dict(self) -> dict[str, Any]:
         """Every setting, as JSON can hold it."""
-        return {name: _plain(value) for name, value in asdict(self).items()}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any], where: str = "config") -> Config:
-        """Settings by name; what is not named has its default."""
-        kinds, known = typing.get_type_hints(cls), {each.name for each in fields(cls)}
-        strange = sorted(set(values) - known)
-        if strange:
-            raise InputError(f"{where}: unknown setting {strange[0]!r}; shoal.Config has them all")
-        return cls(**{name: typed(name, kinds[name], value, where) for name, value in values.items()})
+        return self.to_json()
 
     @classmethod
     def read(cls, path: str | Path) -> Config:
@@ -280,7 +266,7 @@ class Config:
         values: dict[str, Any] = {}
         for word, inside in content.items():
             values |= inside if word in SECTIONS and isinstance(inside, dict) else {word: inside}
-        return cls.from_dict(values, name)
+        return cls(**_typed(values, name))
 
     def changed(self, **values: Any) -> Config:
         """With other values for the settings that are not None; δ displaces ρ and the reverse."""
@@ -289,8 +275,7 @@ class Config:
             given["delta"] = None
         elif "delta" in given and "rho" not in given:
             given["rho"] = None
-        kinds = typing.get_type_hints(Config)
-        return replace(self, **{name: typed(name, kinds[name], value, "settings") for name, value in given.items()})
+        return replace(self, **_typed(given, "settings"))
 
     @staticmethod
     @functools.cache
@@ -311,7 +296,14 @@ class Config:
         kind = {**typing.get_type_hints(Config), **typing.get_type_hints(Speed)}.get(name)
         if kind is None or not value:
             raise InputError("set must be NAME=VALUE with a setting of shoal.Config, such as max_kw=50 or order=2,1")
-        return name, from_text(kind, value)
+        if typing.get_origin(kind) is tuple:
+            parts = [part.strip() for part in value.split(",")]
+            whole = typing.get_args(kind)[0] is int and all(part.isdigit() for part in parts)
+            return name, tuple(map(int, parts)) if whole else tuple(parts)
+        try:
+            return name, value if str in (typing.get_args(kind) or (kind,)) else tomllib.loads(f"x = {value}")["x"]
+        except tomllib.TOMLDecodeError:
+            return name, value  # refused by its type
 
 
 @dataclass(frozen=True)
@@ -341,15 +333,13 @@ def shared(settings: Mapping[str, Any]) -> tuple[dict[str, Any], Speed, str | No
     fast = {name: value for name, value in settings.items() if name in speed and value is not None}
     chosen = {name: value for name, value in settings.items() if name in config}
     horizon = chosen.get("horizon")
-    if not isinstance(horizon, str):
-        return chosen, Speed(**fast), None
-    if horizon.strip().isdigit():
-        return {**chosen, "horizon": int(horizon)}, Speed(**fast), None
-    from shoal.sources.meters import clock
+    if isinstance(horizon, str) and not horizon.strip().isdigit():
+        from shoal.sources.meters import clock
 
-    clock.steps(horizon, timedelta(minutes=1))  # refused here, if it is no time
-    del chosen["horizon"]
-    return chosen, Speed(**fast), horizon
+        clock.steps(horizon, timedelta(minutes=1))  # refused here, if it is no time
+        del chosen["horizon"]
+        return chosen, Speed(**fast), horizon
+    return chosen | ({"horizon": int(horizon)} if isinstance(horizon, str) else {}), Speed(**fast), None
 
 
 def no_use(name: str) -> str:
@@ -361,48 +351,28 @@ def no_use(name: str) -> str:
     )
 
 
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
-
-
-def from_text(kind: Any, text: str) -> Any:
-    """The value that a text stands for: numbers and true or false where a setting of this type has them."""
-    if typing.get_origin(kind) is tuple:
-        parts = [part.strip() for part in text.split(",")]
-        whole = typing.get_args(kind)[0] is int and all(part.isdigit() for part in parts)
-        return tuple(map(int, parts)) if whole else tuple(parts)
-    if str in (typing.get_args(kind) or (kind,)):
-        return text
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text  # refused by its type
-
-
-def typed(name: str, kind: Any, value: Any, where: str) -> Any:
-    """A value as the setting wants it; the annotation is the specification."""
-    wanted = typing.get_args(kind) or (kind,)
-    if value is None or (value == "" and type(None) in wanted):
-        if type(None) not in wanted:
-            raise InputError(f"{where}: {name} must have a value")
-        return None
-    if typing.get_origin(kind) is tuple:
-        texts = wanted[0] is str
-        if not isinstance(value, (list, tuple)) or not all(type(one) is wanted[0] for one in value):
-            raise InputError(f"{where}: {name} must be a list of {'texts' if texts else 'whole numbers'}")
-        return tuple(value)
-    if str in wanted:
-        if not isinstance(value, (str, Path)):
-            raise InputError(f"{where}: {name} must be a text in quotes")
-        return str(value)
-    if bool in wanted:
-        if not isinstance(value, bool):
-            raise InputError(f"{where}: {name} must be true or false")
-        return value
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise InputError(f"{where}: {name} must be a number")
-    if int in wanted:
-        if not isinstance(value, int):
-            raise InputError(f"{where}: {name} must be a whole number")
-        return value
-    return float(value)
+def _typed(values: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Values as the settings of these names want them; the annotation is the specification."""
+    kinds, right = typing.get_type_hints(Config), {}
+    for name, value in values.items():
+        if name not in kinds:
+            raise InputError(f"{where}: unknown setting {name!r}; shoal.Config has them all")
+        wanted = typing.get_args(kinds[name]) or (kinds[name],)
+        number = not isinstance(value, bool) and isinstance(value, (int, float)) and math.isfinite(value)
+        if type(None) in wanted and value in (None, ""):
+            right[name], what = None, ""
+        elif typing.get_origin(kinds[name]) is tuple:
+            what = f"a list of {'texts' if wanted[0] is str else 'whole numbers'}"
+            if isinstance(value, (list, tuple)) and all(type(item) is wanted[0] for item in value):
+                right[name] = tuple(value)
+        elif str in wanted:
+            what = "a text in quotes"
+            if isinstance(value, (str, Path)):
+                right[name] = str(value)
+        else:
+            what = "a whole number" if number and int in wanted else "a number"
+            if number and (float in wanted or isinstance(value, int)):
+                right[name] = float(value) if float in wanted else value
+        if name not in right:
+            raise InputError(f"{where}: {name} must be {what}")
+    return right

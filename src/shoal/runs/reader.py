@@ -33,16 +33,10 @@ if TYPE_CHECKING:
 
 #: What is told of the pooled law.
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
-#: Crowds, at least, over which it is pooled.
-FEWEST = 10
-#: Decimals of the relative distances.
-DECIMALS = 2
+#: Crowds, at least, over which it is pooled, and decimals of relative distances.
+FEWEST, DECIMALS = 10, 2
 #: Where it is passed on.
 FILE = "public/reader.json"
-TOO_FEW = (
-    f"reader: fewer than {FEWEST} crowds have news in this release, and how far so few homes lie from their rows is "
-    "not told: it would be a second figure about the same members"
-)
 
 
 @dataclass(frozen=True)
@@ -55,17 +49,25 @@ class ReaderLaw:
     crowds: int
 
     @classmethod
-    def pooled(
-        cls, values: FloatArray, rows: FloatArray, crowd: FloatArray, entries: Sequence[str], *, relative: bool
+    def of(
+        cls, members: pl.DataFrame, rows: pl.DataFrame, entries: Sequence[str], *, relative: bool
     ) -> ReaderLaw | None:
-        """The law of (n, k) ``values`` beside the ``rows`` of their crowds; None where fewer than ten are pooled."""
-        number = len(np.unique(crowd))
+        """The law of a release, from the plan of the crowd stage; None where too few crowds are pooled.
+
+        It is that of the members whose own value entered a row with news.
+        """
+        import polars as pl
+
+        new = rows.filter(pl.col("news") & ~pl.col("retired")).select("crowd", row="values")
+        told = members.filter(pl.col("news") & pl.col("value").is_not_null() & ~pl.col("waits"))
+        both = told.join(new, on="crowd", how="inner").filter(pl.col("row").list.len() == len(entries))
+        number = both["crowd"].n_unique()
         if number < FEWEST:
             return None
-        off = values - rows
-        decimals = [DECIMALS] * values.shape[1]
+        values, means = both["value"].to_numpy(), np.array(both["row"].to_list())
+        off, decimals = values - means, [DECIMALS] * len(entries)
         if relative:
-            level = np.abs(rows.mean(axis=1))
+            level = np.abs(means.mean(axis=1))
             off = off[level > 0] / level[level > 0][:, None]
         else:
             spread = np.sort(values, axis=0).std(axis=0)
@@ -73,11 +75,9 @@ class ReaderLaw:
         if not len(off):
             return None
         # Order statistics, not interpolated: the same bits in every order of homes.
-        found = np.quantile(off, QUANTILES, axis=0, method="inverted_cdf").T.tolist()
-        rounded = tuple(
-            tuple(round(one, digits) + 0.0 for one in row) for row, digits in zip(found, decimals, strict=True)
-        )
-        return cls(tuple(entries), relative, rounded, number)
+        points = np.quantile(off, QUANTILES, axis=0, method="inverted_cdf").T.tolist()
+        rounded = (tuple(round(x, digits) + 0.0 for x in row) for row, digits in zip(points, decimals, strict=True))
+        return cls(tuple(entries), relative, tuple(rounded), number)
 
     def around(self, row: Sequence[float] | FloatArray) -> pl.DataFrame:
         """Entry, the row's figure, and the figures below which 10, 25, 50, 75 and 90 % of homes lie, by step.
@@ -101,10 +101,9 @@ class ReaderLaw:
 
     def text(self) -> str:
         """The file to pass on."""
-        unit = "the mean of the row's entries" if self.relative else "1 (units of the column)"
         content = {
             "what": "how far homes lie from the row of their crowd, pooled over all crowds: (home - row) / level",
-            "level": unit,
+            "level": "the mean of the row's entries" if self.relative else "1 (units of the column)",
             "quantiles": list(QUANTILES),
             "relative": self.relative,
             "crowds": self.crowds,
@@ -127,26 +126,12 @@ class ReaderLaw:
                 int(content["crowds"]),
             )
         except FileNotFoundError:
-            raise InputError(TOO_FEW) from None
+            raise InputError(
+                f"reader: fewer than {FEWEST} crowds have news in this release, and how far so few homes lie from "
+                "their rows is not told: it would be a second figure about the same members"
+            ) from None
         except (OSError, ValueError, KeyError, TypeError):
             raise InputError(f"reader: {Path(path).name} is damaged; ask for it again") from None
-
-
-def law_of(members: pl.DataFrame, rows: pl.DataFrame, entries: Sequence[str], *, relative: bool) -> ReaderLaw | None:
-    """The law of a release, from the plan of the crowd stage: members whose own value entered a row with news."""
-    import polars as pl
-
-    new = rows.filter(pl.col("news") & ~pl.col("retired")).select("crowd", row="values")
-    both = members.filter(pl.col("news") & pl.col("value").is_not_null() & ~pl.col("waits")).join(
-        new, on="crowd", how="inner"
-    )
-    both = both.filter(pl.col("row").list.len() == len(entries))
-    if not len(both):
-        return None
-    values = both["value"].to_numpy()
-    return ReaderLaw.pooled(
-        values, np.array(both["row"].to_list()), both["crowd"].to_numpy(), entries, relative=relative
-    )
 
 
 def around(law: Path, table: Path, row: int | Sequence[float]) -> pl.DataFrame:

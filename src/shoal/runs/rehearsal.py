@@ -17,9 +17,10 @@ from __future__ import annotations
 import math
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
@@ -29,13 +30,13 @@ from shoal.card.facts import FitFacts
 from shoal.errors import InputError
 from shoal.laws.crowds import means
 from shoal.laws.membership import formed
+from shoal.records import Record
 from shoal.rounding import counted
 from shoal.runs.config import Config
 from shoal.runs.context import FIT, Context
 from shoal.runs.shards import run_jobs
 from shoal.runs.stages.crowd_stage import Book, Curves
 from shoal.runs.stages.fit_stage import fit_job
-from shoal.validation import FloatArray
 
 #: Days before the origin that are rehearsed, the nearest first; one for populations above :data:`MANY`.
 DAYS, MANY = (1, 2, 3), 1000
@@ -47,7 +48,7 @@ LATER, SPREAD = "later", "spread"
 
 
 @dataclass(frozen=True)
-class CrowdPrice:
+class CrowdPrice(Record):
     """What crowds of at least ``crowd`` members would be like, and what they are expected to cost.
 
     ``price`` is the relative increase of the error (``measure`` "later"), or the error in standard deviations of the
@@ -98,53 +99,36 @@ class Rehearsal:
 
     def price(self, crowd: int) -> CrowdPrice:
         """Crowds of a size, on record or formed anew from each day's curves, and their price as rehearsed."""
-        member = self._member(self.today, crowd)
-        sizes = np.unique(member[member >= 0], return_counts=True)[1].tolist()
-        if self.measure == SPREAD:
-            price = _spread_price(self.today, member)
-        else:
-            price = _later_price([(day, self._member(day, crowd)) for day in self.days])
-        return CrowdPrice(crowd, len(sizes), min(sizes, default=0), max(sizes, default=0), price, self.measure)
+        sizes = np.unique(self._member(self.today, crowd), return_counts=True)
+        counts = sizes[1][sizes[0] >= 0].tolist()
+        own: list[float] = []
+        shared: list[float] = []
+        for day in self.days:
+            member = self._member(day, crowd)
+            values, truth = day.values[member >= 0], day.truth[member >= 0]
+            if not len(values):
+                continue
+            place = np.unique(member[member >= 0], return_inverse=True)[1].astype(np.int64)
+            rows = means(values, place)[place]
+            if self.measure == SPREAD:
+                spread = np.sort(values, axis=0).std(axis=0)
+                shared += (((rows - values) / np.where(spread > 0, spread, 1.0)) ** 2).ravel().tolist()
+            else:
+                known = np.isfinite(truth)
+                own += np.abs(values - truth)[known].tolist()
+                shared += np.abs(rows - truth)[known].tolist()
+        price = None
+        if self.measure == SPREAD and shared:
+            price = math.sqrt(math.fsum(shared) / len(shared))
+        elif math.fsum(own) > 0:
+            price = math.fsum(shared) / math.fsum(own) - 1.0
+        return CrowdPrice(crowd, len(counts), min(counts, default=0), max(counts, default=0), price, self.measure)
 
     def _member(self, day: Curves, crowd: int) -> NDArray[np.int64]:
         """(n,) the crowd of each label of a day; -1 for those without one."""
         if self.recorded_size is not None:
             return np.array([self.recorded.get(name, -1) for name in day.labels], dtype=np.int64)
         return formed(day.points, crowd, **day.limits(self.config.largest_share))
-
-
-def _rows(values: FloatArray, member: NDArray[np.int64]) -> FloatArray:
-    """(n, k) the mean of each row's crowd."""
-    place = np.unique(member, return_inverse=True)[1].astype(np.int64)
-    return means(values, place)[place]
-
-
-def _later_price(days: Sequence[tuple[Curves, NDArray[np.int64]]]) -> float | None:
-    """How much larger the mean absolute error of crowds is than that of own forecasts, over all days."""
-    own: list[float] = []
-    shared: list[float] = []
-    for day, member in days:
-        inside = member >= 0
-        if not inside.any():
-            continue
-        values, truth = day.values[inside], day.truth[inside]
-        rows = _rows(values, member[inside])
-        known = np.isfinite(truth)
-        own += np.abs(values - truth)[known].tolist()
-        shared += np.abs(rows - truth)[known].tolist()
-    before = math.fsum(own)
-    return math.fsum(shared) / before - 1.0 if before > 0 else None
-
-
-def _spread_price(day: Curves, member: NDArray[np.int64]) -> float | None:
-    """Root mean square distance of rows from their members' own, in standard deviations of the columns."""
-    inside = member >= 0
-    if not inside.any():
-        return None
-    values = day.values[inside]
-    spread = np.sort(values, axis=0).std(axis=0)
-    off = ((_rows(values, member[inside]) - values) / np.where(spread > 0, spread, 1.0)) ** 2
-    return math.sqrt(math.fsum(off.ravel().tolist()) / off.size)
 
 
 # ------------------------------------------------------------------ days that are past
@@ -164,43 +148,34 @@ def rehearsal(context: Context, fit: FitFacts, *, days: bool = True) -> Rehearsa
     today = Curves.gathered(config, fit, context.listing(FIT).parts)
     with context.existing_ledger() as ledger:
         book = Book.read(ledger, today.labels)
-    recorded = {
-        name: int(entry["crowd"]) for name, entry in book.members.items() if not book.crowds[entry["crowd"]]["retired"]
-    }
-    past: tuple[Curves, ...] = ()
-    train = 0
-    if days:
-        past, train = ((today,), 0) if config.label is not None else _past(context, fit, today)
+    gone = {number for number, crowd in book.crowds.items() if crowd["retired"]}
+    recorded = {name: int(entry["crowd"]) for name, entry in book.members.items() if entry["crowd"] not in gone}
+    past, train = [today], 0
+    if config.label is None:
+        past, train = _past(context, fit, today) if days else ([], 0)
     measure = LATER if config.label is None else SPREAD
-    return Rehearsal(config, today, past, measure, recorded, book.size, fit.noun, train)
+    return Rehearsal(config, today, tuple(past), measure, recorded, book.size, fit.noun, train)
 
 
-def _past(context: Context, fit: FitFacts, today: Curves) -> tuple[tuple[Curves, ...], int]:
+def _past(context: Context, fit: FitFacts, today: Curves) -> tuple[list[Curves], int]:
     """The days before the origin that the readings reach, with the days of training they were made with."""
     config, origin = context.config, datetime.fromisoformat(fit.origin or "")
     wanted = DAYS if len(today.labels) <= MANY else DAYS[:1]
     for train in dict.fromkeys((config.train_days, config.train_days - 1, config.train_days // 2)):
         if train < FEWEST_DAYS:
             break
-        days = []
-        for back in wanted:
-            day = _at(context, fit, replace(config, train_days=train), origin - timedelta(days=back), today)
-            if day is None:
-                break
-            days.append(day)
-        if days:
-            return tuple(days), train
-    if np.isfinite(today.truth).mean() >= 0.5:
-        return (today,), config.train_days
-    return (), 0
+        settings = replace(config, train_days=train)
+        made = (_at(context, fit, settings, origin - timedelta(days=back), today) for back in wanted)
+        if days := [day for day in takewhile(lambda day: day is not None, made) if day is not None]:
+            return days, train
+    return ([today], config.train_days) if np.isfinite(today.truth).mean() >= 0.5 else ([], 0)
 
 
 def _at(context: Context, fit: FitFacts, config: Config, origin: datetime, today: Curves) -> Curves | None:
     """Forecasts from an earlier instant; None where too few homes of today have one."""
     instant = origin.isoformat()
     with tempfile.TemporaryDirectory(prefix="shoal-") as folder, context.workers() as executor:
-        shards = context.listing(FIT).inputs
-        jobs = [fit_job(Path(folder), shard, config, instant, None) for shard in shards]
+        jobs = [fit_job(Path(folder), shard, config, instant, None) for shard in context.listing(FIT).inputs]
         try:
             parts = run_jobs(executor, "rehearsing", jobs, context.tell).parts
         except InputError:  # no home reaches back so far

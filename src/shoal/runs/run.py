@@ -31,7 +31,7 @@ import shoal
 from shoal.card.facts import FitFacts, ReleaseFacts
 from shoal.errors import InputError, ShoalError
 from shoal.runs import secret
-from shoal.runs.choice import Choice, chosen
+from shoal.runs.choice import Choice, by_error, by_risk, naming_bound, share
 from shoal.runs.config import Config, shared
 from shoal.runs.context import DESIGN, FIT, SHARDS, Progress
 from shoal.runs.folder import STAGES, STATE, Done, Folder, RunState, Snapshot, source_of
@@ -455,11 +455,18 @@ class Run(Results):
             raise InputError(
                 f"{name} belongs to the label's promise: leave out {secret.option(name)} with --secret readings"
             )
+        if (at_most is None) == (error is None):
+            raise InputError(
+                "at_most and within: give one of them, the risk of being named or the error that can be borne"
+            )
         with self.held():
             if not self.has_released:
                 self.do("fit")
             self._say("choose", "rehearsing", 0, 0)
-            choice = chosen(self.rehearsal, at_most, error)
+            if at_most is not None:
+                choice = by_risk(self.rehearsal(days=False), naming_bound(at_most))
+            else:
+                choice = by_error(self.rehearsal(), share(error if error is not None else ""))
             self._say("choose", "rehearsing", 1, 1)
         return choice
 

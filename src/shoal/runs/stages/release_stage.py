@@ -91,7 +91,7 @@ def means(context: Context, plan: CrowdFacts) -> Made:
             accuracy=measured,
         )
     entries = plan.columns if of_table else [str(step) for step in range(1, context.config.horizon + 1)]
-    law = reader.law_of(members, rows, entries, relative=not of_table)
+    law = reader.ReaderLaw.of(members, rows, entries, relative=not of_table)
     (context.folder / reader.FILE).unlink(missing_ok=True)
     if law is not None:
         context.folder.put(reader.FILE, law.text())
