@@ -15,7 +15,6 @@ Ball arithmetic is python-flint's: stored doubles are exact numbers, ends of bal
 from __future__ import annotations
 
 import math
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -44,11 +43,6 @@ MOST_BITS = 1536
 UP = 1 + 1e-12
 #: The jitter is added below 32 k² ε, decided in doubles with an error of at most k² ε: between these two it may be.
 CERTAINLY, POSSIBLY = 30, 34
-
-
-def bits(precision: int) -> AbstractContextManager[Any]:
-    """Work with this many binary places inside a ``with`` block."""
-    return ctx.workprec(precision)
 
 
 def rational(value: float) -> Rational:
@@ -137,7 +131,7 @@ class DyadicLaw:
         """ln det of the covariance where it is proved positive definite; None otherwise."""
         precision = PRECISION
         while precision <= MOST_BITS:
-            with bits(precision):
+            with ctx.workprec(precision):
                 elimination = reduced(known_up_to(self.cov, self.cov_doubt).tolist())
             if elimination is not None:
                 return elimination.log_det
@@ -257,7 +251,7 @@ class DyadicLaws:
                 return True
             if not (a.is_definite and b.is_definite):
                 raise Unsettled("a covariance is not positive semidefinite, or too nearly singular to decide")
-        with bits(PRECISION):
+        with ctx.workprec(PRECISION):
             doubt = None if self.shares_cov else _sum(a.cov_doubt, b.cov_doubt)
             moved = _sum(a.mean_doubt, b.mean_doubt)
             gap = fmpq_mat(a.k, 1, [y - x for x, y in zip(a.mean, b.mean, strict=True)])
@@ -285,7 +279,11 @@ class DyadicLaws:
 
     def _moved(self, mechanism: Mechanism, i: int) -> DyadicLaw:
         stored = self._stored(i)
-        noise, drawn_doubt = self._noise(mechanism.noise_cov[min(i, len(mechanism.noise_cov) - 1)])
+        stored_noise = mechanism.noise_cov[min(i, len(mechanism.noise_cov) - 1)]
+        key = stored_noise.tobytes()
+        if key not in self.drawn:
+            self.drawn[key] = _drawn(stored_noise)
+        noise, drawn_doubt = self.drawn[key]
         cov, cov_doubt, mean_doubt = stored.cov, stored.cov_doubt, stored.mean_doubt
         if mechanism.gain is not None:
             gain = mechanism.gain[i]
@@ -295,13 +293,6 @@ class DyadicLaws:
             cov_doubt = None if cov_doubt is None else size @ cov_doubt @ size.T * UP
             mean_doubt = None if mean_doubt is None else size @ mean_doubt * UP
         return DyadicLaw(_means(mechanism, i), cov + noise, _sum(cov_doubt, drawn_doubt), mean_doubt)
-
-    def _noise(self, noise: FloatArray) -> tuple[Matrix, FloatArray | None]:
-        """The covariance that is drawn, and what is not known of it."""
-        key = noise.tobytes()
-        if key not in self.drawn:
-            self.drawn[key] = _drawn(noise)
-        return self.drawn[key]
 
 
 def _double(value: Rational) -> float:
@@ -315,18 +306,15 @@ def _sum(a: FloatArray | None, b: FloatArray | None) -> FloatArray | None:
 
 
 def _means(mechanism: Mechanism, i: int) -> tuple[Rational, ...]:
-    """μ + shift in exact numbers, or the rounded sum where it is put on a grid."""
-    means = mechanism.classes.means[i].tolist()
-    shift = mechanism.shift[min(i, len(mechanism.shift) - 1)].tolist()
-    grid = [EXACT] * len(means) if mechanism.mean_grid is None else mechanism.mean_grid[i].tolist()
-    return tuple(_snapped(m, s, g) for m, s, g in zip(means, shift, grid, strict=True))
-
-
-def _snapped(mean: float, shift: float, exponent: int) -> Rational:
-    if exponent <= EXACT:
-        return rational(mean) + rational(shift)
-    whole = round(Fraction(mean + shift) / Fraction(2) ** exponent)  # the sum in doubles; halves to even, as released
-    return fmpq(whole) * fmpq(2) ** exponent
+    """μ + shift in exact numbers, or the rounded sum where it is put on a grid: halves to even, as released."""
+    means, shift = mechanism.classes.means[i], mechanism.shift[min(i, len(mechanism.shift) - 1)]
+    grid = np.full(len(means), EXACT) if mechanism.mean_grid is None else mechanism.mean_grid[i]
+    return tuple(
+        rational(m) + rational(s)
+        if exponent <= EXACT
+        else fmpq(round(Fraction(m + s) / Fraction(2) ** exponent)) * fmpq(2) ** exponent
+        for m, s, exponent in zip(means.tolist(), shift.tolist(), grid.tolist(), strict=True)
+    )
 
 
 def _drawn(noise: FloatArray) -> tuple[Matrix, FloatArray | None]:

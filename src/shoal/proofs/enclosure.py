@@ -31,12 +31,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from flint import acb, arb
+from flint import acb, arb, ctx
 from numpy.typing import NDArray
 
-from shoal.proofs.dyadic_laws import Ball, Compared, bits, reduced
+from shoal.proofs.dyadic_laws import Ball, Compared, reduced
 from shoal.proofs.pencil import UP, Pencil
-from shoal.validation import FloatArray, IndexArray
+from shoal.validation import FloatArray
 
 #: Precision of the integral, in bits; its relative width that is asked for, and that is good enough.
 PRECISION = 128
@@ -52,8 +52,6 @@ DOUBT = 1 / 64
 VANISHING = -800.0
 #: Beyond this t nothing is looked for: a loss that is bounded, and an ε at or beyond its bound.
 FARTHEST = 1e40
-#: Differences beyond this are all alike: δ is 1.
-LARGE = 1e100
 #: Angles of the hyperbola from the vertical; beyond π/4 a Gaussian would grow.
 ANGLES = (math.pi / 8, math.pi / 16, math.pi / 40)
 #: ln of what may be left at the end of a path, and of how high the integrand may rise on it, relative to its start.
@@ -70,9 +68,9 @@ class Enclosure:
     order: float | None = None
 
 
-def enclosed(pencil: Pencil, sides: tuple[bool, ...], epsilon: float, goal: float = GOAL) -> Enclosure:
-    """δ(ε) of the pair in the directions given, to a relative width of about ``goal``."""
-    with bits(PRECISION):
+def enclosed(pair: Compared, pencil: Pencil, sides: tuple[bool, ...], epsilon: float, goal: float = GOAL) -> Enclosure:
+    """δ(ε) of the pair, with its pencil, in the directions given, to a relative width of about ``goal``."""
+    with ctx.workprec(PRECISION):
         if len(sides) == 1 and _beyond(pencil, sides[0], epsilon):
             return Enclosure(arb(0), arb(0))
         g, w = directed(*pencil.spectrum, sides)
@@ -83,23 +81,24 @@ def enclosed(pencil: Pencil, sides: tuple[bool, ...], epsilon: float, goal: floa
             value = _integral(pencil, sides, epsilon, path, goal)
             if not value.is_finite():
                 continue
-            lower, upper = _clipped(value)
+            lower, upper = max(value.lower(), arb(0)), _at_most_one(value)
             if best is None or upper - lower < best.upper - best.lower:
                 best = Enclosure(lower, upper, path)
             if upper - lower <= max(ENOUGH, 8 * goal) * upper:
                 return best
         order = float(saddles(g[None], w[None], np.array([epsilon]), chernoff=True)[0])
-        bound = _chernoff(_Integrand(pencil, sides, epsilon, 0.0, order), order)
+        bound = excluded(pair, sides, epsilon, order)
+        if bound is not None:  # another program's ball may be several times as wide
+            bound = _at_most_one(bound.upper() + 8 * bound.rad())
         if best is not None and not (bound is not None and bound < best.upper):
             return best
-        if bound is None:
-            return Enclosure(arb(0), arb(1))
-        return Enclosure(arb(0), bound, None, order)  # Chernoff's bound says nothing about the lower end
+        # Chernoff's bound says nothing about the lower end.
+        return Enclosure(arb(0), arb(1)) if bound is None else Enclosure(arb(0), bound, None, order)
 
 
 def gaussian(pair: Compared, sides: tuple[bool, ...], epsilon: float) -> Enclosure:
     """δ(ε) of two laws with one covariance, in closed form."""
-    with bits(PRECISION):
+    with ctx.workprec(PRECISION):
         elimination = reduced(pair.base.tolist(), [pair.gap[i, 0] for i in range(pair.k)])
         if elimination is None:
             return Enclosure(arb(0), arb(1))
@@ -117,7 +116,7 @@ def _normal_delta(square: Ball, epsilon: float) -> Ball:
     """δ(ε) of N(0, 1) against N(μ, 1) at μ² = ``square``, a ball of a few digits more than a double has."""
     value = arb(0, 1)
     for precision in (PRECISION, 4 * PRECISION, 16 * PRECISION):
-        with bits(precision):
+        with ctx.workprec(precision):
             mu, at = square.sqrt(), arb(epsilon)
             here, there = ((at / mu + sign * mu / 2) / arb(2).sqrt() for sign in (-1, 1))
             value = (here.erfc() - at.exp() * there.erfc()) / 2
@@ -128,7 +127,7 @@ def _normal_delta(square: Ball, epsilon: float) -> Ball:
 
 def excluded(pair: Compared, sides: tuple[bool, ...], epsilon: float, order: float) -> Ball | None:
     """Chernoff's bound at t = ``order`` from the covariances, without a pencil; None where t is too large."""
-    with bits(PRECISION):
+    with ctx.workprec(PRECISION):
         t, gap = arb(order), [pair.gap[i, 0] for i in range(pair.k)]
         total = -arb(epsilon) * t
         for backward in sorted(set(sides)):
@@ -139,7 +138,7 @@ def excluded(pair: Compared, sides: tuple[bool, ...], epsilon: float, order: flo
                 return None
             each = (-t * (here - there) - elimination.log_det + there + t * (1 + t) * elimination.form) / 2
             total += sides.count(backward) * each
-        return _at_most_one((total + t * t.log() - (1 + t) * (1 + t).log()).exp())
+        return (total + t * t.log() - (1 + t) * (1 + t).log()).exp()
 
 
 class _Side(NamedTuple):
@@ -189,25 +188,22 @@ class _Integrand:
             self.sides.append(_Side(near, far, backward))
         self.weight = float(sum((w.abs_upper() for w in pencil.w), arb(0)).upper()) * UP
 
-    def at(self, t: Ball, analytic: bool, most: float = DOUBT) -> _Value | None:
-        """The parts on a ball t; None where the exponent may be off by ``most`` or more there."""
+    def at(self, t: Ball, analytic: bool) -> _Value | None:
+        """The parts on a ball t; None where the exponent may be off by ``DOUBT`` or more there."""
         pencil, both = self.pencil, t * (t + 1)
-        root, form, rest = acb(1), acb(0), acb(0)
-        error, doubts = 0.0, []
+        root, error = acb(1), 0.0
+        forms: list[Ball] = []
+        rests: list[Ball] = []
+        doubts: list[float] = []
         for near, far, backward in self.sides:
             least = math.inf
-            for start, slope, w in near:
-                u = start + slope * t
-                half = u.rsqrt(analytic=analytic)
-                root *= half
-                form += w * (half * half)
-                least = min(least, float(u.abs_lower()))
-            for start, slope, w in far:
-                u = start + slope * t
-                half = u.rsqrt(analytic=analytic)
-                root *= half
-                rest += w * (half * half)
-                least = min(least, float(u.abs_lower()))
+            for factors, sums in ((near, forms), (far, rests)):
+                for start, slope, w in factors:
+                    u = start + slope * t
+                    half = u.rsqrt(analytic=analytic)
+                    root *= half
+                    sums.append(w * (half * half))
+                    least = min(least, float(u.abs_lower()))
             left = pencil.e + float((abs(t + 1) if backward else abs(t)).upper()) * pencil.r
             if not left * UP < 0.5 * least:
                 return None
@@ -215,9 +211,10 @@ class _Integrand:
             error += 0.5 * (pencil.k * rho / (1 - rho) + pencil.log_det_error)
             doubts.append(self.weight * left / (least * least * (1 - rho)) * UP)
         error = (error + 0.5 * float(abs(both).upper()) * sum(doubts)) * UP
-        if not error < most:
+        if not error < DOUBT:
             return None
-        return _Value(self.start + self.slope * t + both * form + rest, root, error, doubts)
+        exponent = self.start + self.slope * t + both * sum(forms, acb(0)) + sum(rests, acb(0))
+        return _Value(exponent, root, error, doubts)
 
     def forms(self, t: Ball) -> list[Ball]:
         """Σ w/u of every side."""
@@ -268,18 +265,6 @@ def _straight_up(integrand: _Integrand, end: Ball) -> Ball:
     return arb(0, 1) * most.exp().upper() / height
 
 
-def _chernoff(integrand: _Integrand, order: float) -> Ball | None:
-    """Chernoff's bound at t = ``order`` from the pencil."""
-    t = acb(order)
-    value = integrand.at(t, False, 0.5)
-    s = arb(order)
-    rows = [row for side in integrand.sides for row in (*side.near, *side.far)]
-    if value is None or not all(start + slope * s > 0 for start, slope, _ in rows):
-        return None
-    total = value.exponent.real + value.root.real.log() + value.error + s * s.log() - (1 + s) * (1 + s).log()
-    return _at_most_one(total.exp())
-
-
 def _beyond(pencil: Pencil, backward: bool, epsilon: float) -> bool:
     """Whether the loss surely never exceeds ε: all g of one sign, and sup L = ∓½ (ln det Σ/det Σ' + yᵀH⁻¹y) ≤ ε."""
     if not all((value > pencil.r if backward else value < -pencil.r) for value in pencil.g):
@@ -292,11 +277,6 @@ def _beyond(pencil: Pencil, backward: bool, epsilon: float) -> bool:
     form += arb(0, 1) * squares.upper() * arb(pencil.r) / (1 - arb(pencil.r) / least)
     most = (pencil.log_ratio + form) / (2 if backward else -2)
     return bool(most <= arb(epsilon))
-
-
-def _clipped(value: Ball) -> tuple[Ball, Ball]:
-    lower = value.lower()
-    return (lower if lower > 0 else arb(0)), _at_most_one(value)
 
 
 def _at_most_one(value: Ball) -> Ball:
@@ -314,24 +294,6 @@ class Path:
     bend: int
     reach: float
     level: float
-
-
-def spectra(means: FloatArray, covs: FloatArray, pairs: IndexArray) -> tuple[FloatArray, FloatArray]:
-    """(g, w), each (n_edges, k), of laws as doubles; singular covariances are lifted a little."""
-    k = means.shape[1]
-    i, j = pairs[:, 0], pairs[:, 1]
-    scale = np.sqrt(np.maximum(np.diagonal(covs, axis1=1, axis2=2).max(axis=0), 1e-300))
-    covs, means = covs / scale[:, None] / scale[None, :], means / scale
-    lift = 1e-14 * k * np.trace(covs, axis1=1, axis2=2)[:, None, None] * np.eye(k)
-    values, vectors = np.linalg.eigh(covs + lift)
-    halves = vectors / np.sqrt(np.maximum(values, 1e-18 * values[:, -1:] + 1e-300))[:, None, :]
-    half = halves[j]
-    back = np.swapaxes(half, 1, 2)
-    with np.errstate(all="ignore"):
-        between = np.clip(np.nan_to_num(back @ (covs[i] - covs[j]) @ half), -LARGE, LARGE)
-        g, turn = np.linalg.eigh(between)
-        z = np.swapaxes(turn, 1, 2) @ np.nan_to_num(back @ (means[j] - means[i])[:, :, None])
-        return np.maximum(g, -1 + 1e-15), np.minimum(z[:, :, 0] ** 2, LARGE)
 
 
 def directed(g: FloatArray, w: FloatArray, sides: tuple[bool, ...]) -> tuple[FloatArray, FloatArray]:
@@ -353,14 +315,6 @@ def saddles(g: FloatArray, w: FloatArray, epsilon: FloatArray, *, chernoff: bool
         rising = _slope(g, w, linear, np.exp(middle), chernoff) > 0
         low, high = np.where(rising, low, middle), np.where(rising, middle, high)
     return np.asarray(np.exp(low))
-
-
-def estimates(g: FloatArray, w: FloatArray, epsilon: FloatArray) -> FloatArray:
-    """(n,) ln δ by the saddle point alone: good enough to say which edges matter."""
-    t = saddles(g, w, epsilon, chernoff=False)
-    with np.errstate(all="ignore"):
-        logs = _level(g, w, epsilon, t) - 0.5 * np.log(2 * np.pi * _curvature(g, w, t))
-    return np.where(np.isnan(logs), 0.0, np.minimum(logs, 0.0))
 
 
 def paths(g: FloatArray, w: FloatArray, epsilon: float) -> list[Path]:

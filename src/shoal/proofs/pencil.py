@@ -21,10 +21,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from flint import arb, arb_mat
+from flint import arb, arb_mat, ctx
+from scipy.sparse.csgraph import connected_components
 
 from shoal.numerics.eigenpairs import eigh
-from shoal.proofs.dyadic_laws import PRECISION, Ball, Compared, Matrix, Unsettled, bits, doubles, exact, most
+from shoal.proofs.dyadic_laws import PRECISION, Ball, Compared, Matrix, Unsettled, doubles, exact, most
 from shoal.validation import FloatArray
 
 #: e, and r relative to the largest |g|, that are small enough; passes to get there.
@@ -73,7 +74,7 @@ class Pencil:
 
 def pencil(pair: Compared) -> Pencil:
     """The pair made nearly diagonal, in ball arithmetic."""
-    with bits(PRECISION):
+    with ctx.workprec(PRECISION):
         frame = _whitened(pair)
         frames = _diagonalized(frame, pair)
         gram, turned = frames.transpose() * pair.base * frames, frames.transpose() * pair.diff * frames
@@ -126,16 +127,10 @@ def _whitened(pair: Compared) -> Matrix:
 def _diagonalized(frame: Matrix, pair: Compared) -> Matrix:
     """W with Wᵀ Σ' W very near I and Wᵀ (Σ − Σ') W very near a diagonal matrix."""
     k = pair.k
+    frame = _rotated(frame, pair, [list(range(k))])
     best, best_size = frame, math.inf
-    start = True
     for _ in range(PASSES):
         turned = frame.transpose() * pair.diff * frame
-        if start:
-            start = False
-            scale = float(np.abs(doubles(turned)).max())
-            if scale > 0:
-                frame = (frame * exact(eigh(doubles(turned) / scale)[1])).mid()
-            continue
         gram = frame.transpose() * pair.base * frame
         for i in range(k):
             gram[i, i] -= 1
@@ -154,36 +149,22 @@ def _diagonalized(frame: Matrix, pair: Compared) -> Matrix:
         left = r - 0.5 * (g[:, None] + g[None, :]) * (e - np.diag(np.diagonal(e)))
         groups = _close(left, gaps, SMALL * scale / k)
         skewed = np.abs(e).max() > SKEWED
-        frame = (frame + frame * exact(-0.5 * e if groups or skewed else _correction(e, left, gaps))).mid()
+        correction = -0.5 * e
+        if not (groups or skewed):  # (I + X)ᵀ D (I + X) becomes diagonal to first order, where that is small
+            small = (np.abs(left) <= FIRST_ORDER * np.abs(gaps)) & (gaps != 0)
+            correction -= np.where(small, left / np.where(small, gaps, 1.0), 0.0)
+        frame = (frame + frame * exact(correction)).mid()
         if groups and not skewed:
             frame = _rotated(frame, pair, groups)
     return best
 
 
-def _correction(e: FloatArray, left: FloatArray, gaps: FloatArray) -> FloatArray:
-    """X with (I + X)ᵀ(I + E)(I + X) near I; and (I + X)ᵀ D (I + X) diagonal to first order, where that is small.
-
-    ``left`` is what −E/2 alone would leave off the diagonal of D.
-    """
-    small = (np.abs(left) <= FIRST_ORDER * np.abs(gaps)) & (gaps != 0)
-    return np.asarray(-0.5 * e - np.where(small, left / np.where(small, gaps, 1.0), 0.0))
-
-
 def _close(left: FloatArray, gaps: FloatArray, least: float) -> list[list[int]]:
     """Groups of eigenvalues too close together for a first-order correction, chained by pairs."""
     linked = (np.abs(left) > FIRST_ORDER * np.abs(gaps)) & (np.abs(left) > least)
-    waiting, groups = set(range(len(left))), []
-    while waiting:
-        group, ahead = [], [waiting.pop()]
-        while ahead:
-            one = ahead.pop()
-            group.append(one)
-            linked_ones = [other for other in waiting if linked[one, other] or linked[other, one]]
-            waiting.difference_update(linked_ones)
-            ahead.extend(linked_ones)
-        if len(group) > 1:
-            groups.append(sorted(group))
-    return groups
+    count, group_of = connected_components(linked, directed=False)
+    groups = [np.flatnonzero(group_of == number).tolist() for number in range(count)]
+    return [group for group in groups if len(group) > 1]
 
 
 def _rotated(frame: Matrix, pair: Compared, groups: list[list[int]]) -> Matrix:

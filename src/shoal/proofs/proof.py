@@ -23,6 +23,7 @@ import shoal
 from shoal import archive, validation
 from shoal.accounting.curve import NOTIONS, brackets
 from shoal.accounting.releases import SCOPES, Releases
+from shoal.accounting.spectrum import edge_spectra
 from shoal.errors import InputError, ShoalError
 from shoal.files import write_private
 from shoal.laws.classes import GaussianClasses
@@ -33,7 +34,7 @@ from shoal.noise.grid import UP as LOSS_UP
 from shoal.noise.grid import NoiseGrid, edge_loss, label_tv
 from shoal.numerics.matrices import EPS
 from shoal.proofs import enclosure
-from shoal.proofs.dyadic_laws import DyadicLaws, Unsettled, down, up
+from shoal.proofs.dyadic_laws import Compared, DyadicLaws, Unsettled, down, up
 from shoal.proofs.enclosure import Path
 from shoal.proofs.pencil import Pencil, pencil
 from shoal.rounding import upper
@@ -218,7 +219,7 @@ def prove(
     return Proof(
         digest=mechanism.digest if mechanism is not None else archive.digest(*law_parts(classes, pairs)),
         scope=scope,
-        epsilon=_collapsed(at),
+        epsilon=float(at[0]) if (at == at[0]).all() else tuple(at.tolist()),
         delta_lower=lower,
         delta_upper=total,
         ideal_upper=ideal,
@@ -275,17 +276,24 @@ class _EdgeSearch:
     def run(self, classes: GaussianClasses) -> None:
         """``classes`` are the laws as the accounting sees them."""
         directions = DIRECTIONS[self.scope]
-        means, covs = self.laws.rounded
+        releases = Releases.of(classes, self.scope, self.times)
         guesses, orders = np.zeros((2, len(directions), len(self.pairs)))
         for start in range(0, len(self.pairs), BLOCK):
             rows = slice(start, start + BLOCK)
-            spectra = enclosure.spectra(means, covs, self.pairs[rows])
+            pairs, epsilon = self.pairs[rows], self.epsilon[rows]
+            try:
+                spectra = edge_spectra(classes, pairs)
+                offsets = np.repeat(epsilon[:, None], len(directions), axis=1)
+                ends = brackets(releases, pairs, NOTIONS["dp"], np.zeros(1), offsets)[:, :, 0]
+            except ShoalError:
+                orders[:, rows] = 1.0
+                continue
+            # To choose by: ln δ, or its upper end where nothing is known from below.
+            guesses[:, rows] = np.nan_to_num(np.where(ends[..., 1] > -math.inf, ends[..., 0], ends[..., 2]), nan=0.0).T
             for d, direction in enumerate(directions):
-                g, w = enclosure.directed(*spectra, SIDES[direction] * min(self.times, MOST_TIMES))
-                guesses[d, rows] = enclosure.estimates(g, w, self.epsilon[rows])
-                orders[d, rows] = enclosure.saddles(g, w, self.epsilon[rows], chernoff=True)
-        values = _values(Releases.of(classes, self.scope, self.times), self.pairs, self.epsilon)
-        guesses = np.where(np.isfinite(values), values, guesses)
+                sides = SIDES[direction] * min(self.times, MOST_TIMES)
+                g, w = enclosure.directed(spectra.g, spectra.w**2, sides)
+                orders[d, rows] = enclosure.saddles(g, w, epsilon, chernoff=True)
         for row in np.argsort(-guesses.max(axis=0), kind="stable").tolist():
             self._edge(row, guesses[:, row], orders[:, row])
         self.equal.sort()
@@ -320,19 +328,21 @@ class _EdgeSearch:
                 if self.times > MOST_TIMES:
                     raise Unsettled(f"more than {MOST_TIMES} answers about each label, of unequal covariances")
                 frame = frame or pencil(pair)
-                self._integrated(row, direction, frame, epsilon, guess)
+                self._integrated(row, direction, pair, frame, epsilon, guess)
         except Unsettled as reason:
             self.unsettled.add(str(reason))
             self._add(EdgeProof(row, directions[0], "unsettled", 0.0, 1.0))
 
-    def _integrated(self, row: int, direction: str, frame: Pencil, epsilon: float, guess: float) -> None:
+    def _integrated(
+        self, row: int, direction: str, pair: Compared, frame: Pencil, epsilon: float, guess: float
+    ) -> None:
         room = -math.expm1(min(guess - math.log(self.upper), 0.0)) if self.upper > 0 else 0.0
         coarse = min(COARSEST, SHARE * room)
         for goal in (coarse, enclosure.GOAL) if coarse > 2.0**-30 else (enclosure.GOAL,):
             self.left -= 1
             if self.left < 0:
                 raise Unsettled("it would take more integrals than were asked for: shoal prove goes to the end")
-            ends = enclosure.enclosed(frame, SIDES[direction] * self.times, epsilon, goal)
+            ends = enclosure.enclosed(pair, frame, SIDES[direction] * self.times, epsilon, goal)
             by = "integral" if ends.path else "chernoff" if ends.order else "bounded"
             if by == "bounded" and ends.upper == 1:
                 raise Unsettled("no enclosure was ends within the limits on precision and work")
@@ -356,22 +366,6 @@ def _stated(row: int, direction: str, by: str, ends: enclosure.Enclosure, coarse
     return EdgeProof(row, direction, by, max(0.0, low), min(high, 1.0), ends.path, ends.order)
 
 
-def _values(releases: Releases, pairs: IndexArray, epsilon: FloatArray) -> FloatArray:
-    """(directions, n) ln δ by the accounting, to choose by; not a number where it says nothing."""
-    logs = np.full((releases.directions, len(pairs)), math.nan)
-    for one in np.unique(epsilon):
-        rows = np.flatnonzero(epsilon == one)
-        for start in range(0, len(rows), BLOCK):
-            some = rows[start : start + BLOCK]
-            none = np.zeros((len(some), releases.directions))
-            try:
-                ends = brackets(releases, pairs[some], NOTIONS["dp"], np.array([one]), none)[:, :, 0]
-            except ShoalError:
-                continue
-            logs[:, some] = np.where(ends[:, :, 1] > -math.inf, ends[:, :, 0], math.nan).T
-    return logs
-
-
 def _loss(mechanism: Mechanism, laws: DyadicLaws, pairs: IndexArray, epsilon: FloatArray, scope: str) -> float:
     """What finite precision adds to δ, and clipping where answers are clipped.
 
@@ -393,12 +387,6 @@ def _loss(mechanism: Mechanism, laws: DyadicLaws, pairs: IndexArray, epsilon: Fl
         if not laws[int(i)].is_definite:
             tv[i] = 1.0
     return edge_loss(tv, pairs, epsilon, table=scope == "table")
-
-
-def _collapsed(epsilon: FloatArray) -> float | tuple[float, ...]:
-    """One number where all are the same."""
-    values = tuple(float(one) for one in epsilon)
-    return values[0] if len(set(values)) == 1 else values
 
 
 def _hex(value: Any) -> Any:
