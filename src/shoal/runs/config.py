@@ -353,7 +353,8 @@ def no_use(name: str) -> str:
 
 def _typed(values: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Values as the settings of these names want them; the annotation is the specification."""
-    kinds, right = typing.get_type_hints(Config), {}
+    kinds = typing.get_type_hints(Config)
+    right: dict[str, Any] = {}
     for name, value in values.items():
         if name not in kinds:
             raise InputError(f"{where}: unknown setting {name!r}; shoal.Config has them all")
