@@ -53,6 +53,8 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.runs.folder import SimulatedMeters as SimulatedMeters
     from shoal.runs.run import Run as Run
     from shoal.runs.run import run as run
+    from shoal.sources.hider import LabelHider as LabelHider
+    from shoal.sources.hider import LawWarning as LawWarning
     from shoal.sources.meters.arma.fit import fit_arma as fit_arma
     from shoal.sources.meters.forecast import forecast as forecast
     from shoal.sources.meters.forecast import update_forecasts as update_forecasts
@@ -60,8 +62,6 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.sources.meters.predictive import Forecasts as Forecasts
     from shoal.sources.meters.readings import read_meters as read_meters
     from shoal.sources.meters.simulate import simulate_meters as simulate_meters
-    from shoal.sources.tables.hider import LabelHider as LabelHider
-    from shoal.sources.tables.hider import LawWarning as LawWarning
     from shoal.studies.reidentification import reidentify as reidentify
 
 __version__: str

@@ -20,7 +20,7 @@ from shoal.runs.config import Config
 from shoal.runs.folder import STAGES
 from shoal.runs.run import Run
 from shoal.runs.stages import release_stage
-from shoal.sources.tables.class_table import ClassTable
+from shoal.sources.class_table import ClassTable
 
 MEANS = Config(label="customer", crowd=4, period="2024-01")
 CONSTANTS = replace(MEANS, method="center", epsilon=1.0, delta=1e-5, shard_size=12)

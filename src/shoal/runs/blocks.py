@@ -23,9 +23,9 @@ from shoal.runs.config import Config
 from shoal.runs.context import FIT, Context
 from shoal.runs.shards import Part, finished, out_path, put_frame, put_whole, receipted
 from shoal.runs.stages.crowd_stage import CROWDS, ROWS
+from shoal.sources.class_table import SUFFIX, ClassTable, refuse_copies, sample_laws
 from shoal.sources.meters.answered import ForecastAnswers
 from shoal.sources.meters.predictive import Forecasts, joined_forecasts
-from shoal.sources.tables.class_table import SUFFIX, ClassTable, refuse_copies, sample_laws
 from shoal.validation import IndexArray
 
 BLOCKS, MEMBERS = "blocks", "members.parquet"

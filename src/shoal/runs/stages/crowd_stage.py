@@ -45,10 +45,10 @@ from shoal.runs.config import Config
 from shoal.runs.context import FIT, Context, Made
 from shoal.runs.shards import Part
 from shoal.runs.stages.fit_stage import CURVES, QUALITY_TABLE
+from shoal.sources.class_table import ClassTable
 from shoal.sources.meters import clock
 from shoal.sources.meters.neighborhoods import blend
 from shoal.sources.meters.season import phases
-from shoal.sources.tables.class_table import ClassTable
 from shoal.validation import FloatArray
 
 SETTINGS = (

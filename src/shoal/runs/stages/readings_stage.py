@@ -46,7 +46,7 @@ from shoal.runs.context import FIT, Context, Made
 from shoal.runs.stages.crowd_stage import as_period, gathered
 from shoal.runs.stages.release_stage import CSV, PARQUET, facts_of
 from shoal.runs.stages.table_stage import noun_of
-from shoal.sources.tables.table_file import LABEL, layout_of, open_table, rows_of
+from shoal.sources.class_table import LABEL, table_rows
 from shoal.validation import FloatArray
 
 SETTINGS = secret.SETTINGS
@@ -74,8 +74,7 @@ def read_table(context: Context) -> Made:
     """The named columns of a class table, one row a label; rows with an empty cell in one of them are left out."""
     config = context.config
     names = tuple(dict.fromkeys((*secret.bounds_of(config), *secret.cells_of(config))))
-    table = open_table(context.source.paths)
-    rows, _ = rows_of(table.raw, layout_of(table.raw, str(config.label), names))
+    rows, _, _ = table_rows(context.source.paths, str(config.label), names)
     if rows[LABEL].n_unique() != len(rows):
         raise InputError("label: with --secret readings a table has one row per label; join the rows of a label first")
     whole = rows.drop_nulls()

@@ -22,8 +22,7 @@ from shoal.runs.context import FIT, LAWS, Context, Made
 from shoal.runs.folder import Source
 from shoal.runs.shards import Listing, finished, out_path, put_whole, receipted
 from shoal.runs.stages.fit_stage import write_curves
-from shoal.sources.tables.class_table import SUFFIX, ClassTable, exponents_of, label_means
-from shoal.sources.tables.table_file import LABEL, SOURCE_ROW, layout_of, open_table, rows_of
+from shoal.sources.class_table import LABEL, SOURCE_ROW, SUFFIX, ClassTable, exponents_of, label_means, table_rows
 
 #: Settings that decide how a table is read.
 SETTINGS = ("label", "columns", "timestamp_column", "value_column", "clip")
@@ -53,9 +52,9 @@ def stage(context: Context) -> Made:
 
 def read(source: Source, config: Config, known: Sequence[str] | None, out: Path) -> FitFacts:
     """Write the rows of a table and their curves; ``known`` columns are those of an earlier table that goes on."""
-    table = open_table(source.paths)
-    layout = layout_of(table.raw, str(config.label), config.columns, config.timestamp_column, config.value_column)
-    rows, entries = rows_of(table.raw, layout)
+    rows, entries, left_out = table_rows(
+        source.paths, str(config.label), config.columns, config.timestamp_column, config.value_column
+    )
     whole = rows.drop_nulls().sort(LABEL, SOURCE_ROW)
     incomplete = len(rows) - len(whole)
     if not len(whole):
@@ -104,8 +103,7 @@ def read(source: Source, config: Config, known: Sequence[str] | None, out: Path)
     fewest, most = int(counts.min()), int(counts.max())
     gone = [
         *([f"{counted(incomplete, 'row')} with an empty cell"] if incomplete else []),
-        *([f"{counted(len(layout.left_out), 'column')} that were not asked for or are no numbers"]
-          if layout.left_out else []),
+        *([f"{counted(len(left_out), 'column')} that were not asked for or are no numbers"] if left_out else []),
         *([f"{counted(len(without), 'column')} with one value in all rows"] if without else []),
     ]  # fmt: skip
     return FitFacts(

@@ -25,8 +25,8 @@ from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.clip import Clip, assumption_free
 from shoal.noise.source import NotPrivate
 from shoal.rounding import upper
+from shoal.sources.class_table import refuse_copies
 from shoal.sources.frames import is_pandas
-from shoal.sources.tables.class_table import refuse_copies
 from shoal.validation import BoolArray, FloatArray
 
 #: Draws of the model guard times edges, of laws of eight columns, about: seconds.

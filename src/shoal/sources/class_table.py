@@ -1,23 +1,35 @@
-"""A shard or block of a class table as the stages of a run see it.
+"""Any table with a label in every row: read from files, and as the stages of a run see it.
+
+| what is found | what is done |
+| --- | --- |
+| a column that is not numeric, and was not named | is no entry: it is left out |
+| a cell without a value | its row is left out, and counted |
+| text, NaN or an infinity in an entry | refused: somebody has to say what it stands for |
+| a row without a label | refused |
+| a column with one value in all rows | is left out: it tells nobody apart |
+
+A long table (label, time, value) is turned into one row per label, an entry per time; every label must have a value at
+each of them. Text never reaches a message.
 
 One row per label is its constant. Several rows are independent draws from its law, N(μ_X, Σ_X), and each of them is
 released: the promise is about all rows of a label together, so it is made for as many answers as the label with most
 rows has (``times``).
 
 Entries are kept in units in which their errors cost alike: entry j is x_j 2^{e_j}, which is exact, with 2^{e_j} next to
-its weight, by default one over its spread. What is released is divided by the same power of two, exactly.
+one over its spread. What is released is divided by the same power of two, exactly.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from shoal import archive
@@ -30,12 +42,14 @@ from shoal.mechanism.clip import Clip
 from shoal.mechanism.mechanism import Mechanism
 from shoal.mechanism.releasable import Releasable
 from shoal.numerics.eigenpairs import eigh
-from shoal.sources.tables.table_file import CROWD, LABEL, ROW, SOURCE_ROW
+from shoal.sources.frames import UNREADABLE, open_file
 from shoal.validation import FloatArray, IndexArray
 
-if TYPE_CHECKING:
-    import polars as pl
-
+#: Rows of a CSV file that its numeric columns are recognized by.
+LOOKED_AT = 1000
+#: Columns of the released table that are shoal's own.
+SOURCE_ROW, LABEL, CROWD, ROW = "source_row", "label", "crowd", "row"
+OWN = (SOURCE_ROW, LABEL, CROWD, ROW, "homes", "news")
 FORMAT, VERSION = "shoal class table", 2
 #: Smallest eigenvalue of the correlations within labels: below it a column is a combination of the others.
 DEPENDENT = 1e-9
@@ -43,8 +57,156 @@ DEPENDENT = 1e-9
 MOST_COPIES = 0.05
 #: Suffix of a shard's file.
 SUFFIX = "table"
-#: What errors are counted in.
-UNIT = "units of the columns"
+
+
+# ------------------------------------------------------------------ files
+
+
+def table_rows(
+    files: Sequence[Path], label: str, columns: Sequence[str] = (), time: str | None = None, value: str | None = None
+) -> tuple[pl.DataFrame, tuple[str, ...], tuple[str, ...]]:
+    """Rows of files of one layout as label, source_row (from 1 on) and numbers of every entry, null where empty.
+
+    Entries are the ``columns`` named, or all numeric ones but the label and those named as -NAME. With ``time`` and
+    ``value``, a long table becomes one row per label, in order of appearance; its entries are the times, in order.
+
+    Returns:
+        The rows, the entries, and the columns that are left out.
+    """
+    try:
+        parts = [open_file(file) for file in files]  # to be kept while rows are read: text may be in a temporary file
+        schemas = [part.raw.collect_schema() for part in parts]
+    except UNREADABLE:  # their texts may quote the data
+        raise InputError("table: it is empty, or cannot be read as CSV, Parquet or Arrow") from None
+    if any(schema != schemas[0] for schema in schemas[1:]):
+        raise InputError("table: its files differ in their columns; give files of one layout")
+    raw, header = pl.concat([part.raw for part in parts]), list(schemas[0])
+    for name, setting in ((label, "label"), (time, "timestamp_column"), (value, "value_column")):
+        if name is not None and name not in header:
+            raise InputError(f"{setting}: the table has no column {name!r}; its columns are {_listed(header)}")
+    if (time is None) != (value is None):
+        raise InputError("timestamp_column and value_column belong together: a long table has a time and a value")
+    if time is not None and columns:
+        raise InputError("columns are for tables with an entry per column, not for long ones")
+    entries = _entries(raw, schemas[0], label, columns) if value is None else (value,)
+    left_out = tuple(name for name in header if name not in (label, time, *entries))
+    try:
+        rows = raw.drop(SOURCE_ROW, strict=False).with_row_index(SOURCE_ROW, 1)
+        names = pl.col(label).cast(pl.String).alias(LABEL)
+        moments = [] if time is None else [pl.col(time).cast(pl.String).alias("time")]
+        chosen = rows.select(names, pl.col(SOURCE_ROW).cast(pl.Int64), *entries, *moments).collect()
+    except UNREADABLE:
+        raise InputError("table: its rows do not have the columns of its header, or it is damaged") from None
+    checked = _checked(chosen, entries)
+    if time is None:
+        return checked, entries, left_out
+    long = checked.with_columns(chosen["time"])
+    if long["time"].null_count():
+        raise InputError(f"timestamp_column: some row(s) have no {time!r}")
+    if long.select(LABEL, "time").n_unique() != len(long):
+        raise InputError("timestamp_column: some label has two rows for one time; a long table has one value for each")
+    times = tuple(long["time"].unique().sort())
+    wide = long.pivot(on="time", index=LABEL, values=entries[0], maintain_order=True).select(LABEL, *times)
+    return wide.with_row_index(SOURCE_ROW, 1).with_columns(pl.col(SOURCE_ROW).cast(pl.Int64)), times, left_out
+
+
+def _entries(raw: pl.LazyFrame, schema: Mapping[str, Any], label: str, columns: Sequence[str]) -> tuple[str, ...]:
+    """The columns that are entries."""
+    named, dropped = _named(columns, list(schema))
+    if label in named or label in dropped:
+        raise InputError("label: the column of labels can be neither an entry nor dropped")
+    numeric = _numeric(raw, schema)
+    odd = [name for name in named if name not in numeric]
+    if odd:
+        raise InputError(
+            f"columns: {odd[0]!r} holds text or dates, or nothing; entries are numbers. Leave it out of --columns"
+        )
+    among = named or [name for name in schema if name in numeric and name != label]
+    entries = tuple(name for name in among if name not in dropped)
+    if not entries:
+        raise InputError("columns: no numeric column is left for the entries; name them with --columns")
+    taken = [name for name in entries if name in OWN]
+    if taken:
+        raise InputError(
+            f"columns: {taken[0]!r} is a column of the released table itself; rename yours, or leave it out "
+            "(--columns=-NAME)"
+        )
+    return entries
+
+
+def _named(given: Sequence[str], found: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Columns that were named and those named as -NAME, each for itself or several with commas between them."""
+    names: list[str] = []
+    for text in given:
+        names += [text] if text in found else [part.strip() for part in text.split(",")]
+    named = [name for name in dict.fromkeys(names) if name in found or not name.startswith("-")]
+    dropped = [name[1:] for name in names if name not in named]
+    missing = [name for name in (*named, *dropped) if name not in found]
+    if missing:
+        raise InputError(f"columns: the table has no column {missing[0]!r}; its columns are {_listed(found)}")
+    return named, dropped
+
+
+def _numeric(raw: pl.LazyFrame, schema: Mapping[str, Any]) -> set[str]:
+    """Columns of numbers; of text columns those whose first rows are numbers, or empty with one number at least."""
+    texts = [name for name, kind in schema.items() if kind == pl.String]
+    numbers = {name for name, kind in schema.items() if kind.is_numeric()}
+    if texts:
+        try:
+            head = raw.select(texts).head(LOOKED_AT).collect()
+        except pl.exceptions.PolarsError:
+            raise InputError("table: it is empty, or its rows do not have the columns of its header") from None
+        for name in texts:
+            cells = head[name].str.strip_chars()
+            cells = cells.filter(cells.is_not_null() & (cells != ""))
+            if len(cells) and not cells.cast(pl.Float64, strict=False).null_count():
+                numbers.add(name)
+    return numbers
+
+
+def _checked(batch: pl.DataFrame, entries: Sequence[str]) -> pl.DataFrame:
+    names = batch[LABEL].str.strip_chars()
+    if names.null_count() or (names == "").any():
+        raise InputError(f"label: {int((names.fill_null('') == '').sum())} row(s) have no label; give every row one")
+    found = [names, batch[SOURCE_ROW]]
+    for name in entries:
+        column = batch[name]
+        if column.dtype == pl.String:
+            cells = column.str.strip_chars()
+            cells = cells.set(cells == "", None)
+            column = cells.cast(pl.Float64, strict=False)
+            if column.null_count() > cells.null_count():
+                raise InputError(
+                    f"columns: {name!r} holds text in some row(s); entries are numbers. Leave it out "
+                    "(--columns=-NAME), or mend it"
+                )
+        else:
+            column = column.cast(pl.Float64)
+        if not column.drop_nulls().is_finite().all():
+            raise InputError(
+                f"columns: {name!r} holds NaN or an infinity in some row(s). Leave those cells empty, which leaves "
+                "their rows out, or put in what they stand for"
+            )
+        found.append(column)
+    return pl.DataFrame(found)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names of columns for a message; numbers may be the first row of a file without a header, and stay out."""
+    words = [name for name in names if not _is_number(name)]
+    more = ", …" if len(words) > 12 or len(words) < len(names) else ""
+    return ", ".join(words[:12]) + more
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text.replace(",", "."))
+    except ValueError:
+        return False
+    return True
+
+
+# ------------------------------------------------------------------ a table in a run
 
 
 @dataclass(frozen=True, repr=False)
@@ -62,7 +224,6 @@ class ClassTable:
     clip: float | None = None  #: radius of the ellipsoids that rows are moved into, in deviations of their label's law
 
     drawn = False
-    unit = UNIT
     owner_columns = (SOURCE_ROW, LABEL)
 
     def __repr__(self) -> str:
@@ -130,7 +291,7 @@ class ClassTable:
 
     def accuracy(self, mechanism: Releasable) -> Accuracy:
         """In scaled units; columns have different meanings, so that their mean answer and total say nothing."""
-        return replace(accuracy_facts(mechanism, self.labels, UNIT), answers=None, total_error=None)
+        return replace(accuracy_facts(mechanism, self.labels, "units of the columns"), answers=None, total_error=None)
 
     def guard(self, group: Mechanism, draws: int, seed: int) -> ModelGuard | None:
         observed = 1 if self.constant else self
@@ -149,8 +310,6 @@ class ClassTable:
 
     def table(self, order: IndexArray, group: IndexArray, row: IndexArray, released: FloatArray) -> pl.DataFrame:
         """source_row, label, crowd, row and the entries in their own units."""
-        import polars as pl
-
         own = np.ldexp(released[order], -self.exponents)
         return pl.DataFrame(
             {
@@ -211,9 +370,7 @@ def sample_laws(values: FloatArray, owners: Sequence[str], columns: Sequence[str
             f"{k + 1} rows beyond the first of each label. Choose fewer --columns or a larger --crowd, or leave one "
             "row per label, which is then released as a constant"
         )
-    means = np.zeros((n, k))
-    np.add.at(means, owner, values)
-    rest = values - (means / np.bincount(owner)[:, None])[owner]
+    rest = values - label_means(values, owner, n)[owner]
     spread = np.sqrt((rest**2).sum(axis=0) / (m - n))
     flat = np.flatnonzero(spread <= np.abs(values).max(axis=0) * 1e-12)
     if len(flat):

@@ -1,1 +1,0 @@
-"""Any table as a source of class laws."""
