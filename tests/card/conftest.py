@@ -12,7 +12,7 @@ from card_cases import NASTY
 import shoal
 
 ROOT = Path(__file__).resolve().parents[2]
-SMALL = {"crowd": 4, "horizon": 4, "order": (1, 0), "train_days": 14, "audit_samples": 100}
+SMALL = {"crowd": 4, "horizon": 4, "order": (1, 0), "train_days": 14}
 ORIGIN = "2024-01-16T12:00"
 
 

@@ -227,7 +227,7 @@ def test_a_law_that_rows_reject_is_refused_and_said(tmp_path: Path) -> None:
     """Finding 11: benign or malignant, 30 figures that are nothing like Gaussian."""
     data = load_breast_cancer(as_frame=True)
     table = data.frame.iloc[:, [0, 3, 13, 23]].assign(diagnosis=data.target.map({0: "malignant", 1: "benign"}))
-    given = {"label": "diagnosis", "crowd": 2, "epsilon": 1.0, "delta": 1e-3, "method": "center", "audit_samples": 100}
+    given = {"label": "diagnosis", "crowd": 2, "epsilon": 1.0, "delta": 1e-3, "method": "center"}
     with pytest.raises(shoal.UnreachableError, match="--accept-doubtful-law"):
         shoal.run(table, tmp_path / "refused", **given)
     run = shoal.run(table, tmp_path / "accepted", accept=("doubtful-law",), **given)

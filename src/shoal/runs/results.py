@@ -37,7 +37,6 @@ from shoal.runs.stages import (
     fit_stage,
     readings_stage,
     release_stage,
-    report_stage,
     table_stage,
 )
 from shoal.runs.stages.crowd_stage import CrowdFacts
@@ -52,9 +51,9 @@ if TYPE_CHECKING:
 BOARD, ANNEX, PROOFS = "board.html", "annex.html", "proof"
 #: Files that a user looks for, and what they are.
 FILES = {
-    report_stage.REPORT: "the report, for the data owner: it shows true answers",
-    report_stage.PACKAGE: "public/ is what to pass on, a data package: columns, units, licence, guarantee",
-    report_stage.PUBLIC: "the report to pass on: what the card says, without names and true answers",
+    card_stage.REPORT: "the report, for the data owner: it shows true answers",
+    card_stage.PACKAGE: "public/ is what to pass on, a data package: columns, units, licence, guarantee",
+    card_stage.PUBLIC: "the report to pass on: what the card says, without names and true answers",
     release_stage.PUBLIC: "the released figures, to pass on: no names",
     reader.FILE: "how far homes lie from rows, pooled over all crowds, to pass on",
     release_stage.CSV: "the same with whose row each one is: your key, keep it private (also .parquet)",
@@ -92,9 +91,9 @@ LAST = {
         lambda run: card_stage.stage(run, run.card, run.facts("crowds", CrowdFacts)),
     ),
     "report": Stage(
-        report_stage.DOING,
-        report_stage.SETTINGS,
-        lambda run: report_stage.stage(
+        card_stage.REPORTING,
+        card_stage.REPORT_SETTINGS,
+        lambda run: card_stage.report_stage(
             run, run.card, run.facts("crowds", CrowdFacts), run.handing, run.timings, run.released_on
         ),
     ),
@@ -285,7 +284,7 @@ class Results(Context):
     def report(self) -> Path:
         """The page for the data owner; it shows true answers."""
         self.demand("report")
-        return self.folder / report_stage.REPORT
+        return self.folder / card_stage.REPORT
 
     @property
     def handing(self) -> tuple[Statement, ...]:

@@ -1,11 +1,16 @@
-"""The release card, from what the stages before it have told, and an attack on the rows that were released."""
+"""The last two stages: the release card, with an attack on the rows that were released, and the pages.
+
+The card is made from what the stages before it have told. The owner's page draws every crowd, members' figures beside
+what was released; ``public/`` becomes a data package. What both say comes from the card.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -13,22 +18,30 @@ import polars as pl
 from shoal.audits.naming import attack_means, attack_rows
 from shoal.card.card import ReleaseCard
 from shoal.card.facts import AuditFacts, Course, DesignFacts, FitFacts, OwnAttack, ReleaseFacts
-from shoal.card.render import public_page
-from shoal.card.statements import RULES
-from shoal.errors import InputError
+from shoal.card.package import package
+from shoal.card.pictures import CrowdCurves
+from shoal.card.render import public_page, report
+from shoal.card.statements import RULES, Statement
+from shoal.readings.publication import NOISY as VECTOR
+from shoal.readings.publication import PLAN, TOTAL
 from shoal.records import Record
+from shoal.runs import reader
 from shoal.runs.context import FIT, Context, Made
 from shoal.runs.folder import STATE, Folder
-from shoal.runs.meter_rows import read_readings
-from shoal.runs.shards import Part
-from shoal.runs.stages.crowd_stage import CROWDS, ROWS, CrowdFacts, members_and_rows, with_rows
+from shoal.runs.stages.crowd_stage import CROWDS, ROWS, CrowdFacts, horizon_stamps, members_and_rows, with_rows
 from shoal.runs.stages.release_stage import PARQUET
+from shoal.runs.stages.release_stage import PUBLIC as TABLE
 
-SETTINGS = ("query",)
-DOING = "writing the release card"
+SETTINGS, REPORT_SETTINGS = ("query",), ("title", "licence")
+DOING, REPORTING = "writing the release card", "writing the report"
 COURSE = "course.json"
+REPORT, PUBLIC, PACKAGE = "report.html", "public/report.html", "public/datapackage.json"
+#: What releases write to ``public/``.
+TABLES = (TABLE, reader.FILE, PLAN, VECTOR, TOTAL)
 #: Labels that the attack looks for, and shards whose later readings give the price of an earlier release.
 SOUGHT, METERED = 2_000, 20
+#: Entries of a ledger up to which it is verified for the page.
+ENTRIES = 50_000
 
 
 @dataclass(frozen=True)
@@ -90,16 +103,13 @@ def _attack_on_means(members: pl.DataFrame, rows: pl.DataFrame, plan: CrowdFacts
 def _attack_on_rows(context: Context) -> OwnAttack | None:
     """Name the label of every released row from the other released rows, where labels have several."""
     table = pl.read_parquet(context.folder / PARQUET)
-    if "step" in table.columns or "label" not in table.columns:
+    if context.config.label is None or table.n_unique("label") == len(table):
         return None
-    numbers = [name for name in table.columns if table.schema[name].is_float()]
-    if table.n_unique("label") == len(table) or not numbers:
-        return None
-    values = table.select(numbers).to_numpy()
+    values = table.select(pl.selectors.float()).to_numpy()
     labels = np.unique(table["label"].to_numpy(), return_inverse=True)[1]
-    found = attack_rows(values, labels, table["crowd"].to_numpy())
+    named = attack_rows(values, labels, table["crowd"].to_numpy())
     words = "whose all other rows of the table are"
-    return None if found is None else OwnAttack(words, found[0], None, found[1], found[2])
+    return None if named is None else OwnAttack(words, named[0], None, named[1], named[2])
 
 
 def kept_rules(members: pl.DataFrame, rows: pl.DataFrame) -> tuple[str, ...]:
@@ -133,33 +143,103 @@ def _course(context: Context) -> Course | None:
     before = Folder(context.folder.path / context.previous)
     file = before / COURSE
     prices = Course.from_json(json.loads(file.read_text())).prices if file.is_file() else ()
-    price = _price_of(before, context.listing(FIT).inputs[:METERED])
+    price = _price_of(before, [part.path for part in context.listing(FIT).inputs[:METERED]])
     prices = prices if price is None else (*prices, price)
     return Course(prices) if prices else None
 
 
-def _price_of(release: Folder, shards: Sequence[Part]) -> tuple[str, float] | None:
+def _price_of(release: Folder, readings: Sequence[str]) -> tuple[str, float] | None:
     """The period of a release and the error of its rows over that of homes' own figures, by what readings show now."""
     if not all((release / name).is_file() for name in (CROWDS, ROWS, STATE)):
         return None
     both = with_rows(pl.read_parquet(release / CROWDS), pl.read_parquet(release / ROWS))
     done = release.state().stages.get("crowds")
-    period = None if done is None else CrowdFacts.from_json(done.facts).fit.origin
-    if not len(both) or period is None:
+    if not len(both) or done is None:
         return None
-    place = {name: i for i, name in enumerate(both["label"].to_list())}
-    own, row = both["value"].to_numpy(), np.array(both["row"].to_list())
-    came = np.full(own.shape, np.nan)
-    for shard in shards:
-        readings = read_readings(shard.path)
-        try:
-            at = readings.place(datetime.fromisoformat(period))
-        except InputError:
-            continue  # these readings begin after the hours of the release before
-        part = readings.cut(at, own.shape[1])
-        for i, name in enumerate(part.households):
-            if name in place:
-                came[place[name]] = part.kw[i]
-    known = np.isfinite(came)
-    unprotected = float(np.abs(own - came)[known].mean()) if known.any() else 0.0
-    return (period, float(np.abs(row - came)[known].mean()) / unprotected) if unprotected > 0 else None
+    fit = CrowdFacts.from_json(done.facts).fit
+    stamps = horizon_stamps(fit, len(both["row"][0]))
+    both = both.select(
+        household="label", own=pl.col("value").arr.to_list(), row="row", timestamp=pl.lit(stamps.implode()).first()
+    )
+    alike = [path for path in readings if pl.read_parquet_schema(path)["timestamp"] == stamps.dtype]
+    if not alike:
+        return None
+    came = pl.scan_parquet(alike).filter(pl.col("timestamp").is_in(stamps.implode())).collect()
+    known = both.explode("own", "row", "timestamp").join(came, on=["household", "timestamp"]).drop_nulls("kw")
+    own, row = (float(np.abs(known[name] - known["kw"]).sum()) for name in ("own", "row"))
+    return (fit.origin or "", row / own) if own > 0 else None
+
+
+@dataclass(frozen=True)
+class ReportFacts(Record):
+    """How many labels the page shows one by one, and whether the ledger is intact (None: too long to look)."""
+
+    shown: int
+    ledger_intact: bool | None
+
+
+def report_stage(
+    context: Context,
+    card: ReleaseCard,
+    plan: CrowdFacts | None,
+    handed: Sequence[Statement],
+    timings: Mapping[str, float],
+    made: str = "",
+) -> Made:
+    """Write the owner's page, and everything in ``public/`` beside the table; readings with noise have no ``plan``."""
+    config = context.config
+    crowds: list[CrowdCurves] = []
+    axis, unit = f"{config.horizon} steps", "kW"
+    if card.readings is not None:
+        made = card.readings.day
+    else:
+        assert plan is not None
+        if config.label is not None:
+            axis, unit = f"{len(plan.columns)} columns", "sd"
+        crowds = _crowds(context, plan, same=card.kind == "means")
+    page = report(card, crowds, unit=unit, axis=axis, title=config.title, made=made, timings=timings, handed=handed)
+    context.folder.put(REPORT, page)
+    tables = {Path(name).name: context.folder / f"public/{Path(name).name}" for name in TABLES}
+    known = {name: path.read_bytes() for name, path in tables.items() if path.is_file()}
+    files = package(card, known, title=config.title, licence=config.licence, made=made)
+    for name, text in files.items():
+        context.folder.put(f"public/{name}", text)
+    intact = None
+    with context.ledger() as ledger:
+        if ledger.head.seq <= ENTRIES:
+            intact = bool(ledger.verify().ok)
+    shown = sum(len(crowd.names) for crowd in crowds)
+    return Made((REPORT, *(f"public/{name}" for name in files)), ReportFacts(shown, intact))
+
+
+def _crowds(context: Context, plan: CrowdFacts, *, same: bool) -> list[CrowdCurves]:
+    """Every crowd with its members' own figures and what was released about each: the ``same``, or a row of its own.
+
+    Of several rows about a member it is their mean. Columns of a table are side by side: each less its mean, in
+    standard deviations over all labels.
+    """
+    released = pl.read_parquet(context.folder / PARQUET)
+    if context.config.label is None:
+        wide = released.sort("step").group_by(pl.col("household").alias("label"), "crowd").agg(row="kw")
+    else:
+        means = released.group_by("label", "crowd").agg(pl.col(list(plan.columns)).mean())
+        wide = means.select("label", "crowd", row=pl.concat_list(list(plan.columns)))
+    own = members_and_rows(context)[0].filter(pl.col("value").is_not_null()).select("label", "value")
+    whole = ~pl.col("row").list.eval(pl.element().is_null()).list.any()
+    both = wide.filter(whole).join(own, on="label", how="inner").sort("label")
+    if not len(both):
+        return []
+    center: Any = 0.0
+    scale: Any = 1.0
+    if context.config.label is not None:
+        values = both["value"].to_numpy()
+        center, spread = values.mean(axis=0), values.std(axis=0)
+        scale = np.where(spread > 0, spread, 1.0)
+    sizes = dict(released.select("crowd", "homes").iter_rows()) if same else {}
+    crowds = []
+    for (number,), part in both.partition_by("crowd", maintain_order=True, as_dict=True).items():
+        rows = (np.array(part["row"].to_list()) - center) / scale
+        figures = (part["value"].to_numpy() - center) / scale
+        homes = sizes.get(number, len(part))
+        crowds.append(CrowdCurves(number, homes, part["label"].to_list(), figures, rows[:1] if same else rows))
+    return crowds
