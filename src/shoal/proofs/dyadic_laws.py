@@ -24,7 +24,6 @@ import numpy as np
 from flint import arb, arb_mat, ctx, fmpq, fmpq_mat
 
 from shoal.errors import CertificationError
-from shoal.laws.classes import GaussianClasses
 from shoal.mechanism.mechanism import Mechanism
 from shoal.noise.affine import EXACT
 from shoal.noise.factor import JITTER, WIDTH, least_eigenvalues
@@ -37,8 +36,8 @@ Rational = Any
 Matrix = Any
 #: Working precision, in bits, of everything before the integral.
 PRECISION = 192
-#: Precision up to which the sign of a pivot is looked for before ranks are computed exactly.
-MOST_BITS = 1536
+#: Precisions at which the sign of a pivot is looked for; beyond the first the rank is computed exactly.
+PRECISIONS = (PRECISION, 384, 768, 1536)
 #: Doubles that bound radii are rounded up by this much.
 UP = 1 + 1e-12
 #: The jitter is added below 32 k² ε, decided in doubles with an error of at most k² ε: between these two it may be.
@@ -129,15 +128,13 @@ class DyadicLaw:
     @cached_property
     def log_det(self) -> Ball | None:
         """ln det of the covariance where it is proved positive definite; None otherwise."""
-        precision = PRECISION
-        while precision <= MOST_BITS:
+        for precision in PRECISIONS:
             with ctx.workprec(precision):
                 elimination = reduced(known_up_to(self.cov, self.cov_doubt).tolist())
             if elimination is not None:
                 return elimination.log_det
             if self.cov_doubt is not None or (precision > PRECISION and self.rank < self.k):
-                return None
-            precision *= 2
+                break
         return None
 
     @property
@@ -205,33 +202,25 @@ class Compared(NamedTuple):
 class DyadicLaws:
     """The laws of all labels, made when asked for. ``shares_cov``: what is not known of covariances is one matrix."""
 
-    source: GaussianClasses | Mechanism
+    mechanism: Mechanism
     known: dict[int, DyadicLaw] = field(default_factory=dict)
     drawn: dict[bytes, tuple[Matrix, FloatArray | None]] = field(default_factory=dict)
 
     @property
-    def classes(self) -> GaussianClasses:
-        return self.source if isinstance(self.source, GaussianClasses) else self.source.classes
-
-    @property
     def shares_cov(self) -> bool:
-        errors = self.classes.errors
-        shared = self.classes.is_shared and (errors is None or len(errors[0]) == 1 or not errors[0].any())
-        if isinstance(self.source, GaussianClasses):
-            return shared
-        noise = self.source.noise_cov
-        return shared and self.source.gain is None and bool((noise == noise[0]).all())
+        classes, noise = self.mechanism.classes, self.mechanism.noise_cov
+        one = classes.errors is None or len(classes.errors[0]) == 1 or not classes.errors[0].any()
+        return classes.is_shared and one and self.mechanism.gain is None and bool((noise == noise[0]).all())
 
     def __getitem__(self, i: int) -> DyadicLaw:
         if i not in self.known:
-            self.known[i] = self._stored(i) if isinstance(self.source, GaussianClasses) else self._moved(self.source, i)
+            self.known[i] = self._moved(i)
         return self.known[i]
 
     @cached_property
     def rounded(self) -> tuple[FloatArray, FloatArray]:
         """(n, k) means and (n, k, k) covariances as doubles, to choose by."""
-        laws = [self[i] for i in range(self.classes.n_classes)]
-        k = self.classes.n_dims
+        laws, k = [self[i] for i in range(self.mechanism.classes.n_classes)], self.mechanism.n_dims
         means = np.array([[_double(v) for v in law.mean] for law in laws])
         return means, np.array([[_double(v) for v in law.cov.entries()] for law in laws]).reshape(-1, k, k)
 
@@ -264,32 +253,22 @@ class DyadicLaws:
                 b.log_det,
             )
 
-    def _stored(self, i: int) -> DyadicLaw:
-        classes = self.classes
-        cov = classes.stored_covs[0 if classes.is_shared else i]
-        mean = tuple(rational(v) for v in classes.means[i].tolist())
-        return DyadicLaw(mean, rationals(cov), *self._errors(i))
-
-    def _errors(self, i: int) -> tuple[FloatArray | None, FloatArray | None]:
-        if self.classes.errors is None:
-            return None, None
-        covs, means = self.classes.errors
-        cov, mean = covs[min(i, len(covs) - 1)], means[i]
-        return (cov if cov.any() else None), (mean if mean.any() else None)
-
-    def _moved(self, mechanism: Mechanism, i: int) -> DyadicLaw:
-        stored = self._stored(i)
-        stored_noise = mechanism.noise_cov[min(i, len(mechanism.noise_cov) - 1)]
-        key = stored_noise.tobytes()
-        if key not in self.drawn:
-            self.drawn[key] = _drawn(stored_noise)
-        noise, drawn_doubt = self.drawn[key]
-        cov, cov_doubt, mean_doubt = stored.cov, stored.cov_doubt, stored.mean_doubt
+    def _moved(self, i: int) -> DyadicLaw:
+        """The law of what is released about label i."""
+        mechanism, classes, noise_cov = self.mechanism, self.mechanism.classes, self.mechanism.noise_cov
+        cov = rationals(classes.stored_covs[0 if classes.is_shared else i])
+        cov_doubt = mean_doubt = None
+        if classes.errors is not None:
+            covs, means = classes.errors
+            cov_doubt, mean_doubt = (e if e.any() else None for e in (covs[min(i, len(covs) - 1)], means[i]))
+        stored = noise_cov[min(i, len(noise_cov) - 1)]
+        if stored.tobytes() not in self.drawn:
+            self.drawn[stored.tobytes()] = _drawn(stored)
+        noise, drawn_doubt = self.drawn[stored.tobytes()]
         if mechanism.gain is not None:
-            gain = mechanism.gain[i]
-            kept = rationals(np.eye(stored.k)) + rationals(gain)
+            kept = rationals(np.eye(len(stored))) + rationals(mechanism.gain[i])
             cov = kept * cov * kept.transpose()
-            size = (np.eye(stored.k) + np.abs(gain)) * UP
+            size = (np.eye(len(stored)) + np.abs(mechanism.gain[i])) * UP
             cov_doubt = None if cov_doubt is None else size @ cov_doubt @ size.T * UP
             mean_doubt = None if mean_doubt is None else size @ mean_doubt * UP
         return DyadicLaw(_means(mechanism, i), cov + noise, _sum(cov_doubt, drawn_doubt), mean_doubt)

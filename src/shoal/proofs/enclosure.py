@@ -176,7 +176,7 @@ class _Integrand:
             self.slope += ratio if backward else -ratio
             if backward:
                 self.start += ratio
-            for g, gamma, w in zip(pencil.g, pencil.gamma, pencil.w, strict=True):
+            for g, gamma, w in pencil.directions:
                 start, slope = (gamma, g) if backward else (arb(1), -g)
                 if abs(slope) * size > start:
                     square = w / (2 * g * g)
@@ -312,17 +312,22 @@ def saddles(g: FloatArray, w: FloatArray, epsilon: FloatArray, *, chernoff: bool
     linear = -0.5 * np.log1p(np.maximum(g, -1 + 1e-300)).sum(axis=1) - epsilon
     for _ in range(80):
         middle = 0.5 * (low + high)
-        rising = _slope(g, w, linear, np.exp(middle), chernoff) > 0
+        t = np.exp(middle)
+        s, u = t[:, None], 1 - t[:, None] * g
+        with np.errstate(all="ignore"):
+            slope = (0.5 * g / u + 0.5 * w * (1 + 2 * s - s * s * g) / u**2).sum(axis=1) + linear
+            slope = slope + (-np.log1p(1 / t) if chernoff else -1 / t - 1 / (1 + t))
+        rising = np.isnan(slope) | (u <= 0).any(axis=1) | (slope > 0)
         low, high = np.where(rising, low, middle), np.where(rising, middle, high)
     return np.asarray(np.exp(low))
 
 
 def paths(g: FloatArray, w: FloatArray, epsilon: float) -> list[Path]:
     """Paths of one edge, the shortest first; none where the saddle runs away."""
-    one = g[None], w[None]
-    center = float(saddles(*one, np.array([epsilon]), chernoff=False)[0])
-    scale = float(_curvature(*one, np.array([center]))[0] ** -0.5)
-    level = float(_level(*one, np.array([epsilon]), np.array([center]))[0])
+    center = float(saddles(g[None], w[None], np.array([epsilon]), chernoff=False)[0])
+    u = 1 - center * g
+    curvature = (0.5 * (g / u) ** 2 + w * (1 + g) / u**3).sum() + center**-2.0 + (1 + center) ** -2.0
+    scale, level = float(curvature**-0.5), float(_heights(g, w, epsilon, np.array([complex(center)]))[0][0])
     if not (center < 0.5 * FARTHEST and 0 < scale < math.inf and math.isfinite(level)):
         return []
     candidates = []
@@ -335,29 +340,6 @@ def paths(g: FloatArray, w: FloatArray, epsilon: float) -> list[Path]:
             if len(done) and (height[: done[0] + 1] - level + v[: done[0] + 1] < RISE).all():
                 candidates.append(Path(center, scale, angle, bend, float(v[done[0]]), level))
     return sorted(candidates, key=lambda path: path.reach)
-
-
-def _slope(g: FloatArray, w: FloatArray, linear: FloatArray, t: FloatArray, chernoff: bool) -> FloatArray:
-    s = t[:, None]
-    u = 1 - s * g
-    with np.errstate(all="ignore"):
-        inside = (0.5 * g / u + 0.5 * w * (1 + 2 * s - s * s * g) / u**2).sum(axis=1) + linear
-        poles = -np.log1p(1 / t) if chernoff else -1 / t - 1 / (1 + t)
-    total = inside + poles
-    return np.where(np.isnan(total) | (u <= 0).any(axis=1), np.inf, total)
-
-
-def _curvature(g: FloatArray, w: FloatArray, t: FloatArray) -> FloatArray:
-    s = t[:, None]
-    u = 1 - s * g
-    return np.asarray((0.5 * (g / u) ** 2 + w * (1 + g) / u**3).sum(axis=1) + t**-2.0 + (1 + t) ** -2.0)
-
-
-def _level(g: FloatArray, w: FloatArray, epsilon: FloatArray, t: FloatArray) -> FloatArray:
-    s = t[:, None]
-    u = 1 - s * g
-    logs = -0.5 * s * np.log1p(np.maximum(g, -1 + 1e-300)) - 0.5 * np.log(u) + 0.5 * s * (1 + s) * w / u
-    return np.asarray(logs.sum(axis=1) - epsilon * t - np.log(t) - np.log1p(t))
 
 
 def _heights(g: FloatArray, w: FloatArray, epsilon: float, t: NDArray[np.complex128]) -> tuple[FloatArray, FloatArray]:

@@ -41,10 +41,7 @@ UP = 1 + 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Pencil:
-    """g (exact), γ = 1 + g and w = z² (balls), ln det Σ/det Σ' (a ball), and the norms e and r, rounded up.
-
-    ``log_det_error`` is what e alone does to a logarithm of a determinant, ke/(1 − e).
-    """
+    """g (exact), γ = 1 + g and w = z² (balls), ln det Σ/det Σ' (a ball), and the norms e and r, rounded up."""
 
     g: tuple[Ball, ...]
     gamma: tuple[Ball, ...]
@@ -64,6 +61,7 @@ class Pencil:
 
     @cached_property
     def log_det_error(self) -> float:
+        """What e alone does to a logarithm of a determinant, ke/(1 − e)."""
         return self.k * self.e / (1 - self.e) * UP
 
     @property
@@ -75,31 +73,24 @@ class Pencil:
 def pencil(pair: Compared) -> Pencil:
     """The pair made nearly diagonal, in ball arithmetic."""
     with ctx.workprec(PRECISION):
-        frame = _whitened(pair)
-        frames = _diagonalized(frame, pair)
+        frames = _diagonalized(_whitened(pair), pair)
         gram, turned = frames.transpose() * pair.base * frames, frames.transpose() * pair.diff * frames
         k = pair.k
         g = tuple(turned[i, i].mid() for i in range(k))
         for i in range(k):
             gram[i, i] -= 1
             turned[i, i] -= g[i]
-        e, r = _norm(most(gram)), _norm(most(turned))
+        # A bound on the spectral norm of a symmetric matrix: its largest sum of a row.
+        e, r = (float(most(left).sum(axis=1).max(initial=0.0)) * UP for left in (gram, turned))
         z = frames.transpose() * pair.gap
         gamma = tuple(1 + value for value in g)
-        if not (e < 0.5 and all(value > 0 for value in gamma)):
-            raise Unsettled("the two covariances are too far apart, or not known well enough, to be compared")
         least = min(float(value.lower()) for value in gamma) / UP
         rho = (e + r) / least * UP if least > 0 else math.inf
-        if not rho < 0.5:
+        if not (e < 0.5 and rho < 0.5):
             raise Unsettled("the two covariances are too far apart, or not known well enough, to be compared")
         log_ratio = sum((value.log() for value in gamma), arb(0))
         log_ratio += arb(0, (k * rho / (1 - rho) + k * e / (1 - e)) * UP)
         return Pencil(g, gamma, tuple(z[i, 0] * z[i, 0] for i in range(k)), log_ratio, e, r)
-
-
-def _norm(entries: FloatArray) -> float:
-    """A bound on the spectral norm of a symmetric matrix: its largest sum of a row."""
-    return float(entries.sum(axis=1).max(initial=0.0)) * UP
 
 
 def _whitened(pair: Compared) -> Matrix:
@@ -173,8 +164,7 @@ def _rotated(frame: Matrix, pair: Compared, groups: list[list[int]]) -> Matrix:
     turn = np.eye(pair.k)
     for group in groups:
         center = turned[group[0], group[0]].mid()
-        block = arb_mat([[turned[i, j] - (center if i == j else 0) for j in group] for i in group])
-        values = doubles(block)
+        values = doubles(arb_mat([[turned[i, j] - (center if i == j else 0) for j in group] for i in group]))
         scale = float(np.abs(values).max())
         if scale > 0:
             turn[np.ix_(group, group)] = eigh(0.5 * (values + values.T) / scale)[1]

@@ -28,11 +28,11 @@ from shoal.errors import InputError, ShoalError
 from shoal.files import write_private
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
+from shoal.mechanism.atoms import log_up
 from shoal.mechanism.mechanism import Mechanism
 from shoal.mechanism.releasable import law_parts
 from shoal.noise.grid import UP as LOSS_UP
 from shoal.noise.grid import NoiseGrid, edge_loss, label_tv
-from shoal.numerics.matrices import EPS
 from shoal.proofs import enclosure
 from shoal.proofs.dyadic_laws import Compared, DyadicLaws, Unsettled, down, up
 from shoal.proofs.enclosure import Path
@@ -142,9 +142,9 @@ class Proof:
 
     def __str__(self) -> str:
         a, b = self.worst_edge
-        what = f"δ ≤ {upper(self.delta_upper)} ({self.scope}), proved over {self.n_edges} edge(s)"
-        what = f"{what}, worst for {a} against {b}"
-        return what if not self.unsettled else f"{what}; not settled: {'; '.join(self.unsettled)}"
+        where = f"proved over {self.n_edges} edge(s), worst for {a} against {b}"
+        doubt = f"; not settled: {'; '.join(self.unsettled)}" if self.unsettled else ""
+        return f"δ ≤ {upper(self.delta_upper)} ({self.scope}), {where}{doubt}"
 
 
 def prove(
@@ -176,64 +176,65 @@ def prove(
     >>> proof.n_edges, f"{proof.delta_lower:.10e}", f"{proof.delta_upper:.10e}"
     (1, '2.9242721049e-06', '2.9242721049e-06')
     """
-    mechanism: Mechanism | None = None
-    if not isinstance(released, GaussianClasses):
+    laws_alone = isinstance(released, GaussianClasses)
+    if laws_alone:
+        if graph is None:
+            raise InputError("graph must be given for laws: which labels are neighbors")
+        mechanism = _bare(released)
+    else:
         if not hasattr(type(released), "by_kind"):
             raise InputError("released must be a Mechanism or GaussianClasses")
-        mechanism = released.by_kind(mechanism=lambda own: own, codebook=lambda _: None)
-        if mechanism is None:
+        if released.by_kind(mechanism=lambda _: False, codebook=lambda _: True):
             raise InputError(
                 "released must not be a codebook: that keeps its ε in integers, with nothing left to prove"
             )
-    default = "answer" if mechanism is None else mechanism.scope
-    scope = validation.choice(SCOPES, scope=default if scope is None else scope)
-    classes = released if isinstance(released, GaussianClasses) else released.classes
-    if graph is None:
-        if mechanism is None:
-            raise InputError("graph must be given for laws: which labels are neighbors")
-        graph = mechanism.graph
-    pairs = Releases.of(classes).pairs(graph)
+        mechanism, graph = released, released.graph if graph is None else graph
+    scope = validation.choice(SCOPES, scope=mechanism.scope if scope is None else scope)
+    pairs = Releases.of(mechanism.classes).pairs(graph)
     if len(pairs) == 0:
         raise InputError("graph must have at least one edge")
-    own = mechanism is not None and bool(np.array_equal(pairs, mechanism.pairs))
+    own = laws_alone or bool(np.array_equal(pairs, mechanism.pairs))
     if epsilon is not None:
         at = np.full(len(pairs), validation.non_negative(epsilon=epsilon))
-    elif mechanism is not None and own:
+    elif own and not laws_alone:
         at = np.asarray(mechanism.epsilon, dtype=np.float64)
     else:
         raise InputError("epsilon must be given, unless it is that of a mechanism's design on its own graph")
 
-    laws = DyadicLaws(released)
-    times = 1 if mechanism is None else mechanism.times
+    laws = DyadicLaws(mechanism)
     left = math.inf if effort is None else validation.count(effort=effort)
-    search = _EdgeSearch(laws, pairs, at, scope, times, left)
-    search.run(mechanism.output if mechanism is not None else classes)
-    loss = 0.0 if mechanism is None else _loss(mechanism, laws, pairs, at, scope)
-    ideal, lower = (
-        max((e.upper for e in search.proved), default=0.0),
-        max((e.lower for e in search.proved), default=0.0),
-    )
+    search = _EdgeSearch(laws, pairs, at, scope, mechanism.times, left)
+    search.run(released if isinstance(released, GaussianClasses) else released.output)
+    loss = 0.0 if laws_alone else _loss(mechanism, laws, pairs, at, scope)
+    ideal = max((edge.upper for edge in search.proved), default=0.0)
     worst = max(search.proved, key=lambda e: (e.upper, e.lower), default=None)
     i, j = pairs[0] if worst is None else pairs[worst.edge][:: -1 if worst.direction == "backward" else 1]
     total = ideal + loss if 0.0 in (ideal, loss) else min(math.nextafter(ideal + loss, math.inf), 1.0)
     return Proof(
-        digest=mechanism.digest if mechanism is not None else archive.digest(*law_parts(classes, pairs)),
+        digest=archive.digest(*law_parts(mechanism.classes, pairs)) if laws_alone else mechanism.digest,
         scope=scope,
         epsilon=float(at[0]) if (at == at[0]).all() else tuple(at.tolist()),
-        delta_lower=lower,
+        delta_lower=max((edge.lower for edge in search.proved), default=0.0),
         delta_upper=total,
         ideal_upper=ideal,
         finite_precision=loss,
-        worst_edge=(classes.labels[i], classes.labels[j]),
+        worst_edge=(mechanism.labels[i], mechanism.labels[j]),
         n_edges=len(pairs),
         pairs=tuple((int(a), int(b)) for a, b in pairs),
-        own_graph=own or mechanism is None,
+        own_graph=own,
         edges=tuple(search.proved),
         excluded=tuple(search.excluded),
         equal=tuple(search.equal),
         unsettled=tuple(sorted(search.unsettled)),
         versions={"shoal": shoal.__version__, "python-flint": version("python-flint")},
     )
+
+
+def _bare(classes: GaussianClasses) -> Mechanism:
+    """The mechanism that releases answers as they are."""
+    (n, k), none = classes.means.shape, NeighborGraph(classes.labels, np.empty((0, 2), dtype=np.intp))
+    nothing = {"shift": np.zeros((1, k)), "gain": None, "noise_cov": np.zeros((1, k, k)), "budget": np.zeros(n)}
+    return Mechanism("none", classes, none, np.empty(0), "dp", weights=np.ones(k), lower_bound=0.0, **nothing)
 
 
 def proved(mechanism: Mechanism) -> tuple[Mechanism, Proof]:
@@ -251,8 +252,7 @@ def proved(mechanism: Mechanism) -> tuple[Mechanism, Proof]:
     else:
         certificate = replace(own, proved=True, unproved="", proof=proof.file_digest)
         if not proof.delta_upper <= own.delta_upper < 1:
-            log_upper = math.log(proof.delta_upper) if proof.delta_upper > 0 else -math.inf
-            log_upper = min(log_upper * (1 - 4 * EPS) + 4 * EPS, 0.0)
+            log_upper = float(log_up(np.array(proof.delta_upper)))
             certificate = replace(certificate, delta_upper=proof.delta_upper, log_delta_upper=log_upper)
     return mechanism.with_certificate(certificate), proof
 
@@ -304,11 +304,11 @@ class _EdgeSearch:
         frame: Pencil | None = None
         try:
             pair = self.laws.pair(*self.pairs[row].tolist())
-            if isinstance(pair, bool):
-                if pair:
-                    self.equal.append(row)
-                else:
-                    self._add(EdgeProof(row, directions[0], "apart", 1.0, 1.0))
+            if pair is True:
+                self.equal.append(row)
+                return
+            if pair is False:
+                self._add(EdgeProof(row, directions[0], "apart", 1.0, 1.0))
                 return
             for direction, guess, order in zip(directions, guesses, orders, strict=True):
                 sides = SIDES[direction] * self.times
@@ -345,7 +345,7 @@ class _EdgeSearch:
             ends = enclosure.enclosed(pair, frame, SIDES[direction] * self.times, epsilon, goal)
             by = "integral" if ends.path else "chernoff" if ends.order else "bounded"
             if by == "bounded" and ends.upper == 1:
-                raise Unsettled("no enclosure was ends within the limits on precision and work")
+                raise Unsettled("no enclosure was found within the limits on precision and work")
             stated = _stated(row, direction, by, ends, coarse=goal > enclosure.GOAL)
             if goal == enclosure.GOAL or stated.upper <= self.upper:
                 self._add(stated)
