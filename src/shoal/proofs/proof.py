@@ -232,9 +232,9 @@ def prove(
 
 def _bare(classes: GaussianClasses) -> Mechanism:
     """The mechanism that releases answers as they are."""
-    (n, k), none = classes.means.shape, NeighborGraph(classes.labels, np.empty((0, 2), dtype=np.intp))
-    nothing = {"shift": np.zeros((1, k)), "gain": None, "noise_cov": np.zeros((1, k, k)), "budget": np.zeros(n)}
-    return Mechanism("none", classes, none, np.empty(0), "dp", weights=np.ones(k), lower_bound=0.0, **nothing)
+    (n, k), alone = classes.means.shape, NeighborGraph(classes.labels, np.empty((0, 2), dtype=np.intp))
+    nothing = np.zeros((1, k)), None, np.zeros((1, k, k))
+    return Mechanism("none", classes, alone, np.empty(0), "dp", *nothing, np.zeros(n), np.ones(k), 0.0)
 
 
 def proved(mechanism: Mechanism) -> tuple[Mechanism, Proof]:
