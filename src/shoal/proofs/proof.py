@@ -176,11 +176,10 @@ def prove(
     >>> proof.n_edges, f"{proof.delta_lower:.10e}", f"{proof.delta_upper:.10e}"
     (1, '2.9242721049e-06', '2.9242721049e-06')
     """
-    laws_alone = isinstance(released, GaussianClasses)
-    if laws_alone:
+    if isinstance(released, GaussianClasses):
         if graph is None:
             raise InputError("graph must be given for laws: which labels are neighbors")
-        mechanism = _bare(released)
+        mechanism, laws_alone = _bare(released), True
     else:
         if not hasattr(type(released), "by_kind"):
             raise InputError("released must be a Mechanism or GaussianClasses")
@@ -188,7 +187,7 @@ def prove(
             raise InputError(
                 "released must not be a codebook: that keeps its ε in integers, with nothing left to prove"
             )
-        mechanism, graph = released, released.graph if graph is None else graph
+        mechanism, laws_alone, graph = released, False, released.graph if graph is None else graph
     scope = validation.choice(SCOPES, scope=mechanism.scope if scope is None else scope)
     pairs = Releases.of(mechanism.classes).pairs(graph)
     if len(pairs) == 0:
@@ -204,7 +203,7 @@ def prove(
     laws = DyadicLaws(mechanism)
     left = math.inf if effort is None else validation.count(effort=effort)
     search = _EdgeSearch(laws, pairs, at, scope, mechanism.times, left)
-    search.run(released if isinstance(released, GaussianClasses) else released.output)
+    search.run(mechanism.output)
     loss = 0.0 if laws_alone else _loss(mechanism, laws, pairs, at, scope)
     ideal = max((edge.upper for edge in search.proved), default=0.0)
     worst = max(search.proved, key=lambda e: (e.upper, e.lower), default=None)
