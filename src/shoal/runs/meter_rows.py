@@ -11,10 +11,13 @@ table lies beside it, ``<key>.quality.parquet``, and also names the households t
 
 from __future__ import annotations
 
+import hashlib
+import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +25,11 @@ import polars as pl
 
 from shoal.card.facts import LISTED
 from shoal.errors import InputError
+from shoal.files import private_folder
 from shoal.records import Record
 from shoal.runs.config import Config
 from shoal.runs.folder import SimulatedMeters
-from shoal.runs.shards import Buckets, gather, put_frame, scatter
+from shoal.runs.shards import put_frame, put_whole
 from shoal.sources.frames import Paths, in_batches, meter_files
 from shoal.sources.meters import clock
 from shoal.sources.meters.columns import ColumnsError
@@ -71,13 +75,16 @@ class Grid(Record):
 
 
 @dataclass(frozen=True)
-class MeterRows(Buckets):
+class MeterRows(Record):
     """Rows of meter files by bucket, how to read them, and the grid that all of them share, once it is known.
 
     Columns of a piece: household, file, turn (order of appearance where batches do not follow it), time in
     microseconds, wall (whether that is of the clock on the wall), kw, invalid.
     """
 
+    folder: str  #: with a folder of pieces for each bucket that has rows
+    buckets: int
+    filled: tuple[int, ...]  #: buckets with rows
     time_zone: str | None  #: zone of the instants
     energy: bool
     unit: str = "kW"  #: what the readings came in
@@ -128,10 +135,39 @@ def sort_files(path: Paths, folder: Path, config: Config, buckets: int | None = 
         if column is not None and len(names) == rows > 2:
             raise ColumnsError(ROW_NUMBERS.format(column))
 
-    filled = scatter(batches(), "household", folder, count)
+    filled = scatter(batches(), folder, count)
     return MeterRows(
         str(folder), count, filled, shown, opened.energy, opened.unit, opened.reason, opened.taken, config.max_kw
     )
+
+
+def bucket_of(name: str, buckets: int) -> int:
+    """The bucket of a name among so many: a hash of the name alone, the same from day to day.
+
+    >>> bucket_of("H0001", 1), bucket_of("H0001", 8) == bucket_of("H0001", 8)
+    (0, True)
+    """
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big") % buckets
+
+
+def scatter(batches: Iterable[pl.DataFrame], folder: Path, buckets: int) -> tuple[int, ...]:
+    """Write the rows of every batch to the buckets of their households; the buckets that have rows.
+
+    What was in the folder is replaced. A piece is an Arrow file of one bucket and one batch, so that no more than a
+    batch is in memory.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    filled: set[int] = set()
+    for number, batch in enumerate(batches):
+        names = batch["household"].unique()
+        key = pl.DataFrame({"household": names, "bucket": [bucket_of(n, buckets) for n in names]})
+        rows = batch.join(key, on="household", how="left", maintain_order="left")
+        for (bucket,), piece in rows.partition_by("bucket", as_dict=True, include_key=False).items():
+            into = folder / f"{bucket:06d}"
+            private_folder(into)
+            put_whole(into / f"{number:06d}.arrow", partial(piece.write_ipc, compression="lz4"))
+            filled.add(int(bucket))
+    return tuple(sorted(filled))
 
 
 def _names(sources: Sequence[MeterSource]) -> pl.Series:
@@ -191,7 +227,11 @@ def _batches(source: MeterSource) -> Iterator[pl.DataFrame]:
 
 def read_rows(rows: MeterRows, bucket: int) -> pl.DataFrame:
     """The rows of one bucket in the order of the input, as :func:`shoal.sources.meters.quality.repair` takes them."""
-    frame = gather(rows, bucket)
+    files = sorted((Path(rows.folder) / f"{bucket:06d}").glob("*.arrow"))
+    try:
+        frame = pl.concat([pl.read_ipc(file.read_bytes()) for file in files])
+    except (pl.exceptions.PolarsError, OSError, ValueError):
+        raise InputError(f"shard: the rows of bucket {bucket} cannot be read; sort the input again") from None
     if frame["turn"].max():
         frame = frame.sort("file", "turn", maintain_order=True)
     stamp = pl.from_epoch(pl.col("time"), time_unit="us")

@@ -8,12 +8,15 @@ read, those that could not be used included. A forecast needs no crowd: crowds c
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
+from statistics import median_low
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -35,7 +38,7 @@ from shoal.runs.meter_rows import (
     sort_files,
     survey,
 )
-from shoal.runs.shards import Job, Listing, Part, make_shards, out_path, put_frame, put_whole, run_jobs
+from shoal.runs.shards import Job, Listing, Part, finished, out_path, put_frame, put_whole, receipted, run_jobs
 from shoal.sources.meters import clock
 from shoal.sources.meters.answered import off_by
 from shoal.sources.meters.columns import ColumnsError, named_meter
@@ -66,10 +69,9 @@ def do(readings: str, origin: str, config: Config, before: str | None, out: str)
     ``before`` is the shard of forecasts of an earlier day, to go on from: who has no readings since then has no row in
     the curves today, and stays in the forecasts for the day when its readings are back.
     """
-    data = read_readings(readings)
-    instant = datetime.fromisoformat(origin)
-    p, q = config.order
+    data, instant, path = read_readings(readings), datetime.fromisoformat(origin), Path(out)
     if before is None:
+        p, q = config.order
         forecasts = forecast(
             data,
             order=(p, q),
@@ -85,22 +87,29 @@ def do(readings: str, origin: str, config: Config, before: str | None, out: str)
         forecasts, heard = update_forecasts(
             Forecasts.load(before), data, origin=instant, horizon=config.horizon, export=exports(config)
         )
-    truth = later(data, forecasts)
-    path = Path(out)
+    names = forecasts.households
+    part = data.cut(data.place(forecasts.origin), forecasts.horizon)
+    later = dict(zip(part.households, part.kw, strict=True))
+    unknown = np.full(forecasts.horizon, np.nan)
+    truth = np.array([later.get(name, unknown) for name in names])
     write_curves(
         path,
-        forecasts.households,
-        forecasts.power,
+        names,
+        [name in heard for name in names],
+        value=forecasts.power,
         truth=truth,
         habits=hourly_habits(forecasts),
         stored=usual_day(forecasts),
-        here=[name in heard for name in forecasts.households],
     )
-    put_frame(path.with_suffix(f".{QUALITY}"), _with_absent(forecasts, heard))
+    silent = pl.col("household").is_in([name for name in names if name not in heard])
+    quality = forecasts.quality.with_columns(
+        verdict=pl.when(silent).then(pl.lit("left out")).otherwise("verdict"),
+        reason=pl.when(silent).then(pl.lit(ABSENT)).otherwise("reason"),
+    )
+    put_frame(path.with_suffix(f".{QUALITY}"), quality)
     put_whole(path, forecasts.save)
     known, off = off_by(truth, forecasts.power)
-    facts = forecasts.facts(None)
-    return replace(facts, later_known=known, later_absolute=off)
+    return replace(forecasts.facts(None), later_known=known, later_absolute=off)
 
 
 def exports(config: Config) -> bool:
@@ -108,46 +117,13 @@ def exports(config: Config) -> bool:
     return config.answers == "kw" and config.secret != secret.READINGS
 
 
-def later(readings: Readings, forecasts: Forecasts) -> FloatArray:
-    """(n, h) readings of the horizon in kW; NaN where none is known, as of a household without new readings."""
-    at = readings.place(forecasts.origin)
-    part = readings.cut(at, forecasts.horizon)
-    place = {name: i for i, name in enumerate(part.households)}
-    unknown = np.full(forecasts.horizon, np.nan)
-    return np.array([part.kw[place[name]] if name in place else unknown for name in forecasts.households])
-
-
-def _with_absent(forecasts: Forecasts, heard: frozenset[str]) -> pl.DataFrame:
-    """The quality table, those without new readings marked as left out."""
-    silent = [name for name in forecasts.households if name not in heard]
-    here = pl.col("household").is_in(silent)
-    return forecasts.quality.with_columns(
-        verdict=pl.when(here).then(pl.lit("left out")).otherwise(pl.col("verdict")),
-        reason=pl.when(here).then(pl.lit(ABSENT)).otherwise(pl.col("reason")),
-    )
-
-
-def write_curves(
-    shard: Path,
-    labels: Sequence[str],
-    values: FloatArray,
-    *,
-    truth: FloatArray,
-    habits: FloatArray,
-    stored: FloatArray,
-    here: Sequence[bool],
-) -> None:
+def write_curves(shard: Path, labels: Sequence[str], here: Sequence[bool], **columns: FloatArray) -> None:
     """Write beside a shard what crowds and rows are made from: label, value, truth, habits, stored, of who is here."""
-    columns = {"value": values, "truth": truth, "habits": habits, "stored": stored}
-    frame = pl.DataFrame(
-        {
-            "label": pl.Series(list(labels), dtype=pl.String),
-            **{
-                name: pl.Series(np.ascontiguousarray(rows), dtype=pl.Array(pl.Float64, rows.shape[1]))
-                for name, rows in columns.items()
-            },
-        }
-    )
+    arrays = {
+        name: pl.Series(np.ascontiguousarray(rows), dtype=pl.Array(pl.Float64, rows.shape[1]))
+        for name, rows in columns.items()
+    }
+    frame = pl.DataFrame({"label": pl.Series(list(labels), dtype=pl.String), **arrays})
     put_frame(shard.with_suffix(f".{CURVES}"), frame.filter(pl.Series(list(here), dtype=pl.Boolean)))
 
 
@@ -155,46 +131,66 @@ def write_curves(
 
 
 def readings_shards(executor: Executor, context: Context, buckets: int | None) -> Listing:
-    """Repaired readings on the common grid, in shards by a hash of the name; ``buckets`` keeps their number."""
-    root, source, config = context.path / SHARDS, context.source, context.config
-    homes = source.simulated
+    """Repaired readings on the common grid, in shards by a hash of the name; ``buckets`` keeps their number.
+
+    Rows are sorted into buckets once, which is noted, and again where a shard is lacking and the sorted rows are gone.
+    """
+    root, source, config, homes = context.path / SHARDS, context.source, context.config, context.source.simulated
+
+    def out(**settings: Any) -> str:
+        return out_path(root, "readings", "parquet", settings)
+
     if homes is not None:
-        n, size = homes.households, config.shard_size
+        firsts = range(0, homes.households, config.shard_size)
+        spans = [(first, min(first + config.shard_size, homes.households)) for first in firsts]
         jobs = [
-            Job(
-                partial(make_simulated_shard, homes, first, last),
-                out_path(root, "readings", "parquet", {**asdict(homes), "first": first, "last": last}),
-            )
-            for first, last in ((first, min(first + size, n)) for first in range(0, n, size))
+            Job(partial(make_simulated_shard, homes, first, last), out(**asdict(homes), first=first, last=last))
+            for first, last in spans
         ]
         executor.expect(len(jobs))
         return replace(run_jobs(executor, "simulating", jobs, context.tell, for_good=True), buckets=len(jobs))
     settings = {**config.part(*READING), "source": source.digest, "shard_size": config.shard_size, "buckets": buckets}
     if config.secret == secret.READINGS:
         settings["grid"] = config.origin  # which then lies on it, whatever the readings are
-
-    def sort(folder: Path) -> MeterRows:
-        context.tell("sorting readings by household", 0, 0)
-        if config.secret == secret.READINGS:
-            secret.check_files(config, source)
+    note = out_path(root, "sort", "sorted", settings)
+    folder, part = root / "rows" / Path(note).stem, finished(note)
+    rows = None if part is None else replace(part.told(MeterRows), folder=str(folder))
+    if rows is None or (
+        not folder.is_dir() and any(finished(out(**settings, number=number)) is None for number in rows.filled)
+    ):
         try:
-            rows = sort_files(source.path, folder, config, buckets)
-            if config.secret == secret.READINGS:
-                return replace(rows, grid=secret.declared_grid(config, energy=rows.energy))
-            executor.expect(len(rows.filled))
-            surveys = executor.every([partial(survey, rows, number) for number in rows.filled])
-            grid = common_grid(surveys, config.interval, energy=rows.energy, meter=named_meter(config.unit))
-        except ColumnsError as error:
-            raise InputError(
-                f"{error.what}. Name them: --household-column, --timestamp-column and --value-column, or the same "
-                "settings in a file (--config)"
-            ) from None
-        return replace(rows, grid=grid)
+            rows = _sorted(executor, context, folder, buckets)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        receipted(note, rows)
+    executor.expect(len(rows.filled))
+    jobs = [Job(partial(make_shard, rows, number), out(**settings, number=number)) for number in rows.filled]
+    shards = run_jobs(executor, "reading meters", jobs, context.tell, for_good=True)
+    if not shards.failed:
+        shutil.rmtree(folder, ignore_errors=True)  # all of it is in the shards now
+    return replace(shards, buckets=rows.buckets)
 
-    def out(number: int) -> str:
-        return out_path(root, "readings", "parquet", {**settings, "number": number})
 
-    return make_shards(executor, root, settings, MeterRows, sort, make_shard, out, "reading meters", context.tell)[1]
+def _sorted(executor: Executor, context: Context, folder: Path, buckets: int | None) -> MeterRows:
+    """The rows of the source by bucket, with the grid of all of them: the declared one, or what most have."""
+    config, declared = context.config, context.config.secret == secret.READINGS
+    context.tell("sorting readings by household", 0, 0)
+    if declared:
+        secret.check_files(config, context.source)
+    try:
+        rows = sort_files(context.source.path, folder, config, buckets)
+        if declared:
+            return replace(rows, grid=secret.declared_grid(config, energy=rows.energy))
+        executor.expect(len(rows.filled))
+        surveys = executor.every([partial(survey, rows, number) for number in rows.filled])
+        grid = common_grid(surveys, config.interval, energy=rows.energy, meter=named_meter(config.unit))
+    except ColumnsError as error:
+        raise InputError(
+            f"{error.what}. Name them: --household-column, --timestamp-column and --value-column, or the same settings "
+            "in a file (--config)"
+        ) from None
+    return replace(rows, grid=grid)
 
 
 def _refuse_implausible(shards: Sequence[ShardFacts], config: Config, *, simulated: bool) -> None:
@@ -240,9 +236,15 @@ def stage(context: Context) -> Made:
         if context.horizon is not None:
             step = timedelta(microseconds=known[0].step_us)
             config = replace(config, horizon=clock.steps(context.horizon, step))
-        context.foresee(_names(shards), origin, known[0].step_us / 60e6)
-        usable = [shard for shard, facts in zip(shards, known, strict=True) if facts.households]
-        jobs = [fit_job(context.path, shard, config, origin, _same_bucket(before, shard)) for shard in usable]
+        names = pl.concat([pl.read_parquet(shard.path, columns=["household"]).unique() for shard in shards])
+        context.foresee(names["household"].to_list(), origin, known[0].step_us / 60e6)
+        # The forecasts of an earlier day, by the bucket of the homes in them.
+        earlier = {} if before is None else {made_of.told(ShardFacts).number: part for part, made_of in before.pairs}
+        jobs = [
+            fit_job(context.path, shard, config, origin, earlier.get(facts.number))
+            for shard, facts in zip(shards, known, strict=True)
+            if facts.households
+        ]
         try:
             forecasts = run_jobs(executor, "fitting forecasts", jobs, context.tell, for_good=True)
         except InputError as error:
@@ -297,12 +299,6 @@ def _earlier(context: Context) -> Listing | None:
     return before
 
 
-def _names(shards: Sequence[Part]) -> list[str]:
-    """The households of all shards."""
-    frames = [pl.read_parquet(shard.path, columns=["household"]).unique() for shard in shards]
-    return pl.concat(frames)["household"].to_list()
-
-
 def fit_job(home: Path, shard: Part, config: Config, origin: str, before: Part | None) -> Job:
     """One shard's forecasts: anew, or from those of an earlier day."""
     settings = {**config.part("train_days", "horizon", "order"), "season": config.season, "origin": origin}
@@ -310,14 +306,6 @@ def fit_job(home: Path, shard: Part, config: Config, origin: str, before: Part |
     inputs = [shard] if before is None else [before, shard]
     work = partial(do, shard.path, origin, config, None if before is None else before.path)
     return Job(work, out_path(home, FORECASTS, "zip", settings, inputs), tuple(inputs))
-
-
-def _same_bucket(before: Listing | None, shard: Part) -> Part | None:
-    """The forecasts of an earlier day of the homes that are in this shard."""
-    if before is None:
-        return None
-    number = shard.told(ShardFacts).number
-    return next((part for part, origin in before.pairs if origin.told(ShardFacts).number == number), None)
 
 
 def _quality(
@@ -336,14 +324,10 @@ def _quality(
 
 def _origin(shards: Sequence[ShardFacts], asked: str | None) -> str:
     """The origin asked for, else the latest one that at least half of the households reach."""
-    zone, step = shards[0].time_zone, shards[0].step_us
+    zone = shards[0].time_zone
     if asked is not None:
         return clock.instant(asked, zone, name="origin").isoformat()
     ends = tallied(facts.ends for facts in shards)
-    half = (sum(ends.values()) - 1) // 2
-    seen = 0
-    for end in sorted(ends):
-        seen += ends[end]
-        if seen > half:
-            return clock.in_zone(end + step, zone).isoformat()
-    raise InputError(f"readings: no household is left; {QUALITY_TABLE} says why")
+    if not ends:
+        raise InputError(f"readings: no household is left; {QUALITY_TABLE} says why")
+    return clock.in_zone(median_low(ends.elements()) + shards[0].step_us, zone).isoformat()

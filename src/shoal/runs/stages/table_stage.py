@@ -93,11 +93,11 @@ def read(source: Source, config: Config, known: Sequence[str] | None, out: Path)
     write_curves(
         out,
         names,
-        own,
+        [True] * len(names),
+        value=own,
         truth=np.full(own.shape, np.nan),
         habits=np.concatenate([shard.means, spreads], axis=1),
         stored=own,
-        here=[True] * len(names),
     )
     put_whole(out, shard.save)
     fewest, most = int(counts.min()), int(counts.max())
