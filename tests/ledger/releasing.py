@@ -67,6 +67,11 @@ def exchanged(families: list[GaussianClasses], about: list[int], opposite: list[
     return GaussianClasses(np.array([np.concatenate(parts) for parts in means]), np.array(blocks), ["one", "two"])
 
 
+def recorded(ledger: Ledger, query: str) -> list[str]:
+    """The labels with an answer on record under a name."""
+    return [e.content["label"] for e in ledger.entries() if e.kind == "release" and e.content["query_id"] == query]
+
+
 def spent_at(ledger: Ledger, label: str, *epsilons: float) -> np.ndarray:
     """The composed δ of a label's worst pair at each ε: what a budget for a series fixed in advance would count."""
     with ledger._reading() as state:

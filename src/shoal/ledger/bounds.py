@@ -39,7 +39,6 @@ from shoal.errors import CertificationError, InputError
 from shoal.ledger.budgets import Limit
 from shoal.ledger.composition import Charges, PairAccount, covered
 from shoal.mechanism.atoms import sum_up
-from shoal.mechanism.mechanism import Mechanism
 from shoal.mechanism.releasable import Releasable
 
 #: Parts of ε at which δ is bounded: a few uses that share it evenly, or one that has it all.
@@ -114,49 +113,38 @@ def mechanism_bound(mechanism: Releasable, epsilon: Any) -> MechanismBound:
     (True, True)
     """
     grid, _ = validation.grid(epsilon=epsilon)
-    epsilons = sorted({float(share * e) for e in grid for share in SHARES})
-    return stated(bound_at(mechanism, epsilons, ORDERS, epsilons))
+    return bound_at(mechanism, sorted({float(share * e) for e in grid for share in SHARES}), ORDERS, HEADROOM)
 
 
 def bound_at(
-    mechanism: Releasable, epsilons: Sequence[float], orders: Sequence[float], table: Sequence[float]
+    mechanism: Releasable, epsilons: Sequence[float], orders: Sequence[float], headroom: float = 0.0
 ) -> MechanismBound:
-    """The bound at given points, as computed. Where a figure cannot be certified nothing is claimed: δ = 1, no D."""
+    """The bound at given points, above what was computed by ``headroom``.
 
-    def deltas(points: Sequence[float], scope: str) -> dict[float, float]:
-        if not points:
-            return {}
-        grid = np.array(points)
+    Where a figure cannot be certified nothing is claimed: δ = 1, no D.
+    """
+    grid = np.array(epsilons)
+
+    def stated(points: Sequence[float], figures: Any, kind: str) -> dict[float, float]:
+        most = POINTS[kind][1]
+        pairs = [(x, max(float(v), 0.0)) for x, v in zip(points, figures, strict=True) if math.isfinite(v)]
+        return {x: min(math.nextafter(v * (1 + headroom), most), most) if v and headroom else v for x, v in pairs}
+
+    def deltas(scope: str) -> Any:
         try:
-            delta = mechanism.by_kind(
+            return mechanism.by_kind(
                 mechanism=lambda gaussian: privacy_curve(gaussian.output, gaussian.graph, grid, scope=scope),
                 codebook=lambda book: book.curve(grid, scope),
             ).delta_upper
         except CertificationError:
-            delta = np.ones(len(points))
-        return dict(zip(points, delta.tolist(), strict=True))
+            return np.ones(len(grid))
 
-    def divergences(gaussian: Mechanism) -> dict[float, float]:
-        if not orders:
-            return {}
-        upper = renyi_curve(gaussian.output, gaussian.graph, np.array(orders)).divergence_upper
-        return {a: max(float(d), 0.0) for a, d in zip(orders, upper, strict=True) if math.isfinite(d)}
-
-    renyi = mechanism.by_kind(
-        mechanism=divergences, codebook=lambda book: {order: book.divergence(order) for order in orders}
+    renyi: Any = mechanism.by_kind(
+        mechanism=lambda gaussian: renyi_curve(gaussian.output, gaussian.graph, np.array(orders)).divergence_upper,
+        codebook=lambda book: [book.divergence(order) for order in orders],
     )
-    return MechanismBound(mechanism.digest, deltas(epsilons, "answer"), renyi, deltas(table, "table"))
-
-
-def stated(bound: MechanismBound) -> MechanismBound:
-    """The bound with its headroom, as it is kept and decided by."""
-
-    def raised(kind: str) -> dict[float, float]:
-        _, most = POINTS[kind]
-        points = getattr(bound, kind).items()
-        return {x: min(math.nextafter(v * (1 + HEADROOM), most), most) if v else v for x, v in points}
-
-    return MechanismBound(bound.digest, **{kind: raised(kind) for kind in POINTS})
+    answer, table = stated(epsilons, deltas("answer"), "delta"), stated(epsilons, deltas("table"), "table")
+    return MechanismBound(mechanism.digest, answer, stated(orders, renyi, "renyi"), table)
 
 
 def bounded(about: Charges, opposite: Charges, epsilon: float, bound_of: BoundOf) -> float:

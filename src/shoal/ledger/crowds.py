@@ -22,6 +22,7 @@ The digest of a crowd covers its row and its members; the digest of the tables c
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import secrets
 from collections import Counter
@@ -83,8 +84,11 @@ class Crowd(NamedTuple):
     @property
     def least(self) -> int:
         """The least number of members, m, as the setting says it."""
-        least = _parsed(self.setting).get("m")
-        if not isinstance(least, int) or isinstance(least, bool) or least < 2:
+        setting = _parsed(self.setting)
+        if not isinstance(setting, dict):
+            raise InputError("crowds: every setting must be a JSON object")
+        least = setting.get("m")
+        if type(least) is not int or least < 2:
             raise InputError("crowds: every setting must state m, a number of at least 2")
         return least
 
@@ -109,22 +113,17 @@ class LastingCrowds:
 
 def read(transaction: Transaction, labels: Sequence[Any] | None = None) -> LastingCrowds:
     """The crowds of some labels, each with all its members; or all crowds."""
-    if labels is None:
-        numbers: Iterable[int] | None = None
-    else:
-        numbers = {m.crowd for m in members_of(transaction, [str(label) for label in labels]).values()}
-    return LastingCrowds(
-        _frame(Member, sorted(_members(transaction, CROWD_MEMBERS.c.crowd, numbers))),
-        _frame(Crowd, sorted(_crowds(transaction, numbers))),
-        digest(transaction),
-    )
-
-
-def _frame(kind: type[Member | Crowd], rows: Sequence[Member | Crowd]) -> pl.DataFrame:
-    """Members or crowds as a frame."""
     import polars as pl
 
-    return pl.DataFrame(rows, schema={name: TYPES.get(name, str) for name in kind._fields}, orient="row")
+    numbers: Iterable[int] | None = None
+    if labels is not None:
+        numbers = {m.crowd for m in members_of(transaction, [str(label) for label in labels]).values()}
+
+    def frame(kind: type[Member | Crowd], rows: Iterable[Member | Crowd]) -> pl.DataFrame:
+        return pl.DataFrame(sorted(rows), schema={name: TYPES.get(name, str) for name in kind._fields}, orient="row")
+
+    members = frame(Member, _members(transaction, CROWD_MEMBERS.c.crowd, numbers))
+    return LastingCrowds(members, frame(Crowd, _crowds(transaction, numbers)), digest(transaction))
 
 
 def draw_numbers(transaction: Transaction, n: int) -> list[int]:
@@ -158,12 +157,7 @@ class CrowdsRelease:
 
     @classmethod
     def of(
-        cls,
-        name: str,
-        members: pl.DataFrame,
-        crowds: pl.DataFrame,
-        table_digest: str,
-        facts: Mapping[str, Any],
+        cls, name: str, members: pl.DataFrame, crowds: pl.DataFrame, table_digest: str, facts: Mapping[str, Any]
     ) -> CrowdsRelease:
         """Check the arguments of :meth:`Ledger.record_crowds`, before anything is locked."""
         if not isinstance(table_digest, str) or len(table_digest) != 64:
@@ -175,19 +169,16 @@ class CrowdsRelease:
             raise InputError("facts must be a mapping that JSON can hold: texts and finite numbers") from None
         if size > 10_000:
             raise InputError("facts must be small: at most 10,000 characters of JSON")
-        rows: list[Member] = list(_rows(members, "members", Member))
-        lines: list[Crowd] = list(_rows(crowds, "crowds", Crowd))
-        by_label, by_number = {m.label: m for m in rows}, {c.crowd: c for c in lines}
-        if len(by_label) < len(rows) or len(by_number) < len(lines):
+        by_label: dict[str, Member] = {member.label: member for member in _rows(members, "members", Member)}
+        by_number: dict[int, Crowd] = {crowd.crowd: crowd for crowd in _rows(crowds, "crowds", Crowd)}
+        if len(by_label) < members.height or len(by_number) < crowds.height:
             raise InputError("members and crowds must hold a label, and a crowd, once")
         for label in by_label:
             word(label=label)
-        for crowd in lines:
+        for crowd in by_number.values():
             word(period=crowd.period)
-            if not isinstance(_parsed(crowd.setting), dict):
-                raise InputError("crowds: every setting must be a JSON object")
             _ = crowd.least
-        for values in (*(m.stored for m in rows), *(c.row for c in lines)):
+        for values in (*(m.stored for m in by_label.values()), *(c.row for c in by_number.values())):
             if len(values) % 8 or not np.isfinite(np.frombuffer(values, dtype=np.float64)).all():
                 raise InputError("stored and row must be the bytes of finite float64 values")
         return cls(word(name=name), by_label, by_number, table_digest, plain)
@@ -195,13 +186,8 @@ class CrowdsRelease:
     @property
     def content(self) -> str:
         """A digest of everything that is asked for."""
-        total = hashlib.sha256()
-        for label in sorted(self.members):
-            _put(total, *self.members[label])
-        for number in sorted(self.crowds):
-            _put(total, *self.crowds[number])
-        _put(total, self.table_digest, canonical(dict(self.facts)))
-        return total.hexdigest()
+        rest = (self.table_digest, canonical(dict(self.facts)))
+        return _digest(*sorted(self.members.values()), *sorted(self.crowds.values()), rest)
 
 
 def recorded(transaction: Transaction, name: str) -> Entry | None:
@@ -370,22 +356,19 @@ def digest(transaction: Transaction) -> str:
 
 def crowd_digest(crowd: Crowd, members: Iterable[Member]) -> str:
     """SHA-256 over a crowd and its members."""
-    total = hashlib.sha256()
-    _put(total, *crowd)
-    for member in sorted(members):
-        _put(total, *member)
-    return total.hexdigest()
+    return _digest(crowd, *sorted(members))
 
 
 def _intact(transaction: Transaction, numbers: Iterable[int] | None) -> tuple[dict[int, Crowd], dict[str, Member]]:
     """Crowds on record, by number, and their members, by label; refused unless they give the crowds' digests."""
     wanted = None if numbers is None else list(numbers)
-    crowds = {crowd.crowd: crowd for crowd in _crowds(transaction, wanted)}
+    fields = [CROWDS.c[name] for name in (*Crowd._fields, "digest")]
+    rows = [tuple(row) for row in _selected(transaction, fields, CROWDS.c.crowd, wanted)]
+    crowds = {row[0]: Crowd(*row[:-1]) for row in rows}
     members = {member.label: member for member in _members(transaction, CROWD_MEMBERS.c.crowd, wanted)}
     inside = _by_crowd(members.values())
-    digests = _selected(transaction, (CROWDS.c.crowd, CROWDS.c.digest), CROWDS.c.crowd, wanted)
-    known = {int(number): str(of_crowd) for number, of_crowd in digests}
-    if not inside.keys() <= crowds.keys() or known != {n: crowd_digest(crowds[n], inside.get(n, [])) for n in crowds}:
+    digests = {number: crowd_digest(crowd, inside.get(number, [])) for number, crowd in crowds.items()}
+    if not inside.keys() <= crowds.keys() or digests != {row[0]: row[-1] for row in rows}:
         raise LedgerError(ALTERED, reason="damaged")
     return crowds, members
 
@@ -472,8 +455,10 @@ def _parsed(setting: str) -> Any:
         return None
 
 
-def _put(total: Any, *values: Any) -> None:
-    """Add values to a hash, each with its length, so that no two sequences give the same bytes."""
-    for value in values:
+def _digest(*rows: Sequence[Any]) -> str:
+    """SHA-256 over rows of values, each with its length, so that no two sequences give the same bytes."""
+    total = hashlib.sha256()
+    for value in itertools.chain(*rows):
         content = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
         total.update(f"{len(content)}:".encode() + content)
+    return total.hexdigest()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,7 +71,9 @@ def as_questions(
     values = validation.array(ndim=2, answers=answers)
     if isinstance(labels, (str, bytes)) or len(labels) != len(values):
         raise InputError(f"labels must hold one label per answer: expected {len(values)}")
-    ids = None if query_ids is None else named(query_ids, len(values))
+    ids = [query_ids] * len(values) if isinstance(query_ids, str) else query_ids
+    if ids is not None and len(ids) != len(values):
+        raise InputError(f"query_ids must hold one name per answer: expected {len(values)}")
     if readings is not None and len(readings) != len(values):
         raise InputError(f"readings must hold one digest per answer: expected {len(values)}")
     names = [word(label=name) for name in known_labels(mechanism, labels)]
@@ -85,18 +87,10 @@ def as_questions(
         if ids is None:
             query_id = "answer " + hashlib.sha256(f"{mechanism.digest} {answer}".encode()).hexdigest()
         else:
-            query_id = ids[row]
+            query_id = word(query_id=ids[row])
         source = None if readings is None else keyed(key, readings[row])
         questions.append(Question(content, answer, name, query_id, source))
     return questions
-
-
-def named(query_ids: str | Sequence[str], count: int) -> list[str]:
-    """The names of ``count`` questions: one for all of them, or one each."""
-    ids = [query_ids] * count if isinstance(query_ids, str) else list(query_ids)
-    if len(ids) != count:
-        raise InputError(f"query_ids must hold one name per answer: expected {count}")
-    return [word(query_id=name) for name in ids]
 
 
 def keyed(key: bytes, readings: str) -> str:
@@ -265,21 +259,13 @@ def refuse_seen(transaction: Transaction, pairs: list[tuple[str, str]], series: 
         )
 
 
-def bound_for(state: State, mechanism: Releasable, labels: Collection[str]) -> MechanismBound | None:
-    """A bound to decide by, where that is less work than composing label by label and there is none on record.
-
-    Otherwise what the labels' own compositions share is computed, before anything is locked.
-    """
-    graph, budgets = mechanism.graph, state.budgets
-    epsilons = {limit.budget.epsilon for name in labels for limit in budgets.limits(name, graph.neighbors(name))}
+def new_bound(state: State, mechanism: Releasable) -> MechanismBound | None:
+    """The bound of a mechanism at the ε of budgets in force; None where it is on record, or that is too much work."""
+    epsilons = {budget.epsilon for budget in state.budgets.by_label.values()}
     known = state.bound(mechanism.digest)
-    if not epsilons or (known is not None and epsilons <= known.delta.keys() & known.table.keys()):
+    if len(epsilons) > 4 or (known is not None and epsilons <= known.delta.keys() & known.table.keys()):
         return None
-    if 2 * len(labels) >= graph.n_labels and len(epsilons) <= 4:
-        return mechanism_bound(mechanism, sorted(epsilons))
-    for label in labels:
-        state.memory.composer.prepare(mechanism, label)
-    return None
+    return mechanism_bound(mechanism, sorted(epsilons)) if epsilons else None
 
 
 def cost(state: State, mechanism: Releasable, names: list[str], query_id: str | None, times: int) -> Cost:

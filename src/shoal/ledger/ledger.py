@@ -34,7 +34,7 @@ from shoal.ledger.budgets import Budget, Budgets, Limit, budget_entry, readings_
 from shoal.ledger.chain import Entry, Head
 from shoal.ledger.crowds import CrowdsRelease, LastingCrowds
 from shoal.ledger.state import Memory, State
-from shoal.ledger.storage import ENTRIES, INDEX, META, Storage, Transaction, word
+from shoal.ledger.storage import ENTRIES, INDEX, META, Storage, Transaction
 from shoal.ledger.verify import Verification, verified
 from shoal.mechanism.releasable import Releasable
 from shoal.validation import FloatArray
@@ -124,25 +124,18 @@ class Ledger:
     # ------------------------------------------------------------------ budgets
 
     def budget(
-        self,
-        epsilon: float,
-        delta: float,
-        *,
-        label: Any = None,
-        mode: str | None = None,
-        plan: str | None = None,
+        self, epsilon: float, delta: float, *, label: Any = None, mode: str | None = None, plan: str | None = None
     ) -> None:
-        """Set the budget δ(``epsilon``) ≤ ``delta`` from here on, for every label or as far as named.
+        """Set the budget δ(``epsilon``) ≤ ``delta`` from here on, for every label or for those named.
 
         It is held against pairs of neighbors: what was released about either counts, in the direction from that label
         to the other. So a release about one label can use up what is left for its neighbors.
 
         Args:
             label: a label or a list of labels, which then have a budget of their own instead of the common one.
-            mode: ``"adaptive"``, which holds unless another is asked for: releases may be chosen in the light of
-                earlier answers, and a filter that holds for any choice decides. ``"fixed"`` for a series that is fixed
-                in advance, whose exact composition counts and lets through somewhat more. Not said, a mode stays what
-                it was. Set it without looking at answers, ``"fixed"`` before the first.
+            mode: ``"adaptive"``, the default: releases may be chosen in the light of earlier answers, and a filter that
+                holds for any choice decides. ``"fixed"`` for a series that is fixed in advance, whose exact composition
+                counts and lets through somewhat more; set it before the first answer. Not said, a mode stays.
             plan: a sentence on what is fixed in advance, kept on record.
 
         >>> import tempfile, shoal
@@ -223,14 +216,7 @@ class Ledger:
 
     # ------------------------------------------------------------------ releases
 
-    def release(
-        self,
-        mechanism: Releasable,
-        answer: Any,
-        label: Any,
-        *,
-        query_id: str | None = None,
-    ) -> FloatArray:
+    def release(self, mechanism: Releasable, answer: Any, label: Any, *, query_id: str | None = None) -> FloatArray:
         """Release one answer about a label; returns once the charge is durable.
 
         Args:
@@ -258,23 +244,11 @@ class Ledger:
         """
         values = validation.array(ndim=1, answer=answer)
         ids = None if query_id is None else [query_id]
-        return np.asarray(self.release_many(mechanism, values[None], [label], query_ids=ids)[0])
+        return np.asarray(self.charge(mechanism, values[None], None, [label], query_ids=ids)[0])
 
-    def release_many(
-        self,
-        mechanism: Releasable,
-        answers: Any,
-        labels: Sequence[Any],
-        *,
-        query_ids: str | Sequence[str] | None = None,
-    ) -> FloatArray:
-        """Release (m, k) answers in one transaction, all or none of them."""
-        questions = decide.as_questions(mechanism, answers, labels, query_ids, self._key)
-        own = self._memory.prepared(mechanism, {question.label for question in questions})
-        true = np.array([question.values for question in questions]).reshape(len(questions), own.n_dims)
-        drawn = decide.released_values(own, own.release(true, [q.label for q in questions]), len(questions))
-        with self._writing() as state:
-            return decide.charged(state, own, questions, drawn)
+    def release_many(self, mechanism: Releasable, answers: Any, labels: Sequence[Any], **named: Any) -> FloatArray:
+        """Release (m, k) answers in one transaction, all or none of them; ``query_ids`` as in :meth:`charge`."""
+        return self.charge(mechanism, answers, None, labels, **named)
 
     def charge(
         self,
@@ -283,7 +257,7 @@ class Ledger:
         drawn: Any,
         labels: Sequence[Any],
         *,
-        query_ids: str | Sequence[str],
+        query_ids: str | Sequence[str] | None = None,
         bounds: MechanismBound | None = None,
         readings: Sequence[str] | None = None,
         series: str = "",
@@ -291,8 +265,7 @@ class Ledger:
         """Charge answers that were drawn elsewhere with ``mechanism.release``; all or none, in one transaction.
 
         Returns, once the charge is durable, what may be shown: for a question on record the recorded answer (the drawn
-        one is thrown away), otherwise the drawn one. Everything else is as in :meth:`release_many`, refusals included.
-        Nothing of ``drawn`` may be shown or kept before this returns.
+        one is thrown away), otherwise the drawn one. Nothing of ``drawn`` may be shown or kept before this returns.
 
         The caller vouches that ``drawn`` came from this mechanism's ``release``, for these answers and labels, and that
         ``bounds`` came from :func:`mechanism_bound`: whoever draws is part of what is trusted. What can be checked is
@@ -301,9 +274,10 @@ class Ledger:
         Args:
             mechanism: the mechanism, or the content of its file, which spares packing it again.
             answers: (m, k) the true answers.
-            drawn: (m, k) the noisy answers.
+            drawn: (m, k) the noisy answers; None draws them here.
             labels: m labels.
-            query_ids: one name per answer, or one for all.
+            query_ids: one name per answer, or one for all; without names, equal answers through one mechanism are the
+                same question.
             bounds: what the mechanism costs at most. Without it, the bound is computed here if most of the mechanism's
                 labels are asked about, and otherwise every label is composed exactly.
             readings: digests of what each answer was made from, one per answer. They are recorded under the ledger's
@@ -314,10 +288,16 @@ class Ledger:
         if bounds is not None and (not isinstance(bounds, MechanismBound) or bounds.digest != own.digest):
             raise InputError("bounds must be the mechanism_bound of this very mechanism")
         questions = decide.as_questions(own, answers, labels, query_ids, self._key, readings)
-        values = decide.released_values(own, drawn, len(questions))
-        if bounds is None:
+        names = [question.label for question in questions]
+        own.prepare()
+        if drawn is None:
+            drawn = own.release(np.array([q.values for q in questions]).reshape(len(names), own.n_dims), names)
+        values = decide.released_values(own, drawn, len(names))
+        if bounds is None and len(names) > 1 and 2 * len({*names}) >= own.graph.n_labels:
             with self._reading() as state:
-                bounds = decide.bound_for(state, own, {question.label for question in questions})
+                bounds = decide.new_bound(state, own)
+        elif bounds is None:
+            self._memory.prepare(own, names)
         with self._writing() as state:
             return decide.charged(state, own, questions, values, bounds, series)
 
@@ -341,25 +321,7 @@ class Ledger:
             named = or_(ENTRIES.c.query_id == name, ENTRIES.c.query_id.startswith(f"{name} ", autoescape=True))
             return transaction.one(select(ENTRIES.c.seq).where(named).limit(1)) is not None
 
-    def recorded(self, labels: Sequence[Any], query_ids: str | Sequence[str]) -> list[FloatArray | None]:
-        """Answers on record, None where there is none: what is left to draw when a release goes on.
-
-        Whether the question was the same is not looked at: :meth:`charge` does.
-        """
-        ids = decide.named(query_ids, len(labels))
-        names = [(word(label=str(label)), query_id) for label, query_id in zip(labels, ids, strict=True)]
-        with self._storage.reading() as transaction:
-            entries = chain.recorded(transaction, names)
-        return [np.array(entries[name].content["released"]) if name in entries else None for name in names]
-
-    def cost(
-        self,
-        mechanism: Releasable,
-        label: Any,
-        *,
-        query_id: str | None = None,
-        times: int = 1,
-    ) -> Cost:
+    def cost(self, mechanism: Releasable, label: Any, *, query_id: str | None = None, times: int = 1) -> Cost:
         """What a release (or ``times`` of them) would cost. Nothing is written.
 
         Args:
@@ -384,7 +346,8 @@ class Ledger:
         if not names:
             raise InputError("label must name at least one label")
         times = validation.count(times=times)
-        own = self._memory.prepared(mechanism, names)
+        own = self._memory.trusted(mechanism)
+        self._memory.prepare(own, names)
         with self._reading() as state:
             return decide.cost(state, own, names, query_id, times)
 
@@ -429,22 +392,6 @@ class Ledger:
         Raises:
             LedgerError: with the reason ``"stale"``, the crowds were changed since they were read.
             InputError: a rule for lasting crowds is broken (:mod:`shoal.ledger.crowds`). Nothing was recorded.
-
-        >>> import tempfile, numpy as np, polars as pl, shoal
-        >>> values = np.zeros(24).tobytes()
-        >>> with tempfile.TemporaryDirectory() as folder, shoal.Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
-        ...     (number,) = ledger.draw_crowd_numbers(1)
-        ...     members = pl.DataFrame(
-        ...         {"label": ["a", "b"], "crowd": number, "stored": [values] * 2, "last": ["1", "2"], "block": None},
-        ...         schema_overrides={"block": pl.Int64},
-        ...     )
-        ...     crowd = {"crowd": number, "setting": '{"m": 2}', "period": "2025-01-01T18:00", "row": values}
-        ...     crowds = pl.DataFrame([crowd | {"homes": 2, "retired": False}])
-        ...     entry = ledger.record_crowds(
-        ...         "january", book_digest=ledger.crowds().digest, members=members, crowds=crowds,
-        ...         table_digest="0" * 64, facts={"homes": 2})
-        ...     ledger.crowds(["a"]).members["label"].to_list(), bool(ledger.verify())
-        (['a', 'b'], True)
         """
         release = CrowdsRelease.of(name, members, crowds, table_digest, facts)
         with self._writing() as state:

@@ -92,13 +92,10 @@ class Memory:
         self.files.put(copy.digest, content, len(content))
         return copy
 
-    def prepared(self, mechanism: Releasable, labels: Iterable[str]) -> Releasable:
-        """A trusted copy of a mechanism, with all that can be computed for labels before anything is locked."""
-        own = self.trusted(mechanism)
-        own.prepare()
-        for label in labels:
-            self.composer.prepare(own, label)
-        return own
+    def prepare(self, mechanism: Releasable, labels: Iterable[str]) -> None:
+        """Compute what compositions of labels share, before anything is locked."""
+        for label in dict.fromkeys(labels):
+            self.composer.prepare(mechanism, label)
 
     def remember_mechanism(self, mechanism: Releasable) -> None:
         """Keep a trusted mechanism; it and its laws take about as many bytes as named here."""

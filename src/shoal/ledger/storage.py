@@ -32,28 +32,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from sqlalchemy import (
-    JSON,
-    BigInteger,
-    Boolean,
-    CheckConstraint,
-    Column,
-    Float,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    Table,
-    Text,
-    cast,
-    create_engine,
-    event,
-    func,
-    insert,
-    inspect,
-    select,
-    text,
-)
+import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
@@ -68,95 +47,73 @@ VERSION = 10
 #: Parts of a payload that are columns as well, so that the database can look them up.
 LOOKED_UP = ("label", "query_id", "analyst", "mechanism", "answer", "readings")
 
-METADATA = MetaData()
+METADATA = sa.MetaData()
+BIG, REAL, BYTES = sa.BigInteger(), sa.Float(53), sa.LargeBinary()
 
 
-def _table(name: str, *columns: Any, **options: Any) -> Table:
-    return Table(name, METADATA, *columns, **options)
+def _column(name: str, kind: Any = sa.Text, **options: Any) -> sa.Column[Any]:
+    return sa.Column(name, kind, **({"nullable": False} | options))
 
 
-def _key(name: str, kind: Any = Text) -> Column[Any]:
-    return Column(name, kind, primary_key=True, autoincrement=False)
+def _key(name: str, kind: Any = sa.Text) -> sa.Column[Any]:
+    return _column(name, kind, primary_key=True, autoincrement=False)
 
 
-def _text(name: str, *, optional: bool = False) -> Column[Any]:
-    return Column(name, Text, nullable=optional)
+def _table(name: str, *columns: Any, **options: Any) -> sa.Table:
+    return sa.Table(name, METADATA, *columns, **options)
 
 
-META = _table("meta", _key("name"), _text("value"))
+META = _table("meta", _key("name"), _column("value"))
 ENTRIES = _table(
     "entries",
-    _key("seq", BigInteger().with_variant(Integer, "sqlite")),
-    _text("kind"),
-    _text("payload"),
-    _text("previous"),
-    _text("hash"),
-    *(_text(name, optional=True) for name in LOOKED_UP),
+    _key("seq", BIG.with_variant(sa.Integer, "sqlite")),
+    *(_column(name) for name in ("kind", "payload", "previous", "hash")),
+    *(_column(name, nullable=True) for name in LOOKED_UP),
 )
-HEAD = _table(
-    "head",
-    Column("only_row", Integer, CheckConstraint("only_row = 1"), primary_key=True, autoincrement=False),
-    Column("seq", BigInteger, nullable=False),
-    _text("hash"),
-)
-MECHANISMS = _table("mechanisms", _key("digest"), _text("graph"), Column("content", LargeBinary, nullable=False))
+_ALONE = sa.CheckConstraint("only_row = 1")
+HEAD = _table("head", _key("only_row", sa.Integer), _column("seq", BIG), _column("hash"), _ALONE)
+MECHANISMS = _table("mechanisms", _key("digest"), _column("graph"), _column("content", BYTES))
+BOUNDS = _table("bounds", _key("mechanism"), _key("kind"), _key("point", REAL), _column("value", REAL))
 GRAPH_LABELS = _table("graph_labels", _key("label"), _key("graph"), sqlite_with_rowid=False)
 TOTALS = _table(
     "totals",
-    _key("label"),
-    _key("mechanism"),
-    Column("times", BigInteger, nullable=False),
-    Column("tv", Float(53), nullable=False),
-    Column("first", BigInteger, nullable=False),
-    Column("last", BigInteger, nullable=False),
+    *(_key(name) for name in ("label", "mechanism")),
+    *(_column(name, kind) for name, kind in (("times", BIG), ("tv", REAL), ("first", BIG), ("last", BIG))),
     sqlite_with_rowid=False,
 )
-BOUNDS = _table(
-    "bounds", _key("mechanism"), _key("kind"), _key("point", Float(53)), Column("value", Float(53), nullable=False)
-)
+#: Σμ², an exact fraction, and the cap M as texts.
+READINGS_ACCOUNTS = _table("readings_accounts", _key("label"), *map(_column, ("spent", "cap", "period")))
 CROWD_MEMBERS = _table(
     "crowd_members",
     _key("label"),
-    Column("crowd", BigInteger, nullable=False, index=True),
-    Column("stored", LargeBinary, nullable=False),
-    _text("last"),
-    Column("block", BigInteger, index=True),
+    _column("crowd", BIG, index=True),
+    _column("stored", BYTES),
+    _column("last"),
+    _column("block", BIG, nullable=True, index=True),
 )
 CROWDS = _table(
     "crowds",
-    _key("crowd", BigInteger),
-    _text("setting"),
-    _text("period"),
-    Column("row", LargeBinary, nullable=False),
-    Column("homes", Integer, nullable=False),
-    Column("retired", Boolean, nullable=False),
-    _text("digest"),
+    _key("crowd", BIG),
+    *(_column(name) for name in ("setting", "period", "digest")),
+    _column("row", BYTES),
+    _column("homes", sa.Integer),
+    _column("retired", sa.Boolean),
 )
-CROWD_NUMBERS = _table("crowd_numbers", _key("crowd", BigInteger))
-READINGS_ACCOUNTS = _table(
-    "readings_accounts",
-    _key("label"),
-    _text("spent"),  # Σμ², an exact fraction
-    _text("cap"),  # M, fixed before the first release
-    _text("period"),
-)
-
-
+CROWD_NUMBERS = _table("crowd_numbers", _key("crowd", BIG))
 #: What the chain says about labels; :meth:`Ledger.rebuild` writes it anew.
 INDEX = (GRAPH_LABELS, TOTALS, READINGS_ACCOUNTS)
 
-
-def _where(name: str, *columns: Column[Any], where: str, unique: bool = False) -> None:
-    Index(name, *columns, unique=unique, sqlite_where=text(where), postgresql_where=text(where))
-
-
 # Releases are looked up by their labels, and an index of all kinds would only tempt a planner.
-_where("entries_kind", ENTRIES.c.kind, ENTRIES.c.seq, where="kind <> 'release'")
-_where("entries_question", ENTRIES.c.label, ENTRIES.c.query_id, where="kind = 'release'", unique=True)
-_where("entries_answer", ENTRIES.c.label, ENTRIES.c.answer, where="kind = 'release'")
-_where("entries_readings", ENTRIES.c.label, ENTRIES.c.readings, where="kind = 'release' AND readings IS NOT NULL")
-Index("mechanisms_graph", MECHANISMS.c.graph, MECHANISMS.c.digest)
-Index("graph_labels_graph", GRAPH_LABELS.c.graph, GRAPH_LABELS.c.label)
+for _name, _columns, _where in (
+    ("kind", ("kind", "seq"), "kind <> 'release'"),
+    ("question", ("label", "query_id"), "kind = 'release'"),
+    ("answer", ("label", "answer"), "kind = 'release'"),
+    ("readings", ("label", "readings"), "kind = 'release' AND readings IS NOT NULL"),
+):
+    _parts = {f"{system}_where": sa.text(_where) for system in ("sqlite", "postgresql")}
+    sa.Index(f"entries_{_name}", *(ENTRIES.c[column] for column in _columns), unique=_name == "question", **_parts)
+sa.Index("mechanisms_graph", MECHANISMS.c.graph, MECHANISMS.c.digest)
+sa.Index("graph_labels_graph", GRAPH_LABELS.c.graph, GRAPH_LABELS.c.label)
 
 #: Key of the advisory lock under which tables are made on PostgreSQL ("shoal" in ASCII).
 ADVISORY = 0x73686F616C
@@ -183,8 +140,7 @@ CAUSES = {
 AWAY = {
     "password authentication failed": "the server refuses the password; set PGPASSWORD or ~/.pgpass",
     "no password supplied": "the server asks for a password; set PGPASSWORD or ~/.pgpass",
-    "could not translate host name": "there is no server of this name; check the host in the url",
-    "failed to resolve host": "there is no server of this name; check the host in the url",
+    "translate host name|resolve host": "there is no server of this name; check the host in the url",
     "Connection refused": "nothing listens at this host and port; start the server or check the port in the url",
     "timeout": "the server does not answer; check the host in the url, and the network",
     r'database ".*" does not exist': "the server has no such database; create it or check its name in the url",
@@ -199,13 +155,17 @@ class Transaction:
         self.connection = connection
         self.postgres = connection.dialect.name == "postgresql"
 
+    def _executed(self, statement: str | Executable, parameters: Mapping[str, Any]) -> Any:
+        return self.connection.execute(sa.text(statement) if isinstance(statement, str) else statement, parameters)
+
     def rows(self, statement: str | Executable, **parameters: Any) -> Sequence[Any]:
         """All rows of a query."""
-        return self.connection.execute(_executable(statement), parameters).fetchall()
+        rows: Sequence[Any] = self._executed(statement, parameters).fetchall()
+        return rows
 
     def one(self, statement: str | Executable, **parameters: Any) -> Any:
         """The first row, or None."""
-        return self.connection.execute(_executable(statement), parameters).first()
+        return self._executed(statement, parameters).first()
 
     def value(self, statement: str | Executable, **parameters: Any) -> Any:
         """The first column of the first row, or None."""
@@ -214,17 +174,17 @@ class Transaction:
 
     def run(self, statement: str | Executable, **parameters: Any) -> None:
         """Execute a statement that returns no rows."""
-        self.connection.execute(_executable(statement), parameters)
+        self._executed(statement, parameters)
 
     def pairs(self, values: Sequence[tuple[str, str]]) -> Select[Any]:
         """A query whose rows are pairs of texts, for ``IN``: by an index, where SQLite would scan for written pairs."""
         if self.postgres:
-            pair = func.json_array_elements(cast(values, JSON)).table_valued("value").c.value
-            return select(pair.op("->>")(0), pair.op("->>")(1))
-        pair = func.json_each(json.dumps(values)).table_valued("value").c.value
-        return select(func.json_extract(pair, "$[0]"), func.json_extract(pair, "$[1]"))
+            pair = sa.func.json_array_elements(sa.cast(values, sa.JSON)).table_valued("value").c.value
+            return sa.select(pair.op("->>")(0), pair.op("->>")(1))
+        pair = sa.func.json_each(json.dumps(values)).table_valued("value").c.value
+        return sa.select(sa.func.json_extract(pair, "$[0]"), sa.func.json_extract(pair, "$[1]"))
 
-    def insert(self, table: Table | str, *rows: Mapping[str, Any], otherwise: str = "") -> None:
+    def insert(self, table: sa.Table | str, *rows: Mapping[str, Any], otherwise: str = "") -> None:
         """Add rows with the same columns to a table, handed to the driver as they are."""
         if rows:
             names = list(rows[0])
@@ -232,7 +192,7 @@ class Transaction:
             statement = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({places}) {otherwise}"
             self.connection.exec_driver_sql(statement, list(rows))
 
-    def upsert(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    def upsert(self, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
         """Add rows to a table, or replace those with the same primary key."""
         if rows:
             keys = [column.name for column in table.primary_key]
@@ -260,10 +220,6 @@ def chunks(values: Iterable[Any]) -> Iterator[list[Any]]:
     every = list(values)
     for start in range(0, len(every), CHUNK):
         yield every[start : start + CHUNK]
-
-
-def _executable(statement: str | Executable) -> Executable:
-    return text(statement) if isinstance(statement, str) else statement
 
 
 class Storage:
@@ -365,11 +321,11 @@ def _sqlite(address: URL, timeout: float) -> Engine:
         except OSError:
             raise LedgerError("ledger: the database file cannot be created; does its folder exist?") from None
         address = _as_it_lies(address, Path(address.database))
-    engine = create_engine(
+    engine = sa.create_engine(
         address, isolation_level="AUTOCOMMIT", hide_parameters=True, connect_args={"timeout": timeout}
     )
 
-    @event.listens_for(engine, "connect")
+    @sa.event.listens_for(engine, "connect")
     def prepare(connection: Any, _record: Any) -> None:
         connection.execute("PRAGMA synchronous = EXTRA")
 
@@ -407,7 +363,7 @@ def _postgres(address: URL, timeout: float) -> Engine:
         import psycopg  # noqa: F401
     except ImportError:
         raise InputError("a ledger on PostgreSQL needs psycopg: pip install 'shoal[postgres]'") from None
-    engine = create_engine(
+    engine = sa.create_engine(
         address,
         isolation_level="AUTOCOMMIT",
         hide_parameters=True,
@@ -417,7 +373,7 @@ def _postgres(address: URL, timeout: float) -> Engine:
         connect_args={"client_encoding": "utf8", "connect_timeout": max(2, int(timeout))},
     )
 
-    @event.listens_for(engine, "connect")
+    @sa.event.listens_for(engine, "connect")
     def prepare(connection: Any, _record: Any) -> None:
         connection.execute(f"SET lock_timeout = {max(1, int(timeout * 1000))}")
         connection.execute(
@@ -430,9 +386,9 @@ def _postgres(address: URL, timeout: float) -> Engine:
 
 def exists(transaction: Transaction) -> bool:
     """Whether the database holds a ledger of this version; another version, or another program's table, is refused."""
-    if not inspect(transaction.connection).has_table("meta"):
+    if not sa.inspect(transaction.connection).has_table("meta"):
         return False
-    version = transaction.value(select(META.c.value).where(META.c.name == "schema_version"))
+    version = transaction.value(sa.select(META.c.value).where(META.c.name == "schema_version"))
     if version is None or not str(version).isdigit():
         raise LedgerError("the database has a table 'meta' that is not a ledger's; give the ledger its own database")
     if int(version) != VERSION:
@@ -445,7 +401,7 @@ def exists(transaction: Transaction) -> bool:
 def create(transaction: Transaction) -> None:
     """Make all tables, and have the database itself refuse changes of what is recorded."""
     METADATA.create_all(transaction.connection)
-    transaction.run(insert(META).values(name="schema_version", value=str(VERSION)))
+    transaction.run(sa.insert(META).values(name="schema_version", value=str(VERSION)))
     refused = "the ledger is append-only"
     if transaction.postgres:
         transaction.run(

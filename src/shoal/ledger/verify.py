@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,14 +25,13 @@ from sqlalchemy import func, select
 from shoal.errors import LedgerError
 from shoal.ledger import chain, crowds
 from shoal.ledger.accounts import exceeding
-from shoal.ledger.bounds import POINTS, MechanismBound, bound_at
+from shoal.ledger.bounds import POINTS, bound_at
 from shoal.ledger.budgets import Limit
 from shoal.ledger.chain import NOTES, START, Entry, Head, columns_of
 from shoal.ledger.composition import Composer
 from shoal.ledger.decide import may_be_chosen, readings_refusal
 from shoal.ledger.state import Memory, State, graph_digest, restored
 from shoal.ledger.storage import BOUNDS, INDEX, MECHANISMS, META, Transaction
-from shoal.mechanism.releasable import Releasable
 
 WRONG_INDEX = "the index of labels and of what was released differs from the record; rebuild() writes it anew"
 #: Kinds of entries with a name that is used once: what names them, and what is wrong where it was used before.
@@ -83,32 +82,27 @@ def verified(transaction: Transaction, composer: Composer, seal: Head | None) ->
                 _Walk(transaction, composer, seal, broken.overspent).all()
             raise
         _derived(walk.state)
-    except _Broken as broken:
-        return Verification(False, walk.count, walk.last, broken.seq, broken.problem, tuple(walk.notes))
-    except LedgerError as error:
-        return Verification(False, walk.count, walk.last, None, str(error), tuple(walk.notes))
+    except (_Broken, LedgerError) as error:
+        seq = error.seq if isinstance(error, _Broken) else None
+        return Verification(False, walk.last.seq, walk.last, seq, str(error), tuple(walk.notes))
     notes = [*walk.notes, *walk.overdrawn()]
     if transaction.postgres and transaction.value("SHOW fsync") == "off":
         notes.append("the server runs with fsync off: a power failure can lose what was recorded")
     if seal is None:
         notes.append("without a head kept elsewhere, a chain rewritten or cut short as a whole cannot be told")
-    return Verification(True, walk.count, walk.last, None, "", tuple(notes))
+    return Verification(True, walk.last.seq, walk.last, None, "", tuple(notes))
 
 
-@dataclass
 class _Walk:
     """One pass over the chain. Labels in ``closely`` are composed after each of their entries."""
 
-    transaction: Transaction
-    composer: Composer
-    seal: Head | None
-    closely: frozenset[str] = frozenset()
-    count: int = 0
-    last: Head = field(default_factory=lambda: Head(0, START))
-    notes: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.state = State(self.transaction, Memory(self.composer), replayed=True)
+    def __init__(
+        self, transaction: Transaction, composer: Composer, seal: Head | None, closely: frozenset[str] = frozenset()
+    ) -> None:
+        self.state = State(transaction, Memory(composer), replayed=True)
+        self.last = Head(0, START)
+        self.notes: list[str] = []
+        self._transaction, self._seal, self._closely = transaction, seal, closely
         self._once: set[tuple[str, ...]] = set()
         #: Labels since the budgets last changed, with the first entry of each; the last batch and its last entry.
         self._since: dict[str, int] = {}
@@ -117,11 +111,11 @@ class _Walk:
 
     def all(self) -> None:
         """Check every entry and what they end with."""
-        before = ""
-        for entry, columns in chain.entries(self.transaction):
+        before, seal = "", self._seal
+        for entry, columns in chain.entries(self._transaction):
             content = _chained(self.last, entry, columns)
-            self.count, self.last = self.count + 1, entry.head
-            if self.seal is not None and self.seal.seq == entry.seq and self.seal != entry.head:
+            self.last = entry.head
+            if seal is not None and seal.seq == entry.seq and seal != entry.head:
                 raise _Broken(entry.seq, "it is not the entry that the given head seals: the chain was rewritten")
             try:
                 time = str(content.get("time", ""))
@@ -130,7 +124,7 @@ class _Walk:
                 before = time
                 self._check(entry, content)
                 self.state.apply(entry, content)
-                if entry.kind == "release" and content["label"] in self.closely:
+                if entry.kind == "release" and content["label"] in self._closely:
                     problem = self._exceeded(content["label"])
                     if problem:
                         raise _Broken(entry.seq, problem)
@@ -138,7 +132,13 @@ class _Walk:
                 if isinstance(error, LedgerError):
                     raise
                 raise _Broken(entry.seq, "its content does not make sense") from error
-        self._ended()
+        stated, last = chain.head(self._transaction), self.last
+        if stated.seq > last.seq:
+            raise _Broken(last.seq + 1, f"it is missing: the head names {stated.seq} entries, there are {last.seq}")
+        if stated != last:
+            raise _Broken(last.seq, "it is not the entry that the head names as the last")
+        if seal is not None and seal.seq > last.seq:
+            raise _Broken(last.seq + 1, f"it is missing: the given head seals {seal.seq} entries, there are {last.seq}")
         self._held()
 
     def overdrawn(self) -> Iterator[str]:
@@ -150,74 +150,80 @@ class _Walk:
 
     def _check(self, entry: Entry, content: Mapping[str, Any]) -> None:
         """Refuse an entry that must not follow those before it."""
-        kind = entry.kind
-        if (kind == "created") != (entry.seq == 1):
-            raise _Broken(entry.seq, "a ledger begins with the entry 'created', once")
-        if kind == "created":
-            self._created(entry.seq, content)
+        seq, kind, problem = entry.seq, entry.kind, ""
+        if (kind == "created") != (seq == 1):
+            problem = "a ledger begins with the entry 'created', once"
+        elif kind == "created":
+            meta = {str(row[0]): str(row[1]) for row in self._transaction.rows(select(META.c.name, META.c.value))}
+            key = bytes.fromhex(meta.get("answer_key", ""))
+            if meta.get("ledger") != content["ledger"] or hashlib.sha256(key).hexdigest() != content["key"]:
+                problem = "the database's identity or key is not the one recorded"
         elif kind == "budget":
             self._held()
             if content.get("mode") == "fixed" and may_be_chosen(self.state, content):
-                raise _Broken(entry.seq, "it calls a series fixed in advance whose releases may have been chosen")
+                problem = "it calls a series fixed in advance whose releases may have been chosen"
         elif kind == "mechanism":
-            self._mechanism(entry.seq, content)
+            problem = self._mechanism(content)
         elif kind == "release":
-            self._release(entry.seq, content)
+            problem = self._release(seq, content)
         elif kind == "crowds":
             if content["before"] != self.state.crowds:
-                raise _Broken(entry.seq, "the crowds before it are not those that the release before it left")
+                problem = "the crowds before it are not those that the release before it left"
         elif kind == "readings":
-            refused = readings_refusal(self.state, content)
-            if refused is not None:
-                raise _Broken(entry.seq, str(refused))
+            problem = str(readings_refusal(self.state, content) or "")
         elif kind not in NOTES:
-            raise _Broken(entry.seq, "its kind is unknown")
-        if kind in ONCE:
-            columns, problem = ONCE[kind]
+            problem = "its kind is unknown"
+        if kind in ONCE and not problem:
+            columns, twice = ONCE[kind]
             name = (kind, *(content[column] for column in columns))
-            if name in self._once:
-                raise _Broken(entry.seq, problem)
+            problem = twice if name in self._once else ""
             self._once.add(name)
+        if problem:
+            raise _Broken(seq, problem)
 
-    def _created(self, seq: int, content: Mapping[str, Any]) -> None:
-        meta = {str(row[0]): str(row[1]) for row in self.transaction.rows(select(META.c.name, META.c.value))}
-        key = bytes.fromhex(meta.get("answer_key", ""))
-        if meta.get("ledger") != content["ledger"] or hashlib.sha256(key).hexdigest() != content["key"]:
-            raise _Broken(seq, "the database's identity or key is not the one recorded")
-
-    def _mechanism(self, seq: int, content: Mapping[str, Any]) -> None:
+    def _mechanism(self, content: Mapping[str, Any]) -> str:
+        """What is wrong with a mechanism that is recorded; it is remembered, with its bound as computed here."""
         digest, state = content["mechanism"], self.state
-        stored = self.transaction.value(select(MECHANISMS.c.content).where(MECHANISMS.c.digest == digest))
+        stored = self._transaction.value(select(MECHANISMS.c.content).where(MECHANISMS.c.digest == digest))
         if stored is None:
-            raise _Broken(seq, "the mechanism it records is missing")
+            return "the mechanism it records is missing"
         if hashlib.sha256(bytes(stored)).hexdigest() != content["content"]:
-            raise _Broken(seq, "the mechanism it records was altered")
+            return "the mechanism it records was altered"
         mechanism = restored(bytes(stored), digest)
         if graph_digest(mechanism.graph) != content["graph"]:
-            raise _Broken(seq, "the mechanism's graph is not the one recorded with it")
+            return "the mechanism's graph is not the one recorded with it"
         if state.lacking(mechanism.graph, content["graph"], mechanism.graph.labels):
-            raise _Broken(seq, "the mechanism's graph lacks neighbors that were recorded before")
+            return "the mechanism's graph lacks neighbors that were recorded before"
         state.memory.remember_mechanism(mechanism)
         state.memory.remember_graph(content["graph"], mechanism.graph)
         stated = state.stored_bound(digest)
         if stated is not None:
-            state.memory.remember_bound(_rebounded(seq, mechanism, stated))
+            epsilons = sorted(stated.delta.keys() | stated.table.keys()) or [0.0]
+            bound = bound_at(mechanism, epsilons, sorted(stated.renyi) or [2.0])
+            for kind in POINTS:
+                anew = getattr(bound, kind)
+                if any(anew.get(point, math.inf) > value for point, value in getattr(stated, kind).items()):
+                    return "the stored bound of its mechanism is below what the mechanism costs"
+            state.memory.remember_bound(bound)
+        return ""
 
-    def _release(self, seq: int, content: Mapping[str, Any]) -> None:
+    def _release(self, seq: int, content: Mapping[str, Any]) -> str:
+        """What is wrong with a release, budgets aside."""
         label, digest, state = content["label"], content["mechanism"], self.state
         if digest not in state.mechanisms or label not in (mechanism := state.mechanism(digest)).graph:
-            raise _Broken(seq, "it uses a mechanism that was not recorded before it, or not for this label")
-        if len(content["released"]) != mechanism.classes.n_dims:
-            raise _Broken(seq, "its answer has another length than the mechanism's")
+            return "it uses a mechanism that was not recorded before it, or not for this label"
+        if len(content["released"]) != mechanism.n_dims:
+            return "its answer has another length than the mechanism's"
         if state.lacking(mechanism.graph, state.mechanisms[digest], [label]):
-            raise _Broken(seq, "it uses a mechanism that lacks neighbors of its label recorded before")
+            return "it uses a mechanism that lacks neighbors of its label recorded before"
         number, (batch, last) = content.get("batch"), self._batch
         if not isinstance(number, int):
-            raise _Broken(seq, "it does not say what it was chosen with")
+            return "it does not say what it was chosen with"
         if number > seq or (number != batch and number <= last):
-            raise _Broken(seq, "it says that it was chosen with an entry that was shown before")
+            return "it says that it was chosen with an entry that was shown before"
         self._batch = (number, seq)
         self._since.setdefault(label, seq)
+        return ""
 
     def _held(self) -> None:
         """Compare what was released since the budgets last changed with the budgets in force."""
@@ -236,16 +242,6 @@ class _Walk:
             if exceeding(self.state, limit, 0.0) is not None:
                 return f"it exceeds the budget of {limit.name}"
         return ""
-
-    def _ended(self) -> None:
-        stated, last = chain.head(self.transaction), self.last
-        if stated.seq > last.seq:
-            raise _Broken(last.seq + 1, f"it is missing: the head names {stated.seq} entries, there are {last.seq}")
-        if stated != last:
-            raise _Broken(last.seq, "it is not the entry that the head names as the last")
-        if self.seal is not None and self.seal.seq > last.seq:
-            seal = self.seal.seq
-            raise _Broken(last.seq + 1, f"it is missing: the given head seals {seal} entries, there are {last.seq}")
 
 
 def _chained(last: Head, entry: Entry, columns: dict[str, Any]) -> dict[str, Any]:
@@ -266,16 +262,6 @@ def _chained(last: Head, entry: Entry, columns: dict[str, Any]) -> dict[str, Any
     return content
 
 
-def _rebounded(seq: int, mechanism: Releasable, stated: MechanismBound) -> MechanismBound:
-    """The stored bound of a mechanism computed anew; a stored one must not be below it."""
-    bound = bound_at(mechanism, sorted(stated.delta), sorted(stated.renyi), sorted(stated.table))
-    for kind in POINTS:
-        anew = getattr(bound, kind)
-        if any(anew.get(point, math.inf) > value for point, value in getattr(stated, kind).items()):
-            raise _Broken(seq, "the stored bound of its mechanism is below what the mechanism costs")
-    return bound
-
-
 def _derived(state: State) -> None:
     """The index, and the tables beside the chain, must say what the chain says."""
     transaction = state.transaction
@@ -286,10 +272,8 @@ def _derived(state: State) -> None:
         raise _Broken(None, "the table of bounds holds one of a mechanism that was never recorded")
     index = State(transaction, state.memory)  # as decisions read it, which another way of reading may not show
     index.read(state.labels)
-    if index.labels != state.labels:
-        raise _Broken(None, WRONG_INDEX)
     rows = np.array([(len(a.graphs), len(a.totals), a.readings.spent > 0) for a in state.labels.values()], dtype=int)
-    for table, number in zip(INDEX, rows.reshape(-1, 3).sum(axis=0), strict=True):
-        if transaction.value(select(func.count()).select_from(table)) != number:
-            raise _Broken(None, WRONG_INDEX)
+    counts = [transaction.value(select(func.count()).select_from(table)) for table in INDEX]
+    if index.labels != state.labels or counts != rows.reshape(-1, 3).sum(axis=0).tolist():
+        raise _Broken(None, WRONG_INDEX)
     crowds.refuse_altered(transaction, state.crowds)
