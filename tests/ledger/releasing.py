@@ -12,7 +12,7 @@ from scipy.linalg import block_diag
 
 from shoal import GaussianClasses, Ledger, Mechanism, NeighborGraph, design
 from shoal.ledger.accounts import account
-from shoal.ledger.budgets import Budget, Limit
+from shoal.ledger.budgets import Budget
 from shoal.ledger.composition import Charges
 from shoal.mechanism.atoms import sum_up
 
@@ -75,8 +75,7 @@ def recorded(ledger: Ledger, query: str) -> list[str]:
 def spent_at(ledger: Ledger, label: str, *epsilons: float) -> np.ndarray:
     """The composed δ of a label's worst pair at each ε: what a budget for a series fixed in advance would count."""
     with ledger._reading() as state:
-        limits = [Limit(label, Budget(epsilon, 0.999, "fixed"), label) for epsilon in epsilons]
-        return np.array([account(state, limit).spent for limit in limits])
+        return np.array([account(state, label, Budget(epsilon, 0.999, "fixed")).spent for epsilon in epsilons])
 
 
 def charges(uses: list[tuple[str, float, int]]) -> Charges:

@@ -11,8 +11,7 @@ from releasing import answer, exchanged, point, trajectory
 import shoal
 from shoal import BudgetError, InputError, Ledger, NeighborGraph
 from shoal.accounting.curve import edge_brackets
-from shoal.ledger import accounts, chain
-from shoal.ledger.budgets import Budget, Limit
+from shoal.ledger import chain
 from shoal.ledger.state import Memory, State
 
 
@@ -73,40 +72,17 @@ def test_who_was_left_out_has_nothing_that_day(ledger: Ledger) -> None:
         answers = [answer(mechanism, name) + 0.01 * day for name in present]
         ledger.release_many(mechanism, answers, present, query_ids=[f"day {day}"] * len(present))
     counts = {"h0": 3, "h1": 3, "h2": 2}
-    for a, b in (("h0", "h1"), ("h0", "h2"), ("h1", "h2")):
-        first, second = (labels.index(name) for name in (a, b))
-        laws = mechanism.output.take([first, second])
-        joint = exchanged([laws], [counts[a]], [counts[b]])
-        exact = edge_brackets(joint, NeighborGraph.complete(joint.labels), 1.0)[0]
-        for name, other in ((a, b), (b, a)):
-            limit = Limit(other, Budget(1.0, 0.5, "fixed"), name)
-            with ledger.storage.reading() as transaction:
-                account = accounts.account(State(transaction, ledger._memory), limit)
-            assert np.log(account.spent) == pytest.approx(exact[:, 0].max(), abs=1e-9)
-            assert np.log(account.spent) >= exact[:, 1].max()
-            assert account.releases == counts[name]
+    for name in labels:
+        ends = []
+        for other in set(labels) - {name}:
+            laws = mechanism.output.take([labels.index(name), labels.index(other)])
+            joint = exchanged([laws], [counts[name]], [counts[other]])
+            ends.append(edge_brackets(joint, NeighborGraph.complete(joint.labels), 1.0)[0].max(axis=0))
+        account = ledger.spent(name)[name]
+        assert np.log(account.spent) == pytest.approx(max(end[0] for end in ends), abs=1e-9)
+        assert np.log(account.spent) >= max(end[1] for end in ends)
+        assert account.releases == counts[name]
     assert ledger.verify()
-
-
-def test_a_neighbor_s_budget_is_kept_too(ledger: Ledger) -> None:
-    """Little may be known about h2, and every answer about h1 tells who of the two is who."""
-    mechanism = point()
-    one = np.exp(edge_brackets(mechanism, mechanism.graph, 1.0)[..., 2].max(axis=1))  # h0-h1, h0-h2, h1-h2
-    assert one[1] < one[2]
-    ledger.budget(1.0, float(one[2] * 1.01), label="h2")
-    ask(ledger, mechanism, "h1", "a")
-    made, error = until_refused(ledger, mechanism, "h1")
-    assert (made, error.limit) == (0, "label h2")
-    with pytest.raises(BudgetError, match="label h2"):
-        ask(ledger, mechanism, "h2", "a")
-    assert ledger.cost(mechanism, "h0").allowed
-    assert [a.name for a in ledger.cost(mechanism, "h1").after] == ["label h1", "label h2"]
-    assert [a.name for a in ledger.spent()] == ["label h1", "label h2"]  # listed for its own budget, with no release
-    assert ledger.spent()["h2"].releases == 0
-    assert {a.name for a in ledger.overview().worst} == {"label h1", "label h2"}
-    assert ledger.verify()
-    ledger.budget(2.0, 0.5, label="h2")  # implied by the others' budget: nothing more to look at
-    assert [a.name for a in ledger.cost(mechanism, "h1").after] == ["label h1"]
 
 
 def test_the_cost_of_a_table(ledger: Ledger) -> None:
@@ -125,18 +101,17 @@ def test_the_cost_of_a_table(ledger: Ledger) -> None:
         ledger.cost(mechanism, [])
 
 
-def test_a_label_of_its_own_budget(ledger: Ledger) -> None:
+def test_a_budget_is_raised_and_lowered(ledger: Ledger) -> None:
     mechanism = point()
-    ledger.budget(1.0, 1e-4, label="h1")
+    ledger.budget(1.0, 1e-4)
     few, error = until_refused(ledger, mechanism, "h1")
     assert error.limit == "label h1"
     assert ledger.spent("h1")["h1"].budget == 1e-4
-    assert ledger.spent("h0")["h0"].budget == 0.01
-    ledger.budget(2.0, 0.05, label=["h1", "h2"])  # the latest holds: raised
+    ledger.budget(2.0, 0.05)  # the latest holds: raised
     more, _ = until_refused(ledger, mechanism, "h1")
     assert more > 0
     assert ledger.spent("h1")["h1"].epsilon == 2.0
-    ledger.budget(2.0, 1e-9, label="h1")  # lowered below what is spent
+    ledger.budget(2.0, 1e-9)  # lowered below what is spent
     assert until_refused(ledger, mechanism, "h1")[0] == 0
     assert ledger.spent("h1")["h1"].remaining == 0
     report = ledger.verify()
@@ -175,7 +150,6 @@ def test_bad_budgets(ledger: Ledger) -> None:
         lambda: ledger.budget(-1.0, 0.1),
         lambda: ledger.budget(1.0, 1.0),
         lambda: ledger.budget(1.0, float("nan")),
-        lambda: ledger.budget(1.0, 0.1, label=[]),
     ]
     for call in wrong:
         with pytest.raises(InputError):

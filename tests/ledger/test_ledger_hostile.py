@@ -136,8 +136,6 @@ def test_one_label_has_one_spelling(ledger: Ledger) -> None:
     (number,) = ledger.draw_crowd_numbers(1)
     with pytest.raises(InputError, match="Unicode"):
         record(ledger, "first", members([(label, number) for label in labels]), crowds([(number, 3)], FIRST))
-    with pytest.raises(InputError, match="Unicode"):
-        ledger.budget(1.0, 1e-5, label=labels[0])
 
 
 def test_a_name_may_be_that_of_a_release_of_each_kind(two: tuple[Ledger, int, int]) -> None:

@@ -220,10 +220,10 @@ def test_a_refused_new_day_leaves_the_folder_as_it_was(finished: Path, days: Any
 
 def test_two_operators_find_one_budget_and_the_stricter_holds(tmp_path: Path) -> None:
     with Ledger.open(tmp_path / "ledger.db") as ledger:
-        assert ledger.ensure_budget(["a"], 1.0, 1e-3)
-        assert not ledger.ensure_budget(["a"], 2.0, 1e-3)
-        assert not ledger.ensure_budget(["a"], 1.0, 1e-3)
-        assert ledger.ensure_budget(["a"], 1.0, 1e-5)
-        assert not ledger.ensure_budget(["a"], 1.0, 1e-3)
+        assert ledger.ensure_budget(1.0, 1e-3)
+        assert not ledger.ensure_budget(2.0, 1e-3)
+        assert not ledger.ensure_budget(1.0, 1e-3)
+        assert ledger.ensure_budget(1.0, 1e-5)
+        assert not ledger.ensure_budget(1.0, 1e-3)
         ledger.budget(1.0, 1e-2)  # the owner's word
-        assert not ledger.ensure_budget(["a"], 1.0, 1e-5)
+        assert not ledger.ensure_budget(1.0, 1e-5)

@@ -67,7 +67,7 @@ def budget(
         str | None, option("fixed: a series fixed in advance. adaptive: releases may be chosen by earlier answers.")
     ] = None,
 ) -> Outcome:
-    """What is left of every budget; with --epsilon and --delta, set one first (for all households, or for --label).
+    """What is left of the budget; with --epsilon and --delta, set it first, for all households.
 
     Each account says which mode holds. Exact composition counts for a series that was fixed in advance; an adaptive
     budget holds for any choice made in the light of earlier answers. Decide without looking at answers.
@@ -82,9 +82,11 @@ def budget(
         raise shoal.InputError("epsilon and delta belong together: a budget is a δ at an ε")
     if mode is not None and not setting:
         raise shoal.InputError("mode: give --epsilon and --delta too; a mode is set with its budget")
+    if label is not None and setting:
+        raise shoal.InputError("label: a budget holds for every household; set it without --label")
     with _opened(target, create=setting) as ledger:
         if epsilon is not None and delta is not None:
-            ledger.budget(epsilon, delta, label=label, mode=mode)
+            ledger.budget(epsilon, delta, mode=mode)
         content, lines = _accounts(ledger, label)
     return Outcome({"set": setting, **content}, "\n".join([*(["budget set"] if setting else []), *lines]))
 
@@ -135,14 +137,12 @@ def _accounts(ledger: shoal.Ledger, label: str | None) -> tuple[dict[str, Any], 
         content: dict[str, Any] = {"releases": spent.releases, "labels": 1, "largest_share": None}
     else:
         whole = ledger.overview(exact=SHOWN)
-        accounts, more = list(whole.worst), whole.labels - whole.without_budget - len(whole.worst)
+        accounts, more = list(whole.worst), whole.labels - len(whole.worst)
         content = {"releases": whole.releases, "labels": whole.labels, "largest_share": whole.largest_share}
         lines.append(
             f"{counted(whole.releases, 'release')} about {counted(whole.labels, 'household')}; most spent first; at "
-            f"most {upper(whole.largest_share)} of any budget is spent"
+            f"most {upper(whole.largest_share)} of the budget is spent"
         )
-        if whole.without_budget:
-            lines.append(f"{counted(whole.without_budget, 'household')} without a budget")
     lines += [f"  {account}" for account in accounts]
     if more > 0:
         lines.append(f"  … and {more} more (--label shows one)")

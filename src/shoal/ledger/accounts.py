@@ -13,7 +13,7 @@ from sqlalchemy import exists, func, select
 
 from shoal.ledger import chain
 from shoal.ledger.bounds import mechanism_bound, pair_bound
-from shoal.ledger.budgets import Limit
+from shoal.ledger.budgets import Budget
 from shoal.ledger.composition import LabelAccount, PairAccount
 from shoal.ledger.state import Memory, State
 from shoal.ledger.storage import ENTRIES, GRAPH_LABELS, Transaction
@@ -109,47 +109,47 @@ class Cost:
         return "\n".join([f"Cost({verdict})", *lines])
 
 
-def account(state: State, limit: Limit) -> Account:
-    """What has been spent of a limit, composed exactly: by the worst pair it is held against."""
-    return _composed(state, limit, state.account(limit))
+def account(state: State, label: str, budget: Budget) -> Account:
+    """What has been spent of a budget, composed exactly: by the worst pair of a label."""
+    return _composed(state, budget, state.account(label))
 
 
-def exceeding(state: State, limit: Limit, headroom: float) -> float | None:
-    """What has been spent of a limit where it is more than the limit allows, with ``headroom``; None within it.
+def exceeding(state: State, label: str, budget: Budget, headroom: float) -> float | None:
+    """What has been spent of a budget where it is more than that allows, with ``headroom``; None within it.
 
     What the bounds of mechanisms settle is allowed on their word; a refusal rests on the exact composition.
     """
-    pairs, most = state.account(limit), limit.budget.delta
-    undecided = tuple(pair for pair in pairs.pairs if most_spent(state, pair, limit) * (1 + headroom) > most)
+    pairs = state.account(label)
+    undecided = tuple(pair for pair in pairs.pairs if most_spent(state, pair, budget) * (1 + headroom) > budget.delta)
     if not undecided:
         return None
-    spent = _composed(state, limit, replace(pairs, pairs=undecided)).spent
-    return spent if spent * (1 + headroom) > most else None
+    spent = _composed(state, budget, replace(pairs, pairs=undecided)).spent
+    return spent if spent * (1 + headroom) > budget.delta else None
 
 
-def most_spent(state: State, pair: PairAccount, limit: Limit) -> float:
+def most_spent(state: State, pair: PairAccount, budget: Budget) -> float:
     """What the bounds of mechanisms say that a pair has spent at most; 1 where they say nothing.
 
     They hold at every edge of a mechanism's graph, and what counts for a pair was made at an edge.
     """
-    delta = limit.budget.delta if limit.filters(pair.span) else None
-    key = (pair.about.bare, pair.opposite.bare, limit.budget.epsilon, delta)
+    key = (pair.about.bare, pair.opposite.bare, budget.epsilon, budget.delta if budget.filters(pair.span) else None)
     most = state.uppers.get(key, 1.0)  # still a bound if more points have become known since
     if most >= 1.0:
-        most = state.uppers[key] = pair_bound(pair, limit, state.bound)
+        most = state.uppers[key] = pair_bound(pair, budget, state.bound)
     return most
 
 
-def _composed(state: State, limit: Limit, label: LabelAccount) -> Account:
-    budget, composer, parts = limit.budget, state.memory.composer, []
+def _composed(state: State, budget: Budget, label: LabelAccount) -> Account:
+    composer, parts = state.memory.composer, []
     for filtered in (False, True):
-        pairs = tuple(pair for pair in label.pairs if limit.filters(pair.span) == filtered)
+        pairs = tuple(pair for pair in label.pairs if budget.filters(pair.span) == filtered)
         if pairs and filtered:
-            parts.append(composer.filtered(replace(label, pairs=pairs), limit.rule, state.mechanism))
+            parts.append(composer.filtered(replace(label, pairs=pairs), budget.rule, state.mechanism))
         elif pairs:
             parts.append(composer.composed(replace(label, pairs=pairs), budget.epsilon, state.mechanism))
     spent, pair = max(parts, key=lambda part: part.delta_upper)
-    return Account(limit.name, budget.epsilon, budget.delta, spent, label.releases, pair, budget.mode)
+    name = f"label {label.label}"
+    return Account(name, budget.epsilon, budget.delta, spent, label.releases, pair, budget.mode)
 
 
 # ---------------------------------------------------------------------- the whole ledger
@@ -167,42 +167,38 @@ class Overview:
     labels: int
     releases: int
     mechanisms: int
-    without_budget: int
     largest_share: float
     worst: tuple[Account, ...]
 
 
 def overviewed(transaction: Transaction, memory: Memory, exact: int) -> Overview:
     """Walk all labels, graph by graph; judge them by bounds, and the ``exact`` worst by composition."""
-    labels = releases = without = 0
-    top: list[tuple[float, str, Limit]] = []
+    labels = releases = 0
+    top: list[tuple[float, str]] = []
     # The largest bound of an account that is not among the worst, which stays all that is known of it.
     rest = 0.0
+    whole = State(transaction, memory)
+    budget = whole.budget or Budget(0.0, 0.0)  # without one nothing was released
     for state, names in _by_graph(transaction, memory):
         for name in names:
             number = state.charges(name).releases
-            labels += number > 0
+            if not number:
+                continue
+            labels += 1
             releases += number
-            budget = state.budgets.of(name)
-            if budget is None:
-                without += number > 0
-            elif number or name in state.budgets.by_label:
-                limit = Limit(name, budget, name)
-                most = max(_most_spent(state, pair, limit) for pair in state.account(limit).pairs)
-                item = (Account(name, budget.epsilon, budget.delta, most, number).share, name, limit)
-                if len(top) < exact:
-                    heapq.heappush(top, item)
-                else:
-                    rest = max(rest, heapq.heappushpop(top, item)[0])
-    state = State(transaction, memory)
-    worst = sorted((account(state, limit) for _, _, limit in top), key=lambda spent: (-spent.share, spent.name))
+            most = max(_most_spent(state, pair, budget) for pair in state.account(name).pairs)
+            item = (Account(name, budget.epsilon, budget.delta, most, number).share, name)
+            if len(top) < exact:
+                heapq.heappush(top, item)
+            else:
+                rest = max(rest, heapq.heappushpop(top, item)[0])
+    worst = sorted((account(whole, name, budget) for _, name in top), key=lambda spent: (-spent.share, spent.name))
     kinds = select(func.count()).select_from(ENTRIES).where(chain.is_kind("mechanism"))
     return Overview(
         entries=chain.head(transaction).seq,
         labels=labels,
         releases=releases,
         mechanisms=int(transaction.value(kinds)),
-        without_budget=without,
         largest_share=max([rest, *(spent.share for spent in worst)]),
         worst=tuple(worst),
     )
@@ -219,15 +215,15 @@ def _by_graph(transaction: Transaction, memory: Memory) -> Iterator[tuple[State,
         yield state, names
 
 
-def _most_spent(state: State, pair: PairAccount, limit: Limit) -> float:
+def _most_spent(state: State, pair: PairAccount, budget: Budget) -> float:
     """The bound on a pair; bounds that were never stored, or not for this ε, are made for the occasion."""
-    most, missing, epsilon = most_spent(state, pair, limit), False, limit.budget.epsilon
-    for digest, _, _ in pair.about.joined(pair.opposite).uses if most > limit.budget.delta else ():
+    most, missing, epsilon = most_spent(state, pair, budget), False, budget.epsilon
+    for digest, _, _ in pair.about.joined(pair.opposite).uses if most > budget.delta else ():
         known = state.bound(digest)
         if known is None or epsilon not in known.delta or epsilon not in known.table:
             state.memory.remember_bound(mechanism_bound(state.mechanism(digest), epsilon))
             missing = True
-    return pair_bound(pair, limit, state.bound) if missing else most
+    return pair_bound(pair, budget, state.bound) if missing else most
 
 
 @dataclass(frozen=True)
@@ -271,10 +267,8 @@ def logged(state: State) -> list[LogRow]:
                 row = replace(row, kind="answers", cost=cost)
             row = replace(row, labels=row.labels + 1)  # a question is about one label
         elif entry.kind == "budget":
-            names = content.get("names", ())
-            epsilon = epsilon if names else float(content["epsilon"])
-            allowed = f"δ({content['epsilon']:g}) ≤ {content['delta']:g} allowed"
-            row = replace(row, name=", ".join(names) or "every label", labels=len(names), cost=allowed)
+            epsilon = float(content["epsilon"])
+            row = replace(row, name="every label", cost=f"δ({epsilon:g}) ≤ {content['delta']:g} allowed")
         elif entry.kind == "crowds":
             homes, folder = content["facts"].get("homes", 0), str(content["facts"].get("folder", ""))
             number = homes if isinstance(homes, int) else 0

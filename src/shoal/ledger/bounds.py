@@ -36,7 +36,7 @@ from shoal.accounting.curve import privacy_curve
 from shoal.accounting.filters import ORDERS, SLACK, FilterRule
 from shoal.accounting.renyi import renyi_curve
 from shoal.errors import CertificationError, InputError
-from shoal.ledger.budgets import Limit
+from shoal.ledger.budgets import Budget
 from shoal.ledger.composition import Charges, PairAccount, covered
 from shoal.mechanism.atoms import sum_up
 from shoal.mechanism.releasable import Releasable
@@ -180,11 +180,11 @@ def filtered(about: Charges, opposite: Charges, rule: FilterRule, bound_of: Boun
     return float(rule.spent(sums * (1 + SLACK), largest=sum_up(largest), aside=aside))
 
 
-def pair_bound(pair: PairAccount, limit: Limit, bound_of: BoundOf) -> float:
-    """An upper bound of what a pair has spent of a limit, by its mode."""
-    if limit.filters(pair.span):
-        return filtered(pair.about, pair.opposite, limit.rule, bound_of)
-    return bounded(pair.about, pair.opposite, limit.budget.epsilon, bound_of)
+def pair_bound(pair: PairAccount, budget: Budget, bound_of: BoundOf) -> float:
+    """An upper bound of what a pair has spent of a budget, by its mode."""
+    if budget.filters(pair.span):
+        return filtered(pair.about, pair.opposite, budget.rule, bound_of)
+    return bounded(pair.about, pair.opposite, budget.epsilon, bound_of)
 
 
 def _least(points: Mapping[float, float], epsilon: Fraction | float) -> float:

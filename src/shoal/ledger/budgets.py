@@ -1,12 +1,11 @@
-"""Budgets: how much may be known about a label.
+"""The budget: how much may be known about a label; the same for every label.
 
 A budget δ(ε) ≤ δ is held against pairs of neighbors, whose account counts what was released about either
 (:mod:`shoal.ledger.composition`). It covers who holds a table with both answers, and who holds one of them: that can
-only be less. A label has the common budget or one of its own, and a pair is within the budgets of both its labels, so a
-release about one of them may be refused because the other's budget is spent. A later budget of the same name replaces
-the earlier one.
+only be less. So a release about one label may be refused because its neighbor's releases have spent the budget of the
+pair. A later budget replaces the earlier one.
 
-Each has a mode, which says for what way of choosing it is a guarantee:
+Its mode says for what way of choosing it is a guarantee:
 
 | mode | what it is |
 | --- | --- |
@@ -34,7 +33,7 @@ their labels, and releases of readings about one of these exclude each other alt
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date, datetime
 from fractions import Fraction
 from functools import cached_property
@@ -56,91 +55,42 @@ class Budget:
 
     epsilon: float
     delta: float
-    mode: str = "adaptive"
+    mode: str = MODES[0]
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> Budget:
+        """The budget that an entry with this content sets."""
+        mode = validation.choice(MODES, mode=content["mode"])
+        return cls(float(content["epsilon"]), float(content["delta"]), mode)
 
     def implies(self, other: Budget) -> bool:
         """Whether what is within this budget is within the other: what holds for any way of choosing holds for one."""
         stronger = self.mode == other.mode or self.mode == "adaptive"
         return stronger and self.epsilon <= other.epsilon and self.delta <= other.delta
 
-
-@dataclass(frozen=True)
-class Limit:
-    """The budget of the label ``whose``, as it applies to the pairs of ``label``: with all its neighbors, or with
-    ``whose`` alone where that is another label.
-    """
-
-    whose: str
-    budget: Budget
-    label: str
-
-    @property
-    def name(self) -> str:
-        return f"label {self.whose}"
-
     @cached_property
     def rule(self) -> FilterRule:
         """The filter of the budget."""
-        return FilterRule(self.budget.epsilon, self.budget.delta)
+        return FilterRule(self.epsilon, self.delta)
 
     def filters(self, span: Span | None) -> bool:
         """Whether a filter decides: what was made in one batch was fixed in advance in any mode."""
-        return self.budget.mode == "adaptive" and span is not None and span.first < span.last
-
-
-@dataclass(frozen=True)
-class Budgets:
-    """All budgets in force, by the label that they are for; None: every label without one of its own."""
-
-    by_label: Mapping[str | None, Budget] = field(default_factory=dict)
-
-    def of(self, label: str | None) -> Budget | None:
-        """The budget of a label: its own, or the common one."""
-        return self.by_label.get(label, self.by_label.get(None))
-
-    def mode(self, label: str | None) -> str:
-        """The mode that holds so far for a label."""
-        budget = self.of(label)
-        return MODES[0] if budget is None else budget.mode
-
-    def after(self, content: Mapping[str, Any]) -> Budgets:
-        """The budgets in force once an entry with this content is recorded."""
-        epsilon, delta = float(content["epsilon"]), float(content["delta"])
-        modes = {name: content.get("mode") or self.mode(name) for name in content.get("names", (None,))}
-        new = {name: Budget(epsilon, delta, validation.choice(MODES, mode=mode)) for name, mode in modes.items()}
-        return Budgets({**self.by_label, **new})
-
-    def limits(self, label: str, around: Sequence[str]) -> list[Limit]:
-        """What a release about a label must stay within: its budget, and what that does not imply of its neighbors'."""
-        own = self.of(label)
-        limits = [] if own is None else [Limit(label, own, label)]
-        for name in around if len(self.by_label) > 1 or None not in self.by_label else ():
-            budget = self.of(name)
-            if budget is not None and budget is not own and not (own is not None and own.implies(budget)):
-                limits.append(Limit(name, budget, label))
-        return limits
+        return self.mode == "adaptive" and span is not None and span.first < span.last
 
 
 def budget_entry(
-    epsilon: float, delta: float, label: Any = None, mode: str | None = None, plan: str | None = None
+    epsilon: float, delta: float, before: Budget | None, mode: str | None = None, plan: str | None = None
 ) -> dict[str, Any]:
-    """A budget as the ledger records it."""
+    """A budget as the ledger records it; a mode that is not named is that of the budget ``before``."""
+    if plan is not None and mode != "fixed":
+        raise InputError("plan: what is planned belongs to mode='fixed'")
+    kept = MODES[0] if before is None else before.mode
     content: dict[str, Any] = {
         "epsilon": validation.non_negative(epsilon=epsilon),
         "delta": validation.probability(delta=delta, below_one=True),
+        "mode": kept if mode is None else validation.choice(MODES, mode=mode),
     }
-    if mode is not None:
-        content["mode"] = validation.choice(MODES, mode=mode)
-    if plan is not None:
-        if mode != "fixed":
-            raise InputError("plan: what is planned belongs to mode='fixed'")
-        content["plan"] = word(plan=plan)
-    if label is not None:
-        names = [label] if isinstance(label, (str, int)) else list(label)
-        if not names:
-            raise InputError("label must name at least one label")
-        content["names"] = sorted({word(label=str(name)) for name in names})
-    return content
+    return content if plan is None else {**content, "plan": word(plan=plan)}
 
 
 class ReadingsTotal(NamedTuple):

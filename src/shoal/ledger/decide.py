@@ -22,7 +22,7 @@ from shoal.errors import BudgetError, InputError
 from shoal.ledger import chain, crowds
 from shoal.ledger.accounts import Cost, account, exceeding
 from shoal.ledger.bounds import HEADROOM, MechanismBound, mechanism_bound
-from shoal.ledger.budgets import Budget, Limit, later
+from shoal.ledger.budgets import Budget, later
 from shoal.ledger.chain import Entry
 from shoal.ledger.state import State, graph_digest
 from shoal.ledger.storage import ENTRIES, Transaction, word
@@ -30,7 +30,6 @@ from shoal.mechanism.releasable import Releasable, releasable
 from shoal.rounding import lower, upper
 from shoal.validation import FloatArray
 
-NO_BUDGET = "no budget is set that covers this label: call budget(epsilon=..., delta=...) first"
 NOTHING_CHARGED = "Nothing was released and nothing was charged"
 NOTHING_RECORDED = "Nothing was recorded"
 OTHER_QUESTION = (
@@ -156,8 +155,7 @@ def charged(
             raise InputError(OTHER_QUESTION)
     _refuse_same_answers(state, mechanism, fresh)
     for label in labels:
-        for limit in limits_on(state, label):
-            _hold(state, limit)
+        _hold(state, label)
     released = [answers[question.name]["released"] for question in questions]
     return np.array(released, dtype=np.float64).reshape(len(questions), mechanism.n_dims)
 
@@ -196,27 +194,27 @@ def _refuse_apart(state: State, mechanism: Releasable, labels: Sequence[str]) ->
     return graph, known is None
 
 
-def limits_on(state: State, label: str) -> list[Limit]:
-    """Everything a release must stay within; there must be something."""
-    if state.budgets.of(label) is None:
-        raise InputError(NO_BUDGET)
-    return state.budgets.limits(label, state.neighbors(label))
+def budget_of(state: State) -> Budget:
+    """The budget in force; there must be one."""
+    if state.budget is None:
+        raise InputError("no budget is set: call budget(epsilon=..., delta=...) first")
+    return state.budget
 
 
-def _hold(state: State, limit: Limit) -> None:
-    """Raise unless a limit holds."""
-    spent = exceeding(state, limit, HEADROOM)
+def _hold(state: State, label: str) -> None:
+    """Raise unless the budget of a label holds."""
+    spent = exceeding(state, label, budget_of(state), HEADROOM)
     if spent is None:
         return
-    so_far = account(State(state.transaction, state.memory), limit)
+    so_far = account(State(state.transaction, state.memory), label, budget_of(state))
     chosen = " (adaptive: it holds whatever was chosen in the light of earlier answers)"
     raise BudgetError(
-        f"{limit.name}: this release would raise δ({so_far.epsilon:g}) to {upper(spent)}, above its budget "
+        f"{so_far.name}: this release would raise δ({so_far.epsilon:g}) to {upper(spent)}, above its budget "
         f"of {so_far.budget:g}{chosen if so_far.mode == 'adaptive' else ''}. Spent so far: "
         f"{upper(so_far.spent)}; remaining: {lower(so_far.remaining)}. {NOTHING_CHARGED}",
         remaining=so_far.remaining,
         epsilon=so_far.epsilon,
-        limit=limit.name,
+        limit=so_far.name,
     )
 
 
@@ -260,12 +258,13 @@ def refuse_seen(transaction: Transaction, pairs: list[tuple[str, str]], series: 
 
 
 def new_bound(state: State, mechanism: Releasable) -> MechanismBound | None:
-    """The bound of a mechanism at the ε of budgets in force; None where it is on record, or that is too much work."""
-    epsilons = {budget.epsilon for budget in state.budgets.by_label.values()}
-    known = state.bound(mechanism.digest)
-    if len(epsilons) > 4 or (known is not None and epsilons <= known.delta.keys() & known.table.keys()):
+    """The bound of a mechanism at the ε of the budget, where it is not on record."""
+    if state.budget is None:
         return None
-    return mechanism_bound(mechanism, sorted(epsilons)) if epsilons else None
+    epsilon, known = state.budget.epsilon, state.bound(mechanism.digest)
+    if known is not None and epsilon in known.delta and epsilon in known.table:
+        return None
+    return mechanism_bound(mechanism, epsilon)
 
 
 def cost(state: State, mechanism: Releasable, names: list[str], query_id: str | None, times: int) -> Cost:
@@ -277,29 +276,24 @@ def cost(state: State, mechanism: Releasable, names: list[str], query_id: str | 
     if any(entry.content["mechanism"] != digest for entry in on_record.values()):
         raise InputError(OTHER_QUESTION)
     coming = [name for name in names if (name, query_id) not in on_record]
-    limits = [limit for name in coming or names for limit in limits_on(state, name)]
-    before = after = tuple(account(state, limit) for limit in limits)
+    budget, about = budget_of(state), coming or names
+    before = after = tuple(account(state, name, budget) for name in about)
     for name in coming * times:
         state.append("release", {"label": name, "mechanism": digest, "tv": tv})
     if coming:
-        after = tuple(account(state, limit) for limit in limits)
+        after = tuple(account(state, name, budget) for name in about)
     allowed = not coming or all(each.spent * (1 + HEADROOM) <= each.budget for each in after)
     return Cost(allowed, not coming, before, after)
 
 
-def may_be_chosen(state: State, content: Mapping[str, Any]) -> bool:
-    """Whether releases that a new budget counts were made while an adaptive one held."""
-    names = content.get("names")
-    if names is None:
-        return state.budgets.mode(None) == "adaptive" and bool(state.released())
-    chosen = [name for name in names if state.budgets.mode(name) == "adaptive"]
-    return bool(state.released(sorted({other for name in chosen for other in (name, *state.neighbors(name))})))
+def may_be_chosen(state: State) -> bool:
+    """Whether something was released under a budget for any way of choosing."""
+    return state.budget is not None and state.budget.mode == "adaptive" and bool(state.released())
 
 
 def is_stricter(state: State, budget: Budget) -> bool:
-    """Whether a budget implies the common one, which was set for want of any and before anything was released."""
-    every = state.budgets.of(None)
-    last = chain.last_of_kind(state.transaction, "budget")
+    """Whether a budget implies the one in force, which was set for want of any and before anything was released."""
+    every, last = state.budget, chain.last_of_kind(state.transaction, "budget")
     if every is None or last is None or not last.content.get("default") or state.released():
         return False
     return every != budget and budget.implies(every)

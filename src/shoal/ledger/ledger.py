@@ -30,7 +30,7 @@ from shoal.ledger import crowds as lasting
 from shoal.ledger import storage as database
 from shoal.ledger.accounts import Cost, LogRow, Overview, Spent, account, logged, overviewed
 from shoal.ledger.bounds import MechanismBound
-from shoal.ledger.budgets import Budget, Budgets, Limit, budget_entry, readings_entry
+from shoal.ledger.budgets import Budget, budget_entry, readings_entry
 from shoal.ledger.chain import Entry, Head
 from shoal.ledger.crowds import CrowdsRelease, LastingCrowds
 from shoal.ledger.state import Memory, State
@@ -123,16 +123,13 @@ class Ledger:
 
     # ------------------------------------------------------------------ budgets
 
-    def budget(
-        self, epsilon: float, delta: float, *, label: Any = None, mode: str | None = None, plan: str | None = None
-    ) -> None:
-        """Set the budget δ(``epsilon``) ≤ ``delta`` from here on, for every label or for those named.
+    def budget(self, epsilon: float, delta: float, *, mode: str | None = None, plan: str | None = None) -> None:
+        """Set the budget δ(``epsilon``) ≤ ``delta`` of every label from here on.
 
         It is held against pairs of neighbors: what was released about either counts, in the direction from that label
         to the other. So a release about one label can use up what is left for its neighbors.
 
         Args:
-            label: a label or a list of labels, which then have a budget of their own instead of the common one.
             mode: ``"adaptive"``, the default: releases may be chosen in the light of earlier answers, and a filter that
                 holds for any choice decides. ``"fixed"`` for a series that is fixed in advance, whose exact composition
                 counts and lets through somewhat more; set it before the first answer. Not said, a mode stays.
@@ -144,13 +141,13 @@ class Ledger:
         >>> with tempfile.TemporaryDirectory() as folder, shoal.Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
         ...     ledger.budget(1.0, 1e-5)
         ...     before = ledger.cost(mechanism, "a").allowed
-        ...     ledger.budget(1.0, 1e-6, label="b")  # its pair with a is held to it as well
+        ...     ledger.budget(1.0, 1e-6)
         ...     before, ledger.cost(mechanism, "a").allowed
         (True, False)
         """
-        content = budget_entry(epsilon, delta, label, mode, plan)
         with self._writing() as state:
-            if mode == "fixed" and decide.may_be_chosen(state, content):
+            content = budget_entry(epsilon, delta, state.budget, mode, plan)
+            if mode == "fixed" and decide.may_be_chosen(state):
                 raise InputError(
                     "mode: answers were released under a budget for any way of choosing, so that what follows may have "
                     "been chosen in their light; a series that is fixed in advance is recorded before. Keep "
@@ -158,8 +155,8 @@ class Ledger:
                 )
             state.append("budget", content)
 
-    def ensure_budget(self, labels: Sequence[Any], epsilon: float, delta: float) -> bool:
-        """Set a common budget if some of the labels have none; looking and setting are one transaction.
+    def ensure_budget(self, epsilon: float, delta: float) -> bool:
+        """Set a budget if there is none; looking and setting are one transaction.
 
         Of two that are set so at once, before anything was released, the stricter one holds. A budget that was set with
         :meth:`budget` stays.
@@ -167,10 +164,9 @@ class Ledger:
         Returns:
             Whether the budget was set.
         """
-        content = budget_entry(epsilon, delta) | {"default": True}
         with self._writing() as state:
-            missing = any(state.budgets.of(str(label)) is None for label in labels)
-            if not missing and not decide.is_stricter(state, Budget(content["epsilon"], content["delta"])):
+            content = budget_entry(epsilon, delta, state.budget) | {"default": True}
+            if state.budget is not None and not decide.is_stricter(state, Budget.of(content)):
                 return False
             state.append("budget", content)
             return True
@@ -181,8 +177,7 @@ class Ledger:
         An account of a label is that of the worst pair it belongs to: what was released about the neighbor counts too.
 
         Returns:
-            One account per label: the δ spent at the budget's ε, an upper end, what remains, and the worst pair. Labels
-            that nothing was released about are listed if they have a budget of their own.
+            One account per label: the δ spent at the budget's ε, an upper end, what remains, and the worst pair.
 
         >>> import tempfile, shoal
         >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], ["a", "b"])
@@ -195,13 +190,9 @@ class Ledger:
         (1, ('a', 'b'), True)
         """
         with self._reading() as state:
-            budgets = state.budgets
-            if budgets == Budgets():
-                raise InputError(decide.NO_BUDGET)
-            own = (name for name in budgets.by_label if name is not None)
-            names = sorted({*state.released(), *own}) if label is None else [str(label)]
-            limits = [Limit(name, budget, name) for name in names if (budget := budgets.of(name)) is not None]
-            return Spent({limit.label: account(state, limit) for limit in limits})
+            budget = decide.budget_of(state)
+            names = state.released() if label is None else [str(label)]
+            return Spent({name: account(state, name, budget) for name in names})
 
     def overview(self, exact: int = 5) -> Overview:
         """The whole ledger in a few numbers, in bounded memory however many labels there are.

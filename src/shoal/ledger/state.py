@@ -17,7 +17,7 @@ neighbors; nobody leaves. Otherwise two neighbors answered through two mechanism
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ from shoal.errors import InputError, LedgerError
 from shoal.laws.graph import NeighborGraph
 from shoal.ledger import chain
 from shoal.ledger.bounds import POINTS, MechanismBound
-from shoal.ledger.budgets import Budgets, Limit, ReadingsTotal
+from shoal.ledger.budgets import Budget, ReadingsTotal
 from shoal.ledger.chain import Entry, Journal
 from shoal.ledger.composition import NOTHING, Charges, Composer, LabelAccount, PairAccount, Recent, Span, sum_tv
 from shoal.ledger.crowds import NOBODY
@@ -69,8 +69,6 @@ class Memory:
         #: Graphs by their digests, and what mechanisms cost at most at a few points.
         self.graphs: Recent[NeighborGraph] = Recent(64 * 2**20)
         self.bounds: Recent[MechanismBound] = Recent(32 * 2**20)
-        #: The budgets in force after the entry with this hash.
-        self.budgets: tuple[str, Budgets] = ("", Budgets())
 
     def trusted(self, mechanism: Releasable | bytes) -> Releasable:
         """A copy of a mechanism that is what its digest says: the caller's own arrays can change under our hands.
@@ -152,20 +150,21 @@ class State:
 
     Args:
         transaction: where the index and the mechanisms are read.
-        memory: mechanisms, graphs, bounds and budgets that were read before.
+        memory: mechanisms, graphs and bounds that were read before.
         replayed: True starts from nothing, whatever the index says, for entries that are applied from the first on.
     """
 
     def __init__(self, transaction: Transaction, memory: Memory, *, replayed: bool = False) -> None:
         self.transaction = transaction
         self.memory = memory
-        self.budgets = Budgets() if replayed else self._budgets()
+        last = None if replayed else chain.last_of_kind(transaction, "budget")
+        self.budget = None if last is None else Budget.of(last.content)
         #: The digest of the crowds that last.
         self.crowds = NOBODY
         self.labels: dict[str, LabelState] = {}
         #: The digest of the graph of each mechanism, as far as it was asked for.
         self.mechanisms: dict[str, str] = {}
-        #: What pairs have spent of limits at most, by their charges.
+        #: What pairs have spent of budgets at most, by their charges.
         self.uppers: dict[object, float] = {}
         self._replayed = replayed
         self._journal: Journal | None = None
@@ -183,23 +182,13 @@ class State:
         self._cuts: dict[tuple[int, frozenset[str]], Charges] = {}
         self._sets: dict[frozenset[str], frozenset[str]] = {}
 
-    def _budgets(self) -> Budgets:
-        """The budgets in force, by the entries that set them."""
-        last = chain.last_of_kind(self.transaction, "budget")
-        if last is not None and last.hash != self.memory.budgets[0]:  # a hash stands for everything up to its entry
-            budgets = Budgets()
-            for entry in chain.of_kind(self.transaction, "budget"):
-                budgets = budgets.after(entry.content)
-            self.memory.budgets = (last.hash, budgets)
-        return Budgets() if last is None else self.memory.budgets[1]
-
     # ------------------------------------------------------------------ entries
 
     def apply(self, entry: Entry, content: Mapping[str, Any] | None = None) -> None:
         """Take an entry into account; ``content`` is its content, where that is known already."""
         content = entry.content if content is None else content
         if entry.kind == "budget":
-            self.budgets = self.budgets.after(content)
+            self.budget = Budget.of(content)
         elif entry.kind == "mechanism":
             self.join(content["mechanism"], content["graph"])
         elif entry.kind == "release":
@@ -297,14 +286,12 @@ class State:
             charges = self._charges[label] = self._equal.setdefault(charges, charges)
         return charges
 
-    def released(self, labels: Sequence[str] | None = None) -> list[str]:
-        """The labels, of these or of all, that something was released about."""
-        if labels is None and not self._replayed:
-            query = select(TOTALS.c.label).distinct().order_by(TOTALS.c.label)
-            return [str(row[0]) for row in self.transaction.rows(query)]
-        among = list(self.labels) if labels is None else labels
-        self.read(among)
-        return [label for label in among if self.labels[label].totals]
+    def released(self) -> list[str]:
+        """The labels that something was released about."""
+        if self._replayed:
+            return [label for label, state in self.labels.items() if state.totals]
+        query = select(TOTALS.c.label).distinct().order_by(TOTALS.c.label)
+        return [str(row[0]) for row in self.transaction.rows(query)]
 
     # ------------------------------------------------------------------ mechanisms
 
@@ -416,18 +403,16 @@ class State:
             if not self.of(label).graphs <= {name}
         )
 
-    def account(self, limit: Limit) -> LabelAccount:
-        """The pairs that a limit is held against."""
-        label = limit.label
+    def account(self, label: str) -> LabelAccount:
+        """The pairs of a label, which its budget is held against."""
         about, ties = self.charges(label), self.ties(label)
         self.read(name for tie in ties for name in tie.names)
         pairs: dict[tuple[int, int], tuple[Charges, Charges, list[str]]] = {}
         for number, tie in enumerate(ties):
             own = self._cut(label, about, tie.graphs)
             for name in tie.names:
-                if limit.whose in (label, name):
-                    opposite = self._cut(name, self.charges(name), tie.graphs)
-                    pairs.setdefault((number, id(opposite)), (own, opposite, []))[2].append(name)
+                opposite = self._cut(name, self.charges(name), tie.graphs)
+                pairs.setdefault((number, id(opposite)), (own, opposite, []))[2].append(name)
         if about.uses and not ties:
             raise LedgerError(
                 "ledger: the index lacks the neighbors of a label; run verify(), and rebuild() where only the index is "

@@ -110,7 +110,7 @@ for _name, _columns, _where in (
     ("answer", ("label", "answer"), "kind = 'release'"),
     ("readings", ("label", "readings"), "kind = 'release' AND readings IS NOT NULL"),
 ):
-    _parts = {f"{system}_where": sa.text(_where) for system in ("sqlite", "postgresql")}
+    _parts: dict[str, Any] = {f"{system}_where": sa.text(_where) for system in ("sqlite", "postgresql")}
     sa.Index(f"entries_{_name}", *(ENTRIES.c[column] for column in _columns), unique=_name == "question", **_parts)
 sa.Index("mechanisms_graph", MECHANISMS.c.graph, MECHANISMS.c.digest)
 sa.Index("graph_labels_graph", GRAPH_LABELS.c.graph, GRAPH_LABELS.c.label)

@@ -26,7 +26,7 @@ from shoal.errors import LedgerError
 from shoal.ledger import chain, crowds
 from shoal.ledger.accounts import exceeding
 from shoal.ledger.bounds import POINTS, bound_at
-from shoal.ledger.budgets import Limit
+from shoal.ledger.budgets import Budget
 from shoal.ledger.chain import NOTES, START, Entry, Head, columns_of
 from shoal.ledger.composition import Composer
 from shoal.ledger.decide import may_be_chosen, readings_refusal
@@ -143,9 +143,9 @@ class _Walk:
 
     def overdrawn(self) -> Iterator[str]:
         """Notes on accounts that are beyond their budgets as they are now."""
+        budget = self.state.budget or Budget(0.0, 0.0)  # without one nothing was released
         for label in sorted(self.state.labels.keys() - self._settled):
-            budget = self.state.budgets.of(label)
-            if budget is not None and exceeding(self.state, Limit(label, budget, label), 0.0) is not None:
+            if exceeding(self.state, label, budget, 0.0) is not None:
                 yield f"label {label} is overdrawn, by a lowered budget; nothing more is released"
 
     def _check(self, entry: Entry, content: Mapping[str, Any]) -> None:
@@ -160,7 +160,7 @@ class _Walk:
                 problem = "the database's identity or key is not the one recorded"
         elif kind == "budget":
             self._held()
-            if content.get("mode") == "fixed" and may_be_chosen(self.state, content):
+            if content.get("mode") == "fixed" and may_be_chosen(self.state):
                 problem = "it calls a series fixed in advance whose releases may have been chosen"
         elif kind == "mechanism":
             problem = self._mechanism(content)
@@ -236,12 +236,10 @@ class _Walk:
 
     def _exceeded(self, label: str) -> str:
         """What is wrong with the last release about a label, where a budget does not allow it."""
-        if self.state.budgets.of(label) is None:
+        if self.state.budget is None:
             return "it was released without a budget"
-        for limit in self.state.budgets.limits(label, self.state.neighbors(label)):
-            if exceeding(self.state, limit, 0.0) is not None:
-                return f"it exceeds the budget of {limit.name}"
-        return ""
+        over = exceeding(self.state, label, self.state.budget, 0.0) is not None
+        return f"it exceeds the budget of label {label}" if over else ""
 
 
 def _chained(last: Head, entry: Entry, columns: dict[str, Any]) -> dict[str, Any]:

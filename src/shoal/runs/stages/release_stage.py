@@ -187,7 +187,7 @@ def method(context: Context, plan: CrowdFacts) -> Made:
         numbers, key = drawn_of(context, ledger, members_and_rows(context)[1])
         # The budget is what the design was to reach: never what a release happens to cost.
         budget = config.stated_epsilon, DELTA if config.delta is None else config.delta
-        budget_set = ledger.ensure_budget(load(hardest(whole)[0].path).graph.labels, *budget)
+        budget_set = ledger.ensure_budget(*budget)
         if len(pairs) > 1:  # refuse before the first block is charged what would be refused at a later one
             for _, block in whole:  # a damaged one fails by itself, where it is read
                 shard = answers_of(block.path, config)
