@@ -152,9 +152,7 @@ def test_ledger_commands(charged):
     set_ = call("ledger", "budget", charged, "--epsilon", "1", "--delta", "0.5", "--json").json
     assert {account["budget"] for account in set_["accounts"]} == {0.5}
     assert {account["mode"] for account in set_["accounts"]} == {"adaptive"}
-    wanted = ["--epsilon", "1", "--delta", "0.5", "--label", "H0003", "--mode", "adaptive"]
-    chosen = call("ledger", "budget", charged, *wanted, "--json").json
-    assert [account["mode"] for account in chosen["accounts"]] == ["adaptive"]
+    assert call("ledger", "budget", charged, "--epsilon", "1", "--delta", "0.5", "--label", "H0003").code == 2
     assert call("ledger", "budget", charged, "--mode", "fixed").code == 2
     assert "δ(1)" in call("ledger", "show", charged).out
 
