@@ -18,8 +18,6 @@ import numpy as np
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.cluster.vq import kmeans2
 
-from shoal.readings.public_curves import CLASSES
-
 ROOT = Path(__file__).parents[1]
 READINGS = ROOT.parent / "shared/data/london_2013/london125.parquet"
 TARGET = ROOT / "src/shoal/readings/london.json"
@@ -71,7 +69,7 @@ def main(stored: str | None = None) -> None:
         "curves": [[float(f"{value:.3f}") for value in curve] for curve in centers],
         "counts": counts.tolist(),
         "levels": [float(f"{v:.4f}") for v in np.quantile(levels, (np.arange(100) + 0.5) / 100)],
-        "classes": {str(n): (fcluster(tree, n, "maxclust") - 1).tolist() for n in CLASSES},
+        "classes": {str(n): (fcluster(tree, n, "maxclust") - 1).tolist() for n in (8, 16, 30, 60)},
     }
     TARGET.write_text(json.dumps(content, separators=(",", ":")) + "\n", encoding="utf-8")
     print(f"{len(shapes)} curves of {len(curves)} origins; {TARGET.stat().st_size} bytes")

@@ -40,8 +40,7 @@ from benchmarks import public_curves
 from shoal.laws.crowds import crowds as crowds_of
 from shoal.laws.crowds import means
 from shoal.readings import error
-from shoal.readings.crowds import publish
-from shoal.readings.noisy import vector_sum
+from shoal.readings.crowds import publish, vector_sum
 
 ROOT = Path(__file__).parents[1]
 SWISS = ROOT.parent / "shared/data/swiss_residential_15min/swiss15_clean.parquet"

@@ -33,8 +33,7 @@ from benchmarks.readings import SWISS
 from shoal.audits.confidence import mean_lower, mean_upper
 from shoal.laws.crowds import crowds as crowds_of
 from shoal.laws.crowds import means
-from shoal.readings.crowds import described, publish
-from shoal.readings.noisy import contributions, vector_sum
+from shoal.readings.crowds import contributions, described, publish, vector_sum
 from shoal.readings.publication import joined
 from shoal.sources.meters.quality import as_readings
 from shoal.studies import reidentification as study

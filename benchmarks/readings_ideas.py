@@ -26,8 +26,7 @@ from scipy.spatial.distance import cdist
 import shoal
 from benchmarks.readings import Occasion, cached, forecasts, interval, quantiles, seeded, simulated, swiss
 from shoal.readings import crowds, error
-from shoal.readings.noisy import cosines, vector_sum
-from shoal.readings.public_curves import class_of, curves_over, relative_levels, shares
+from shoal.readings.crowds import class_of, cosines, curves_over, relative_levels, shares, vector_sum
 from shoal.readings.publication import joined
 
 DAYS = ("2024-01-16T18:00", "2024-01-17T18:00", "2024-01-18T18:00", "2024-01-19T18:00")

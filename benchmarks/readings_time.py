@@ -18,8 +18,7 @@ from contextlib import contextmanager
 import numpy as np
 
 import shoal
-from shoal.readings.crowds import described
-from shoal.readings.public_curves import curves_over, shares
+from shoal.readings.crowds import curves_over, described, shares
 from shoal.readings.publication import PublicSettings, public_files, series_plan
 from shoal.runs.stages.readings_stage import Homes, attacked, errors, owner_rows, total_of
 

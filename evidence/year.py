@@ -25,9 +25,8 @@ import shoal
 from evidence.homes import LONDON
 from evidence.occasions import PROMISED, Occasion, occasion
 from shoal.laws.membership import crowd_row, waiting_size
-from shoal.readings.crowds import publish
+from shoal.readings.crowds import publish, vector_sum
 from shoal.readings.error import w1
-from shoal.readings.noisy import vector_sum
 from shoal.validation import FloatArray
 
 FIRST, LAST = date(2013, 1, 16), date(2013, 12, 31)

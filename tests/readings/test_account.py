@@ -10,7 +10,7 @@ import pytest
 
 import shoal
 from shoal.readings.account import ReadingsAccount
-from shoal.readings.noisy import contributions, vector_sum
+from shoal.readings.crowds import contributions, vector_sum
 
 
 def closed_form(square: int, variance: float, epsilon: float) -> mpmath.mpf:

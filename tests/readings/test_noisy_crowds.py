@@ -13,8 +13,7 @@ import pytest
 from scipy import stats
 
 import shoal
-from shoal.readings.crowds import publish
-from shoal.readings.noisy import vector_sum
+from shoal.readings.crowds import publish, vector_sum
 from shoal.readings.plan import CrowdsPlan
 
 

@@ -24,7 +24,7 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -37,7 +37,6 @@ from shoal.noise.source import standard_normals
 from shoal.records import plain, typed
 from shoal.validation import FloatArray
 
-NEIGHBORS = ("zero-out", "replace")
 #: Normals in memory at a time.
 DRAWN = 4096
 #: A whole weight of 1 in units of the vector: shares are rounded to its reciprocal.
@@ -79,23 +78,14 @@ class ReadingsAccount:
     @property
     def mu(self) -> float:
         """μ = Δ/σ for zero-out neighbors, rounded up: what adds, squared, over a series."""
-        return math.nextafter(self.distance() / self.sigma, math.inf)
-
-    def distance(self, neighbors: str = "zero-out", meters: int = 1) -> float:
-        """How far the neighbors' sums lie apart at most, rounded up."""
-        return _root_up(self._square(neighbors, meters))
-
-    def _square(self, neighbors: str, meters: int) -> int:
-        """The squared distance, exact."""
-        chosen = validation.choice(NEIGHBORS, neighbors=neighbors)
-        square = self.zero_out_square if chosen == "zero-out" else self.replace_square
-        return square * validation.count(meters=meters) ** 2
+        return math.nextafter(_root_up(self.zero_out_square) / self.sigma, math.inf)
 
     def delta(self, epsilon: float, neighbors: str = "zero-out", meters: int = 1) -> float:
         """δ at ``epsilon`` of what is given out, never below the exact value."""
         epsilon = validation.non_negative(epsilon=epsilon)
-        square = self._square(neighbors, meters)
-        ideal = _delta_up(square, self.variance, epsilon)
+        chosen = validation.choice(("zero-out", "replace"), neighbors=neighbors)
+        square = self.zero_out_square if chosen == "zero-out" else self.replace_square
+        ideal = _delta_up(square * validation.count(meters=meters) ** 2, self.variance, epsilon)
         return min(math.nextafter(ideal + self.precision(epsilon), math.inf), 1.0)
 
     def precision(self, epsilon: float) -> float:
@@ -164,35 +154,27 @@ class NoisePlan:
 
     def calibrated(self, cap_mu: float | None = None) -> Self:
         """The plan with the least noise that its (ε, δ) allow, and that keeps μ within ``cap_mu``."""
-        reach = float(self.customers * UNIT)
-        account = ReadingsAccount.calibrated(
-            *self.squares, self.entries, reach, epsilon=self.epsilon, delta=self.delta_bound
-        )
-        variance = account.variance
+        reach, target = float(self.customers * UNIT), {"epsilon": self.epsilon, "delta": self.delta_bound}
+        variance = ReadingsAccount.calibrated(*self.squares, self.entries, reach, **target).variance
         if cap_mu is not None:
             smallest = (1 + 1e-12) * self.squares[0] / validation.positive(cap_mu=cap_mu) ** 2
             variance = max(variance, math.nextafter(smallest, math.inf))
         return replace(self, variance=variance)
 
-    def content(self) -> dict[str, Any]:
-        """What :meth:`to_json` writes."""
-        return {"format": self.FORM, **plain(self)}
-
     def to_json(self) -> str:
         """The plan as text: public, and all that rebuilding the public tables needs beside the noisy vector."""
-        return json.dumps(self.content(), sort_keys=True)
+        return json.dumps({"format": self.FORM, **plain(self)}, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Read what :meth:`to_json` wrote; refuses anything else, and noise that does not give the stated δ."""
         try:
             content = json.loads(text)
-            known = content.pop("format") == cls.FORM
+            if content.pop("format") != cls.FORM:
+                raise ValueError("of another format")
             plan: Self = typed(cls, content)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise InputError(f"text is not a {cls.FORM[:-2].removeprefix('shoal ')}") from error
-        if not known:
-            raise InputError(f"text is not a {cls.FORM[:-2].removeprefix('shoal ')} of this version")
+            raise InputError(f"text is not a {cls.FORM[:-2].removeprefix('shoal ')} of this version") from error
         return plan.checked()
 
     def checked(self) -> Self:

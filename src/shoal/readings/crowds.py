@@ -1,14 +1,28 @@
-"""Noisy crowds: curves and counts that may leave, rebuilt from the noisy vector and the public plan alone.
+"""Noisy crowds: what each home adds to the noisy vector, and the curves and counts that are rebuilt from it.
 
-``publish`` is a pure function of both, so whatever it does is post-processing: counts are made non-negative together,
-by least squares against public expectations; levels inside a cell are spread along a monotone curve through the noisy
-distribution; shapes are public curves with noisy weights; what was clipped is put back from the noisy histogram; and
-all curves are scaled so that they add up to the noisy total.
+What a home adds is a function of its own curve and the public plan, in whole numbers. Only operations whose result for
+a row cannot depend on the other rows are used (elementwise arithmetic, comparisons, distances pair by pair; no matrix
+products, whose last bit may change with the number of rows): taking one home away changes the sum by that home's own
+vector exactly.
+
+``publish`` is a pure function of the noisy vector and the plan, so whatever it does is post-processing: counts are made
+non-negative together, by least squares against public expectations; levels inside a cell are spread along a monotone
+curve through the noisy distribution; shapes are public curves with noisy weights; what was clipped is put back from the
+noisy histogram; and all curves are scaled so that they add up to the noisy total.
+
+Public curves are sixty shapes of a home's next twelve steps, with their shares, and how loads spread around their mean:
+derived from "SmartMeter Energy Consumption Data in London Households" (UK Power Networks, Low Carbon London project,
+London Datastore), CC BY 4.0: forecasts of every second home of a sample, over the mean of all at the same step and over
+their own mean, joined into sixty by k-means (``benchmarks/public_curves.py``). Nobody's readings who is in a release
+enter there.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -16,11 +30,13 @@ import scipy
 
 from shoal import validation
 from shoal.errors import InputError
-from shoal.readings.noisy import accepted, cosines, mean_load, places, vector_sum
 from shoal.readings.plan import HIGHEST, LOWEST, CrowdsPlan
-from shoal.readings.public_curves import class_of, curves_over, relative_levels, shares
 from shoal.validation import FloatArray, IndexArray
 
+#: Homes whose distances to the public curves are in memory at a time.
+HOMES = 8192
+#: kW beyond which a step is cut, far above any meter: no square overflows.
+LARGEST = 1e9
 #: Cells wider than this ratio are spread over two levels.
 WIDE = 1.4
 #: How far a population's counts are expected to lie from the public ones, relative.
@@ -90,8 +106,96 @@ def described(curves: Any, noisy: FloatArray, plan: CrowdsPlan) -> NoisyCrowds:
     homes = accepted(curves, plan)
     tables = publish(noisy, plan, homes.shape[1])
     level = np.clip(np.searchsorted(tables.levels, mean_load(homes), side="right") - 1, 0, len(tables.levels) - 2)
-    row = level * len(shares()) + places(homes, plan).shape
+    row = level * len(shares()) + places(homes, plan)[2]
     return NoisyCrowds(**vars(tables), plan=plan, noisy=noisy, crowd_of=row)
+
+
+# ------------------------------------------------------------------ what each home adds
+
+
+def accepted(curves: object, plan: CrowdsPlan) -> FloatArray:
+    """Curves (n, k) in kW that a plan can take; refuses more homes than customers, and homes that export."""
+    checked = validation.array(ndim=2, curves=curves)
+    if checked.shape[1] < 1:
+        raise InputError("curves must have at least one step")
+    if len(checked) > plan.customers:
+        raise InputError(
+            f"curves hold more homes than the plan's {plan.customers} customers: declare the number on the register"
+        )
+    if (checked < 0).any():
+        raise InputError(
+            "curves must not be negative: homes that export are outside this release. Leave them out, or give their "
+            "consumption alone"
+        )
+    return np.minimum(np.ascontiguousarray(checked), LARGEST)
+
+
+def mean_load(curves: FloatArray) -> FloatArray:
+    """(n,) each home's mean over the steps, summed step by step."""
+    total = np.zeros(len(curves))
+    for step in range(curves.shape[1]):
+        total = total + curves[:, step]
+    return np.asarray(total / curves.shape[1])
+
+
+def places(curves: FloatArray, plan: CrowdsPlan) -> tuple[IndexArray, IndexArray, IndexArray]:
+    """(n,) level cell, level group and nearest public curve of every home; without load that is the flat curve."""
+    level = mean_load(curves)
+    shapes = np.where(level[:, None] > 0, curves / np.where(level > 0, level, 1.0)[:, None], 1.0)
+    public = curves_over(curves.shape[1])
+    nearest = [
+        scipy.spatial.distance.cdist(shapes[i : i + HOMES], public, "cityblock").argmin(axis=1)
+        for i in range(0, len(shapes), HOMES)
+    ]
+    return (
+        np.searchsorted(np.array(plan.edges), level, side="right"),
+        np.searchsorted(np.array(plan.cuts), level, side="right"),
+        np.concatenate([np.empty(0, dtype=np.intp), *nearest]),
+    )
+
+
+def cosines(steps: int, count: int) -> FloatArray:
+    """(count, steps) the first cosines after the constant, each of mean square 1; zeros beyond steps − 1 of them."""
+    at = (np.arange(steps) + 0.5) / steps
+    order = np.arange(1, count + 1)[:, None]
+    return np.asarray(np.where(order < steps, np.sqrt(2.0) * np.cos(np.pi * order * at), 0.0))
+
+
+def contributions(curves: FloatArray, plan: CrowdsPlan) -> FloatArray:
+    """(n, entries) one integer vector a home, with ‖v‖² at most the plan's Δ²."""
+    (level, group, shape), parts = places(curves, plan), plan.parts
+    rows = np.arange(len(curves))
+    vectors = np.zeros((len(curves), plan.entries))
+    if plan.level_weight:
+        vectors[rows, parts["level"].start + level] = plan.level_weight
+    if plan.shape_weight:
+        cell = group * plan.classes + class_of(plan.classes)[shape]
+        vectors[rows, parts["shape"].start + cell] = plan.shape_weight
+    load = np.minimum(mean_load(curves) / plan.load_clip, 1.0)
+    vectors[:, parts["load"].start] = np.floor(load * plan.load_weight)
+    if plan.swing_weight:  # cosine coefficients, clipped together: whole numbers with a norm of at most the weight
+        steps = curves.shape[1]
+        basis, scaled = cosines(steps, plan.swings), np.zeros((len(curves), plan.swings))
+        for step in range(steps):
+            scaled = scaled + (curves[:, step] / (steps * plan.swing_clip))[:, None] * basis[:, step]
+        square = np.zeros(len(curves))
+        for entry in range(plan.swings):
+            square = square + scaled[:, entry] ** 2
+        # A hair below the clip, far above the rounding of these few operations: the norm stays within the whole weight.
+        shrink = (1 - 1e-9) * plan.swing_weight / np.sqrt(np.maximum(square, 1.0))
+        vectors[:, parts["swing"]] = np.trunc(scaled * shrink[:, None])
+    return vectors
+
+
+def vector_sum(curves: FloatArray, plan: CrowdsPlan) -> FloatArray:
+    """(entries,) the exact sum of all homes' vectors; memory does not grow with the homes."""
+    total = np.zeros(plan.entries)
+    for start in range(0, len(curves), HOMES):
+        total = total + contributions(curves[start : start + HOMES], plan).sum(axis=0)
+    return total
+
+
+# ------------------------------------------------------------------ what may leave
 
 
 def publish(noisy: Any, plan: CrowdsPlan, steps: int) -> PublicTables:
@@ -123,18 +227,15 @@ def _levels(vector: FloatArray, plan: CrowdsPlan, load: float, std: float) -> tu
     if plan.level_weight:
         seen, noise = vector[plan.parts["level"]] / plan.level_weight, std / plan.level_weight
         counts = _together(seen, noise, expected, LEVEL_TRUST)
-        counts = counts * _homes(seen, noise, plan.customers) / max(counts.sum(), 1e-9)
+        # How many homes sent readings: the noisy sum of all cells, weighed against the register.
+        customers, spread_of_sum, trust = plan.customers, len(seen) * noise**2, (REGISTER_TRUST * plan.customers) ** 2
+        homes = customers + (seen.sum() - customers) * trust / (trust + spread_of_sum)
+        counts = counts * float(np.clip(homes, 0.5 * customers, customers)) / max(counts.sum(), 1e-9)
     below = np.concatenate([[0.0], np.cumsum(counts)])
     logs = np.log(edges)
     spread = 2 if edges[2] > WIDE * edges[1] else 1
     fine = np.interp(np.arange((len(edges) - 1) * spread + 1) / spread, np.arange(len(edges)), logs)
     return np.exp(fine), np.maximum(np.diff(scipy.interpolate.PchipInterpolator(logs, below)(fine)), 0.0)
-
-
-def _homes(seen: FloatArray, spread: float, customers: int) -> float:
-    """How many homes sent readings: the noisy sum of all cells, weighed against the register."""
-    noise, trust = len(seen) * spread**2, (REGISTER_TRUST * customers) ** 2
-    return float(np.clip(customers + (seen.sum() - customers) * trust / (trust + noise), 0.5 * customers, customers))
 
 
 def _together(seen: FloatArray, spread: float, expected: FloatArray, trust: float) -> FloatArray:
@@ -175,3 +276,40 @@ def _mean_curve(vector: FloatArray, plan: CrowdsPlan, load: float, steps: int, s
         terms = (vector[plan.parts["swing"]] * scale * kept)[:, None] * cosines(steps, plan.swings)
         curve = np.maximum(curve + terms.sum(axis=0), 0.1)
     return np.asarray(curve / curve.mean())
+
+
+# ------------------------------------------------------------------ public curves
+
+
+@cache
+def _stored() -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(files("shoal.readings").joinpath("london.json").read_text(encoding="utf-8"))
+    return content
+
+
+@cache
+def shares() -> FloatArray:
+    """(60,) how often each curve occurs; they sum to 1."""
+    counts = np.array(_stored()["counts"], dtype=np.float64)
+    return np.asarray(counts / counts.sum())
+
+
+@cache
+def relative_levels() -> FloatArray:
+    """Even quantiles of homes' mean loads over the mean of all, increasing."""
+    return np.array(_stored()["levels"])
+
+
+@cache
+def curves_over(steps: int) -> FloatArray:
+    """(60, steps) the curves at so many steps, each of mean 1."""
+    stored = np.array(_stored()["curves"])
+    at, known = (np.arange(steps) + 0.5) / steps, (np.arange(stored.shape[1]) + 0.5) / stored.shape[1]
+    curves = np.array([np.interp(at, known, curve) for curve in stored])
+    return np.asarray(curves / curves.mean(axis=1, keepdims=True))
+
+
+@cache
+def class_of(classes: int) -> IndexArray:
+    """(60,) the class of each curve when they are joined into so many."""
+    return np.array(_stored()["classes"][str(classes)], dtype=np.intp)

@@ -16,9 +16,7 @@ import numpy as np
 from shoal import validation
 from shoal.errors import InputError
 from shoal.laws.crowds import crowds as crowds_of
-from shoal.readings.crowds import NoisyCrowds
-from shoal.readings.noisy import mean_load
-from shoal.readings.public_curves import curves_over, relative_levels, shares
+from shoal.readings.crowds import NoisyCrowds, curves_over, mean_load, relative_levels, shares
 from shoal.validation import FloatArray
 
 #: Regularization, in mean loads: from where steps are large to where the plan is nearly that of no regularization.
@@ -81,26 +79,21 @@ def population_error(curves: Any, crowds: NoisyCrowds) -> PopulationError:
     groups = np.asarray(crowds_of(homes, CROWD)) if len(homes) >= CROWD else np.zeros(len(homes), dtype=int)
     sizes = np.bincount(groups)
     means = np.array([np.bincount(groups, weights=step) for step in homes.T]).T / np.maximum(sizes, 1)[:, None]
-    true = homes.sum(axis=0)
+    true, loads = homes.sum(axis=0), crowds.curves.mean(axis=1)
+    order = np.argsort(loads)
+    below = np.cumsum(crowds.counts[order]) / crowds.counts.sum()
+    released = [float(loads[order[min(int(np.searchsorted(below, q)), len(order) - 1)]]) for q in QUANTILES]
+    own = np.quantile(mean_load(homes), QUANTILES).tolist()
     return PopulationError(
         w1=upper,
         w1_lower=lower,
         total=float(crowds.total.sum() / true.sum() - 1),
         total_by_step=crowds.total / np.where(true > 0, true, np.nan) - 1,
-        quantiles=_quantiles(homes, crowds),
+        quantiles=dict(zip(QUANTILES, zip(released, own, strict=True), strict=True)),
         crowds_of_ten=w1(homes, means, sizes.astype(np.float64))[0],
         public_curves=w1(homes, public, weights)[0],
         one_mean=float(np.abs(homes - mean).mean() / homes.mean()),
     )
-
-
-def _quantiles(homes: FloatArray, crowds: NoisyCrowds) -> dict[float, tuple[float, float]]:
-    levels = crowds.curves.mean(axis=1)
-    order = np.argsort(levels)
-    below = np.cumsum(crowds.counts[order]) / crowds.counts.sum()
-    true = np.quantile(mean_load(homes), QUANTILES)
-    released = [float(levels[order[min(int(np.searchsorted(below, q)), len(order) - 1)]]) for q in QUANTILES]
-    return {q: (one, float(two)) for q, one, two in zip(QUANTILES, released, true, strict=True)}
 
 
 def w1(homes: FloatArray, curves: FloatArray, counts: FloatArray) -> tuple[float, float]:

@@ -41,7 +41,6 @@ class MembershipAudit:
     advantage_lower: float  #: the same at ε = 0: how much more often the home is said to be in it when it is
     advantage_promised: float
     noise_upper: float  #: largest plausible standard deviation of the noise, over the stated one
-    recovered: float  #: error of the best guess of the home's load, over the load: root mean square
     within: bool = True  #: whether the home's vector is no longer than the stated sensitivity, exactly
     power: float = 0.0  #: chance that noise with :data:`TOO_SMALL` of the stated deviation is found by its size
     confidence: float = CONFIDENCE
@@ -54,7 +53,7 @@ class MembershipAudit:
 
 
 def audit_membership(
-    account: ReadingsAccount, vector: FloatArray, others: FloatArray, epsilon: float, *, load: int | None = None
+    account: ReadingsAccount, vector: FloatArray, others: FloatArray, epsilon: float
 ) -> MembershipAudit:
     """Attack one home.
 
@@ -63,7 +62,6 @@ def audit_membership(
         vector: (entries,) what the home adds: whole numbers.
         others: (entries,) the exact sum of all other homes.
         epsilon: ε at which δ is promised.
-        load: the entry that holds the home's load, which the attacker then guesses.
     """
     # The attacker has no use for entries that the home leaves alone; of a home that adds nothing, only noise is seen.
     touched = np.flatnonzero(vector) if vector.any() else np.arange(len(vector))
@@ -89,12 +87,8 @@ def audit_membership(
     noise = np.concatenate([absent, present - own]).ravel() / sigma
     smallest = float(scipy.stats.chi2.ppf(level, noise.size))
     power = float(scipy.stats.chi2.cdf(smallest / TOO_SMALL**2, noise.size))
-    recovered = math.inf
-    if load is not None and vector[load] > 0:
-        errors = present[:, int(np.flatnonzero(touched == load)[0])] - vector[load]
-        recovered = math.sqrt(float(np.mean(errors**2))) / float(vector[load])
     return MembershipAudit(
         draws, epsilon, lower(epsilon), account.delta(epsilon), lower(0.0), account.delta(0.0),
-        math.sqrt(float(noise @ noise) / smallest), recovered,
+        math.sqrt(float(noise @ noise) / smallest),
         sum(int(entry) ** 2 for entry in own) <= account.zero_out_square, power,
     )  # fmt: skip

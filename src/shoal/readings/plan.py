@@ -24,7 +24,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from shoal import validation
 from shoal.errors import InputError
@@ -32,6 +32,17 @@ from shoal.readings.account import UNIT, NoisePlan, ReadingsAccount, declared
 
 #: Level cells span these multiples of a typical home's mean load.
 LOWEST, HIGHEST = 1 / 40, 12.0
+#: Customers times μ from which on a noisy histogram of homes is expected to beat public curves alone, fitted on
+#: simulated homes and on London homes that are not in the public curves (benchmarks/README.md).
+CELLS_FROM = 250.0
+#: What is asked from so many customers times μ on: shares of μ² of level, shape, load and swing; ratio of level cells;
+#: cuts, in typical loads, between level groups with shapes of their own.
+LAYOUTS: dict[float, tuple[tuple[float, ...], float, tuple[float, ...]]] = {
+    0.0: ((0.20, 0.30, 0.40, 0.10), 1.5, ()),
+    600.0: ((0.30, 0.30, 0.30, 0.10), 1.3, ()),
+    2500.0: ((0.30, 0.30, 0.30, 0.10), 1.3, (0.5, 1.65)),
+}
+ONE_MEAN = ((0.0, 0.0, 0.80, 0.20), 1.5, ())
 
 
 @dataclass(frozen=True)
@@ -128,68 +139,39 @@ def noisy_crowds_plan(
     typical = validation.positive(typical_kw=typical_kw)
     unit = ReadingsAccount.calibrated(UNIT**2, UNIT**2, 1, float(UNIT), epsilon=epsilon, delta=bound)
     mu = unit.mu if cap_mu is None else min(validation.positive(cap_mu=cap_mu), unit.mu)
-    choice = ("mean" if customers * mu < CELLS_FROM else "cells") if method is None else method
+    strength = customers * mu  # how many noise deviations the count of all customers is
+    choice = ("mean" if strength < CELLS_FROM else "cells") if method is None else method
     validation.choice(("mean", "cells"), method=choice)
-    plan = _laid_out(customers, epsilon, bound, typical, choice, mu).calibrated(cap_mu)
-    return replace(plan, **_expected(plan)).checked()
-
-
-#: Customers times μ from which on a noisy histogram of homes is expected to beat public curves alone, fitted on
-#: simulated homes and on London homes that are not in the public curves (benchmarks/README.md).
-CELLS_FROM = 250.0
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Shares of μ² of level, shape, load and swing; ratio of level cells; level groups with shapes of their own."""
-
-    shares: tuple[float, float, float, float]
-    ratio: float = 1.5
-    cuts: tuple[float, ...] = ()
-    classes: int = 60
-
-
-#: What is asked from so many customers times μ on; cuts in typical loads.
-LAYOUTS = {
-    0.0: Layout((0.20, 0.30, 0.40, 0.10)),
-    600.0: Layout((0.30, 0.30, 0.30, 0.10), ratio=1.3),
-    2500.0: Layout((0.30, 0.30, 0.30, 0.10), ratio=1.3, cuts=(0.5, 1.65)),
-}
-ONE_MEAN = Layout((0.0, 0.0, 0.80, 0.20))
-
-
-def _laid_out(customers: int, epsilon: float, bound: float, typical: float, method: str, mu: float) -> CrowdsPlan:
-    """A plan without its noise. ``strength`` is how many noise deviations the count of all customers is."""
-    strength = customers * mu
-    layout = ONE_MEAN if method == "mean" else LAYOUTS[max(least for least in LAYOUTS if strength >= least)]
-    level, shape, load, swing = (round(math.sqrt(share) * UNIT) for share in layout.shares)
-    cells = math.ceil(math.log(HIGHEST / LOWEST) / math.log(layout.ratio))
-    edges = tuple(float(f"{typical * LOWEST * layout.ratio**i:.6g}") for i in range(1, cells))
+    least = max(least for least in LAYOUTS if strength >= least)
+    shares, ratio, cuts = ONE_MEAN if choice == "mean" else LAYOUTS[least]
+    level, shape, load, swing = (round(math.sqrt(share) * UNIT) for share in shares)
+    cells = math.ceil(math.log(HIGHEST / LOWEST) / math.log(ratio))
     reach = min(max(4.0 * (strength / 100) ** 0.25, 4.0), 10.0)
-    return CrowdsPlan(
+    plan = CrowdsPlan(
         customers=customers,
         epsilon=epsilon,
         delta_bound=bound,
         typical_kw=typical,
-        edges=edges,
-        cuts=tuple(float(f"{typical * cut:.6g}") for cut in layout.cuts),
-        classes=layout.classes,
+        edges=tuple(_six(typical * LOWEST * ratio**i) for i in range(1, cells)),
+        cuts=tuple(_six(typical * cut) for cut in cuts),
+        classes=60,
         swings=6,
         level_weight=level,
         shape_weight=shape,
         load_weight=load,
         swing_weight=swing,
-        load_clip=float(f"{typical * reach:.6g}"),
-        swing_clip=float(f"{typical * reach / 2:.6g}"),
+        load_clip=_six(typical * reach),
+        swing_clip=_six(typical * reach / 2),
         variance=1.0,
         expected_w1=0.0,
         expected_total=0.0,
-    )
-
-
-def _expected(plan: CrowdsPlan) -> dict[str, Any]:
-    """Errors to expect, from the plan alone."""
-    noise = plan.account.sigma * plan.load_clip / plan.load_weight / (plan.customers * plan.typical_kw)
-    strength = plan.customers * plan.mu
+    ).calibrated(cap_mu)
+    noise = plan.account.sigma * plan.load_clip / plan.load_weight / (customers * typical)
+    strength = customers * plan.mu
     w1 = 0.22 + 1.2 / strength if plan.method == "mean" else 0.19 + 0.45 / math.sqrt(strength)
-    return {"expected_total": float(f"{math.sqrt(2 / math.pi) * noise:.3g}"), "expected_w1": float(f"{w1:.2g}")}
+    total = float(f"{math.sqrt(2 / math.pi) * noise:.3g}")
+    return replace(plan, expected_w1=float(f"{w1:.2g}"), expected_total=total).checked()
+
+
+def _six(value: float) -> float:
+    return float(f"{value:.6g}")

@@ -84,18 +84,13 @@ class PublicSettings:
     noun: str = "home"
 
     @property
-    def epsilon(self) -> float:
-        """ε of the series."""
-        return self.series.epsilon
-
-    @property
     def zoned(self) -> bool:
         """Whether instants have an offset from UTC."""
         return bool(self.origin) and datetime.fromisoformat(self.origin).tzinfo is not None
 
     def to_json(self) -> str:
         """The settings as text."""
-        content = {"format": FORM, "secret": "readings", **plain(self), "plan": self.plan.content()}
+        content = {"format": FORM, "secret": "readings", **plain(self), "plan": json.loads(self.plan.to_json())}
         return json.dumps(content, indent=1, sort_keys=True) + "\n"
 
     @classmethod
@@ -104,12 +99,12 @@ class PublicSettings:
         try:
             content = json.loads(text)
             if content.pop("format") != FORM or content.pop("secret") != "readings":
-                raise InputError("text is not the settings of a release of readings of this version")
+                raise KeyError("format")
             text, series = json.dumps(content.pop("plan")), typed(Series, content.pop("series"))
             kind = CrowdsPlan if CrowdsPlan.FORM in text else TablePlan
             return cls(kind.from_json(text), series, **content)
         except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
-            raise InputError("text is not the settings of a release of readings") from error
+            raise InputError("text is not the settings of a release of readings of this version") from error
 
 
 def series_plan(

@@ -26,10 +26,9 @@ from shoal.card.statements import OWNER as TO_OWNER
 from shoal.card.statements import Statement
 from shoal.errors import BudgetError, InputError, LedgerError, UnreachableError
 from shoal.files import digest_of
-from shoal.readings.crowds import described, publish
+from shoal.readings.crowds import accepted, contributions, described, publish, vector_sum
 from shoal.readings.error import w1
 from shoal.readings.membership import MembershipAudit, audit_membership
-from shoal.readings.noisy import accepted, contributions, vector_sum
 from shoal.readings.plan import CrowdsPlan
 from shoal.readings.publication import (
     PLAN,
@@ -147,15 +146,13 @@ def attacked(homes: Homes, plan: Any, total: FloatArray) -> MembershipAudit:
     """An attack on the home with the largest vector, by somebody who has all others; refuses where it succeeds."""
     if isinstance(plan, CrowdsPlan):
         vectors = contributions(accepted(homes.curves[:LOOKED_AT], plan), plan)
-        vector = vectors[int((vectors**2).sum(axis=1).argmax())]
-        load: int | None = int(plan.parts["load"].start)
     else:
         vectors = np.array(
             [table_sum({name: column[i : i + 1] for name, column in homes.columns.items()}, plan)
              for i in range(min(len(homes.labels), 100))]
         )  # fmt: skip
-        vector, load = vectors[int((vectors**2).sum(axis=1).argmax())], None
-    audit = audit_membership(plan.account, vector, total - vector, plan.epsilon, load=load)
+    vector = vectors[int((vectors**2).sum(axis=1).argmax())]
+    audit = audit_membership(plan.account, vector, total - vector, plan.epsilon)
     if not audit.holds:
         raise UnreachableError(
             "audit: the noise that is drawn does not keep the promise: an attacker who has all homes but one does "
