@@ -55,7 +55,7 @@ class LastingCrowds:
         repeated = []
         for crowd in range(int(self.member.max()) + 1):
             inside = self.member == crowd
-            row = crowd_row(values[inside], self.stored[inside], news[inside], PROMISED).values
+            row = crowd_row(values[inside], self.stored[inside], news[inside], PROMISED)
             if row is None:
                 repeated.append(crowd)
             else:

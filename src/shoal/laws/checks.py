@@ -127,18 +127,19 @@ class LawChecks:
         return tuple(said)
 
     def take(self, positions: IndexArray) -> LawChecks:
-        """The same of some labels."""
-        changed: dict[str, Any] = {
-            name: value[positions] for name, value in vars(self).items() if isinstance(value, np.ndarray)
-        }
-        return replace(self, labels=tuple(self.labels[i] for i in positions), **changed)
+        """The checks of some labels."""
+        figures: dict[str, Any] = {name: value[positions] for name, value in self._figures.items()}
+        return replace(self, labels=tuple(self.labels[i] for i in positions), **figures)
 
     def table(self) -> pl.DataFrame:
         """One row per label."""
         import polars as pl
 
-        columns = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
-        return pl.DataFrame({"label": list(self.labels), "verdict": list(self.verdict)} | columns)
+        return pl.DataFrame({"label": list(self.labels), "verdict": list(self.verdict)} | self._figures)
+
+    @property
+    def _figures(self) -> dict[str, FloatArray]:
+        return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
 
     def __str__(self) -> str:
         return "\n".join(self.statements)
@@ -164,9 +165,7 @@ def check_laws(
     from scipy import stats
 
     n, k = means.shape
-    nan = np.full(n, np.nan)
-    gaussian_p, kurtosis, spread, likelihood = nan.copy(), nan.copy(), nan.copy(), nan.copy()
-    loss_observed, loss_promised = nan.copy(), nan.copy()
+    gaussian_p, kurtosis, spread, likelihood, loss_observed, loss_promised = np.full((6, n), np.nan)
     factors = np.linalg.cholesky(covs)
     log_size = np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1) + 0.5 * k * math.log(2 * math.pi)
     nearest = _closest(means, covs)
@@ -220,12 +219,9 @@ def _closest(means: FloatArray, covs: FloatArray) -> IndexArray:
 
     factor = np.linalg.cholesky(covs.mean(axis=0))
     points = linalg.solve_triangular(factor, (means - means.mean(axis=0)).T, lower=True).T
-    closest = np.empty(len(points), dtype=np.intp)
-    for i, point in enumerate(points):
-        away = ((points - point) ** 2).sum(axis=1)
-        away[i] = np.inf
-        closest[i] = int(np.argmin(away))
-    return closest
+    own = np.arange(len(points))
+    away = (np.where(own == i, np.inf, ((points - point) ** 2).sum(axis=1)) for i, point in enumerate(points))
+    return np.array([int(np.argmin(distances)) for distances in away], dtype=np.intp)
 
 
 def _tested(rows: FloatArray) -> tuple[float, float]:

@@ -46,16 +46,11 @@ class GaussianClasses:
         mu = _frozen(validation.array(ndim=2, means=means))
         cov = validation.array(ndim=(2, 3), covs=covs)
         n, k = _shape(mu)
-        if cov.ndim == 2:
-            cov = cov[None]
-            expected = (1, k, k)
-        else:
-            expected = (n, k, k)
-        if cov.shape != expected:
+        if cov.shape not in ((k, k), (n, k, k)):
             raise InputError(
                 f"covs must have shape ({n}, {k}, {k}), or ({k}, {k}) when shared, to match means; got {np.shape(covs)}"
             )
-        self._set(mu, _frozen(_symmetric(cov)), None, labels)
+        self._set(mu, _frozen(_symmetric(cov.reshape(-1, k, k))), None, labels)
 
     @classmethod
     def diagonal(cls, means: Any, variances: Any, labels: Sequence[Any] | None = None) -> GaussianClasses:
@@ -71,8 +66,7 @@ class GaussianClasses:
         mu = _frozen(validation.array(ndim=2, means=means))
         var = validation.array(ndim=(1, 2), variances=variances)
         n, k = _shape(mu)
-        expected = (k,) if var.ndim == 1 else (n, k)
-        if var.shape != expected:
+        if var.shape not in ((k,), (n, k)):
             raise InputError(f"variances must have shape ({n}, {k}) or ({k},), got {var.shape}")
         if (var < 0).any():
             raise InputError("variances must not be negative")
@@ -123,10 +117,9 @@ class GaussianClasses:
         >>> classes, classes.counts.tolist(), classes.checks().holds
         (GaussianClasses(2 labels, 2 entries, shared full covariance), [200.0, 200.0], True)
         """
-        estimates = estimate(samples, labels, held_out, seed)
-        shared = estimates.fitted.pooled_rows == np.inf
-        result = cls(estimates.means, estimates.covs[0] if shared else estimates.covs, estimates.labels)
-        result.fitted = estimates.fitted
+        names, means, covs, fitted = estimate(samples, labels, held_out, seed)
+        result = cls(means, covs[0] if fitted.pooled_rows == np.inf else covs, names)
+        result.fitted = fitted
         return result
 
     @classmethod
@@ -154,11 +147,14 @@ class GaussianClasses:
         if any(p.labels != first.labels for p in parts):
             raise InputError("parts must all have the same labels in the same order")
         offsets = np.cumsum([0] + [p.n_dims for p in parts])
-        total = int(offsets[-1])
-        cov = np.zeros((first.n_classes, total, total))
+        means = np.concatenate([p.means for p in parts], axis=1)
+        cov, cov_error = np.zeros((2, *means.shape, means.shape[1]))
+        mean_error = np.zeros(means.shape)
         for i, part in enumerate(parts):
             here = slice(offsets[i], offsets[i + 1])
             cov[:, here, here] = part.covs
+            if part.errors is not None:
+                cov_error[:, here, here], mean_error[:, here] = part.errors
         for (a, b), block in (cross or {}).items():
             if not (0 <= a < len(parts) and 0 <= b < len(parts)) or a == b:
                 raise InputError("cross must be keyed by two different positions in parts")
@@ -169,22 +165,10 @@ class GaussianClasses:
                 raise InputError(f"cross[{a}, {b}] must have shape {shape}, or one such block per label")
             cov[:, rows, cols] = values
             cov[:, cols, rows] = np.swapaxes(values, -1, -2)
-        result = cls(np.concatenate([p.means for p in parts], axis=1), cov, first.labels)
-        if all(p.errors is None for p in parts):
-            return result
-        cov_error, mean_error = np.zeros(cov.shape), np.zeros(result.means.shape)
-        for i, part in enumerate(parts):
-            if part.errors is not None:
-                here = slice(offsets[i], offsets[i + 1])
-                cov_error[:, here, here], mean_error[:, here] = part.errors
-        return result.doubted(cov_error, mean_error)
+        return cls(means, cov, first.labels).doubted(cov_error, mean_error)
 
     def _set(
-        self,
-        means: FloatArray,
-        covs: FloatArray | None,
-        variances: FloatArray | None,
-        labels: Sequence[Any] | None,
+        self, means: FloatArray, covs: FloatArray | None, variances: FloatArray | None, labels: Sequence[Any] | None
     ) -> None:
         self.means = means
         self.labels = validation.labels(len(means), labels)
@@ -419,9 +403,7 @@ class GaussianClasses:
             raise InputError("positions must be a list of whole numbers, at least one")
         if positions.min() < 0 or positions.max() >= self.n_classes:
             raise InputError(f"positions must lie between 0 and {self.n_classes - 1}")
-        rows = slice(None) if self.is_shared else positions
-        stored = self.stored_variances[rows] if self.is_diagonal else self.stored_covs[rows]
-        result = self._alike(self.means[positions], stored, [self.labels[i] for i in positions])
+        result = self.restricted(positions, np.arange(self.n_dims))
         if self.fitted is not None:
             result.fitted = self.fitted.take(positions)
         if self.errors is None:
@@ -514,8 +496,7 @@ class GaussianClasses:
             full = noise if noise.ndim == 2 else np.diag(np.broadcast_to(noise, (k,)))
             covs, cov_error = exact_sum(self.stored_covs, np.broadcast_to(full, self.stored_covs.shape))
             result = GaussianClasses(means, covs[0] if self.is_shared else covs, self.labels)
-        if self.errors is not None:
-            cov_error, mean_error = cov_error + self.errors[0], mean_error + self.errors[1]
+        result.errors = self.errors
         return result.doubted(cov_error, mean_error)
 
     # ------------------------------------------------------------------ checks
@@ -531,10 +512,10 @@ class GaussianClasses:
                 "covs must be positive semidefinite: an entry without variance has a covariance with another"
             )
         values = self._correlation_eigenvalues
-        if (values[:, 0] < -indefinite_tolerance(self.n_dims) * values[:, -1]).any():
-            count = int((values[:, 0] < -indefinite_tolerance(self.n_dims) * values[:, -1]).sum())
+        negative = int((values[:, 0] < -indefinite_tolerance(self.n_dims) * values[:, -1]).sum())
+        if negative:
             raise InputError(
-                f"covs must be positive semidefinite: {count} of {len(values)} matrices have a negative eigenvalue"
+                f"covs must be positive semidefinite: {negative} of {len(values)} matrices have a negative eigenvalue"
             )
 
     def __repr__(self) -> str:
@@ -557,11 +538,7 @@ def _frozen(values: NDArray[np.float64]) -> FloatArray:
 
 def _symmetric(covs: FloatArray) -> FloatArray:
     gap = np.abs(covs - np.swapaxes(covs, 1, 2)).max(axis=(1, 2))
-    scale = np.abs(covs).max(axis=(1, 2))
-    if (gap > ASYMMETRY * scale).any():
-        raise InputError(
-            f"covs must be symmetric: {int((gap > ASYMMETRY * scale).sum())} of {len(covs)} matrices are not"
-        )
-    if not gap.any():
-        return covs
-    return 0.5 * covs + 0.5 * np.swapaxes(covs, 1, 2)
+    skewed = int((gap > ASYMMETRY * np.abs(covs).max(axis=(1, 2))).sum())
+    if skewed:
+        raise InputError(f"covs must be symmetric: {skewed} of {len(covs)} matrices are not")
+    return 0.5 * covs + 0.5 * np.swapaxes(covs, 1, 2) if gap.any() else covs

@@ -57,16 +57,6 @@ class FittedLaws:
 
 
 @dataclass(frozen=True, eq=False)
-class Estimate:
-    """Means (n, k), covariances (n, k, k) and what they were estimated from, of labels in sorted order."""
-
-    labels: tuple[str, ...]
-    means: FloatArray
-    covs: FloatArray
-    fitted: FittedLaws
-
-
-@dataclass(frozen=True, eq=False)
 class Moments:
     """Number (n,), mean (n, k) and scatter (n, k, k) of every label's rows."""
 
@@ -179,8 +169,10 @@ def names_of(labels: Any) -> Any:
     return names.astype(str)
 
 
-def estimate(samples: Any, labels: Any, held_out: float, seed: int) -> Estimate:
-    """The laws of all labels from rows (m, k) and the label of each."""
+def estimate(
+    samples: Any, labels: Any, held_out: float, seed: int
+) -> tuple[tuple[str, ...], FloatArray, FloatArray, FittedLaws]:
+    """Labels in sorted order, means (n, k), covariances (n, k, k) and what they are from: rows (m, k), a label each."""
     held_out = validation.probability(held_out=held_out, below_one=True, above_zero=True)
     rng = np.random.default_rng(validation.count(seed=seed, at_least=0))
     rows, names = labeled(samples, labels)
@@ -193,19 +185,25 @@ def estimate(samples: Any, labels: Any, held_out: float, seed: int) -> Estimate:
     out[first] = False  # the first row of a label is never held out
     fit, held = (Moments.of(rows[part], places[part], len(known)) for part in (~out, out))
     both = fit.merged(held)
-    varying = _varying(both)
-    if not varying.any():
+    entries = np.flatnonzero(np.sqrt(np.diagonal(both.within)) > CONSTANT * np.abs(both.means).max(axis=0))
+    k = len(entries)
+    if k == 0:
         raise InputError(
             "samples do not vary within any label: the answers are constants; use GaussianClasses.deterministic"
         )
-    _refuse_singular(both, varying)
-    if _few(fit, varying):
+    if both.degrees >= k + 2:  # a combination of entries without variance within any label
+        values = np.linalg.eigvalsh(correlation(both.within[np.ix_(entries, entries)][None]))[0]
+        flat = int((values <= CONSTANT * k * values[-1]).sum())
+        if flat:
+            raise InputError(
+                f"samples: {flat} of {k} columns follow from the others within every label, so that no covariance of "
+                f"all of them can be estimated; leave {flat} of them out, or use principal components"
+            )
+    if fit.degrees < k + 2:
         raise InputError(
-            f"samples hold too few rows of the same label for {int(varying.sum())} columns: at least as many more rows "
+            f"samples hold too few rows of the same label for {k} columns: at least as many more rows "
             "than labels are needed. Give more rows, or fewer columns (such as principal components)"
         )
-    entries = np.flatnonzero(varying)
-    k = len(entries)
     parts = [part.entries(entries) for part in (fit, held, both)]
     roots = [_root(part.within) for part in (parts[0], parts[2])]
     grid = [multiple * k for multiple in POOLED]
@@ -229,33 +227,10 @@ def estimate(samples: Any, labels: Any, held_out: float, seed: int) -> Estimate:
         both.counts,
     )
     fitted = FittedLaws(both.counts, np.clip(degrees[1], k, max(parts[2].degrees, k)), pooled_rows, checks)
-    return Estimate(tuple(known.tolist()), both.means, covs, fitted)
+    return checks.labels, both.means, covs, fitted
 
 
 def _root(cov: FloatArray) -> FloatArray:
     """Lower factor, through the correlations so that units do not matter."""
     std = np.sqrt(np.diagonal(cov))
     return np.asarray(np.linalg.cholesky(correlation(cov[None])[0]) * std[:, None])
-
-
-def _varying(moments: Moments) -> Any:
-    size = np.abs(moments.means).max(axis=0)
-    return np.sqrt(np.diagonal(moments.within)) > CONSTANT * size
-
-
-def _few(moments: Moments, varying: Any) -> bool:
-    return bool(moments.degrees < varying.sum() + 2)
-
-
-def _refuse_singular(moments: Moments, varying: Any) -> None:
-    """Raise where the scatter within labels leaves a combination of entries without variance."""
-    entries = np.flatnonzero(varying)
-    if _few(moments, varying):
-        return
-    values = np.linalg.eigvalsh(correlation(moments.within[np.ix_(entries, entries)][None]))[0]
-    flat = int((values <= CONSTANT * len(entries) * values[-1]).sum())
-    if flat:
-        raise InputError(
-            f"samples: {flat} of {len(entries)} columns follow from the others within every label, so that no "
-            f"covariance of all of them can be estimated; leave {flat} of them out, or use principal components"
-        )

@@ -111,16 +111,15 @@ class NeighborGraph:
         return cls(labels, np.concatenate(blocks))
 
     @classmethod
-    def nearest(cls, classes: GaussianClasses, n_neighbors: int, *, exact: bool | None = None) -> NeighborGraph:
+    def nearest(cls, classes: GaussianClasses, n_neighbors: int) -> NeighborGraph:
         """Join each label to its ``n_neighbors`` most alike labels (an edge if either names the other).
 
         Alike means a small distance between (μ, Σ^{1/2}) and (μ', Σ'^{1/2}), Euclidean and Frobenius. This is
         an upper bound of the 2-Wasserstein distance of the two laws, equal to it when the covariances commute,
         and it works for singular and zero covariances alike.
 
-        Up to :data:`EXACT` labels all others are considered, or where ``exact`` is true. Beyond, they are looked for
-        among a few thousand of the most alike (``cells``), which misses some; guarantees always speak about
-        the edges that are there.
+        Up to :data:`EXACT` labels all others are considered. Beyond, they are looked for among a few thousand of the
+        most alike (``cells``), which misses some; guarantees always speak about the edges that are there.
 
         Returns:
             The graph over the labels of ``classes``.
@@ -138,7 +137,7 @@ class NeighborGraph:
                 f"n_neighbors must be below the number of labels ({classes.n_classes}); use complete() for all"
             )
         points = classes.embedding()
-        if not (classes.n_classes <= EXACT if exact is None else exact):
+        if classes.n_classes > EXACT:
             return cls(classes.labels, near_pairs(points, n_neighbors))
         _, neighbors = cKDTree(points).query(points, k=n_neighbors + 1)
         source = np.repeat(np.arange(len(points)), n_neighbors + 1)
@@ -207,32 +206,24 @@ class NeighborGraph:
         except KeyError:
             raise InputError("label is not one of this graph's labels") from None
 
-    @cached_property
-    def _adjacency(self) -> Any:
-        from scipy.sparse import coo_array
-
-        i, j = self.edges[:, 0], self.edges[:, 1]
-        ones = np.ones(self.n_edges, dtype=np.int8)
-        shape = (self.n_labels, self.n_labels)
-        half = coo_array((ones, (i, j)), shape=shape).tocsr()
-        return (half + half.T).tocsr()
-
     def neighbors(self, label: Any) -> tuple[str, ...]:
         """Labels joined to ``label`` by an edge."""
-        row = self.index(label)
-        start, stop = self._adjacency.indptr[row], self._adjacency.indptr[row + 1]
-        return tuple(self.labels[i] for i in sorted(self._adjacency.indices[start:stop]))
+        own = self.index(label)
+        others = self.edges[(self.edges == own).any(axis=1)].sum(axis=1) - own
+        return tuple(self.labels[i] for i in sorted(others.tolist()))
 
     @cached_property
     def components(self) -> NDArray[np.int32]:
         """Number of the connected component that each label belongs to."""
+        from scipy.sparse import coo_array
         from scipy.sparse.csgraph import connected_components
 
-        _, member_of = connected_components(self._adjacency, directed=False)
+        ones, shape = np.ones(self.n_edges, dtype=np.int8), (self.n_labels, self.n_labels)
+        _, member_of = connected_components(coo_array((ones, tuple(self.edges.T)), shape=shape), directed=False)
         return np.asarray(member_of, dtype=np.int32)
 
     def components_of(self, labels: Sequence[str]) -> NDArray[np.intp]:
-        """The same for labels in another order."""
+        """The components of labels in another order."""
         return self.components[[self._index[name] for name in labels]].astype(np.intp)
 
     @cached_property

@@ -21,8 +21,9 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from datetime import datetime
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +63,7 @@ def waiting_size(m: int) -> int:
 def formed(
     points: FloatArray,
     m: int,
+    shuffle: Shuffle | None = None,
     *,
     boundaries: Sequence[str] | None = None,
     totals: FloatArray | None = None,
@@ -70,9 +72,12 @@ def formed(
 ) -> NDArray[np.int64]:
     """(n,) crowd of each row at the first release about a population; −1 where fewer than m share a boundary.
 
+    With ``shuffle`` rows are newcomers beside crowds that exist: they are divided by lot, and −1 is who waits.
+
     Args:
         points: (n, d) what crowds are alike in.
         m: members promised.
+        shuffle: draws the lots of newcomers.
         boundaries: (n,) values that crowds never cross.
         totals: (n,) what each row has of its crowd's total, for ``largest_share``.
         largest_share: no member has more than this share of its crowd's total.
@@ -83,65 +88,31 @@ def formed(
     >>> formed(np.array([[0.0], [0.1], [0.2], [9.0], [9.1], [9.2]]), 2).tolist()
     [0, 0, 0, 1, 1, 1]
     """
-    n, least = len(points), formation_size(m)
+    n, size, least = len(points), formation_size(m), m if shuffle is None else waiting_size(m)
     member = np.full(n, -1, dtype=np.int64)
-    values = np.zeros(n, dtype=np.int64)
-    if boundaries is not None:
-        values = np.unique(np.asarray([str(value) for value in boundaries]), return_inverse=True)[1].astype(np.int64)
-    number = 0
-    for value in range(int(values.max(initial=-1)) + 1):
-        rows = np.flatnonzero(values == value)
-        if len(rows) < m:
-            continue
-        inside = crowds(
-            points[rows],
-            least if len(rows) >= least else len(rows),
-            totals=None if totals is None else totals[rows],
-            largest_share=largest_share,
-            beside=None if beside is None else beside[rows],
-        )
-        member[rows] = number + inside
-        number += int(inside.max()) + 1
-    return member
-
-
-def admitted(
-    points: FloatArray,
-    m: int,
-    shuffle: Shuffle,
-    *,
-    boundaries: Sequence[str] | None = None,
-    totals: FloatArray | None = None,
-    largest_share: float | None = None,
-    beside: FloatArray | None = None,
-) -> NDArray[np.int64]:
-    """(n,) crowd of each newcomer beside crowds that exist; −1: it waits. The arguments are those of :func:`formed`.
-
-    Rows are put in order of their values before lots are drawn, so that the draw does not depend on how they are named.
-    """
-    n = len(points)
-    member = np.full(n, -1, dtype=np.int64)
-    values = np.asarray(["" if boundaries is None else str(value) for value in (boundaries or [""] * n)], dtype=object)
+    values = np.asarray([""] * n if boundaries is None else [str(value) for value in boundaries], dtype=object)
     number = 0
     for value in sorted(set(values.tolist())):
         rows = np.flatnonzero(values == value)
-        if len(rows) < waiting_size(m):
+        if len(rows) < least:
             continue
-        keys = points[rows] if beside is None else np.concatenate([points[rows], beside[rows]], axis=1)
-        rows = rows[np.lexsort(keys.T[::-1])]
-        rows = rows[list(shuffle(len(rows)))]
-        count = max(len(rows) // math.ceil(LOT * m), 1)
-        for lot in np.array_split(rows, count):
-            if len(rows) > LOT * m:
+        lots = [rows]
+        if shuffle is not None:  # in order of their values first: the draw does not depend on how rows are named
+            keys = points[rows] if beside is None else np.concatenate([points[rows], beside[rows]], axis=1)
+            rows = rows[np.lexsort(keys.T[::-1])]
+            rows = rows[list(shuffle(len(rows)))]
+            lots = np.array_split(rows, max(len(rows) // math.ceil(LOT * m), 1))
+        for lot in lots:
+            if shuffle is not None and len(rows) <= LOT * m:
+                inside = np.arange(len(lot)) % (len(lot) // size)
+            else:
                 inside = crowds(
                     points[lot],
-                    formation_size(m),
+                    min(size, len(lot)),
                     totals=None if totals is None else totals[lot],
                     largest_share=largest_share,
                     beside=None if beside is None else beside[lot],
                 )
-            else:
-                inside = np.arange(len(lot)) % (len(lot) // formation_size(m))
             member[lot] = number + inside
             number += int(inside.max()) + 1
     return member
@@ -160,18 +131,12 @@ def value_digest(value: FloatArray, decimals: Sequence[int]) -> str:
     return hashlib.sha256(np.array(rounded, dtype="<f8").tobytes()).hexdigest()[:32]
 
 
-@dataclass(frozen=True)
-class CrowdRow:
-    """What a crowd has for one release: its mean, or None where the previous row is repeated."""
-
-    values: FloatArray | None
-    entered: NDArray[np.bool_]  #: (n,) of the members, in the order given: whose own value entered
-
-
 def crowd_row(
     values: FloatArray, stored: FloatArray, news: NDArray[np.bool_], m: int, largest_share: float | None = None
-) -> CrowdRow:
+) -> FloatArray | None:
     """The row of one crowd: the exactly rounded mean over the whole set, with at least m members' news in it.
+
+    None where the previous row is repeated.
 
     Args:
         values: (n, k) members' values today; rows without news are not looked at.
@@ -183,20 +148,19 @@ def crowd_row(
 
     Example: ten members promised, nine with news: repeated.
 
-    >>> crowd_row(np.ones((12, 1)), np.zeros((12, 1)), np.arange(12) < 9, 10).values is None
+    >>> crowd_row(np.ones((12, 1)), np.zeros((12, 1)), np.arange(12) < 9, 10) is None
     True
-    >>> crowd_row(np.ones((12, 1)), np.zeros((12, 1)), np.arange(12) < 10, 10).values.tolist()
+    >>> crowd_row(np.ones((12, 1)), np.zeros((12, 1)), np.arange(12) < 10, 10).tolist()
     [0.8333333333333334]
     """
-    nobody = np.zeros(len(news), dtype=np.bool_)
     if int(news.sum()) < m:
-        return CrowdRow(None, nobody)
+        return None
     taken = np.where(news[:, None], values, stored)
     if largest_share is not None:
         loads = [math.fsum(map(abs, row)) for row in taken.tolist()]
         if max(loads) > largest_share * math.fsum(loads):
-            return CrowdRow(None, nobody)
-    return CrowdRow(means(taken, np.zeros(len(taken), dtype=np.int64))[0], news.copy())
+            return None
+    return np.asarray(means(taken, np.zeros(len(taken), dtype=np.int64))[0])
 
 
 def can_have_news(last: str, period: str, today: bool, days: float) -> bool:
@@ -204,12 +168,8 @@ def can_have_news(last: str, period: str, today: bool, days: float) -> bool:
 
     ``last`` and ``period`` are instants, ISO 8601; an empty ``last`` is of a member that never had any.
     """
-    if today:
-        return True
-    if not last:
-        return False
-    from datetime import datetime
-
+    if today or not last:
+        return today
     return (datetime.fromisoformat(period) - datetime.fromisoformat(last)).total_seconds() <= days * 86400
 
 
@@ -223,15 +183,8 @@ def with_blocks(
     >>> with_blocks({"a": 0, "b": 0, "c": 1, "d": 1}, {7: ["x"]}, 2)
     ({'a': 0, 'b': 0, 'c': 1, 'd': 1, 'x': 0}, set())
     """
-    sizes: dict[int, int] = {}
-    for crowd in newcomers.values():
-        sizes[crowd] = sizes.get(crowd, 0) + 1
-    free = sorted(crowd for crowd, size in sizes.items() if size >= m)
-    joined, waiting = dict(newcomers), set()
-    for block in sorted(blocks):
-        if not free:
-            waiting.add(block)
-            continue
-        crowd = free.pop(0)
+    free = sorted(crowd for crowd, size in Counter(newcomers.values()).items() if size >= m)
+    joined = dict(newcomers)
+    for block, crowd in zip(sorted(blocks), free, strict=False):
         joined |= dict.fromkeys(blocks[block], crowd)
-    return joined, waiting
+    return joined, set(sorted(blocks)[len(free) :])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 Result = TypeVar("Result")
@@ -46,27 +46,15 @@ def map_blocks(
     """
     slices = [slice(start, min(start + block, n_items)) for start in range(0, n_items, block)]
     threads = min(n_threads(), len(slices))
-    if threads <= 1:
-        for part in slices:
-            yield work(part)
+    with ThreadPoolExecutor(threads) if threads > 1 else contextlib.nullcontext() as pool:
+        waiting: list[Future[Result]] = []
+        for number, part in enumerate(slices):
+            if pool is not None:
+                ahead = slices[number + len(waiting) : number + 2 * threads]
+                waiting += [pool.submit(work, later) for later in ahead]
+            yield work(part) if pool is None else waiting.pop(0).result()
             if progress is not None:
                 progress(part.stop, n_items)
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        waiting = []
-        ahead = iter(slices)
-        for part in ahead:
-            waiting.append((part, pool.submit(work, part)))
-            if len(waiting) < 2 * threads:
-                continue
-            done, future = waiting.pop(0)
-            yield future.result()
-            if progress is not None:
-                progress(done.stop, n_items)
-        for done, future in waiting:
-            yield future.result()
-            if progress is not None:
-                progress(done.stop, n_items)
 
 
 @contextlib.contextmanager

@@ -154,8 +154,9 @@ class NoisePlan:
 
     def calibrated(self, cap_mu: float | None = None) -> Self:
         """The plan with the least noise that its (ε, δ) allow, and that keeps μ within ``cap_mu``."""
-        reach, target = float(self.customers * UNIT), {"epsilon": self.epsilon, "delta": self.delta_bound}
-        variance = ReadingsAccount.calibrated(*self.squares, self.entries, reach, **target).variance
+        reach, epsilon, delta = float(self.customers * UNIT), self.epsilon, self.delta_bound
+        account = ReadingsAccount.calibrated(*self.squares, self.entries, reach, epsilon=epsilon, delta=delta)
+        variance = account.variance
         if cap_mu is not None:
             smallest = (1 + 1e-12) * self.squares[0] / validation.positive(cap_mu=cap_mu) ** 2
             variance = max(variance, math.nextafter(smallest, math.inf))

@@ -29,7 +29,6 @@ import polars as pl
 from shoal.card.facts import LISTED, FitFacts, most_common
 from shoal.errors import InputError
 from shoal.laws.membership import (
-    admitted,
     can_have_news,
     crowd_row,
     formation_size,
@@ -176,7 +175,7 @@ class Curves:
         return self.frame["truth"].to_numpy()
 
     def limits(self, share: float | None, at: Any = slice(None)) -> dict[str, Any]:
-        """What :func:`formed` and :func:`admitted` take beside the points, of some rows."""
+        """What :func:`formed` takes beside the points, of some rows."""
         values = self.values[at]
         return {
             "boundaries": None if self.boundaries is None else self.boundaries[at],
@@ -425,9 +424,7 @@ class Plan:
         newcomers = [name for name in without if name not in self.waiting]
         at = np.array([self._place[name] for name in newcomers], dtype=np.intp)
         points, limits, first = self._curves.points[at], self._curves.limits(self.share, at), not self._book.members
-        crowd = np.empty(0, dtype=np.int64)
-        if len(at):
-            crowd = formed(points, self.m, **limits) if first else admitted(points, self.m, shuffle, **limits)
+        crowd = formed(points, self.m, None if first else shuffle, **limits) if len(at) else np.empty(0, dtype=np.int64)
         if first and (crowd < 0).all():
             noun = "labels" if self._curves.ahead is None else "households"
             inside = limits["boundaries"]
@@ -462,12 +459,12 @@ class Plan:
         news = np.array([digest not in ("", member.last.rpartition(" ")[2]) for member, digest in pairs])
         filler = stored if self._curves.ahead is None else stored[:, self._curves.ahead]
         row = crowd_row(today, filler, news, self.m, self.share)
-        for (member, digest), entered in zip(pairs, row.entered.tolist(), strict=True):
-            member.news = entered
-            if entered:
+        for (member, digest), has_news in zip(pairs, news.tolist(), strict=True):
+            member.news = has_news and row is not None
+            if member.news:
                 member.last, member.changed = f"{self.period} {digest}", True
-        if row.values is not None:
-            rounded = [round(x, d) + 0.0 for x, d in zip(row.values.tolist(), self._decimals, strict=True)]
+        if row is not None:
+            rounded = [round(x, d) + 0.0 for x, d in zip(row.tolist(), self._decimals, strict=True)]
             return PlannedRow(number, len(members), True, rounded)
         if entry is None:
             raise InputError("crowd: a new crowd exceeds the largest share; choose a larger --crowd or share")
