@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import scipy
 from flint import arb, arb_mat, ctx
-from scipy.sparse.csgraph import connected_components
 
 from shoal.numerics.eigenpairs import eigh
 from shoal.proofs.dyadic_laws import PRECISION, Ball, Compared, Matrix, Unsettled, doubles, exact, most
@@ -153,7 +153,7 @@ def _diagonalized(frame: Matrix, pair: Compared) -> Matrix:
 def _close(left: FloatArray, gaps: FloatArray, least: float) -> list[list[int]]:
     """Groups of eigenvalues too close together for a first-order correction, chained by pairs."""
     linked = (np.abs(left) > FIRST_ORDER * np.abs(gaps)) & (np.abs(left) > least)
-    count, group_of = connected_components(linked, directed=False)
+    count, group_of = scipy.sparse.csgraph.connected_components(linked, directed=False)
     groups = [np.flatnonzero(group_of == number).tolist() for number in range(count)]
     return [group for group in groups if len(group) > 1]
 
