@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 import shoal
 from shoal.errors import InputError
-from shoal.runs import meter_rows
 from shoal.runs.config import Config
 from shoal.runs.folder import SimulatedMeters
 from shoal.runs.meter_rows import (
@@ -33,6 +32,7 @@ from shoal.runs.meter_rows import (
     survey,
     write_readings,
 )
+from shoal.sources.meters import readings as room
 from shoal.sources.meters.quality import repair
 from shoal.sources.meters.readings import meter_readings
 from shoal.sources.meters.simulate import simulate_meters
@@ -54,7 +54,7 @@ def write(tmp_path: Path) -> Write:
 
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meter_rows, "BATCH", 5)
+    monkeypatch.setattr(room, "BATCH", 5)
 
 
 def partition(path: Any, folder: Path, *, columns: dict[str, str] | None = None, **options: Any) -> list[Path]:
@@ -78,7 +78,9 @@ def quality_path(path: Path) -> Path:
 
 def compare(path: Any, folder: Path, size: int = 1, **options: Any) -> list[Path]:
     """Shards of ``size`` households hold exactly what meter_readings reads."""
-    whole = meter_readings(path, **options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(room, "BATCH", 1_000_000)
+        whole = meter_readings(path, **options)
     shards = partition(path, folder, shard_size=size, **options)
     parts = [read_readings(shard) for shard in shards]
     assert {part.step for part in parts} == {whole.step}
@@ -216,7 +218,7 @@ def test_any_order_any_batch(tmp_path_factory: pytest.TempPathFactory, seed: int
     folder = tmp_path_factory.mktemp("any")
     dirty(np.random.default_rng(seed), 4, 25).write_parquet(folder / "a.parquet", row_group_size=13)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(meter_rows, "BATCH", batch)
+        patch.setattr(room, "BATCH", batch)
         compare(folder / "a.parquet", folder / "out", size)
 
 
@@ -262,7 +264,7 @@ def test_shards_are_the_same_bytes_each_time(tmp_path: Path) -> None:
     dirty(np.random.default_rng(3)).write_parquet(path)
     first = [p.read_bytes() + quality_path(p).read_bytes() for p in partition(path, tmp_path / "1", shard_size=3)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(meter_rows, "BATCH", 1000)
+        patch.setattr(room, "BATCH", 1000)
         again = partition(path, tmp_path / "2", shard_size=3)
     assert [p.read_bytes() + quality_path(p).read_bytes() for p in again] == first
 

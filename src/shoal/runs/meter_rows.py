@@ -30,7 +30,7 @@ from shoal.records import Record
 from shoal.runs.config import Config
 from shoal.runs.folder import SimulatedMeters
 from shoal.runs.shards import put_frame, put_whole
-from shoal.sources.frames import Paths, in_batches, meter_files
+from shoal.sources.frames import Paths, meter_files
 from shoal.sources.meters import clock
 from shoal.sources.meters.columns import ColumnsError
 from shoal.sources.meters.quality import (
@@ -43,21 +43,9 @@ from shoal.sources.meters.quality import (
     repair,
     rising,
 )
-from shoal.sources.meters.readings import (
-    NO_ROWS,
-    NO_TIMES,
-    ODD_ROWS,
-    ROW_NUMBERS,
-    MeterSource,
-    common_zone,
-    household_name,
-    numbered,
-    open_sources,
-)
+from shoal.sources.meters.readings import ODD_ROWS, ROW_NUMBERS, MeterSource, household_name, in_order, open_sources
 from shoal.sources.meters.simulate import simulate_meters
 
-#: Readings taken from the input at a time.
-BATCH = 2_000_000
 #: First day of simulated readings.
 SIMULATED_START = "2024-01-01"
 #: The grid's step in the metadata of a shard, and the suffix of its quality table.
@@ -76,11 +64,7 @@ class Grid(Record):
 
 @dataclass(frozen=True)
 class MeterRows(Record):
-    """Rows of meter files by bucket, how to read them, and the grid that all of them share, once it is known.
-
-    Columns of a piece: household, file, turn (order of appearance where batches do not follow it), time in
-    microseconds, wall (whether that is of the clock on the wall), kw, invalid.
-    """
+    """Rows of meter files by bucket (:meth:`MeterSource.pieces`), and the grid that all share, once it is known."""
 
     folder: str  #: with a folder of pieces for each bucket that has rows
     buckets: int
@@ -119,26 +103,23 @@ class ShardFacts(Record):
 
 def sort_files(path: Paths, folder: Path, config: Config, buckets: int | None = None) -> MeterRows:
     """Sort the rows of meter files into buckets of about ``shard_size`` households; ``buckets``: into so many."""
-    zone = clock.zone(config.time_zone)
-    opened = open_sources(meter_files(path), config.named_columns or None, config.timestamp_format, config.unit)
-    shown = zone if zone is not None else common_zone({source.time_zone for source in opened.sources})
+    columns = config.named_columns or None
+    opened = open_sources(meter_files(path), columns, config.timestamp_format, config.unit, config.time_zone)
     names = _names(opened.sources)
     count = max(-(-len(names) // config.shard_size), 1) if buckets is None else buckets
-    column = numbered(opened.sources) if config.interval is None else None
 
     def batches() -> Iterator[pl.DataFrame]:
         rows = 0
         for number, source in enumerate(opened.sources):
-            for batch in _standard(source, number):
+            for batch in source.pieces(number):
                 rows += len(batch)
                 yield batch
-        if column is not None and len(names) == rows > 2:
-            raise ColumnsError(ROW_NUMBERS.format(column))
+        if config.interval is None and opened.numbering is not None and len(names) == rows > 2:
+            raise ColumnsError(ROW_NUMBERS.format(opened.numbering))
 
     filled = scatter(batches(), folder, count)
-    return MeterRows(
-        str(folder), count, filled, shown, opened.energy, opened.unit, opened.reason, opened.taken, config.max_kw
-    )
+    told = (opened.time_zone, opened.energy, opened.unit, opened.reason, opened.taken)
+    return MeterRows(str(folder), count, filled, *told, config.max_kw)
 
 
 def bucket_of(name: str, buckets: int) -> int:
@@ -189,42 +170,6 @@ def _names(sources: Sequence[MeterSource]) -> pl.Series:
     return pl.concat([part.fill_null("") for part in parts]).unique().sort()
 
 
-def _standard(source: MeterSource, number: int) -> Iterator[pl.DataFrame]:
-    """The rows of one file in the columns of a piece, about :data:`BATCH` readings at a time."""
-    rows = readable = 0
-    by_column = source.layout.shape == "times"  # unpivoted batches go column by column, and so must the whole file
-    for batch in _batches(source):
-        turn = pl.int_range(pl.len()) // max(len(batch), 1) if by_column else pl.lit(0)
-        try:
-            piece = source.standard(source.melt(batch.lazy())).select(
-                pl.col("household").fill_null(""),
-                file=pl.lit(number, pl.UInt32),
-                turn=turn.cast(pl.UInt32),
-                time=pl.col("timestamp").dt.epoch("us"),
-                wall=pl.lit(source.time_zone is None),
-                kw="kw",
-                invalid="invalid",
-            ).collect(engine="in-memory")  # fmt: skip
-        except pl.exceptions.PolarsError:
-            raise InputError(f"path: {source.file.name} was changed while it was read") from None
-        rows += len(piece)
-        readable += len(piece) - piece["time"].null_count()
-        yield piece
-    if not rows:
-        raise InputError(NO_ROWS.format(source.file.name))
-    if not readable:
-        raise InputError(NO_TIMES.format(source.file.name))
-
-
-def _batches(source: MeterSource) -> Iterator[pl.DataFrame]:
-    """The file's rows as they come."""
-    size = max(BATCH // max(len(source.layout.across), 1), 1)
-    try:
-        yield from in_batches(source.raw.select(source.layout.needed), size)
-    except (pl.exceptions.PolarsError, OSError, UnicodeError):
-        raise InputError(ODD_ROWS.format(source.file.name)) from None
-
-
 def read_rows(rows: MeterRows, bucket: int) -> pl.DataFrame:
     """The rows of one bucket in the order of the input, as :func:`shoal.sources.meters.quality.repair` takes them."""
     files = sorted((Path(rows.folder) / f"{bucket:06d}").glob("*.arrow"))
@@ -232,22 +177,7 @@ def read_rows(rows: MeterRows, bucket: int) -> pl.DataFrame:
         frame = pl.concat([pl.read_ipc(file.read_bytes()) for file in files])
     except (pl.exceptions.PolarsError, OSError, ValueError):
         raise InputError(f"shard: the rows of bucket {bucket} cannot be read; sort the input again") from None
-    if frame["turn"].max():
-        frame = frame.sort("file", "turn", maintain_order=True)
-    stamp = pl.from_epoch(pl.col("time"), time_unit="us")
-    frame = frame.with_columns(timestamp=stamp, bad_time=pl.col("time").is_null(), no_such_time=pl.lit(False))
-    if rows.time_zone is not None:
-        instant = stamp.dt.replace_time_zone("UTC").dt.convert_time_zone(rows.time_zone)
-        if frame["wall"].any():
-            local = clock.localize(frame.lazy(), rows.time_zone, within=("file",)).collect(engine="in-memory")
-            wall = pl.col("wall")
-            frame = frame.with_columns(
-                timestamp=pl.when(wall).then(local["timestamp"]).otherwise(instant),
-                no_such_time=wall & local["no_such_time"],
-            )
-        else:
-            frame = frame.with_columns(timestamp=instant)
-    return frame.select("household", "timestamp", "kw", "invalid", "bad_time", "no_such_time")
+    return in_order(frame, rows.time_zone)
 
 
 # ------------------------------------------------------------------ the grid of all

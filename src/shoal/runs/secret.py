@@ -146,7 +146,8 @@ def check_files(config: Config, source: Source) -> None:
         raise InputError("unit: --secret readings needs the unit of the readings, --unit")
     if config.interval is None:
         raise InputError("interval: --secret readings needs the minutes between readings, --interval")
-    opened = open_sources(source.paths, config.named_columns or None, config.timestamp_format, config.unit)
+    columns = config.named_columns or None
+    opened = open_sources(source.paths, columns, config.timestamp_format, config.unit, config.time_zone)
     instants = _origin(config).tzinfo is not None
     for file in opened.sources:
         name = file.file.name

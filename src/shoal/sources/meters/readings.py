@@ -2,16 +2,16 @@
 
 Files are opened and understood first: which layout, clock, unit, encoding and decimal sign. Nothing but the beginning
 of a file is read for it, unless its encoding, the order of day and month or a column of units takes more; then it is
-streamed. :meth:`MeterSource.standard` works on the whole file or on any stretch of its rows, so that a file larger than
-memory can be taken in batches. Files in other formats (NEM12, Green Button) or encodings are written anew as CSV in
-UTF-8, line by line, to a temporary folder that only this user can read.
+streamed. Rows are taken in batches (:meth:`MeterSource.pieces`), so that a run reads files larger than memory. Files in
+other formats (NEM12, Green Button) or encodings are written anew as CSV in UTF-8, line by line, to a temporary folder
+that only this user can read.
 """
 
 from __future__ import annotations
 
 import csv
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from shoal.sources.frames import (
     Paths,
     Scratch,
     beginning,
+    in_batches,
     meter_files,
     open_file,
     table_of,
@@ -45,6 +46,8 @@ from shoal.sources.meters.columns import (
 )
 from shoal.sources.meters.quality import LARGE, REGISTER, QualityWarning, Readings, decided, repair, rising
 
+#: Readings taken from the input at a time.
+BATCH = 2_000_000
 #: What is said of files that cannot be used, here and where they are read in batches.
 MIXED_UNITS = "unit: some files hold energy (kWh) and others power (kW); read them apart"
 ODD_ROWS = "path: {} cannot be read as a table: its rows do not fit its header"
@@ -82,7 +85,7 @@ class MeterSource:
 
     @property
     def time_zone(self) -> str | None:
-        """Zone of the timestamps as :meth:`standard` gives them; None for wall-clock time."""
+        """Zone of the timestamps as they are read; None for wall-clock time."""
         instants = self.offsets or self.epoch is not None
         return "UTC" if instants else getattr(self.types["timestamp"], "time_zone", None)
 
@@ -97,15 +100,38 @@ class MeterSource:
         what = "" if layout.value is None else f", readings from {layout.value!r}"
         return who + (f", times from {times}" if layout.timestamp else "") + what
 
-    def melt(self, raw: pl.LazyFrame) -> pl.LazyFrame:
-        """Rows in the layout of the file as household, timestamp, kw, still in the types of the file."""
-        return _melt(raw, self.layout, self.file)
+    def pieces(self, number: int) -> Iterator[pl.DataFrame]:
+        """The rows in standard types, about :data:`BATCH` readings at a time; ``number`` is that of the file.
 
-    def standard(self, long: pl.LazyFrame) -> pl.LazyFrame:
-        """Melted rows in standard types: household, timestamp, kw, and the flags invalid, bad_time, no_such_time.
-
-        ``kw`` holds kW, or kWh where the unit is one of energy.
+        Columns: household, file, turn (order of appearance where batches do not follow it), time in microseconds, wall
+        (whether that is of the clock on the wall), kw (kWh where the unit is one of energy), invalid.
         """
+        name, layout = self.file.name, self.layout
+        rows = readable = 0
+        by_column = layout.shape == "times"  # unpivoted batches go column by column, and so must the whole file
+        try:
+            for batch in in_batches(self.raw.select(layout.needed), max(BATCH // max(len(layout.across), 1), 1)):
+                turn = pl.int_range(pl.len()) // max(len(batch), 1) if by_column else pl.lit(0)
+                piece = self._standard(_melt(batch.lazy(), layout, self.file)).select(
+                    pl.col("household").fill_null(""),
+                    file=pl.lit(number, pl.UInt32),
+                    turn=turn.cast(pl.UInt32),
+                    time=pl.col("timestamp").dt.epoch("us"),
+                    wall=pl.lit(self.time_zone is None),
+                    kw="kw",
+                    invalid="invalid",
+                ).collect(engine="in-memory")  # fmt: skip
+                rows, readable = rows + len(piece), readable + piece["time"].count()
+                yield piece
+        except UNREADABLE:
+            raise InputError(ODD_ROWS.format(name)) from None
+        if not rows:
+            raise InputError(NO_ROWS.format(name))
+        if not readable:
+            raise InputError(NO_TIMES.format(name))
+
+    def _standard(self, long: pl.LazyFrame) -> pl.LazyFrame:
+        """Household, timestamp and kw in the types of the file in standard types, and whether kw is ``invalid``."""
         dtype = self.types["timestamp"]
         stamp = pl.col("timestamp")
         if self.epoch is not None:
@@ -127,14 +153,7 @@ class MeterSource:
         else:
             number = value.cast(pl.Float64)
             invalid = pl.lit(False)
-        return long.select(
-            household_name(),
-            timestamp=stamp,
-            kw=self.unit.in_kilo(number),
-            invalid=invalid,
-            bad_time=stamp.is_null(),
-            no_such_time=pl.lit(False),
-        )
+        return long.select(household_name(), timestamp=stamp, kw=self.unit.in_kilo(number), invalid=invalid)
 
 
 @dataclass(frozen=True)
@@ -146,6 +165,8 @@ class Opened:
     unit: str
     reason: str
     taken: str
+    time_zone: str | None  #: the clock that all readings are put on
+    numbering: str | None  #: the column that numbers rows, should every household have one row
 
 
 def household_name() -> pl.Expr:
@@ -158,9 +179,10 @@ def open_sources(
     columns: Mapping[str, str] | None,
     timestamp_format: str | None,
     unit: str | None,
+    time_zone: str | None,
 ) -> Opened:
     """Understand files that are read together, or a table, from their headers and first rows."""
-    said = named_unit(unit)
+    said, zone = named_unit(unit), clock.zone(time_zone)
     if isinstance(files, pl.LazyFrame):
         opened = [_open_source(Path(FRAME), FileTable(files), columns, timestamp_format, said)]
     else:
@@ -181,7 +203,12 @@ def open_sources(
         texts[0] + differ * (len(set(texts)) > 1)
         for texts in ([source.reason for source in sources], [source.taken for source in sources])
     )
-    return Opened(sources, sources[0].unit.energy, units, reason, taken)
+    zones = {source.time_zone for source in sources}
+    if zone is None and len(zones) > 1 and None in zones:
+        raise InputError("time_zone: some files have zoned timestamps and others not; pass time_zone=")
+    zone = zone or (zones.pop() if len(zones) == 1 else "UTC")
+    numbering = sources[0].layout.household if all(source.layout.shape == "long" for source in sources) else None
+    return Opened(sources, sources[0].unit.energy, units, reason, taken, zone, numbering)
 
 
 def _open_source(
@@ -388,13 +415,12 @@ def meter_readings(
     max_kw: float | None = None,
 ) -> Readings:
     """The frame of :func:`read_meters`, from the same arguments, with its quality table."""
-    zone = clock.zone(time_zone)
     table = table_of(path)
-    opened = open_sources(meter_files(path) if table is None else table, columns, timestamp_format, unit)
-    rows = _stack(opened.sources, zone)
-    column = numbered(opened.sources) if interval is None else None
-    if column is not None and rows["household"].n_unique() == len(rows) > 2:
-        raise ColumnsError(ROW_NUMBERS.format(column))
+    opened = open_sources(meter_files(path) if table is None else table, columns, timestamp_format, unit, time_zone)
+    pieces = [piece for number, source in enumerate(opened.sources) for piece in source.pieces(number)]
+    rows = in_order(pl.concat(pieces), opened.time_zone)
+    if interval is None and opened.numbering is not None and rows["household"].n_unique() == len(rows) > 2:
+        raise ColumnsError(ROW_NUMBERS.format(opened.numbering))
     register = decided(*rising(rows), energy=opened.energy, meter=named_meter(unit))
     return repair(
         rows,
@@ -407,39 +433,16 @@ def meter_readings(
     )
 
 
-def numbered(sources: Sequence[MeterSource]) -> str | None:
-    """The column that numbers rows, where every household has one row: all files are long."""
-    return sources[0].layout.household if all(source.layout.shape == "long" for source in sources) else None
-
-
-def common_zone(zones: set[str | None]) -> str | None:
-    """The zone of files with these zones together; wall-clock and zoned timestamps do not mix."""
-    if len(zones) == 1:
-        return next(iter(zones))
-    if None in zones:
-        raise InputError("time_zone: some files have zoned timestamps and others not; pass time_zone=")
-    return "UTC"
-
-
-def _stack(sources: Sequence[MeterSource], zone: str | None) -> pl.DataFrame:
-    """All files as one frame, on the clock of one zone."""
-    shown = common_zone({source.time_zone for source in sources}) if zone is None else zone
-    frames: list[pl.DataFrame] = []
-    for source in sources:
-        name, lazy = source.file.name, source.standard(source.melt(source.raw))
-        if shown is not None and source.time_zone is None:
-            lazy = clock.localize(lazy, shown)
-        elif shown is not None:
-            lazy = lazy.with_columns(pl.col("timestamp").dt.convert_time_zone(shown))
-        # The streaming engine unpivots batch by batch: a household in two rows would seem to be out of order.
-        in_memory = source.layout.shape == "times"
-        try:
-            frame = lazy.collect(engine="in-memory" if in_memory else "auto")
-        except UNREADABLE:
-            raise InputError(ODD_ROWS.format(name)) from None
-        if not len(frame):
-            raise InputError(NO_ROWS.format(name))
-        if frame["timestamp"].is_null().all() and not frame["no_such_time"].any():
-            raise InputError(NO_TIMES.format(name))
-        frames.append(frame)
-    return pl.concat(frames)
+def in_order(rows: pl.DataFrame, time_zone: str | None) -> pl.DataFrame:
+    """Pieces of files in the order of the input and on the clock of a zone, as :func:`repair` takes them."""
+    if rows["turn"].max():
+        rows = rows.sort("file", "turn", maintain_order=True)
+    time, wall = pl.col("time"), pl.col("wall")
+    stamp = clock.on_clock(time, time_zone)
+    frame = rows.with_columns(timestamp=stamp, bad_time=time.is_null(), no_such_time=pl.lit(False))
+    if time_zone is not None and rows["wall"].any():
+        walls = rows.lazy().with_columns(timestamp=clock.on_clock(time, None))
+        local = clock.localize(walls, time_zone, within=("file",)).collect(engine="in-memory")
+        shown = pl.when(wall).then(local["timestamp"]).otherwise("timestamp")
+        frame = frame.with_columns(timestamp=shown, no_such_time=wall & local["no_such_time"])
+    return frame.select("household", "timestamp", "kw", "invalid", "bad_time", "no_such_time")
