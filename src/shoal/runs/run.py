@@ -374,7 +374,7 @@ class Run(Results):
     def _begin_release(self) -> None:
         """What is refused here was not begun, and no ledger is made for it."""
         if self.of_readings:
-            readings_stage.refuse(self, self.known_fit)
+            readings_stage.homes_of(self)
         if self.charged:
             assert self.design is not None
             card_stage.rehearse(self.plan.fit, self.design, self.audit if self.is_done("audit") else None)

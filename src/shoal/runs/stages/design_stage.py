@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy
@@ -140,26 +141,14 @@ def _designed(config: Config, classes: GaussianClasses, graph: NeighborGraph, sh
     if delta is None:
         return _spent(config, classes, graph, shard.times)
 
-    def meets(method: str) -> Mechanism:
-        return calibrate(
-            classes,
-            graph,
-            method,
-            config.stated_epsilon,
-            delta,
-            scope=SCOPE,
-            times=shard.times,
-            tolerance=TOLERANCE,
-            iterations=SEARCH,
-            progress=tick,
-            prove=False,
-        )
+    how: dict[str, Any] = {"scope": SCOPE, "times": shard.times, "tolerance": TOLERANCE, "iterations": SEARCH}
+    meets = partial(calibrate, classes, graph, epsilon=config.stated_epsilon, delta=delta, progress=tick, prove=False)
 
-    mechanism = meets(config.way)
+    mechanism = meets(config.way, **how)
     if METHODS[mechanism.method].price is None or mechanism.method in (MEETING, "center"):
         return mechanism
     try:
-        return cheaper(mechanism, meets(MEETING), shard)
+        return cheaper(mechanism, meets(MEETING, **how), shard)
     except UnreachableError:
         return mechanism
 
@@ -176,35 +165,24 @@ def _spent(config: Config, classes: GaussianClasses, graph: NeighborGraph, times
     found = []
     for number, members in enumerate(groups):
         part = problem.part(members)
-        made = design(
-            part.original,
-            part.graph,
-            config.way,
-            part.epsilons[:, 0].copy(),
-            config.rho,
-            scope=SCOPE,
-            times=times,
-            iterations=SEARCH,
-            interruptible=True,
-        )
-        found.append((members, made))
+        how: dict[str, Any] = {"scope": SCOPE, "times": times, "iterations": SEARCH, "interruptible": True}
+        epsilon = part.epsilons[:, 0].copy()
+        found.append((members, design(part.original, part.graph, config.way, epsilon, config.rho, **how)))
         tick(number + 1, len(groups))
     return joined(config.way, problem, found)
 
 
 def undamaged(pairs: Sequence[tuple[Part, Part]]) -> list[tuple[Part, Part]]:
     """The mechanisms with their blocks whose files are as they were written; refused where there are none."""
-    whole: list[tuple[Part, Part]] = []
-    fault: InputError | None = None
+    whole = []
     for pair in pairs:
         try:
             for part in pair:
                 part.check()
             whole.append(pair)
-        except InputError as error:
-            fault = error
-    if not whole and fault is not None:
-        raise fault
+        except InputError:
+            if not whole and pair is pairs[-1]:
+                raise
     return whole
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -108,19 +109,32 @@ def settings_of(context: Context, fit: FitFacts) -> PublicSettings:
 
 
 def homes_of(context: Context) -> Homes:
-    """The curves of every home that can be used, or the columns of a table; refuses what would leave homes out."""
-    if context.config.label is not None:
+    """The curves of every home that can be used, or the columns of a table.
+
+    Refuses, before anything is begun, what would leave homes out, more homes than were declared, and none.
+    """
+    config = context.config
+    if config.label is not None:
         rows = pl.read_parquet(context.folder / ROWS)
         columns = {name: rows[name].to_numpy() for name in rows.columns if name != LABEL}
-        return Homes(rows[LABEL].to_list(), np.empty((len(rows), 0)), columns=columns)
-    listing = context.listing(FIT)
-    if listing.failed:
+        homes = Homes(rows[LABEL].to_list(), np.empty((len(rows), 0)), columns=columns)
+    else:
+        listing = context.listing(FIT)
+        if listing.failed:
+            raise InputError(
+                f"readings: {len(listing.failed)} shard(s) failed, so that whether a home is in would depend on "
+                "others. Nothing was released; run again, or leave out the files they are from"
+            )
+        every = gathered(listing.parts)
+        homes = Homes(every["label"].to_list(), every["value"].to_numpy(), every["truth"].to_numpy())
+    if len(homes.labels) > (config.customers or 0):
         raise InputError(
-            f"readings: {len(listing.failed)} shard(s) failed, so that whether a home is in would depend on others. "
-            "Nothing was released; run again, or leave out the files they are from"
+            f"customers: the file has more than the {config.customers} that were declared (--customers). Nothing was "
+            "released"
         )
-    every = gathered(listing.parts)
-    return Homes(every["label"].to_list(), every["value"].to_numpy(), every["truth"].to_numpy())
+    if not homes.labels:
+        raise InputError("readings: no home can be used. Nothing was released")
+    return homes
 
 
 def total_of(homes: Homes, plan: Any) -> FloatArray:
@@ -130,27 +144,13 @@ def total_of(homes: Homes, plan: Any) -> FloatArray:
     return table_sum(homes.columns, plan)
 
 
-def refuse(context: Context, fit: FitFacts) -> None:
-    """What can be refused before anything is begun: too many homes, or none."""
-    homes, plan = homes_of(context), settings_of(context, fit).plan
-    if len(homes.labels) > plan.customers:
-        raise InputError(
-            f"customers: the file has more than the {plan.customers} that were declared (--customers). Nothing was "
-            "released"
-        )
-    if not homes.labels:
-        raise InputError("readings: no home can be used. Nothing was released")
-
-
 def attacked(homes: Homes, plan: Any, total: FloatArray) -> MembershipAudit:
     """An attack on the home with the largest vector, by somebody who has all others; refuses where it succeeds."""
     if isinstance(plan, CrowdsPlan):
         vectors = contributions(accepted(homes.curves[:LOOKED_AT], plan), plan)
     else:
-        vectors = np.array(
-            [table_sum({name: column[i : i + 1] for name, column in homes.columns.items()}, plan)
-             for i in range(min(len(homes.labels), 100))]
-        )  # fmt: skip
+        rows = ({name: column[i : i + 1] for name, column in homes.columns.items()} for i in range(len(homes.labels)))
+        vectors = np.array([table_sum(row, plan) for row in islice(rows, 100)])
     vector = vectors[int((vectors**2).sum(axis=1).argmax())]
     audit = audit_membership(plan.account, vector, total - vector, plan.epsilon)
     if not audit.holds:
@@ -273,25 +273,16 @@ def owner_statements(folder: Path) -> tuple[Statement, ...]:
         known = json.loads((folder / OWNER).read_text())
     except (OSError, ValueError):
         return ()
-    audit = known["audit"]
-    power = audit.get("power", 0.0)
-    said = [
-        Statement(
-            "missing",
-            TO_OWNER,
-            str(known["left_out"]),
-            f"{known['homes']} are in it, {known['left_out']} could not be used. These numbers are yours alone.",
-        ),
-        Statement(
-            "attack",
-            TO_OWNER,
-            f"{audit['advantage_lower']:.2g}",
-            f"Attacked {audit['draws']} times before the release, by somebody who has all others: an advantage of "
-            f"{audit['advantage_lower']:.2g} is certain, {audit['advantage_promised']:.2g} is allowed. So few draws "
-            "show gross mistakes only; noise that is too small shows in its size, which was tested as well"
-            + (f" (20 % too little is found in {percent(power, 'lower')} of cases)." if power else "."),
-        ),
-    ]
+    audit, left_out = known["audit"], known["left_out"]
+    lower, power = f"{audit['advantage_lower']:.2g}", audit.get("power", 0.0)
+    in_it = f"{known['homes']} are in it, {left_out} could not be used. These numbers are yours alone."
+    attack = (
+        f"Attacked {audit['draws']} times before the release, by somebody who has all others: an advantage of {lower} "
+        f"is certain, {audit['advantage_promised']:.2g} is allowed. So few draws show gross mistakes only; noise that "
+        "is too small shows in its size, which was tested as well"
+        + (f" (20 % too little is found in {percent(power, 'lower')} of cases)." if power else ".")
+    )
+    said = [Statement("missing", TO_OWNER, str(left_out), in_it), Statement("attack", TO_OWNER, lower, attack)]
     if "w1" in known:
         words = f"curves are off by {known['w1']:.1%} of the mean load (W1), the total by {known['total']:+.1%}"
         said.append(Statement("cost", TO_OWNER, f"{known['w1']:.1%}", f"Measured, for you alone: {words}."))
