@@ -52,16 +52,16 @@ def image(folder: Path) -> dict[str, str]:
 def test_where_the_ledger_is(tmp_path: Path, monkeypatch: Patch, owner: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
-    assert place(folder, None, None, simulated=False).file == owner == user_ledger()
-    assert place(folder, None, None, simulated=True).file == folder / "ledger.db"
+    assert place(folder, None, None, simulated=False).url == f"sqlite:///{owner}" == f"sqlite:///{user_ledger()}"
+    assert place(folder, None, None, simulated=True).url == f"sqlite:///{folder / 'ledger.db'}"
     monkeypatch.setenv("SHOAL_LEDGER", "postgresql://owner:secret@db/books")
     found = place(folder, None, None, simulated=False)
     assert (found.url, found.where) == ("postgresql://owner:secret@db/books", "postgresql://owner@db/books")
     assert "secret" not in repr(found)
-    assert place(folder, str(tmp_path / "x.db"), None, simulated=False).file == tmp_path / "x.db"
+    assert place(folder, str(tmp_path / "x.db"), None, simulated=False).url == f"sqlite:///{tmp_path / 'x.db'}"
     assert place(folder, "folder", None, simulated=False).own
     monkeypatch.setenv("SHOAL_LEDGER", str(tmp_path / "named.db"))
-    assert place(folder, None, None, simulated=False).file == tmp_path / "named.db" == at().file
+    assert place(folder, None, None, simulated=False).url == f"sqlite:///{tmp_path / 'named.db'}" == at().url
     (folder / "ledger.db").touch()  # a folder that has one keeps it
     assert place(folder, None, None, simulated=False).own
     assert (

@@ -7,7 +7,7 @@ those without an answer included, since who has one hides beside them too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from shoal.runs.stages.crowd_stage import CROWDS, ROWS
 from shoal.sources.class_table import SUFFIX, ClassTable, refuse_copies, sample_laws
 from shoal.sources.meters.answered import ForecastAnswers
 from shoal.sources.meters.predictive import Forecasts, joined_forecasts
-from shoal.validation import IndexArray
+from shoal.validation import FloatArray
 
 BLOCKS, MEMBERS = "blocks", "members.parquet"
 #: The answers of a block, each a row that is released about its owner, and the law of every label: two classes with the
@@ -59,43 +59,31 @@ def make_blocks(context: Context) -> list[Part]:
             "released"
         )
     settings = {"crowds": context.folder.digest(CROWDS), **config.part("shard_size", "clip")}
-    table = config.label is not None
-    shards: list[Any] = [(ClassTable if table else Forecasts).load(part.path) for part in listing.parts]
-    size = config.shard_size
-    if table:
-        entries = sum(shard.values.size for shard in shards if isinstance(shard, ClassTable))
-        size = max(min(size, ENTRIES * len(members) // max(entries, 1)), 2 * config.crowd)
+    suffix, size = "zip", config.shard_size
+    shards: list[Any] = []
+    if config.label is None:
+        shards = [Forecasts.load(part.path) for part in listing.parts]
+    else:
+        shards, suffix = [ClassTable.load(listing.parts[0].path)], SUFFIX
+        size = max(min(size, ENTRIES * len(members) // max(shards[0].values.size, 1)), 2 * config.crowd)
+    crowds = members.group_by("crowd").len().sort("crowd")  # whole crowds, in parts of about so many labels
+    place = crowds.select("crowd", block=(pl.col("len").cum_sum() - pl.col("len")) // size)
+    ordered = members.join(place, on="crowd").sort("block", "crowd", "label")
     blocks = []
-    for number, block in enumerate(_cut(members, size)):
-        path = Path(
-            out_path(context.path, BLOCKS, SUFFIX if table else "zip", {**settings, "number": number}, listing.parts)
-        )
+    for number, block in enumerate(ordered.partition_by("block", maintain_order=True)):
+        path = Path(out_path(context.path, BLOCKS, suffix, {**settings, "number": number}, listing.parts))
         blocks.append(finished(path) or _written(path, block, shards, config.clip))
     return blocks
-
-
-def _cut(members: pl.DataFrame, size: int) -> list[pl.DataFrame]:
-    """Whole crowds, in order of their numbers, in parts of about so many labels."""
-    crowds = members.group_by("crowd").len().sort("crowd")
-    before = crowds["len"].cum_sum() - crowds["len"]
-    block = crowds.select("crowd", block=before // size)
-    return [part for _, part in sorted(
-        members.join(block, on="crowd").sort("crowd", "label").partition_by("block", as_dict=True).items()
-    )]  # fmt: skip
 
 
 def _written(path: Path, members: pl.DataFrame, shards: Sequence[Any], clip: float | None) -> Part:
     here = set(members.filter(pl.col("value").is_not_null())["label"].to_list())
     strange = 0
     if isinstance(shards[0], ClassTable):
-        names = [[name for name in shard.labels if name in here] for shard in shards]
-        parts = [shard.take(inside) for shard, inside in zip(shards, names, strict=True) if inside]
-        table = replace(joined_tables(parts), clip=clip)
+        table = replace(shards[0].take([name for name in shards[0].labels if name in here]), clip=clip)
         if table.times > 1:
             refuse_copies(table.values, table.owner)
-            crowd = dict(members.select("label", "crowd").iter_rows())
-            graph = NeighborGraph.within_groups(table.labels, [crowd[name] for name in table.labels])
-            table, strange = with_laws(table, graph)
+            table, strange = _with_laws(table, dict(members.select("label", "crowd").iter_rows()))
         put_whole(path, table.save)
     else:
         places = [[i for i, name in enumerate(shard.households) if name in here] for shard in shards]
@@ -103,6 +91,25 @@ def _written(path: Path, members: pl.DataFrame, shards: Sequence[Any], clip: flo
         put_whole(path, forecasts.save)
     put_frame(path.with_suffix(f".{MEMBERS}"), members.select("label", "crowd", "truth"))
     return receipted(path, BlockFacts(len(here), members["crowd"].n_unique(), strange))
+
+
+def _with_laws(table: ClassTable, crowds: Mapping[str, int]) -> tuple[ClassTable, int]:
+    """The table with covariances, and how many labels' rows are not Gaussian.
+
+    Each crowd is fitted for itself: no law depends on who else is in the block.
+    """
+    n, k = table.means.shape
+    covs, degrees, strange = np.empty((n, k, k)), np.empty(n), 0
+    crowd = np.array([crowds[name] for name in table.labels])
+    for number in np.unique(crowd):
+        members = np.flatnonzero(crowd == number)
+        part = table.take([table.labels[i] for i in members])
+        laws = sample_laws(part.values, part.owners, table.columns)
+        rows = [laws.labels.index(table.labels[i]) for i in members]
+        covs[members] = laws.covs[rows]
+        degrees[members] = laws.observations(laws.labels)[1][rows]
+        strange += int((~laws.checks().gaussian).sum())
+    return replace(table, covs=covs, degrees=degrees), strange
 
 
 def answers_of(block: str | Path, config: Config) -> Answers:
@@ -133,57 +140,19 @@ def laws_of(block: str | Path, answers: Answers) -> tuple[GaussianClasses, Neigh
     released.
     """
     laws, crowds = answers.laws(), crowds_of(block)
-    absent = [name for name in crowds if name not in set(laws.labels)]
+    known = set(laws.labels)
+    absent = [name for name in crowds if name not in known]
     if absent:
-        laws = _with_absent(laws, crowds, absent)
+        crowd = np.array([crowds[name] for name in laws.labels])
+
+        def every(rows: FloatArray) -> FloatArray:
+            return np.concatenate([rows, [rows[crowd == crowds[name]].mean(axis=0) for name in absent]])
+
+        means, labels = every(laws.means), (*laws.labels, *absent)
+        if laws.is_diagonal:
+            variances = np.broadcast_to(laws.stored_variances, laws.means.shape)
+            laws = GaussianClasses.diagonal(means, every(variances), labels)
+        else:
+            covs = np.broadcast_to(laws.stored_covs, (*laws.means.shape, laws.n_dims))
+            laws = GaussianClasses(means, every(covs), labels)
     return laws, NeighborGraph.within_groups(laws.labels, [crowds[name] for name in laws.labels])
-
-
-def _with_absent(laws: GaussianClasses, crowds: dict[str, int], absent: Sequence[str]) -> GaussianClasses:
-    crowd = np.array([crowds[name] for name in laws.labels])
-    means = np.array([laws.means[crowd == crowds[name]].mean(axis=0) for name in absent])
-    labels = (*laws.labels, *absent)
-    every = np.concatenate([laws.means, means])
-    if laws.is_diagonal:
-        known = np.broadcast_to(laws.stored_variances, laws.means.shape)
-        more = np.array([known[crowd == crowds[name]].mean(axis=0) for name in absent])
-        return GaussianClasses.diagonal(every, np.concatenate([known, more]), labels)
-    covs = np.broadcast_to(laws.stored_covs, (*laws.means.shape, laws.n_dims))
-    shared = np.array([covs[crowd == crowds[name]].mean(axis=0) for name in absent])
-    return GaussianClasses(every, np.concatenate([covs, shared]), labels)
-
-
-# ------------------------------------------------------------------ class tables
-
-
-def joined_tables(parts: Sequence[ClassTable]) -> ClassTable:
-    """Several tables of one layout as one."""
-    labels = tuple(name for part in parts for name in part.labels)
-    starts = np.cumsum([0, *(len(part.labels) for part in parts)])
-    return replace(
-        parts[0],
-        labels=labels,
-        values=np.concatenate([part.values for part in parts]),
-        owner=np.concatenate([part.owner + start for part, start in zip(parts, starts[:-1], strict=True)]),
-        source_row=np.concatenate([part.source_row for part in parts]),
-    )
-
-
-def with_laws(table: ClassTable, graph: NeighborGraph) -> tuple[ClassTable, int]:
-    """The table with covariances, and how many labels' rows are not Gaussian.
-
-    Each crowd is fitted for itself: no law depends on who else is in the block.
-    """
-    n, k = table.means.shape
-    covs, degrees, strange = np.empty((n, k, k)), np.empty(n), 0
-    group: IndexArray = np.asarray(graph.components, dtype=np.intp)
-    for number in range(int(group.max()) + 1):
-        members = np.flatnonzero(group == number)
-        part = table.take([table.labels[i] for i in members])
-        laws = sample_laws(part.values, part.owners, table.columns)
-        place = {name: i for i, name in enumerate(laws.labels)}
-        rows = [place[table.labels[i]] for i in members]
-        covs[members] = laws.covs[rows]
-        degrees[members] = laws.observations(laws.labels)[1][rows]
-        strange += int((~laws.checks().gaussian).sum())
-    return replace(table, covs=covs, degrees=degrees), strange

@@ -48,12 +48,6 @@ class Place:
         """Whether it is in the run's folder."""
         return self.kept == IN_FOLDER
 
-    @property
-    def file(self) -> Path | None:
-        """The database file, where it is one."""
-        prefix = "sqlite:///"
-        return Path(self.url.removeprefix(prefix)) if self.url.startswith(prefix) else None
-
 
 def user_ledger() -> Path:
     """The ledger in the user's data directory."""
@@ -122,61 +116,45 @@ def open_ledger(target: str | Path | None = None, *, create: bool = False) -> Le
 
 
 def opened(where: Place, seal: Seal | None, *, create: bool) -> Ledger:
-    """The ledger at a place. It is made only where ``create`` allows it and nothing was charged to another before."""
-    file = where.file
+    """The ledger at a place, which must be the one that was sealed, with all that it had then.
+
+    It is made only where ``create`` allows it and nothing was charged to another before.
+    """
+    file, before = where.url.removeprefix("sqlite:///"), "" if seal is None else seal.where
+    before = f"{FILE} in its folder" if before == IN_FOLDER else before
     try:
-        if file is not None and not file.is_file():
+        if file != where.url and not Path(file).is_file():
             if seal is not None or not create:
                 raise LedgerError(
                     f"ledger: there is no {where.where}. `shoal run` makes the ledger with the release; where there "
                     "was one, check its name",
                     reason="absent",
                 )
-            file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            Path(file).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         ledger = Ledger.open(where.url, create=create and seal is None)
     except LedgerError as error:
-        if seal is not None and error.reason == "absent":
-            raise LedgerError(_absent(where, seal), reason="absent") from None
-        raise
-    try:
-        if seal is not None:
-            _same(ledger, where, seal)
-    except LedgerError:
-        ledger.close()
-        raise
-    return ledger
-
-
-def _same(ledger: Ledger, where: Place, seal: Seal) -> None:
-    """Raise unless it is the ledger that was sealed, with all that it had then."""
+        if seal is None or error.reason != "absent":
+            raise
+        fault = f"there is no {where.where}; the releases of this folder are on record in {before}"
+        if where.kept == seal.where:
+            fault = f"{where.where} is missing, in which the releases of this folder are on record"
+        raise LedgerError(f"ledger: {fault}. {_RESTORE}", reason="absent") from None
+    if seal is None:
+        return ledger
+    head, entries, fault = Head.parse(seal.head), ledger.head.seq, ""
     if ledger.identity != seal.identity:
-        raise LedgerError(
-            f"ledger: {where.where} is another ledger ({ledger.identity[:8]}) than the one in which the releases of "
-            f"this folder are on record ({seal.identity[:8]}, {_place_of(seal)}). {_RESTORE}"
+        fault = (
+            f"is another ledger ({ledger.identity[:8]}) than the one in which the releases of this folder are on "
+            f"record ({seal.identity[:8]}, {before})"
         )
-    head = Head.parse(seal.head)
-    if not ledger.contains(head):
-        entries = ledger.head.seq
-        told = (
-            f"was rolled back: it has {entries} entries, and {head.seq} when this folder released last"
-            if entries < head.seq
-            else f"was rewritten: its entry {head.seq} is not the one after which this folder's last release ended"
-        )
-        raise LedgerError(f"ledger: {where.where} {told}. {_RESTORE}")
-
-
-def _absent(where: Place, seal: Seal) -> str:
-    """What to say where there is no ledger: the one of the releases is gone, or another one was named."""
-    if where.kept == seal.where:
-        return f"ledger: {where.where} is missing, in which the releases of this folder are on record. {_RESTORE}"
-    return (
-        f"ledger: there is no {where.where}; the releases of this folder are on record in {_place_of(seal)}. {_RESTORE}"
-    )
-
-
-def _place_of(seal: Seal) -> str:
-    """Where the ledger was, in words."""
-    return f"{FILE} in its folder" if seal.where == IN_FOLDER else seal.where
+    elif entries < head.seq:
+        fault = f"was rolled back: it has {entries} entries, and {head.seq} when this folder released last"
+    elif not ledger.contains(head):
+        fault = f"was rewritten: its entry {head.seq} is not the one after which this folder's last release ended"
+    if fault:
+        ledger.close()
+        raise LedgerError(f"ledger: {where.where} {fault}. {_RESTORE}")
+    return ledger
 
 
 _RESTORE = (

@@ -6,6 +6,7 @@ home's readings could enter is closed, or the setting is demanded (docs/which-se
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from shoal.runs.meter_rows import Grid
 
 READINGS = "readings"
-SECRETS = ("label", READINGS)
 #: Settings that belong to the label's promise.
 OF_LABELS = (
     "crowd", "boundaries", "largest_share", "method", "query", "rho", "within", "at_most", "clip",
@@ -41,7 +41,7 @@ def check(config: Config) -> None:
     """Refuse settings that the secret does not have, and a promise about readings that lacks one that it needs."""
     from shoal import validation
 
-    validation.choice(SECRETS, secret=config.secret)
+    validation.choice(("label", READINGS), secret=config.secret)
     validation.positive(typical_kw=config.typical_kw)
     defaults = {field.name: field.default for field in fields(config)}
 
@@ -85,31 +85,30 @@ def check(config: Config) -> None:
 
 def bounds_of(config: Config) -> dict[str, tuple[float, float]]:
     """Column -> its declared ends."""
-    bounds: dict[str, tuple[float, float]] = {}
-    for text in config.bounds:
-        name, _, ends = text.rpartition("=")
-        try:
-            low, high = (float(end) for end in ends.split(":"))
-        except ValueError:
-            raise InputError("bounds must look like column=low:high, such as --bounds age=0:100") from None
-        if not name or not low < high:
-            raise InputError("bounds must look like column=low:high, with the low end below the high one")
-        bounds[name] = low, high
-    return bounds
+    wrong = "bounds must look like column=low:high, with the low end below the high one, such as --bounds age=0:100"
+    ends = _numbers(config.bounds, ":", wrong)
+    if any(len(pair) != 2 for pair in ends.values()):
+        raise InputError(wrong)
+    return {name: (low, high) for name, (low, high) in ends.items()}
 
 
 def cells_of(config: Config) -> dict[str, list[float]]:
     """Column -> the declared edges between its cells."""
-    cells: dict[str, list[float]] = {}
-    for text in config.cells:
-        name, _, edges = text.rpartition("=")
+    return _numbers(config.cells, ",", "cells must look like column=edges, increasing, such as --cells age=30,60")
+
+
+def _numbers(texts: Sequence[str], between: str, wrong: str) -> dict[str, list[float]]:
+    """Column -> increasing numbers, from texts such as age=30,60."""
+    columns: dict[str, list[float]] = {}
+    for text in texts:
+        name, _, numbers = text.rpartition("=")
         try:
-            cells[name] = [float(edge) for edge in edges.split(",")]
+            columns[name] = [float(number) for number in numbers.split(between)]
         except ValueError:
             name = ""
-        if not name or cells[name] != sorted(set(cells[name])):
-            raise InputError("cells must look like column=edges, increasing, such as --cells age=30,60")
-    return cells
+        if not name or columns[name] != sorted(set(columns[name])):
+            raise InputError(wrong)
+    return columns
 
 
 def planned(config: Config) -> tuple[Any, Series]:
@@ -139,6 +138,7 @@ def planned(config: Config) -> tuple[Any, Series]:
 
 def check_files(config: Config, source: Source) -> None:
     """Refuse meter files whose reading would take a decision from the readings themselves."""
+    from shoal.sources.meters import clock
     from shoal.sources.meters.columns import recognize
     from shoal.sources.meters.readings import open_sources
 
@@ -148,7 +148,10 @@ def check_files(config: Config, source: Source) -> None:
         raise InputError("interval: --secret readings needs the minutes between readings, --interval")
     columns = config.named_columns or None
     opened = open_sources(source.paths, columns, config.timestamp_format, config.unit, config.time_zone)
-    instants = _origin(config).tzinfo is not None
+    try:
+        instants = datetime.fromisoformat(str(config.origin)).tzinfo is not None
+    except ValueError:
+        instants = clock.instant(str(config.origin), None, name="origin").tzinfo is not None  # says what is wrong
     for file in opened.sources:
         name = file.file.name
         if file.reason != "you said so (unit)":
@@ -157,8 +160,7 @@ def check_files(config: Config, source: Source) -> None:
         if file.epoch is not None:
             raise InputError(f"path: {name} counts time since 1970, in a unit that its first rows tell; with --secret "
                              "readings give ISO 8601 text or a column of datetimes")  # fmt: skip
-        header = list(file.raw.collect_schema())
-        if recognize(header, config.named_columns or None, name).clock is not None:
+        if recognize(list(file.raw.collect_schema()), columns, name).clock is not None:
             raise InputError(f"timestamp_column: {name} has date and time in two columns; with --secret readings give "
                              "one column of timestamps")  # fmt: skip
         if file.forms and not file.named and file.forms != ISO:
@@ -170,16 +172,6 @@ def check_files(config: Config, source: Source) -> None:
                              "--secret readings it declares which")  # fmt: skip
     if instants and config.time_zone is None:
         raise InputError("time_zone: timestamps with an offset need the zone of the homes' clocks, --time-zone")
-
-
-def _origin(config: Config) -> datetime:
-    from shoal.sources.meters import clock
-
-    text = str(config.origin)
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        return clock.instant(text, None, name="origin")  # says what is wrong with it
 
 
 def declared_grid(config: Config, *, energy: bool) -> Grid:
