@@ -290,11 +290,16 @@ def _readings_content(card: ReleaseCard, settings: PublicSettings) -> dict[str, 
 
 def _method_content(card: ReleaseCard, design: DesignFacts) -> dict[str, Any]:
     """Everything about a method's release, for machines."""
+    guard = card.guard
     return {
         "mechanism": {"method": design.method, "notes": list(design.notes)},
         "guarantee": _guarantee(card.fit, design),
         "graph": design.part("labels", "edges", "groups", "smallest_group", "largest_group", "alone"),
-        "query": _query(design),
+        "query": {
+            "name": design.query,
+            **{name: text for name, text in plain(question(design.query)).items() if name != "sound"},
+            **design.part("entries", "all_alike"),
+        },
         "curve": {
             "notion": "dp",
             "epsilon": [epsilon for epsilon, _ in design.curve],
@@ -319,7 +324,11 @@ def _method_content(card: ReleaseCard, design: DesignFacts) -> dict[str, Any]:
             "all labels equally likely",
         },
         "accuracy": _accuracy(card, design),
-        "model": _model(card),
+        "model": {  # checks only where the guarantee rests on the laws
+            **card.fit.part("fitted_on_private_data", "left_out"),
+            "checks": plain(card.fit.checks) if card.rests_on_model else None,
+            "guard": guard and guard.to_json() | {name: up(getattr(guard, name)) for name in GUARDED},
+        },
         "composition": _composition(card.release),
         "audit": _audit(design, card.audit),
         "left_out": {
@@ -406,11 +415,6 @@ def _guarantee(fit: FitFacts, design: DesignFacts) -> dict[str, Any]:
     }
 
 
-def _query(design: DesignFacts) -> dict[str, Any]:
-    words = {name: text for name, text in plain(question(design.query)).items() if name != "sound"}
-    return {"name": design.query, **words, **design.part("entries", "all_alike")}
-
-
 def _accuracy(card: ReleaseCard, design: DesignFacts) -> dict[str, Any]:
     """Errors over crowds, with few digits; None where they could be solved for the answers behind them.
 
@@ -440,16 +444,6 @@ def _accuracy(card: ReleaseCard, design: DesignFacts) -> dict[str, Any]:
 def _few(value: float | None) -> float | None:
     """A figure without a safe side, with the digits of a card."""
     return None if value is None or not math.isfinite(value) else float(nearest(value, SHOWN_DIGITS))
-
-
-def _model(card: ReleaseCard) -> dict[str, Any]:
-    """Where the laws come from; checks of them only where the guarantee rests on them."""
-    fit, guard = card.fit, card.guard
-    return {
-        **fit.part("fitted_on_private_data", "left_out"),
-        "checks": plain(fit.checks) if card.rests_on_model else None,
-        "guard": None if guard is None else guard.to_json() | {name: up(getattr(guard, name)) for name in GUARDED},
-    }
 
 
 def _composition(release: ReleaseFacts | None) -> dict[str, Any] | None:

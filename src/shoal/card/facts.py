@@ -127,8 +127,7 @@ class FitFacts(Record):
     failed: tuple[Lost, ...] = merging(_joined, ())
     newcomers: int = merging(sum, 0)  #: without a place in a crowd yet
     crowd: int = 0  #: least size of a crowd that was asked for; 0 where neighbors came otherwise
-    fewest_rows: int = merging(min, 1)  #: of a label, in a table
-    most_rows: int = merging(max, 1)
+    most_rows: int = merging(max, 1)  #: of a label, in a table
     unit: str = ""  #: what the data came in
 
     @property
@@ -236,7 +235,6 @@ class DesignFacts(Record):
     unproved: str = merging_parts(
         lambda parts: "; ".join(sorted({part.unproved for part in parts if not part.proved})[:LISTED]), ""
     )  #: why δ is not proved
-    proof: str = merging(lambda digests: together(digests) if any(digests) else "", "")  #: digest of the proof's file
     not_gaussian: int = merging(sum, 0)  #: labels whose rows do not follow the Gaussian law that the promise rests on
     assumption_free: float | None = merging(
         _if_known(max), None
@@ -430,11 +428,6 @@ def tallied(counts: Iterable[Iterable[tuple[Key, int]]]) -> Counter[Key]:
 def most_common(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     """(text, how often), the most common first, equals by their text."""
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-
-
-def together(digests: Iterable[str]) -> str:
-    """One digest of several in any order: their sum as 256-bit numbers; that of one is itself."""
-    return f"{sum(int(one, 16) for one in digests if one) % (1 << 256):064x}"
 
 
 def tpr_bound(false_positives: float, curve: Iterable[tuple[float, float]]) -> float:

@@ -32,7 +32,6 @@ from shoal.card.facts import (
     tpr_bound,
 )
 from shoal.card.words import QUESTIONS
-from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.mechanism import Mechanism
@@ -48,7 +47,8 @@ if TYPE_CHECKING:
 EPSILONS = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0)
 ORDERS = (1.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 FALSE_ALARMS = (0.001, 0.01, 0.05, 0.1)
-#: Largest standard deviation of a released entry that counts as a trace of noise.
+#: Largest standard deviation of a released entry that counts as a trace of noise beside the common answer: with a
+#: guarantee, a release is then a group's, not a label's.
 ALIKE = 1e-2
 OWN = "the answer's own"
 #: Edges up to which a thorough description looks at every one for itself.
@@ -131,11 +131,10 @@ def _of_mechanism(mechanism: Mechanism, thorough: bool, seed: int) -> dict[str, 
         "renyi": _renyi(mechanism),
         "tradeoff": _tradeoff(mechanism, curve, thorough),
         "naming": _naming(mechanism, curve, group_sizes(mechanism.graph), seed if thorough else None),
-        "all_alike": all_alike(mechanism.output),
+        "all_alike": bool(np.sqrt(np.maximum(mechanism.output.stored_variances, 0.0)).max() < ALIKE),
         "notes": tuple(mechanism.notes)[:LISTED],
         "proved": "ball arithmetic" if certificate.proved else "",
         "unproved": certificate.unproved,
-        "proof": certificate.proof,
     }
 
 
@@ -262,14 +261,15 @@ def audit_facts(audit: Audit, *, guard: ModelGuard | None = None, equal_noise_de
     shown = range(len(audit.promise)) if same else range(min(len(audit.promise), 1))
     epsilon = audit.epsilon.max(axis=0) if len(audit.epsilon) else np.zeros(len(audit.promise))
     contradictions = (*audit.violations, *audit.mismatches)
-    labels, groups = _spread(audit.edges)
+    labels = list(dict.fromkeys(name for edge in audit.edges for name in edge))
+    groups = len(NeighborGraph.from_edges(labels, audit.edges).groups) if labels else 0
     return AuditFacts(
         verdict=audit.verdict,
         confidence=audit.confidence,
         n_samples=audit.n_samples,
         source=audit.source,
         groups=groups,
-        labels=labels,
+        labels=len(labels),
         curve=tuple((float(epsilon[j]), float(proved[j]), float(audit.promise[j])) for j in shown),
         detectable_delta=audit.detectable_delta,
         detectable_shortage=audit.detectable_shortage,
@@ -311,11 +311,6 @@ def book_audit_facts(audit: BookAudit, book: Codebook) -> AuditFacts:
             n_answers=audit.n_rows,
         ),
     )
-
-
-def all_alike(output: GaussianClasses) -> bool:
-    """Whether noise is small beside the common answer: with a guarantee, a release is then a group's, not a label's."""
-    return bool(np.sqrt(np.maximum(output.stored_variances, 0.0)).max() < ALIKE)
 
 
 def group_sizes(graph: NeighborGraph) -> NDArray[np.int64]:
@@ -391,9 +386,3 @@ def _naming(
         exact=bool(risk.exact),
         confidence=risk.confidence,
     )
-
-
-def _spread(edges: Sequence[tuple[str, str]]) -> tuple[int, int]:
-    """Labels that edges join, and the groups they form."""
-    labels = list(dict.fromkeys(name for edge in edges for name in edge))
-    return len(labels), len(NeighborGraph.from_edges(labels, edges).groups) if labels else 0

@@ -21,7 +21,7 @@ import numpy as np
 from shoal import validation
 from shoal.errors import InputError
 from shoal.readings.account import UNIT, NoisePlan, declared
-from shoal.validation import FloatArray, IndexArray
+from shoal.validation import FloatArray
 
 #: Share of μ² that counts get; the columns share the rest.
 COUNT_SHARE = 0.4
@@ -109,8 +109,10 @@ def table_sum(columns: Mapping[str, Any], plan: TablePlan) -> FloatArray:
         raise InputError("columns must have one value a label each")
     if rows.pop() > plan.customers:
         raise InputError(f"columns hold more labels than the plan's {plan.customers} customers")
-    cell = _cell(values, plan)
-    size = math.prod(plan.shape)
+    size, cell = math.prod(plan.shape), np.zeros(len(next(iter(values.values()))), dtype=np.intp)
+    if plan.cells:
+        at = tuple(np.searchsorted(np.array(edges), values[name], side="right") for name, edges in plan.cells)
+        cell = np.asarray(np.ravel_multi_index(at, plan.shape), dtype=np.intp)
     sums: list[FloatArray] = [np.bincount(cell, minlength=size).astype(np.float64) * plan.count_weight]
     for name, low, high in plan.bounds:
         inside = np.clip(values[name], low, high)
@@ -118,15 +120,6 @@ def table_sum(columns: Mapping[str, Any], plan: TablePlan) -> FloatArray:
         total = np.bincount(cell, weights=np.trunc(unit * plan.value_weight), minlength=size)
         sums.append(total.astype(np.float64))
     return np.concatenate(sums)
-
-
-def _cell(values: Mapping[str, FloatArray], plan: TablePlan) -> IndexArray:
-    """(n,) the cell of every row."""
-    if not plan.cells:
-        (name, _, _), *_ = plan.bounds
-        return np.zeros(len(values[name]), dtype=np.intp)
-    places = tuple(np.searchsorted(np.array(edges), values[name], side="right") for name, edges in plan.cells)
-    return np.asarray(np.ravel_multi_index(places, plan.shape), dtype=np.intp)
 
 
 def publish_table(noisy: Any, plan: TablePlan) -> tuple[FloatArray, dict[str, FloatArray]]:

@@ -113,7 +113,6 @@ def read(source: Source, config: Config, known: Sequence[str] | None, out: Path)
         smallest_group=0,
         largest_group=0,
         edges=0,
-        fewest_rows=fewest,
         most_rows=most,
         noun=noun_of(str(config.label)),
         entry="column",
