@@ -18,7 +18,7 @@ Seed = Annotated[int, typer.Option(help="Seed of all that is drawn.")]
 Meters = Annotated[str, typer.Argument(metavar="METERS", help="Meter file, or `swiss` or `london`, if at hand.")]
 
 
-@command
+@command()
 def synthetic(out: Out = Path("out/synthetic"), quick: Quick = False, seed: Seed = 0) -> Outcome:
     """The paper's synthetic study: four classes, (ε, δ) curves over its eight budgets, our mechanisms in the same axes.
 
@@ -31,7 +31,7 @@ def synthetic(out: Out = Path("out/synthetic"), quick: Quick = False, seed: Seed
     return _shown(reproduce_synthetic(folder_for(out), seed=seed, quick=quick, progress=_counted), out)
 
 
-@command
+@command()
 def meters(
     file: Annotated[
         str, typer.Argument(metavar="[METERS]", help="Meter file, `swiss` or `london`; simulated homes without.")
@@ -66,7 +66,7 @@ def meters(
     return _shown(study, out)
 
 
-@command
+@command()
 def rule(
     file: Meters,
     out: Out = Path("out/rule"),
@@ -97,7 +97,7 @@ def rule(
     return Outcome({"out": str(out), **study.to_dict()}, f"{study}\n\nTables and picture: {out}")
 
 
-@command
+@command()
 def measure(
     study: Annotated[
         str, typer.Argument(metavar="STUDY", help="One of `prices`, `blends`, `year`, `paper`, `rivals`, `rule_year`.")
@@ -132,7 +132,7 @@ def measure(
     return Outcome({"stored": str(path)}, f"Stored: {path}")
 
 
-@command
+@command()
 def page(
     studies: Annotated[str, typer.Option(help="Run the studies anew on this file first, or on `swiss`; minutes.")] = "",
 ) -> Outcome:

@@ -39,7 +39,7 @@ def closed() -> Iterator[TextIO]:
         yield stream
 
 
-@command
+@command()
 def talkative(code: int = 0) -> Outcome:
     """Says a lot."""
     return Outcome({"words": "word " * 100_000}, parts=[("Words", ["word " * 100_000])], code=code)

@@ -14,7 +14,7 @@ from shoal.cli.screen import Outcome, command, said
 from shoal.rounding import lower, upper
 
 
-@command
+@command()
 def curve(
     target: Annotated[Path, typer.Argument(metavar="MECHANISM|DIR", help="Mechanism file, or folder of a run.")],
     epsilon: Annotated[str, option("Numbers 0.5,1,2 or from:to:count.")] = "0:4:17",
@@ -47,7 +47,7 @@ def curve(
     return Outcome(content | {"epsilon": grid, "delta_upper": deltas, "worst_edge": edges}, "\n".join(lines))
 
 
-@command
+@command()
 def frontier(
     folder: options.Dir,
     rho: Annotated[str, option("Budgets: numbers 0.1,0.2 or from:to:count.")],
@@ -74,7 +74,7 @@ def frontier(
     return Outcome({"epsilon": at, "rho": budgets, "delta_upper": deltas}, "\n".join(lines))
 
 
-@command
+@command()
 def prove(
     target: Annotated[Path, typer.Argument(metavar="DIR|MECHANISM", help="Folder of a run, or a mechanism file.")],
     epsilon: Annotated[float | None, option("ε of the guarantee. [default: that of the design]")] = None,
@@ -115,7 +115,7 @@ def prove(
     return Outcome(content, "\n".join(lines), code=4 if worst.delta_upper >= 1 else 0)
 
 
-@command
+@command()
 def attack(
     file: Annotated[Path, typer.Argument(metavar="READINGS", help="Meter file, five weeks at least.")],
     out: Annotated[Path, option("Folder for tables and pictures.", None, "--out", "-o")] = Path("shoal-attack"),

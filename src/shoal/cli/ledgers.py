@@ -23,7 +23,7 @@ Label = Annotated[str | None, option("Only this household.")]
 SHOWN = 20
 
 
-@command
+@command()
 def show(target: Target = None, label: Label = None) -> Outcome:
     """What has been spent of every budget.
 
@@ -39,7 +39,7 @@ def show(target: Target = None, label: Label = None) -> Outcome:
     return Outcome({**content, "head": head}, "\n".join([*lines, f"{words}: {head}"]))
 
 
-@command
+@command()
 def verify(
     target: Target = None,
     head: Annotated[str | None, option("A seal written down earlier, as `show` prints it.")] = None,
@@ -57,7 +57,7 @@ def verify(
     return Outcome(content, str(report), code=0 if report.ok else 2)
 
 
-@command
+@command()
 def budget(
     target: Target = None,
     epsilon: Annotated[float | None, option("With --delta: set a budget at this ε.")] = None,
@@ -91,7 +91,7 @@ def budget(
     return Outcome({"set": setting, **content}, "\n".join([*(["budget set"] if setting else []), *lines]))
 
 
-@command
+@command()
 def log(
     target: Target = None,
     as_csv: Annotated[bool, option("A table with commas, for a spreadsheet.", None, "--csv")] = False,

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import typing
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 
@@ -22,52 +20,36 @@ def option(words: str, panel: str | None = None, *names: str, metavar: str | Non
 Out = Annotated[Path, option("Folder of the run: new, empty, or a run to continue.", None, "--out", "-o")]
 Dir = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.")]
 ConfigFile = Annotated[Path | None, option("Settings in a TOML file: these and a few more.", "Input", "--config", "-c")]
-Settings = Annotated[
-    list[str] | None,
-    option(
-        "Any setting of shoal.Config, also one without an option, such as max_kw=50; repeat for more.",
-        "Input",
-        "--set",
-        metavar="NAME=VALUE",
-    ),
-]
+SET = "Any setting of shoal.Config, also one without an option, such as max_kw=50; repeat for more."
+Settings = Annotated[list[str] | None, option(SET, "Input", "--set", metavar="NAME=VALUE")]
 Until = Annotated[str, option("Stop after fit, design, audit, release or report.", "Output", metavar="STAGE")]
 Verbose = Annotated[bool, option("Everything there is to say, not the five lines.", "Output", "--verbose")]
 #: Settings that people need first: they stand above the panels of the help.
 FIRST = ("crowd", "label")
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def of_sections(*sections: str, also: tuple[str, ...] = ()) -> Callable[[Command], Command]:
-    """A command whose ``**chosen`` are the settings of these sections that were given, each as an option in a panel."""
+def known_settings(sections: tuple[str, ...], also: tuple[str, ...]) -> dict[str, Any]:
+    """Settings of these sections, and some more, each with its type."""
+    every = shoal.Config.options().items()
+    return {name: kind for name, (one, kind) in every if name in also or one.metadata["section"] in sections}
 
-    def with_options(function: Command) -> Command:
-        known = {
-            name: kind
-            for name, (field, kind) in shoal.Config.options().items()
-            if name in also or field.metadata["section"] in sections
-        }
-        signature = inspect.signature(function, eval_str=True)
-        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-        more = sorted((_option(name) for name in known), key=lambda option: option.name not in FIRST)
-        every = [*own, *more, inspect.Parameter("settings", more[0].kind, default=None, annotation=Settings)]
 
-        @functools.wraps(function)
-        def command(**given: Any) -> Any:
-            chosen = dict(shoal.Config.parsed(text) for text in given.pop("settings") or ())
-            for name, kind in known.items():
-                value = given.pop(name)
-                if isinstance(value, str) and typing.get_origin(kind) is tuple:
-                    value = shoal.Config.parsed(f"{name}={value}")[1]
-                if value not in (None, []):
-                    chosen[name] = tuple(value) if isinstance(value, list) else value
-            return function(**given, **chosen)
+def parameters(known: dict[str, Any]) -> list[inspect.Parameter]:
+    """Settings as options of a command, and ``--set`` for those that have none."""
+    every = sorted((_option(name) for name in known), key=lambda option: option.name not in FIRST)
+    return [*every, inspect.Parameter("settings", every[0].kind, default=None, annotation=Settings)] if every else []
 
-        command.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]
-        command.__annotations__ = {p.name: p.annotation for p in every}
-        return command  # type: ignore[return-value]
 
-    return with_options
+def taken(known: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Take the settings that were given out of all that was given."""
+    chosen = dict(shoal.Config.parsed(text) for text in given.pop("settings", None) or ())
+    for name, kind in known.items():
+        value = given.pop(name)
+        if isinstance(value, str) and typing.get_origin(kind) is tuple:
+            value = shoal.Config.parsed(f"{name}={value}")[1]
+        if value not in (None, []):
+            chosen[name] = tuple(value) if isinstance(value, list) else value
+    return chosen
 
 
 def _option(name: str) -> inspect.Parameter:
@@ -78,14 +60,13 @@ def _option(name: str) -> inspect.Parameter:
     words = field.metadata["text"]
     first = words[0].upper() if words[0].isascii() else words[0]  # ε stays small
     panel = None if name in FIRST else field.metadata["section"].capitalize()
-    option = typer.Option(f"--{name.replace('_', '-')}", help=f"{first}{words[1:]}.{shown}", rich_help_panel=panel)
+    one = option(f"{first}{words[1:]}.{shown}", panel, f"--{name.replace('_', '-')}")
     inner = [one for one in typing.get_args(kind) if one is not type(None)]
     plain: Any = field.metadata["kind"] or (inner[0] if inner else kind)
     if typing.get_origin(kind) is tuple:
         plain = list[str] if plain is str else str
-    return inspect.Parameter(
-        name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=Annotated[plain | None, option]
-    )
+    kind = Annotated[plain | None, one]
+    return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=kind)
 
 
 def numbers(text: str, name: str) -> list[float]:

@@ -26,14 +26,12 @@ from typing import Annotated, Any, TextIO, TypeVar
 import typer
 
 import shoal
+from shoal.cli import options
 from shoal.plaintext import printable
 from shoal.records import plain
 
 #: The option of every command.
-Json = Annotated[
-    bool,
-    typer.Option("--json", help="One JSON object on standard output, nothing else.", rich_help_panel="Output"),
-]
+Json = Annotated[bool, options.option("One JSON object on standard output, nothing else.", "Output", "--json")]
 #: With this variable of the environment set, an error shows its traceback.
 DEBUG = "SHOAL_DEBUG"
 
@@ -51,34 +49,45 @@ class Outcome:
     code: int = 0
 
 
-def command(function: Command) -> Command:
-    """Show the outcome, turn errors into sentences and exit codes; with the option that every command takes."""
-    signature = inspect.signature(function, eval_str=True)
+def command(*sections: str, also: tuple[str, ...] = ()) -> Callable[[Command], Command]:
+    """Show the outcome of a command, turn errors into sentences and exit codes; with the option that all commands take.
 
-    @functools.wraps(function)
-    def guarded(*, as_json: bool, **given: Any) -> None:
-        warnings.showwarning = lambda message, *_, **__: said(f"shoal: note: {message}")
-        try:
-            outcome = function(**given)
-            code = outcome.code
-            _print(_shown(outcome, as_json))
-        except (shoal.ShoalError, OSError, MemoryError, KeyboardInterrupt) as error:
-            if os.environ.get(DEBUG):
-                raise
-            code, text = exit_code(error), explained(error)
-            if as_json:
-                _print(_json({"error": text, "kind": type(error).__name__, "exit_code": code}))
-            said(f"shoal: {text}")
-        if code:
-            raise typer.Exit(code)
+    Settings of a run that are in ``sections``, or named in ``also``, are options of the command, which gets those that
+    were given as keywords.
+    """
+    known = options.known_settings(sections, also)
 
-    words, mark, examples = inspect.cleandoc(function.__doc__ or "").partition("Examples:")
-    guarded.__doc__ = "\n\n".join([words + mark, *filter(None, map(str.strip, examples.splitlines()))])
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    every = [*signature.parameters.values(), inspect.Parameter("as_json", kind, default=False, annotation=Json)]
-    guarded.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]
-    guarded.__annotations__ = {one.name: one.annotation for one in every}
-    return guarded  # type: ignore[return-value]
+    def decorated(function: Command) -> Command:
+        signature = inspect.signature(function, eval_str=True)
+
+        @functools.wraps(function)
+        def guarded(*, as_json: bool, **given: Any) -> None:
+            warnings.showwarning = lambda message, *_, **__: said(f"shoal: note: {message}")
+            try:
+                chosen = options.taken(known, given)
+                outcome = function(**given, **chosen)
+                code = outcome.code
+                _print(_shown(outcome, as_json))
+            except (shoal.ShoalError, OSError, MemoryError, KeyboardInterrupt) as error:
+                if os.environ.get(DEBUG):
+                    raise
+                code, text = exit_code(error), explained(error)
+                if as_json:
+                    _print(_json({"error": text, "kind": type(error).__name__, "exit_code": code}))
+                said(f"shoal: {text}")
+            if code:
+                raise typer.Exit(code)
+
+        words, mark, examples = inspect.cleandoc(function.__doc__ or "").partition("Examples:")
+        guarded.__doc__ = "\n\n".join([words + mark, *filter(None, map(str.strip, examples.splitlines()))])
+        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        flag = inspect.Parameter("as_json", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=False, annotation=Json)
+        every = [*own, *options.parameters(known), flag]
+        guarded.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]
+        guarded.__annotations__ = {one.name: one.annotation for one in every}
+        return guarded  # type: ignore[return-value]
+
+    return decorated
 
 
 def exit_code(error: BaseException) -> int:

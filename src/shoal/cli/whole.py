@@ -23,8 +23,7 @@ DATABASE = "Instead of FILE: a DuckDB database; --query is then the SQL that sel
 DOUBTFUL = "Release although the rows of many labels do not follow the Gaussian law that the guarantee rests on."
 
 
-@command
-@options.of_sections("hiding", "guarantee", "speed", also=("horizon", "origin", "train_days"))
+@command("hiding", "guarantee", "speed", also=("horizon", "origin", "train_days"))
 def demo(
     out: options.Out = Path("shoal-demo"),
     households: Annotated[int, option("Simulated households.")] = 100,
@@ -47,8 +46,7 @@ def demo(
     return _everything(shoal.SimulatedMeters(households), out, None, chosen, verbose, until=until)
 
 
-@command
-@options.of_sections("input", "hiding", "guarantee", "ledger", "output", "speed")
+@command("input", "hiding", "guarantee", "ledger", "output", "speed")
 def run(
     meters: Annotated[str | None, typer.Argument(metavar="[FILE]", help=FILE)] = None,
     out: options.Out = Path("shoal-run"),
@@ -96,8 +94,7 @@ def run(
     return _everything(source, out, config, chosen, verbose, until=until, update=update, rehearse=rehearse)
 
 
-@command
-@options.of_sections("input", "hiding", "ledger", "speed")
+@command("input", "hiding", "ledger", "speed")
 def check(
     meters: Annotated[str, typer.Argument(metavar="FILE", help="File or address, as for `shoal run`.")],
     config: options.ConfigFile = None,
@@ -152,7 +149,7 @@ def _everything(
     return Outcome(done.to_dict(), parts=parts, code=done.exit_code, brief=not verbose)
 
 
-@command
+@command()
 def explain(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run that has released.")],
     purpose: Annotated[str, option("What the release is for, in a sentence: a chapter of the annex.")] = "",
@@ -171,7 +168,7 @@ def explain(
     return Outcome({"board": str(board), "annex": str(annex)}, parts=parts)
 
 
-@command
+@command()
 def serve(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run, or a folder of runs.")],
     port: Annotated[int, typer.Option(help="Port to listen on.", min=1, max=65535)] = 8000,
