@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from datetime import datetime
 from pathlib import Path
@@ -94,7 +95,7 @@ def test_lost_forecasts_and_one_day_say_what_to_give(here: Path) -> None:
     shutil.rmtree(here / "run" / "forecasts")
     text = refused("run", "19 alone.csv", "--out", "run", "--update")
     assert "--train-days" in text
-    assert "give a file with all days of training" in text
+    assert "give a file with the last 14 days" in text
 
 
 @pytest.mark.parametrize(
@@ -106,7 +107,6 @@ def test_lost_forecasts_and_one_day_say_what_to_give(here: Path) -> None:
         (["--largest-share", "0.5"], "with no --largest-share"),
         (["--train-days", "10"], "--train-days differs"),
         (["--set", "order=1,1"], "order differs"),
-        (["--unit", "w"], "unit differs"),
         (["--origin", "2024-01-15T00:00"], "needs a later period"),
     ],
 )
@@ -180,3 +180,55 @@ def test_short_histories_name_the_days_of_training(here: Path) -> None:
 def test_options_are_named_as_the_user_knows_them(here: Path) -> None:
     text = refused("run", "18.csv", "--out", "x", "--method", "white", "--rho", "1", "--train-days", "0")
     assert "--train-days must be" in text
+
+
+def test_how_a_file_is_read_may_change_from_day_to_day(here: Path) -> None:
+    frame = pl.read_csv("19.csv").rename({"household": "home", "timestamp": "when", "kw": "used"})
+    frame.with_columns(pl.col("used") * 1000).write_csv("other columns.csv")
+    columns = ["--household-column", "home", "--timestamp-column", "when", "--value-column", "used", "--unit", "w"]
+    done = call("run", "other columns.csv", "--out", "run", "--update", *columns, "--set", "max_kw=50")
+    assert done.code == 0, done.err
+    same = call("run", "19.csv", "--out", "again", *SMALL)
+    assert same.code == 0, same.err
+    assert (here / "run/public/released.csv").read_bytes() == (here / "again/public/released.csv").read_bytes()
+
+
+def test_a_clock_with_a_zone_after_one_without_names_the_remedy(here: Path) -> None:
+    pl.read_csv("19.csv").with_columns(pl.col("timestamp") + "Z").write_csv("zone.csv")
+    last = refused("run", "zone.csv", "--out", "run", "--update")
+    assert "no time zone" in last
+    assert "as before" in last
+
+
+def test_a_day_alone_in_a_new_folder_is_sent_to_the_folder_of_the_last_release(here: Path) -> None:
+    last = refused("run", "19 alone.csv", "--out", "new", *SMALL, "--update")
+    assert "--update in the folder of their last release" in last
+    assert "would do" not in last
+
+
+def test_a_member_without_new_readings_has_a_row_and_is_not_called_left_out(here: Path) -> None:
+    frame = pl.read_csv("19 alone.csv")
+    silent = frame["household"][0]
+    frame.filter(pl.col("household") != silent).write_csv("without.csv")
+    done = call("run", "without.csv", "--out", "run", "--update", "--verbose")
+    assert done.code == 0, done.err
+    assert silent in pl.read_csv("run/released.csv")["household"].to_list()
+    assert silent not in pl.read_csv("run/left_out.csv", infer_schema=False)["household"].to_list()
+    assert "1 household in crowds without new readings" in done.out
+    assert "without a row" not in done.out
+
+
+def test_a_read_only_ledger_is_said_before_anything_is_read(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.runs.owner_ledger.os.access", lambda path, mode, **_: mode != os.W_OK)
+    result = call("run", "19.csv", "--out", "run", "--update")
+    assert result.code == 2
+    assert "cannot be written" in result.err
+    assert "fit" not in result.err
+
+
+def test_a_ledger_that_is_begun_is_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOAL_LEDGER", str(here / "another.db"))
+    done = call("run", "19.csv", "--out", "first", *SMALL, "--crowd", 5)
+    assert done.code == 0, done.err
+    assert "one was begun" in done.out
+    assert "another.db" in "".join(done.out.split())

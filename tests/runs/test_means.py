@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -112,9 +111,9 @@ def test_the_next_day_has_the_same_crowds(monday: Path, days: Days) -> None:
     assert second["news"].all()
     assert second["kw"].to_list() != first["kw"].to_list()
     left = left_out(monday)
-    assert left[GAP] == "no new readings"
     assert "waits" in left[LATE]
-    assert "too short a history" in left[SILENT]
+    assert not {GAP, SILENT} & set(left)  # they have a row: their usual day stands in
+    assert opened(monday).card.fit.silent == 2
     assert len(recorded(monday)) == 2
     go(monday, days[2], update=True)
     assert crowds(monday) == member
@@ -287,4 +286,3 @@ def test_somebody_else_releases_meanwhile(tmp_path: Path, days: Days, monkeypatc
 
 def test_state_is_for_the_owner_alone(monday: Path) -> None:
     assert all(path.stat().st_mode & 0o077 == 0 for path in monday.rglob("*") if path.is_file())
-    assert json.loads((monday / "state.json").read_text())["version"] == 3

@@ -85,8 +85,9 @@ class Context:
         if self.progress is not None:
             self.progress(self.stage, text, done, total)
 
-    def foresee(self, labels: Sequence[str], origin: str, step_minutes: float) -> None:
-        """Refuse, before anything is fitted, what could not go on."""
+    def foresee(self, labels: Sequence[str], origin: str, step_minutes: float) -> bool:
+        """Refuse, before anything is fitted, what could not go on; whether crowds of these labels are on record."""
+        return False
 
     def listing(self, name: str, under: str | None = None) -> Listing:
         """The list that a stage left."""

@@ -48,6 +48,23 @@ class Place:
         """Whether it is in the run's folder."""
         return self.kept == IN_FOLDER
 
+    @property
+    def file(self) -> Path | None:
+        """The database file, where it is one."""
+        prefix = "sqlite:///"
+        return Path(self.url.removeprefix(prefix)) if self.url.startswith(prefix) else None
+
+    def refuse_read_only(self) -> None:
+        """Refuse, before anything is done for it, a release whose record could not be written."""
+        if self.file is None:
+            return
+        folder = next(path for path in self.file.parents if path.exists())
+        if not all(os.access(path, os.W_OK) for path in (self.file, folder) if path.exists()):
+            raise InputError(
+                f"ledger: {self.where} cannot be written (it, or its folder, is read-only), and every release is "
+                "recorded there; make it writable, or name another with --ledger. Nothing was read"
+            )
+
 
 def user_ledger() -> Path:
     """The ledger in the user's data directory."""

@@ -113,6 +113,7 @@ class Results(Context):
 
     did: list[str]  #: stages that were done since the folder was opened
     rehearsed: Path | None = None  #: the file that a rehearsal wrote
+    new_ledger: str | None = None  #: where the owner's ledger was begun for this release, as there was none
     choice: Choice | None = None  #: the crowd that was asked for in other words, where it was
 
     def __repr__(self) -> str:
@@ -414,6 +415,16 @@ class Results(Context):
             parts.insert(0, ("Not released", [words]))
         elif not self.has_released and fit is not None:
             parts.insert(0, ("Not released", ["Nothing was released, recorded or charged."]))
+        if self.new_ledger is not None:
+            parts.append(
+                (
+                    "Ledger",
+                    [
+                        f"There was none, so one was begun: {self.new_ledger}. If these homes are on record in "
+                        "another, this release does not know their crowds: use that one (--ledger)."
+                    ],
+                )
+            )
         if self.choice is not None:
             parts.append(("Chosen", self.choice.sentences()))
         if not verbose:

@@ -109,6 +109,8 @@ def run(
     work = Run(out, source, config, progress, **settings)
     if work.state.ledger is not None:
         work.ledger().close()  # before anything is done: is it there, and the one it was?
+    if not rehearse and until in ("release", "report") and (update or not work.has_released):
+        work.place.refuse_read_only()
     with work.held():
         if update and not rehearse:
             work.go_on()
@@ -300,13 +302,14 @@ class Run(Results):
         self.did.append(stage)
         self._say(stage, step.doing, 1, 1)
 
-    def foresee(self, labels: Sequence[str], origin: str, step_minutes: float) -> None:
+    def foresee(self, labels: Sequence[str], origin: str, step_minutes: float) -> bool:
         """Before anything is fitted: is the ledger the one it should be, and do crowds on record allow this?"""
         with self.existing_ledger() as ledger:
             book = Book.read(ledger, labels)
         if book.size is not None and self._any_crowd:
             self._configure(crowd=book.size)
         book.allow(self.config, origin, step_minutes)
+        return book.size is not None
 
     def _settle_horizon(self, fit: FitFacts) -> None:
         """A horizon that was given as a time becomes a number of steps, once the step is known."""
@@ -381,6 +384,8 @@ class Run(Results):
             release_stage.refuse(self)
         # Written before the ledger is asked: a release that may have happened counts as one, and is the one of this
         # ledger.
+        if not self.place.own and self.place.file is not None and not self.place.file.exists():
+            self.new_ledger = self.place.where
         with self.ledger(create=True) as ledger:
             seal = Seal(ledger.identity, str(ledger.head), self.place.kept)
         self._remember(replace(self.state, releasing=self.key("release"), ledger=seal))

@@ -114,7 +114,7 @@ def test_homes_come_and_go(readings):
         seen.append(set(made.households))
     assert late in seen[0]
     assert gone in seen[0]
-    assert "too short a history" in made.left_out[gone]
+    assert "ended before the forecast begins" in made.left_out[gone]
     row = made.quality.filter(pl.col("household") == gone)
     assert row["verdict"].item() == "left out"
 

@@ -217,8 +217,12 @@ def stage(context: Context, fit: FitFacts) -> Made:
         quality = pl.read_csv(folder / QUALITY_TABLE, infer_schema=False).filter(pl.col("verdict") == "left out")
         left.append(quality.select(pl.col("household").fill_null(""), "reason"))
     out = pl.concat(left).unique("household", keep="first", maintain_order=True).sort("household")
-    folder.write(LEFT_OUT, lambda path: out.write_csv(path))
     shown = rows.filter(~pl.col("retired"))
+    # Who has no new readings and is in a crowd has a row all the same.
+    placed = members.filter(~pl.col("waits") & pl.col("crowd").is_in(shown["crowd"].to_list()))
+    here = as_cells(placed.select(household="label"))["household"].to_list()
+    silent = Counter(out.filter(pl.col("household").is_in(here))["reason"].to_list())
+    folder.write(LEFT_OUT, lambda path: out.filter(~pl.col("household").is_in(here)).write_csv(path))
     if not len(shown):
         raise InputError("crowd: nobody has a crowd yet; left_out.csv says who waits for what")
     sizes, usual, about = shown["homes"].to_list(), formation_size(config.crowd), list(fit.about)
@@ -231,6 +235,7 @@ def stage(context: Context, fit: FitFacts) -> Made:
     if book.members:
         about.append("Crowds are those on record in the ledger: they are formed once, for life.")
     reasons = Counter(plan.waiting.values())
+    others = Counter(dict(fit.reasons)) - silent
     fit = replace(
         fit,
         labels=sum(sizes),
@@ -238,8 +243,9 @@ def stage(context: Context, fit: FitFacts) -> Made:
         smallest_group=min(sizes),
         largest_group=max(sizes),
         edges=sum(size * (size - 1) // 2 for size in sizes),
-        left_out=fit.left_out + reasons.total(),
-        reasons=tuple(most_common(Counter(dict(fit.reasons)) + reasons)[:LISTED]),
+        left_out=fit.left_out - silent.total() + reasons.total(),
+        silent=silent.total(),
+        reasons=tuple(most_common(others + reasons)[:LISTED]),
         newcomers=reasons[WAITS],
         about=tuple(about),
         crowd=config.crowd,

@@ -42,7 +42,7 @@ from shoal.runs.shards import Job, Listing, Part, finished, out_path, put_frame,
 from shoal.sources.meters import clock
 from shoal.sources.meters.answered import off_by
 from shoal.sources.meters.columns import ColumnsError, named_meter
-from shoal.sources.meters.forecast import ABSENT, forecast, update_forecasts
+from shoal.sources.meters.forecast import ABSENT, ShortHistory, forecast, update_forecasts
 from shoal.sources.meters.neighborhoods import hourly_habits, usual_day
 from shoal.sources.meters.predictive import Forecasts
 from shoal.sources.meters.quality import LARGE, NEGATIVE, Readings
@@ -55,16 +55,24 @@ READING = (
     "value_column",
 )  # fmt: skip
 SETTINGS = (*READING, "train_days", "horizon", "order", "origin", "shard_size", "secret", "query")
-#: Those that may differ from day to day.
-DAILY = ("origin", "horizon", "query")
+#: Those that may differ from day to day: how a file is read is no property of a crowd.
+DAILY = (*READING, "origin", "horizon", "query")
 
+#: Where homes on record come with too few readings, and no forecasts of an earlier day are there to go on from.
+SHORT = (
+    "readings: these homes are in crowds on record, formed with --train-days {0}, and no earlier forecasts are here to "
+    "go on from. Use --update in the folder of their last release, or give a file with the last {0} days. Nothing was "
+    "released"
+)
 QUALITY_TABLE = "quality.csv"
 #: Suffix of the curves beside a shard.
 CURVES = "curves.parquet"
 
 
-def do(readings: str, origin: str, config: Config, before: str | None, out: str) -> FitFacts:
+def do(readings: str, origin: str, config: Config, before: str | None, lasting: bool, out: str) -> FitFacts:
     """Write the forecasts of a shard of readings; ``origin`` is ISO text, and all shards share it.
+
+    Homes in crowds on record (``lasting``) were formed with these days of training and need as many again.
 
     ``before`` is the shard of forecasts of an earlier day, to go on from: who has no readings since then has no row in
     the curves today, and stays in the forecasts for the day when its readings are back.
@@ -72,16 +80,21 @@ def do(readings: str, origin: str, config: Config, before: str | None, out: str)
     data, instant, path = read_readings(readings), datetime.fromisoformat(origin), Path(out)
     if before is None:
         p, q = config.order
-        forecasts = forecast(
-            data,
-            order=(p, q),
-            train_days=config.train_days,
-            horizon=config.horizon,
-            season=config.season,
-            origin=instant,
-            progress=tick,
-            export=exports(config),
-        )
+        try:
+            forecasts = forecast(
+                data,
+                order=(p, q),
+                train_days=config.train_days,
+                horizon=config.horizon,
+                season=config.season,
+                origin=instant,
+                progress=tick,
+                export=exports(config),
+            )
+        except ShortHistory:
+            if not lasting:
+                raise
+            raise InputError(SHORT.format(config.train_days)) from None
         heard = frozenset(forecasts.households)
     else:
         forecasts, heard = update_forecasts(
@@ -237,23 +250,15 @@ def stage(context: Context) -> Made:
             step = timedelta(microseconds=known[0].step_us)
             config = replace(config, horizon=clock.steps(context.horizon, step))
         names = pl.concat([pl.read_parquet(shard.path, columns=["household"]).unique() for shard in shards])
-        context.foresee(names["household"].to_list(), origin, known[0].step_us / 60e6)
+        lasting = context.foresee(names["household"].to_list(), origin, known[0].step_us / 60e6)
         # The forecasts of an earlier day, by the bucket of the homes in them.
         earlier = {} if before is None else {made_of.told(ShardFacts).number: part for part, made_of in before.pairs}
         jobs = [
-            fit_job(context.path, shard, config, origin, earlier.get(facts.number))
+            fit_job(context.path, shard, config, origin, earlier.get(facts.number), lasting)
             for shard, facts in zip(shards, known, strict=True)
             if facts.households
         ]
-        try:
-            forecasts = run_jobs(executor, "fitting forecasts", jobs, context.tell, for_good=True)
-        except InputError as error:
-            if context.previous is None or before is not None:
-                raise
-            raise InputError(
-                f"{error}. The forecasts of the last release, from which an update goes on, are lost: give a file with "
-                "all days of training"
-            ) from None
+        forecasts = run_jobs(executor, "fitting forecasts", jobs, context.tell, for_good=True)
     failed = (*readings.failed, *forecasts.failed)
     context.put(FIT, replace(forecasts, failed=failed, buckets=readings.buckets))
     shard = known[0]
@@ -271,8 +276,8 @@ def stage(context: Context) -> Made:
             f"Forecasts: {config.horizon} steps ({hours:g} h) from {origin}, trained on {config.train_days} days, "
             f"season by {config.season}{chosen}.",
             f"Readings: {shard.unit} every {minutes:g} minutes: {shard.unit_reason}{columns}.",
-            *(f"Readings: {note}" for note in notes),
         ),
+        doubts=tuple(notes),
         unit=shard.unit,
         origin=origin,
         step_minutes=minutes,
@@ -299,12 +304,12 @@ def _earlier(context: Context) -> Listing | None:
     return before
 
 
-def fit_job(home: Path, shard: Part, config: Config, origin: str, before: Part | None) -> Job:
-    """One shard's forecasts: anew, or from those of an earlier day."""
+def fit_job(home: Path, shard: Part, config: Config, origin: str, before: Part | None, lasting: bool = False) -> Job:
+    """One shard's forecasts: anew, or from those of an earlier day; ``lasting``: crowds of its homes are on record."""
     settings = {**config.part("train_days", "horizon", "order"), "season": config.season, "origin": origin}
     settings["export"] = exports(config)
     inputs = [shard] if before is None else [before, shard]
-    work = partial(do, shard.path, origin, config, None if before is None else before.path)
+    work = partial(do, shard.path, origin, config, None if before is None else before.path, lasting)
     return Job(work, out_path(home, FORECASTS, "zip", settings, inputs), tuple(inputs))
 
 

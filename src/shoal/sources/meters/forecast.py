@@ -28,6 +28,10 @@ FLAT = 1e-9
 ABSENT = "no new readings"
 
 
+class ShortHistory(InputError):
+    """No household has enough readings in the training window."""
+
+
 def forecast(
     readings: Readings | pl.DataFrame,
     order: tuple[int, int] = (6, 5),
@@ -119,7 +123,7 @@ def _fitted(
         seen = int(np.isfinite(kw).sum(axis=1).max(initial=0))
         days = int(seen * step / timedelta(days=1) / LEAST_OBSERVED)
         enough = f"; train_days {days} would do" if 1 <= days < train_days else ""
-        raise InputError(
+        raise ShortHistory(
             f"readings: no household can be fitted. train_days={train_days} needs {length} readings before origin "
             f"(at least {LEAST_OBSERVED:.0%} of them); the fullest household has {seen}, or is constant{enough}"
         )
@@ -185,9 +189,13 @@ def _reasons(kw: NDArray[Any], floor: float, train_days: int, below: NDArray[np.
     count, least = seen.sum(axis=1), LEAST_OBSERVED * length
     reasons = np.full(len(kw), "", dtype=object)
     reasons[flat] = "constant in the training window, or below the floor throughout"
-    reasons[count < least] = (
-        f"too short a history: fewer than {LEAST_OBSERVED:.0%} of the {length} readings that {train_days} days need"
-    )
+    rest = f"fewer than {LEAST_OBSERVED:.0%} of the {length} readings that {train_days} days need"
+    ended = ~seen[:, -length // 5 :].any(axis=1)
+    late = ~seen[:, : length // 5].any(axis=1)
+    reasons[count < least] = f"too many gaps: {rest}"
+    reasons[(count < least) & late] = f"too short a history: {rest}"
+    reasons[(count < least) & ended] = f"ended before the forecast begins: {rest}"
+    reasons[count == 0] = "no readings in the training window"
     reasons[(count < least) & (count + below >= least)] = (
         f"below zero too often (export?): fewer than {LEAST_OBSERVED:.0%} of the readings of {train_days} days are "
         "consumption"
@@ -244,7 +252,11 @@ def update_forecasts(
     if data.step != step:
         raise InputError(f"readings must come every {step}, as those that the forecasts were made from")
     if data.time_zone != zone:
-        raise InputError(f"readings must have timestamps in the zone of the forecasts ({zone}), not {data.time_zone}")
+        had, has = (f"the time zone {one}" if one else "no time zone" for one in (zone, data.time_zone))
+        raise InputError(
+            f"time_zone: the readings so far had {had}, and these have {has}; write their timestamps as before, or "
+            "read them with the same --time-zone"
+        )
     at = data.place(origin)
     steps, rest = divmod(at - int(forecasts.timestamps.dt.epoch("us")[0]), step // clock.MICROSECOND)
     if rest:
