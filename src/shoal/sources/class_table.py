@@ -22,6 +22,7 @@ one over its spread. What is released is divided by the same power of two, exact
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -193,17 +194,9 @@ def _checked(batch: pl.DataFrame, entries: Sequence[str]) -> pl.DataFrame:
 
 def _listed(names: Sequence[str]) -> str:
     """Names of columns for a message; numbers may be the first row of a file without a header, and stay out."""
-    words = [name for name in names if not _is_number(name)]
+    words = [name for name in names if not re.fullmatch(r"\s*[+-]?[\d.,]+(e[+-]?\d+)?\s*|[+-]?(nan|inf)", name.lower())]
     more = ", …" if len(words) > 12 or len(words) < len(names) else ""
     return ", ".join(words[:12]) + more
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text.replace(",", "."))
-    except ValueError:
-        return False
-    return True
 
 
 # ------------------------------------------------------------------ a table in a run

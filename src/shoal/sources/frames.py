@@ -150,7 +150,8 @@ def open_file(file: Path) -> FileTable:
     if encoding != "utf-8":
         kept = Scratch("rows.csv")
         table = kept.path
-        _write_utf8(file, encoding, table)
+        with text_of(file, encoding) as source, table.open("w", encoding="utf-8", newline="") as out:
+            shutil.copyfileobj(source, out, CHUNK)
     header = text.splitlines()[0] if text else ""
     separator = max(SEPARATORS, key=header.count)
     return FileTable(pl.scan_csv(table, separator=separator, infer_schema=False), separator != ",", kept)
@@ -200,19 +201,10 @@ def encoding_of(file: Path) -> str:
     return "utf-8"
 
 
-def _write_utf8(file: Path, encoding: str, target: Path) -> None:
-    """The text of a file as UTF-8; a byte that its encoding does not know becomes a replacement character."""
-    with opened(file) as source, target.open("w", encoding="utf-8", newline="") as out:
-        shutil.copyfileobj(io.TextIOWrapper(source, encoding=encoding, errors="replace", newline=""), out, CHUNK)
-
-
-def lines(file: Path) -> Iterator[str]:
-    """The lines of a text file in any of these encodings."""
-    encoding = encoding_of(file)
-    with opened(file) as handle:
-        name = "utf-8-sig" if encoding == "utf-8" else encoding
-        for line in io.TextIOWrapper(handle, encoding=name, errors="replace"):
-            yield line.rstrip("\n")
+def text_of(file: Path, encoding: str) -> IO[str]:
+    """The text of a file in its encoding; a byte that the encoding does not know becomes a replacement character."""
+    name = "utf-8-sig" if encoding == "utf-8" else encoding
+    return io.TextIOWrapper(opened(file), encoding=name, errors="replace", newline="")
 
 
 # ------------------------------------------------------------------ frames and addresses

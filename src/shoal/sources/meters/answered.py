@@ -46,20 +46,12 @@ class ForecastAnswers:
     query: str
     answer_unit: str
 
+    labels = property(lambda self: self.forecasts.households)  #: who has a law
+    owners = labels  #: the label of each answer
     drawn = property(lambda self: self.query == "trajectory")  #: answers depend on normals that are drawn once
     times = 1  #: answers about one label, at most
     clip = None  #: answers are moved into no ellipsoid
     owner_columns = (NAMES,)  #: columns of the released table that stay with the owner
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Who has a law."""
-        return self.forecasts.households
-
-    @property
-    def owners(self) -> tuple[str, ...]:
-        """The label of each answer."""
-        return self.forecasts.households
 
     def take(self, labels: Sequence[str]) -> ForecastAnswers:
         """The answers of some of the labels, in this order."""

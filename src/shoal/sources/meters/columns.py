@@ -155,7 +155,11 @@ def recognize(header: Sequence[str], columns: Mapping[str, str] | None, file: st
     """The layout of a file with this header; ``columns`` maps a role to a column and wins over guessing."""
     given = _named(header, columns, file)
     household = given.get("household") or first_known(header, HOUSEHOLD)
-    timestamp, clock = _times(header, given.get("timestamp"))
+    timestamp, clock = given.get("timestamp"), given.get("clock")
+    if timestamp is None:
+        timestamp, clock = first_known(header, DATES), first_known(header, CLOCKS)
+        if first_known(header, TIMESTAMP[:4]) is not None or timestamp is None or clock is None:
+            timestamp, clock = first_known(header, TIMESTAMP), None
     rest = [c for c in header if c not in (household, timestamp, clock) and not _numbers_rows(c)]
     across = tuple(rest)
     if timestamp is not None and rest and all(_TIMED.match(c) for c in rest):
@@ -182,8 +186,7 @@ def recognize(header: Sequence[str], columns: Mapping[str, str] | None, file: st
         quantities = len(saying) == len(rest) and all(QUANTITIES.search(plain(c)) for c in rest)
         if value is not None or 0 < len(saying) < len(rest) or quantities:
             # Columns of one meter, or of readings among others: taken for households, they would be read as power.
-            found = _list(header)
-            raise ColumnsError(f"columns: {file} has readings but no household column; found {found}")
+            raise ColumnsError(f"columns: {file} has readings but no household column; found {_list(header)}")
         said = set(units.values())
         unit = said.pop() if len(said) == 1 else None
         return MeterColumns("households", None, timestamp, None, tuple(rest), clock, unit, unit_field)
@@ -198,33 +201,18 @@ def first_known(header: Sequence[str], known: Sequence[str]) -> str | None:
 
 
 def _named(header: Sequence[str], columns: Mapping[str, str] | None, file: str) -> dict[str, str]:
+    """Role -> column, as the caller names them; ``"Date+Time"`` for the timestamp names that of the ``clock`` too."""
     given = dict(columns or {})
     unknown = sorted(set(given) - set(ROLES))
     if unknown:
         raise InputError(f"columns must map {', '.join(ROLES)} to column names; got the role(s) {unknown}")
+    stamp = given.get("timestamp", "")
+    if "+" in stamp and stamp not in header:
+        given["timestamp"], given["clock"] = (part.strip() for part in stamp.split("+", 1))
     for role, column in given.items():
-        parts = _both(column) if role == "timestamp" and column not in header else (column,)
-        for part in parts:
-            if part not in header:
-                raise InputError(f"columns: {file} has no column {part!r} for {role}; found {_list(header)}")
+        if column not in header:
+            raise InputError(f"columns: {file} has no column {column!r} for {role}; found {_list(header)}")
     return given
-
-
-def _both(column: str) -> tuple[str, ...]:
-    """``"Date+Time"`` names two columns."""
-    return tuple(part.strip() for part in column.split("+", 1))
-
-
-def _times(header: Sequence[str], given: str | None) -> tuple[str | None, str | None]:
-    """The column of timestamps, or those of dates and of times of the day."""
-    if given is not None:
-        parts = (given,) if given in header else _both(given)
-        return parts[0], parts[1] if len(parts) > 1 else None
-    date, clock = first_known(header, DATES), first_known(header, CLOCKS)
-    sure = first_known(header, TIMESTAMP[:4])
-    if sure is None and date is not None and clock is not None:
-        return date, clock
-    return first_known(header, TIMESTAMP), None
 
 
 def _numbers_rows(column: str) -> bool:

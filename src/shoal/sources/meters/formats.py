@@ -29,7 +29,7 @@ from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import iterparse
 
 from shoal.errors import InputError
-from shoal.sources.frames import lines, opened
+from shoal.sources.frames import encoding_of, opened, text_of
 from shoal.sources.meters.columns import UNITS
 
 NEM12 = ("100,NEM12", '100,"NEM12"')
@@ -48,28 +48,29 @@ def nem12_rows(file: Path) -> Iterator[Row]:
     """Every interval of the channels of consumption, in the order of the file."""
     meter = channel = ""
     minutes, factor = 0, 0.0
-    for number, line in enumerate(lines(file), start=1):
-        fields = [field.strip().strip('"') for field in line.split(",")]
-        try:
-            if fields[0] == "200":
-                meter, channel, minutes, factor = fields[1], fields[4] or fields[3], int(fields[8]), 0.0
-                if channel.upper().startswith("E"):
-                    unit = UNITS[fields[7].lower()]
-                    factor = 10.0**unit.exponent * (60 / minutes if unit.energy else 1.0)
-            elif fields[0] == "300" and factor:
-                count, rest = divmod(1440, minutes)
-                start = datetime.strptime(fields[1], "%Y%m%d")
-                values, missing = fields[2 : 2 + count], fields[2 + count].upper().startswith("N")
-                if rest or minutes < 0:
-                    raise ValueError("intervals that do not make up a day")
-                for i, value in enumerate(values):
-                    moment = start + timedelta(minutes=minutes * i)
-                    kw = "" if value == "" or missing else repr(float(value) * factor)
-                    yield meter, channel, f"{moment:%Y-%m-%d %H:%M}+10:00", kw
-        except (IndexError, ValueError, KeyError, ZeroDivisionError):
-            raise InputError(
-                f"path: line {number} of {file.name} is not a record of NEM12; ask for the file anew"
-            ) from None
+    with text_of(file, encoding_of(file)) as lines:
+        for number, line in enumerate(lines, start=1):
+            fields = [field.strip().strip('"') for field in line.split(",")]
+            try:
+                if fields[0] == "200":
+                    meter, channel, minutes, factor = fields[1], fields[4] or fields[3], int(fields[8]), 0.0
+                    if channel.upper().startswith("E"):
+                        unit = UNITS[fields[7].lower()]
+                        factor = 10.0**unit.exponent * (60 / minutes if unit.energy else 1.0)
+                elif fields[0] == "300" and factor:
+                    count, rest = divmod(1440, minutes)
+                    start = datetime.strptime(fields[1], "%Y%m%d")
+                    values, missing = fields[2 : 2 + count], fields[2 + count].upper().startswith("N")
+                    if rest or minutes < 0:
+                        raise ValueError("intervals that do not make up a day")
+                    for i, value in enumerate(values):
+                        moment = start + timedelta(minutes=minutes * i)
+                        kw = "" if value == "" or missing else repr(float(value) * factor)
+                        yield meter, channel, f"{moment:%Y-%m-%d %H:%M}+10:00", kw
+            except (IndexError, ValueError, KeyError, ZeroDivisionError):
+                raise InputError(
+                    f"path: line {number} of {file.name} is not a record of NEM12; ask for the file anew"
+                ) from None
 
 
 class ReadingType(NamedTuple):

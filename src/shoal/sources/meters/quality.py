@@ -78,6 +78,20 @@ RISING_POWER = (
     "for the totals of a register, or unit='kw-interval' if they are power all the same"
 )
 
+#: Count in the quality table -> what its owner should settle, with its total and the number of homes.
+NOTES = {
+    "conflicts": "{} instants of {} homes have several readings that differ; the last one in the file was taken.{zone} "
+    "Otherwise take the wrong rows out of the file.",
+    "no_such_time": "{} readings are at wall times that the spring clock change skips, and were left missing. If the "
+    "meter ignores summer time, name a fixed zone: time_zone (--time-zone), 'Etc/GMT-1' for UTC+1.",
+    "negative": "{} readings of {} homes are below zero and count as export. If these homes export nothing, they are "
+    "faults: take them out of the file.",
+}
+AUTUMN = (
+    " If it is the hour that the autumn clock change repeats, name the zone of the timestamps: time_zone "
+    "(--time-zone), for example 'Europe/London'."
+)
+
 COLUMNS = ("household", "timestamp", "kw")
 
 _FAULTS = ("bad_time", "no_such_time", "invalid")
@@ -165,32 +179,13 @@ class Readings:
 
     def notes(self) -> list[str]:
         """What an owner should settle about these readings, in sentences with the option that settles it."""
-        totals, sentences = self.summary(), []
-        if totals["conflicts"]:
-            homes = int((self.quality["conflicts"] > 0).sum())
-            zone = (
-                " If it is the hour that the autumn clock change repeats, name the zone of the timestamps: time_zone "
-                "(--time-zone), for example 'Europe/London'."
-                if self.time_zone is None
-                else ""
-            )
-            sentences.append(
-                f"{totals['conflicts']} instants of {homes} homes have several readings that differ; the last one in "
-                f"the file was taken.{zone} Otherwise take the wrong rows out of the file."
-            )
-        if totals["no_such_time"]:
-            sentences.append(
-                f"{totals['no_such_time']} readings are at wall times that the spring clock change skips, and were "
-                "left missing. If the meter ignores summer time, name a fixed zone: time_zone "
-                "(--time-zone), 'Etc/GMT-1' for UTC+1."
-            )
-        if totals["negative"]:
-            homes = int((self.quality["negative"] > 0).sum())
-            sentences.append(
-                f"{totals['negative']} readings of {homes} homes are below zero and count as export. If these homes "
-                "export nothing, they are faults: take them out of the file."
-            )
-        return sentences
+        zone = AUTUMN if self.time_zone is None else ""
+        counts = {name: self.quality[name] for name in NOTES}
+        return [
+            NOTES[name].format(column.sum(), (column > 0).sum(), zone=zone)
+            for name, column in counts.items()
+            if column.sum()
+        ]
 
     def summary(self) -> dict[str, int]:
         """Totals over households: how many of each verdict, and each count of the table."""
@@ -404,20 +399,11 @@ def _table(
 
 def rising(rows: pl.DataFrame) -> tuple[int, int]:
     """Of the households in rows of household, timestamp and kw: how many only rise, and how many can be judged."""
-    usable = pl.col("kw").is_finite() & pl.col("timestamp").is_not_null()
     change = pl.col("kw").sort_by("timestamp").diff()
-    counted = (
-        rows.lazy()
-        .filter(usable)
-        .group_by("household")
-        .agg(rises=(change > 0).sum().cast(pl.Int64), falls=(change < 0).sum().cast(pl.Int64))
-        .select(
-            like=((pl.col("rises") >= LEAST) & (pl.col("rises") >= RATIO * pl.col("falls"))).sum(),
-            judged=(pl.col("rises") + pl.col("falls") >= LEAST).sum(),
-        )
-        .collect()
-    )
-    return int(counted["like"].item()), int(counted["judged"].item())
+    homes = rows.filter(pl.col("kw").is_finite() & pl.col("timestamp").is_not_null()).group_by("household")
+    counts = homes.agg(rises=(change > 0).sum().cast(pl.Int64), falls=(change < 0).sum().cast(pl.Int64))
+    rises, falls = counts["rises"], counts["falls"]
+    return int(((rises >= LEAST) & (rises >= RATIO * falls)).sum()), int((rises + falls >= LEAST).sum())
 
 
 def decided(like: int, judged: int, *, energy: bool, meter: str | None) -> bool:
