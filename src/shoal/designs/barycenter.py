@@ -44,11 +44,7 @@ class Minimax:
 def _minimax(costs: Costs, n_labels: int, *, tolerance: float = 1e-9, rounds: int = 400) -> Minimax:
     """Close the bracket to a relative ``tolerance``, or as far as the rounds allow."""
     weights = np.full(n_labels, 1.0 / n_labels)
-    best = Minimax(weights, -np.inf, np.inf)
-    if n_labels == 1:
-        value = float(costs(weights)[0])
-        return Minimax(weights, value, value)
-    step = 1.0
+    best, step = Minimax(weights, -np.inf, np.inf), 1.0
     for _ in range(60):
         values = costs(weights)
         best = _better(best, weights, values)
@@ -106,8 +102,8 @@ def _polish(costs: Costs, best: Minimax, tolerance: float, rounds: int) -> Minim
 
 def _better(best: Minimax, weights: FloatArray, values: FloatArray) -> Minimax:
     lower, upper = float(weights @ values), float(values.max())
-    if upper - lower < best.upper - best.lower or upper < best.upper:
-        return Minimax(weights, max(lower, best.lower), min(upper, best.upper)) if upper <= best.upper else best
+    if upper < best.upper or (upper == best.upper and lower > best.lower):
+        return Minimax(weights, max(lower, best.lower), upper)
     return best
 
 
@@ -135,20 +131,15 @@ class Center:
 
 def transport_center(means: FloatArray, covs: FloatArray, *, tolerance: float = 1e-8) -> Center:
     """Minimax Bures–Wasserstein center of the laws N(means[i], covs[i])."""
-    n = len(means)
     roots = _roots(covs)
     factor = np.mean(roots, axis=0)
-    shared = len(roots) == 1
 
     def costs(weights: FloatArray) -> FloatArray:
         nonlocal factor
-        spread = 0.0
-        if not shared:
-            factor, turned = _barycenter(roots, weights, factor)
-            spread = ((factor - turned) ** 2).sum(axis=(1, 2))
+        factor, spread = _barycenter(roots, weights, factor)
         return np.asarray(((means - weights @ means) ** 2).sum(axis=1) + spread)
 
-    optimum = _minimax(costs, n, tolerance=tolerance)
+    optimum = _minimax(costs, len(means), tolerance=tolerance)
     final = costs(optimum.weights)
     return _center(optimum.weights @ means, roots, factor, final, optimum.lower)
 
@@ -158,14 +149,9 @@ def mean_center(means: FloatArray, covs: FloatArray) -> Center:
 
     For constants it is their mean, which keeps their sum.
     """
-    roots = _roots(covs)
-    shared = len(roots) == 1
-    factor, turned = (
-        (roots[0], roots) if shared else _barycenter(roots, np.full(len(roots), 1 / len(roots)), roots.mean(axis=0))
-    )
-    mean = means.mean(axis=0)
-    costs = ((means - mean) ** 2).sum(axis=1) + ((factor - turned) ** 2).sum(axis=(1, 2))
-    return _center(mean, roots, factor, np.asarray(costs), 0.0)
+    roots, mean = _roots(covs), means.mean(axis=0)
+    factor, spread = _barycenter(roots, np.full(len(roots), 1 / len(roots)), roots.mean(axis=0))
+    return _center(mean, roots, factor, np.asarray(((means - mean) ** 2).sum(axis=1) + spread), 0.0)
 
 
 def _roots(covs: FloatArray) -> FloatArray:
@@ -194,37 +180,34 @@ def _rotations(roots: FloatArray, factor: FloatArray) -> FloatArray:
     return np.asarray(left @ right)
 
 
-def _turned(roots: FloatArray, factor: FloatArray) -> FloatArray:
-    return np.asarray(roots @ _rotations(roots, factor))
-
-
 def _barycenter(roots: FloatArray, weights: FloatArray, factor: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Fixed point Y = Σ p_X Σ_X^{1/2} O_X from a warm start; returns (Y, the turned roots at Y)."""
+    """Fixed point Y = Σ p_X Σ_X^{1/2} O_X from a warm start, and d²(Σ_X, Y Yᵀ) of every label; one root is all."""
+    if len(roots) == 1:
+        return roots[0], np.zeros(1)
     carrying = weights > 0
+    own, shares = roots[carrying], weights[carrying]
     scale = np.abs(roots).max() + 1e-300
     for _ in range(2000):
-        moved = np.tensordot(weights[carrying], _turned(roots[carrying], factor), axes=1)
+        moved = np.tensordot(shares, own @ _rotations(own, factor), axes=1)
         change = np.abs(moved - factor).max()
         factor = moved
         if change < 1e-13 * scale:
             break
-    return factor, _turned(roots, factor)
+    return factor, ((factor - roots @ _rotations(roots, factor)) ** 2).sum(axis=(1, 2))
 
 
 def additive_center(means: FloatArray, covs: FloatArray, *, tolerance: float = 1e-8) -> Center:
     """The cheapest common law reachable by adding independent noise and a shift."""
-    traces = np.trace(covs, axis1=1, axis2=2)
-    traces = np.broadcast_to(traces, (len(means),))
     dominating, lower = least_dominating(covs, tolerance=0.1 * tolerance)
+    # What the trace of S adds makes the costs positive, so that relative tolerances mean what they say.
+    base = float(np.trace(dominating))
+    added = base - np.trace(covs, axis1=1, axis2=2)
 
     def costs(weights: FloatArray) -> FloatArray:
-        return np.asarray(((means - weights @ means) ** 2).sum(axis=1) - traces)
+        return np.asarray(((means - weights @ means) ** 2).sum(axis=1) + added)
 
-    # Shift the costs to be positive, so that relative tolerances mean what they say.
-    base = float(np.trace(dominating))
-    optimum = _minimax(lambda p: costs(p) + base, len(means), tolerance=tolerance)
-    final = costs(optimum.weights) + base
-    return Center(optimum.weights @ means, dominating, final, optimum.lower - base + lower, None)
+    optimum = _minimax(costs, len(means), tolerance=tolerance)
+    return Center(optimum.weights @ means, dominating, costs(optimum.weights), optimum.lower - base + lower, None)
 
 
 def least_dominating(covs: FloatArray, *, tolerance: float = 1e-9) -> tuple[FloatArray, float]:

@@ -95,27 +95,17 @@ def calibrate(
     validation.choice(list(METHODS), method=method)
     delta = validation.probability(delta=delta, below_one=True)
     tolerance = validation.positive(tolerance=tolerance)
-    if iterations is not None:
-        iterations = validation.count(iterations=iterations)
-    if time_limit is not None:
-        time_limit = validation.positive(time_limit=time_limit)
+    limit = math.inf if time_limit is None else validation.positive(time_limit=time_limit)
     problem = DesignProblem.of(
         classes, graph, epsilon, max(1.0, 2 * noise_floor), notion, weights, noise_floor, max_bias, scope, times
     )
     groups = [members for members in problem.components if len(members) > 1]
-    end = math.inf if time_limit is None else time.monotonic() + time_limit
+    end = time.monotonic() + limit
     mechanisms: list[tuple[Any, Mechanism]] = []
     for number, members in enumerate(groups):
         now = time.monotonic()
-        group = _Group(
-            problem.part(members),
-            method,
-            delta,
-            seed,
-            weights,
-            iterations,
-            end if end == math.inf else now + max(end - now, 0.1) / (len(groups) - number),
-        )
+        until = now + max(end - now, 0.1) / (len(groups) - number)
+        group = _Group(problem.part(members), method, delta, seed, weights, iterations, until)
         mechanisms.append((members, group.least(tolerance)))
         if progress is not None:
             progress(number + 1, len(groups))
@@ -125,24 +115,16 @@ def calibrate(
         made = mechanisms[0][1]
     else:
         made = joined(method, problem, mechanisms)
-    made = attained(made, delta)
-    if not prove:
-        return made
-    certain, _ = proved(made)
+    if made.certificate.delta_upper > delta:
+        raise UnreachableError(
+            f"delta: method {made.method!r} reaches {upper(made.certificate.delta_upper)} at this epsilon, not the "
+            "delta asked for; ask for a larger delta or epsilon"
+        )
+    certain = proved(made)[0] if prove else made
     if certain.certificate.delta_upper > delta:
         above = replace(made.certificate, unproved="what can be proved lies above delta, if by a rounding")
         return made.with_certificate(above)
     return certain
-
-
-def attained(mechanism: Mechanism, delta: float) -> Mechanism:
-    """The mechanism, if its certificate meets ``delta``."""
-    if mechanism.certificate.delta_upper > delta:
-        raise UnreachableError(
-            f"delta: method {mechanism.method!r} reaches {upper(mechanism.certificate.delta_upper)} at this "
-            "epsilon, not the delta asked for; ask for a larger delta or epsilon"
-        )
-    return mechanism
 
 
 @dataclass(frozen=True)
@@ -157,32 +139,27 @@ class _Group:
     iterations: int | None
     end: float
 
-    @property
-    def late(self) -> bool:
-        return self.iterations is None and time.monotonic() > self.end
-
     def attempt(self, rho: float, *starts: Mechanism, method: str | None = None) -> Mechanism:
-        limit = None
+        part, method, limit = self.part, method or self.method, None
         if self.iterations is None and self.end < math.inf:
             limit = max((self.end - time.monotonic()) / 2, 0.2)
-        bare = method == "none"
         return design(
-            self.part.original,
-            self.part.graph,
-            method or self.method,
-            self.part.epsilons[:, 0].copy(),
+            part.original,
+            part.graph,
+            method,
+            part.epsilons[:, 0].copy(),
             rho,
-            self.part.notion,
+            part.notion,
             self.seed,
-            scope=self.part.scope,
-            times=self.part.times,
+            scope=part.scope,
+            times=part.times,
             weights=self.weights,
-            noise_floor=0.0 if bare else self.part.noise_floor,
-            max_bias=self.part.max_bias,
+            noise_floor=0.0 if method == "none" else part.noise_floor,
+            max_bias=part.max_bias,
             time_limit=limit,
             iterations=self.iterations,
             interruptible=True,
-            start=starts if METHODS[method or self.method].searched else (),
+            start=starts if METHODS[method].searched else (),
         )
 
     def meets(self, mechanism: Mechanism) -> bool:
@@ -207,7 +184,9 @@ class _Group:
         if price is not None and self.method in ("center", "mean") and not self.part.original.stored_variances.any():
             return best  # constants either meet or can be told apart: there is nothing in between
         middle = high * (1 - tolerance) if price is not None else high * ratio if low == 0 else math.sqrt(low * high)
-        while high > low * (1 + 1.5 * tolerance) and low < middle < high and not self.late:
+        while high > low * (1 + 1.5 * tolerance) and low < middle < high:
+            if self.iterations is None and time.monotonic() > self.end:
+                break
             tried = self.attempt(middle, best)
             if self.meets(tried):
                 best, high = tried, min(middle, float(tried.weighted_rho.max()))
@@ -219,13 +198,13 @@ class _Group:
 
     def _guess(self, price: str | None) -> float:
         """A budget to try first: the price of perfection where there is one, else from the spread of the means."""
-        floor = self.part.noise_floor
+        part, floor = self.part, self.part.noise_floor
         if price is not None:
-            weighted = perfect_rho(self.part.classes, self.part.graph, price)
-            return float(max(weighted * (1 + MARGIN) + floor, 2 * floor, 1e-300))
-        gaps = self.part.classes.means[self.part.pairs[:, 0]] - self.part.classes.means[self.part.pairs[:, 1]]
-        spread = float((gaps**2).sum(axis=1).max()) + float(self.part.classes.stored_variances.sum(axis=1).max())
-        return max(spread / self.part.n_dims, 2 * floor, 1e-300)
+            enough = perfect_rho(part.classes, part.graph, price) * (1 + MARGIN) + floor
+        else:
+            gaps = part.classes.means[part.pairs[:, 0]] - part.classes.means[part.pairs[:, 1]]
+            enough = ((gaps**2).sum(axis=1).max() + part.classes.stored_variances.sum(axis=1).max()) / part.n_dims
+        return max(float(enough), 2 * floor, 1e-300)
 
     def _enough(self, budget: float) -> Mechanism:
         """A mechanism that meets the target, whatever it spends."""

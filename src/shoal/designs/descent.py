@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from shoal.accounting.curve import NOTIONS
 from shoal.accounting.gradient import NOTHING, Trace, edge_gradients, edge_values, empty_trace
 from shoal.designs.problem import DesignProblem, Moves, radii
 from shoal.designs.quasi_newton import minimize
@@ -88,7 +89,7 @@ def search(
 
     The descent starts from the best candidate; on small problems, where it is cheap, from the next best two as well.
     What is best in the end is decided by the certificates: they see what double precision and the ridge of nearly
-    singular laws hide.
+    singular laws hide. Choices far behind by plain value are not tried.
     """
     ranked = sorted(candidates, key=lambda moves: worst_value(problem, moves))
     n_starts = 3 if len(problem.pairs) * problem.n_dims <= SMALL else 1
@@ -96,13 +97,7 @@ def search(
         descend(problem, start.mapped() if mapped else start, shifts=shifts, settings=settings)
         for start in ranked[:n_starts]
     ]
-    return best_certified(problem, [*candidates, *descents])
-
-
-def best_certified(problem: DesignProblem, choices: Sequence[Moves]) -> Moves:
-    """The choice with the best certificate, the first of equals; those far behind by plain value are not tried."""
-    if len(choices) == 1:
-        return choices[0]
+    choices = [*candidates, *descents]
     values = [worst_value(problem, moves) if _sound(problem, moves) else -math.inf for moves in choices]
     best, best_value = -1, math.inf
     for number in np.argsort(values, kind="stable"):
@@ -141,12 +136,8 @@ def descend(problem: DesignProblem, start: Moves, *, shifts: bool, settings: Set
             sharpness = stage / max(1.0, -best_value)
             active = _active(values, sharpness, problem.n_labels)
             for _ in range(4):
-                point = minimize(
-                    partial(_smoothed, problem, layout, sharpness, active),
-                    point,
-                    iterations=settings.iterations,
-                    stop=lambda: settings.late,
-                )
+                smoothed = partial(_smoothed, problem, layout, sharpness, active)
+                point = minimize(smoothed, point, iterations=settings.iterations, stop=lambda: settings.late)
                 moves = layout.moves(point)
                 values = _values(problem, *_factored(problem, moves), everything).max(axis=1)
                 if values.max() < best_value:
@@ -176,10 +167,10 @@ def _nudged(x: FloatArray, n_labels: int) -> FloatArray:
 
 def _active(values: FloatArray, sharpness: float, n_labels: int) -> BoolArray:
     """Edges close enough to the worst to matter at this sharpness, and at least a few per label."""
-    keep = values > values.max() - 14.0 / sharpness
+    keep = np.asarray(values > values.max() - 14.0 / sharpness)
     few = min(len(values), 4 * n_labels)
     keep[np.argpartition(-values, few - 1)[:few]] = True
-    return np.asarray(keep)
+    return keep
 
 
 class _Placed(NamedTuple):
@@ -187,11 +178,7 @@ class _Placed(NamedTuple):
 
     scaled: FloatArray
     factor: FloatArray
-    over: BoolArray | None
-
-
-def _lengths(rows: FloatArray) -> FloatArray:
-    return np.asarray(np.sqrt((rows * rows).sum(axis=1)))
+    over: BoolArray
 
 
 @dataclass(frozen=True)
@@ -214,12 +201,8 @@ class _Layout:
         return np.concatenate([rows, slack[:, None]], axis=1).ravel()
 
     def _rows(self, moves: Moves) -> FloatArray:
-        n = self.problem.n_labels
-        parts = [moves.shift] if self.shifts else []
-        if moves.map is not None:
-            parts.append(moves.map.reshape(n, -1))
-        parts.append(moves.noise.reshape(n, -1))
-        return np.concatenate(parts, axis=1)
+        parts = [moves.shift if self.shifts else None, moves.map, moves.noise]
+        return np.concatenate([p.reshape(self.problem.n_labels, -1) for p in parts if p is not None], axis=1)
 
     def moves(self, x: FloatArray) -> Moves:
         return self.unpacked(self.placed(x).scaled)
@@ -244,19 +227,15 @@ class _Layout:
         """The point on its spheres."""
         raw = x.reshape(self.problem.n_labels, -1)
         radius, cap, rest = self._radii
-        size = _lengths(raw)
+        size = np.linalg.norm(raw, axis=1)
         factor = (radius / np.maximum(size, 1e-300))[:, None]
-        over = None
-        if self.shifts:
-            k = self.problem.n_dims
-            bias = _lengths(raw[:, :k])
-            over = bias * radius > cap * size
-            if over.any():
-                factor = np.repeat(factor, raw.shape[1], axis=1)
-                factor[over, :k] = (cap / np.maximum(bias, 1e-300))[over, None]
-                factor[over, k:] = (rest / np.maximum(_lengths(raw[:, k:]), 1e-300))[over, None]
-            else:
-                over = None
+        k = self.problem.n_dims if self.shifts else 0
+        bias = np.linalg.norm(raw[:, :k], axis=1)
+        over = bias * radius > cap * size
+        if over.any():
+            factor = np.repeat(factor, raw.shape[1], axis=1)
+            factor[over, :k] = (cap / np.maximum(bias, 1e-300))[over, None]
+            factor[over, k:] = (rest / np.maximum(np.linalg.norm(raw[:, k:], axis=1), 1e-300))[over, None]
         return _Placed(raw * factor, factor, over)
 
     def pull_back(self, at: _Placed, gradient: Moves) -> FloatArray:
@@ -267,7 +246,7 @@ class _Layout:
         product = flat * scaled
         radius, cap, rest = (np.maximum(one**2, 1e-300) for one in self._radii)
         along = (product.sum(axis=1) / radius)[:, None]
-        if over is not None:
+        if over.any():
             k = self.problem.n_dims
             along = np.repeat(along, flat.shape[1], axis=1)
             along[over, :k] = (product[:, :k].sum(axis=1) / cap)[over, None]
@@ -318,20 +297,16 @@ def _fixed(values: Any) -> FloatArray:
 
 
 def _values(
-    problem: DesignProblem,
-    means: FloatArray,
-    covs: FloatArray,
-    factors: FloatArray,
-    on: BoolArray,
-    trace: Trace | None = None,
+    problem: DesignProblem, means: FloatArray, covs: FloatArray, factors: FloatArray, on: BoolArray, trace: Any = None
 ) -> FloatArray:
     """ln δ of the edges that are on, one column per direction; a trace to fill lets :func:`_gradients` follow."""
     pairs, epsilons = problem.pairs[on], problem.epsilons[on]
     out = np.empty(epsilons.shape)
 
     def work(part: slice) -> None:
-        room = empty_trace(part.stop - part.start, means.shape[1]) if trace is None else _part(trace, part)
-        edge_values(problem.code, epsilons[part], factors, covs, means, pairs[part], room, out[part])
+        own = None if trace is None else Trace(*(array[part] for array in trace))
+        room = own or empty_trace(part.stop - part.start, means.shape[1])
+        edge_values(NOTIONS[problem.notion], epsilons[part], factors, covs, means, pairs[part], room, out[part])
 
     _spread(work, len(pairs), max(32, min(512, -(-len(pairs) // n_threads()))))
     out[np.isnan(out)] = 0.0  # laws too narrow for their distance: told apart
@@ -353,10 +328,6 @@ def _spread(work: Callable[[slice], Result], n_items: int, block: int) -> list[R
     return list(pool.map(work, slices))
 
 
-def _part(trace: Trace, part: slice) -> Trace:
-    return Trace(*(array[part] for array in trace))
-
-
 def _gradients(
     problem: DesignProblem, values: FloatArray, factors: FloatArray, on: BoolArray, shares: FloatArray, trace: Trace
 ) -> tuple[FloatArray, FloatArray]:
@@ -366,17 +337,8 @@ def _gradients(
 
     def work(part: slice) -> tuple[FloatArray, FloatArray]:
         cov_grad, mean_grad = np.zeros((*shape, shape[1])), np.zeros(shape)
-        edge_gradients(
-            problem.code,
-            epsilons[part],
-            values[part],
-            shares[part],
-            factors,
-            pairs[part],
-            _part(trace, part),
-            cov_grad,
-            mean_grad,
-        )
+        edges = NOTIONS[problem.notion], epsilons[part], values[part], shares[part], factors, pairs[part]
+        edge_gradients(*edges, Trace(*(array[part] for array in trace)), cov_grad, mean_grad)
         return cov_grad, mean_grad
 
     cov_grad, mean_grad = np.zeros((*shape, shape[1])), np.zeros(shape)

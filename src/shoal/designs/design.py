@@ -101,31 +101,21 @@ def design(
         k = classes.n_dims
         rho = {name: v / k for name, v in rho.items()} if isinstance(rho, Mapping) else np.divide(rho, k)
     problem = DesignProblem.of(classes, graph, epsilon, rho, notion, weights, noise_floor, max_bias, scope, times)
-    settings = replace(_settings(problem, seed, time_limit, iterations, progress), interruptible=interruptible)
-    starts = [] if start is None else list(start) if isinstance(start, Sequence) else [start]
-    return _solve(problem, method, settings, [as_moves(problem, m) for m in starts])
-
-
-def _settings(
-    problem: DesignProblem, seed: int, time_limit: float | None, iterations: int | None, progress: Report | None
-) -> Settings:
-    if iterations is None:
-        iterations = 100 if len(problem.pairs) <= 500 else 40 if len(problem.pairs) <= 6000 else 25
-    deadline = math.inf
-    if time_limit is not None:
-        deadline = time.monotonic() + validation.positive(time_limit=time_limit)
-    return Settings(
-        iterations=validation.count(iterations=iterations),
-        deadline=deadline,
-        report=progress,
-        seed=validation.count(seed=seed, at_least=0),
-    )
-
-
-def _solve(problem: DesignProblem, method: str, settings: Settings, starts: Sequence[Moves]) -> Mechanism:
-    notes: list[str] = []
     if problem.noise_floor > 0 and method == "none":
         raise InputError("noise_floor: the method 'none' adds no noise; choose another method")
+    if iterations is None:
+        iterations = 100 if len(problem.pairs) <= 500 else 40 if len(problem.pairs) <= 6000 else 25
+    limit = math.inf if time_limit is None else validation.positive(time_limit=time_limit)
+    settings = Settings(
+        iterations=validation.count(iterations=iterations),
+        deadline=time.monotonic() + limit,
+        report=progress,
+        seed=validation.count(seed=seed, at_least=0),
+        interruptible=interruptible,
+    )
+    given = [] if start is None else list(start) if isinstance(start, Sequence) else [start]
+    starts = [as_moves(problem, earlier) for earlier in given]
+    notes: list[str] = []
     how = METHODS[method]
     if not how.alone:
         moves = how.solve(problem, settings, starts)
@@ -140,16 +130,11 @@ def _solve(problem: DesignProblem, method: str, settings: Settings, starts: Sequ
             notes.append("no map improved on independent noise: this is the additive design")
         if method in ("additive", "transport") and not moves.shift.any():
             notes.append("no shift of the means improved the design: its noise has mean zero")
-    ending = Ending.COMPLETE
-    if method == "paper" or how.searched:
-        ending = settings.ending
-        if ending is not Ending.COMPLETE:
-            notes.append(ending.value)
+    ending = settings.ending if method == "paper" or how.searched else Ending.COMPLETE
+    if ending is not Ending.COMPLETE:
+        notes.append(ending.value)
     bound = 0.0 if method == "none" else lower_bound(problem)
-    return replace(
-        mechanism_of(method, problem, moves, lower_bound=bound, notes=tuple(notes), history=moves.history),
-        ending=ending,
-    )
+    return replace(mechanism_of(method, problem, moves, lower_bound=bound, notes=tuple(notes)), ending=ending)
 
 
 def _by_component(problem: DesignProblem, how: Method, settings: Settings, starts: Sequence[Moves]) -> Moves:
@@ -274,11 +259,8 @@ def frontier(
         done: list[Mechanism] = []
         for budget in budgets:
             mechanism = design(classes, graph, name, epsilon, float(budget), notion, seed, **options, start=done[-1:])
-            if METHODS[name].searched and done:
-                before = done[-1]
-                if before.certificate.log_delta_upper < mechanism.certificate.log_delta_upper:
-                    mechanism = before
-            done.append(mechanism)
+            known = [*done[-1:], mechanism] if METHODS[name].searched else [mechanism]
+            done.append(min(reversed(known), key=lambda m: m.certificate.log_delta_upper))
         mechanisms[name] = done
 
     def gather(attribute: str) -> dict[str, FloatArray]:

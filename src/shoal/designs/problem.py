@@ -13,7 +13,6 @@ the plain one and leaves privacy untouched, so every method works in the scaled 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -74,20 +73,28 @@ class DesignProblem:
         if len(pairs) == 0:
             raise InputError("graph has no edges: there is nothing to hide")
         k = classes.n_dims
-        budgets = k * _per_label(rho, classes)
+        budgets = k * _one_each(classes.n_classes, "label", rho=validation.by_label(classes.labels, rho=rho))
+        if (budgets <= 0).any():
+            raise InputError("rho must be above 0")
+        each = _one_each(graph.n_edges, "edge", epsilon=epsilon)
+        if (each < 0).any():
+            raise InputError("epsilon must not be negative")
         floor = validation.non_negative(noise_floor=noise_floor)
         if (k * floor > budgets).any():
             raise InputError("noise_floor must not exceed rho: noise in every direction would overspend the budget")
-        scale = np.sqrt(_weights(weights, k))
-        scaled = classes
+        scale, scaled = np.ones(k), classes
         if weights is not None:
+            values = validation.array(ndim=1, weights=weights)
+            if len(values) != k or (values <= 0).any():
+                raise InputError(f"weights must hold {k} positive numbers, one per entry of the answer")
+            scale = np.sqrt(values / values.mean())
             covs = classes.stored_covs * scale[:, None] * scale[None, :]
             scaled = GaussianClasses(classes.means * scale, covs[0] if classes.is_shared else covs, classes.labels)
         return cls(
             classes=scaled,
             graph=graph,
             pairs=pairs,
-            epsilons=np.repeat(_per_edge(epsilon, graph)[:, None], releases.directions, axis=1),
+            epsilons=np.repeat(each[:, None], releases.directions, axis=1),
             notion=notion,
             budgets=budgets,
             noise_floor=floor,
@@ -119,10 +126,6 @@ class DesignProblem:
     @property
     def n_dims(self) -> int:
         return self.classes.n_dims
-
-    @property
-    def code(self) -> int:
-        return NOTIONS[self.notion]
 
     @property
     def floor_cov(self) -> FloatArray:
@@ -161,32 +164,13 @@ class DesignProblem:
         )
 
 
-def _per_label(rho: Any, classes: GaussianClasses) -> FloatArray:
-    values = validation.array(ndim=(0, 1), rho=validation.by_label(classes.labels, rho=rho))
-    if values.ndim == 1 and len(values) != classes.n_classes:
-        raise InputError(f"rho must be one number or one per label: expected {classes.n_classes}, got {len(values)}")
-    if (values <= 0).any():
-        raise InputError("rho must be above 0")
-    return np.array(np.broadcast_to(values, (classes.n_classes,)))
-
-
-def _per_edge(epsilon: Any, graph: NeighborGraph) -> FloatArray:
-    values = validation.array(ndim=(0, 1), epsilon=epsilon)
-    if values.ndim == 1 and len(values) != graph.n_edges:
-        raise InputError(f"epsilon must be one number or one per edge: expected {graph.n_edges}, got {len(values)}")
-    if (values < 0).any():
-        raise InputError("epsilon must not be negative")
-    return np.array(np.broadcast_to(values, (graph.n_edges,)))
-
-
-def _weights(weights: Sequence[float] | None, n_dims: int) -> FloatArray:
-    """Weights with mean one."""
-    if weights is None:
-        return np.ones(n_dims)
-    values = validation.array(ndim=1, weights=weights)
-    if len(values) != n_dims or (values <= 0).any():
-        raise InputError(f"weights must hold {n_dims} positive numbers, one per entry of the answer")
-    return np.asarray(values / values.mean())
+def _one_each(count: int, of: str, **named: Any) -> FloatArray:
+    """(count,) the one named argument, which is one number for all or one each."""
+    ((name, value),) = named.items()
+    values = validation.array(ndim=(0, 1), **{name: value})
+    if values.ndim == 1 and len(values) != count:
+        raise InputError(f"{name} must be one number or one per {of}: expected {count}, got {len(values)}")
+    return np.array(np.broadcast_to(values, (count,)))
 
 
 @dataclass(frozen=True)

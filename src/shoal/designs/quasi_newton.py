@@ -17,30 +17,24 @@ from shoal.validation import FloatArray
 MEMORY = 20
 #: Sufficient decrease and sufficient change of slope.
 DECREASE, CURVATURE = 1e-4, 0.9
+#: Least gain of a step, as a share of the value, and least slope that are worth going on.
+GAIN, SLOPE = 1e-8, 1e-9
 
 Function = Callable[[FloatArray], tuple[float, FloatArray]]
 
 
-def minimize(
-    function: Function,
-    start: FloatArray,
-    *,
-    iterations: int,
-    stop: Callable[[], bool],
-    tolerance: float = 1e-8,
-    least_slope: float = 1e-9,
-) -> FloatArray:
+def minimize(function: Function, start: FloatArray, *, iterations: int, stop: Callable[[], bool]) -> FloatArray:
     """A point with a small value of ``function`` (value and gradient), never above that of the start.
 
-    Ends when a step gains less than ``tolerance`` of the value, when the gradient is below ``least_slope`` or when
-    ``stop`` says so.
+    Ends when a step gains less than :data:`GAIN` of the value, when no entry of the gradient is above :data:`SLOPE` or
+    when ``stop`` says so.
     """
     x = start
     value, gradient = function(x)
     steps: list[FloatArray] = []
     changes: list[FloatArray] = []
     for _ in range(iterations):
-        if not np.abs(gradient).max() > least_slope or stop():
+        if not np.abs(gradient).max() > SLOPE or stop():
             break
         direction = -_two_loops(gradient, steps, changes)
         slope = float(direction @ gradient)
@@ -62,7 +56,7 @@ def minimize(
         gain = value - new_value
         size = max(abs(value), abs(new_value), 1.0)
         x, value, gradient = new_x, new_value, new_gradient
-        if gain <= tolerance * size:
+        if gain <= GAIN * size:
             break
     return x
 

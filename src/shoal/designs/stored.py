@@ -19,7 +19,7 @@ from shoal.errors import InputError
 from shoal.mechanism.mechanism import Ending, Mechanism
 from shoal.noise.affine import EXACT
 from shoal.numerics.matrices import EPS, inverse_root
-from shoal.validation import FloatArray, IndexArray
+from shoal.validation import IndexArray
 
 #: Sums within so many units in the last place of the largest of their terms have met.
 MET = 64
@@ -28,20 +28,19 @@ STEP_BITS = 2
 
 
 def mechanism_of(
-    method: str,
-    problem: DesignProblem,
-    moves: Moves,
-    *,
-    lower_bound: float,
-    notes: tuple[str, ...] = (),
-    history: FloatArray | None = None,
+    method: str, problem: DesignProblem, moves: Moves, *, lower_bound: float, notes: tuple[str, ...] = ()
 ) -> Mechanism:
     """Turn moves into parameters in the user's coordinates, shrunk by a rounding's width if they overspend."""
     scale = problem.scale
     for attempt in range(60):
         factor = 1.0 - (2.0**attempt - 1.0) * 4 * EPS
         inside = Moves(moves.shift * factor, None if moves.map is None else moves.map * factor, moves.noise * factor)
-        gain, noise = _gain_and_noise(problem, inside)
+        gain, noise = None, inside.noise @ np.swapaxes(inside.noise, 1, 2) + problem.floor_cov
+        if inside.map is not None:
+            # Gain B Σ^{−1/2} on the support of each law; what B asks for outside it is fresh noise.
+            inverse, null = inverse_root(problem.classes.stored_covs)
+            gain, outside = inside.map @ inverse, inside.map @ null
+            noise = noise + outside @ np.swapaxes(outside, 1, 2)
         noise = noise / scale[:, None] / scale[None, :]
         mechanism = problem.mechanism(
             method,
@@ -51,7 +50,7 @@ def mechanism_of(
             budget=problem.budgets / problem.n_dims,
             lower_bound=lower_bound,
             notes=notes,
-            history=np.empty(0) if history is None else history,
+            history=np.empty(0) if moves.history is None else moves.history,
         )
         for candidate in (met(mechanism, problem.components), mechanism):
             if candidate is not None and (candidate.weighted_rho <= candidate.budget).all():
@@ -92,18 +91,6 @@ def met(mechanism: Mechanism, components: Sequence[IndexArray]) -> Mechanism | N
     if (grid == EXACT).all():
         return None
     return replace(mechanism, shift=shift, mean_grid=grid)
-
-
-def _gain_and_noise(problem: DesignProblem, moves: Moves) -> tuple[FloatArray | None, FloatArray]:
-    """Gain B Σ^{−1/2} on the support of each law; what B asks for outside it is fresh noise."""
-    noise = moves.noise @ np.swapaxes(moves.noise, 1, 2) + problem.floor_cov
-    if moves.map is None:
-        return None, noise
-    inverse, null = inverse_root(problem.classes.stored_covs)
-    gain = moves.map @ inverse
-    outside = moves.map @ null
-    noise = noise + outside @ np.swapaxes(outside, 1, 2)
-    return gain, noise
 
 
 def joined(method: str, problem: DesignProblem, mechanisms: list[tuple[Any, Mechanism]]) -> Mechanism:
