@@ -187,6 +187,7 @@ def would_protect(customers: int, noun: str = "home") -> str:
     plan = noisy_crowds_plan(customers=max(customers, 2), epsilon=1.0)
     return (
         f"`--secret readings` would protect every {noun}'s readings, against whoever knows all others; with "
-        f"{counted(plan.customers, 'customer')} and a privacy budget (epsilon) of 1 its curves would be off by about "
-        f"{percent(plan.expected_w1)} of the mean load, its total by {percent(plan.expected_total)}."
+        f"{counted(plan.customers, 'customer')} of {plan.typical_kw:g} kW and a privacy budget (epsilon) of 1 its "
+        f"curves, as a population and not home by home, would be off by about {percent(plan.expected_w1)} of the mean "
+        f"load, its total by {percent(plan.expected_total)}."
     )
