@@ -1,14 +1,8 @@
 """What the folder of a run holds: its stages and their facts, card, tables, pages and ledger. Nothing here changes it.
 
-| run | stages |
-| --- | --- |
-| means of crowds, the default | fit, crowds, release, card, report |
-| a method, under an ε | fit, crowds, design, audit, release, card, report |
-| the secret readings | fit, release, card, report |
-
-They are done in this order: nothing is charged before all that can fail has been seen to work. A stage is known by a
-key: the digest of its settings, of the files it reads and of shoal's version. It is done where the state has it with
-this key and its files are intact.
+Stages are done in order: nothing is charged before all that can fail has been seen to work. A stage is known by a key:
+the digest of its settings, of the files it reads and of shoal's version. It is done where the state has it with this
+key and its files are intact.
 """
 
 from __future__ import annotations
@@ -103,7 +97,6 @@ LAST = {
 class WorstCurve(NamedTuple):
     """Upper ends of δ at each ε, and the directed edge that has it."""
 
-    epsilon: tuple[float, ...]
     delta_upper: tuple[float, ...]
     worst_edge: tuple[tuple[str, str], ...]
 
@@ -160,7 +153,10 @@ class Results(Context):
         if stage == "fit":
             inputs |= {"source": self.state.source.digest, "previous": self.state.previous}
         elif stage == "crowds":
-            inputs |= {"boundaries": _boundaries_digest(self.config.boundaries), "period": period}
+            file, _, column = (self.config.boundaries or "").rpartition(":")
+            path = Path(file or column)
+            boundaries = f"{file_digest(path)} {column}" if path.is_file() else self.config.boundaries
+            inputs |= {"boundaries": boundaries, "period": period}
         elif stage == "release":
             inputs |= {"release": self.state.release, "period": period if self.of_readings else None}
         return digest_of(inputs)
@@ -183,21 +179,20 @@ class Results(Context):
         done = self.state.stages.get(stage)
         return None if done is None else kind.from_json(done.facts)
 
+    def known(self, stage: str, kind: type[Facts]) -> Facts:
+        """What a stage recorded, which must be done."""
+        self.demand(stage)
+        return kind.from_json(self.state.stages[stage].facts)
+
     @property
     def known_fit(self) -> FitFacts:
         """What the first stage recorded, which must be done."""
-        fit = self.facts("fit", FitFacts)
-        if fit is None:
-            raise self.undone("fit")
-        return fit
+        return self.known("fit", FitFacts)
 
     @property
     def plan(self) -> CrowdFacts:
         """What the stage of crowds recorded, which must be done."""
-        plan = self.facts("crowds", CrowdFacts)
-        if plan is None:
-            raise self.undone("crowds")
-        return plan
+        return self.known("crowds", CrowdFacts)
 
     @property
     def fit(self) -> FitFacts | None:
@@ -237,15 +232,11 @@ class Results(Context):
             return 4
         return 2 if self.failed("fit", "design", "release") else 0
 
-    def undone(self, stage: str) -> InputError:
-        """The error of a question that a stage has to come before."""
-        return InputError(f"dir: the stage {stage!r} of {self.path.name} is not done; run `shoal run` on it")
-
     def demand(self, *stages: str) -> None:
         """Raise unless these stages are done."""
-        missing = next((stage for stage in stages if stage not in self.state.stages), None)
-        if missing is not None:
-            raise self.undone(missing)
+        for stage in stages:
+            if stage not in self.state.stages:
+                raise InputError(f"dir: the stage {stage!r} of {self.path.name} is not done; run `shoal run` on it")
 
     # ------------------------------------------------------------------ what was released
 
@@ -319,7 +310,7 @@ class Results(Context):
         with self.workers(len(works)) as executor:
             points = zip(*executor.every(works), strict=True)
         worst = [max(shards, key=lambda point: point[0]) for shards in points]
-        return WorstCurve(tuple(epsilon), tuple(delta for delta, _ in worst), tuple(edge for _, edge in worst))
+        return WorstCurve(tuple(delta for delta, _ in worst), tuple(edge for _, edge in worst))
 
     def frontier(
         self, rho: Sequence[float], methods: Sequence[str], *, epsilon: float | None = None, search: int = 10
@@ -438,15 +429,6 @@ class Results(Context):
             parts.append(("Time", [f"{each}; {sum(self.timings.values()):.0f} s in all."]))
         files = [f"{self.path / name}: {text}" for name, text in FILES.items() if (self.folder / name).is_file()]
         return [*parts, ("Files", files)] if files else parts
-
-
-def _boundaries_digest(named: str | None) -> str | None:
-    """The digest of the file of boundaries, with its column."""
-    if named is None:
-        return None
-    file, colon, column = named.rpartition(":")
-    path = Path(file if colon else named)
-    return f"{file_digest(path)} {column}" if path.is_file() else named
 
 
 def _curve_of(path: str, epsilon: list[float], notion: str) -> list[tuple[float, tuple[str, str]]]:

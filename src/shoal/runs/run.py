@@ -31,12 +31,11 @@ import shoal
 from shoal.card.facts import FitFacts, ReleaseFacts
 from shoal.errors import InputError, ShoalError
 from shoal.runs import secret
-from shoal.runs.choice import Choice, by_error, by_risk, naming_bound, share
+from shoal.runs.choice import Choice, Rehearsal, by_error, by_risk, naming_bound, rehearsal, share
 from shoal.runs.config import Config, shared
 from shoal.runs.context import DESIGN, FIT, SHARDS, Progress
 from shoal.runs.folder import STAGES, STATE, Done, Folder, RunState, Snapshot, source_of
 from shoal.runs.owner_ledger import Seal, without_password
-from shoal.runs.rehearsal import Rehearsal, rehearsal
 from shoal.runs.results import Results
 from shoal.runs.shards import finished, put_whole, sweep
 from shoal.runs.stages import (
