@@ -20,7 +20,7 @@ from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.records import Record
 from shoal.runs.config import Config
-from shoal.runs.context import FIT, Context
+from shoal.runs.folder import FIT, Context
 from shoal.runs.shards import Part, finished, out_path, put_frame, put_whole, receipted
 from shoal.runs.stages.crowd_stage import CROWDS, ROWS
 from shoal.sources.class_table import SUFFIX, ClassTable, refuse_copies, sample_laws

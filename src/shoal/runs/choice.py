@@ -46,13 +46,13 @@ from shoal.laws.membership import formed
 from shoal.records import Record
 from shoal.rounding import counted, many
 from shoal.runs.config import Config
-from shoal.runs.context import FIT, Context
+from shoal.runs.folder import FIT, Context
 from shoal.runs.shards import run_jobs
 from shoal.runs.stages.crowd_stage import Book, Curves, too_few
 from shoal.runs.stages.fit_stage import fit_job
 
 if TYPE_CHECKING:
-    from shoal.runs.context import Progress
+    from shoal.runs.folder import Progress
     from shoal.runs.run import Run
 
 #: Sizes that are tried for an error, from the least crowd that hides anything: in a crowd of two each knows the other.

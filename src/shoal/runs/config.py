@@ -24,10 +24,8 @@ from shoal.runs import secret
 SECTIONS = ("input", "hiding", "guarantee", "ledger", "output", "speed")
 #: Methods that take an ε, a δ or a ρ, by which a run can be asked for them.
 METHODS = ("codebook", "white", "paper", "covariance", "additive", "transport", "center", "mean")
-#: Steps of the search of a design that searches.
-SEARCH = 10
-#: ε at which a design that only spends a ρ states its δ.
-STATED = 1.0
+#: Steps of the search of a design that searches, and the ε at which one that only spends a ρ states its δ.
+SEARCH, STATED = 10, 1.0
 
 
 def _setting(section: str, default: Any, text: str, *, rare: bool = False, kind: Any = None) -> Any:
@@ -36,6 +34,9 @@ def _setting(section: str, default: Any, text: str, *, rare: bool = False, kind:
     ``rare``: no option of its own, but ``--set NAME=VALUE``. ``kind``: type of the option, where not the setting's.
     """
     return field(default=default, metadata={"section": section, "text": text, "rare": rare, "kind": kind})
+
+
+_input, _hiding, _guarantee = (functools.partial(_setting, section) for section in SECTIONS[:3])
 
 
 @dataclass(frozen=True)
@@ -51,100 +52,68 @@ class Config(Record):
     True
     """
 
-    crowd: int = _setting("hiding", 10, "every row is an average over at least so many")
-    unit: str | None = _setting(
-        "input", None, '"w", "kw", "mw" (power) or "wh", "kwh", "mwh" (energy per interval), by default what the '
-        'columns are called or a column of units says; "kwh-register": totals that only rise, "kw-interval": figures '
-        "that only rise and are no totals, by default seen from the readings"
+    crowd: int = _hiding(10, "every row is an average over at least so many")
+    unit: str | None = _input(
+        None, '"w", "kw", "mw" (power) or "wh", "kwh", "mwh" (energy per interval), by default what the columns are '
+        'called or a column of units says; "kwh-register": totals that only rise, "kw-interval": figures that only '
+        "rise and are no totals, by default seen from the readings"
     )  # fmt: skip
-    interval: int | None = _setting("input", None, "minutes between readings; by default the most common distance")
-    time_zone: str | None = _setting("input", None, 'zone of wall-clock timestamps, such as "Europe/Zurich"')
-    timestamp_format: str | None = _setting(
-        "input", None, 'layout of timestamps, such as "%d/%m/%Y %H:%M", where it is not understood or leaves day and month open', rare=True  # noqa: E501
-    )  # fmt: skip
-    max_kw: float | None = _setting(
-        "input", None, "readings above it are taken for meter faults and become missing", rare=True
+    interval: int | None = _input(None, "minutes between readings; by default the most common distance")
+    time_zone: str | None = _input(None, 'zone of wall-clock timestamps, such as "Europe/Zurich"')
+    timestamp_format: str | None = _input(None, 'layout of timestamps, such as "%d/%m/%Y %H:%M"', rare=True)
+    max_kw: float | None = _input(None, "readings above it are taken for faults and become missing", rare=True)
+    household_column: str | None = _input(None, "column that names the household, if its name does not tell")
+    timestamp_column: str | None = _input(None, 'column of timestamps, likewise; "Date+Time" for two columns')
+    value_column: str | None = _input(None, "column of readings, likewise")
+    label: str | None = _input(None, "column of labels: the file is a table with a row per answer, not of meters")
+    columns: tuple[str, ...] = _input((), "columns that are released, or all but -NAME; by default all of numbers")
+    period: str | None = _input(None, "what a table is about, such as 2024-03: each release needs a later one")
+    train_days: int = _input(15, "days of training before the origin")
+    horizon: int = _input(12, "steps to forecast, or on the command line a time such as 3h", kind=str)
+    order: tuple[int, ...] = _input((6, 5), "order (p, q) of the ARMA models", rare=True)
+    origin: str | None = _input(None, "first instant to forecast, ISO 8601; by default after the last reading")
+
+    secret: str = _hiding(
+        "label",
+        '"label": which of a crowd a row is about; "readings": all that a home sent, also from who knows all others',
     )
-    household_column: str | None = _setting("input", None, "column that names the household, if its name does not tell")
-    timestamp_column: str | None = _setting(
-        "input", None, 'column of timestamps, if its name does not tell; "Date+Time" for a date and a time in two columns'  # noqa: E501
-    )  # fmt: skip
-    value_column: str | None = _setting("input", None, "column of readings, if its name does not tell")
-    label: str | None = _setting(
-        "input", None, "column of labels: the file is a table with a row per answer, not one of meter readings"
+    customers: int | None = _hiding(None, "for the secret readings: homes (or labels) on the register, declared")
+    bounds: tuple[str, ...] = _hiding((), "for the secret readings of a table: column=low:high, declared; repeatable")
+    cells: tuple[str, ...] = _hiding((), "likewise: column=edges, such as age=30,60: a count and means per cell")
+    typical_kw: float = _hiding(
+        1.5, "for the secret readings: mean load of a typical home, declared; grids and clips are multiples", rare=True
     )
-    columns: tuple[str, ...] = _setting(
-        "input",
-        (),
-        "columns that are released, with commas between them, or all but -NAME; by default every column of numbers",
+    largest_share: float | None = _hiding(
+        None, "no household has more than this share of its crowd's load; 0.15 with --crowd 15 is the 15/15 rule"
     )
-    period: str | None = _setting(
-        "input", None, "what a table is about, such as 2024-03 or 2024-03-31: each release needs a later one"
-    )
-    train_days: int = _setting("input", 15, "days of training before the origin")
-    horizon: int = _setting("input", 12, "steps to forecast, or on the command line a time such as 3h", kind=str)
-    order: tuple[int, ...] = _setting("input", (6, 5), "order (p, q) of the ARMA models", rare=True)
-    origin: str | None = _setting(
-        "input", None, "first instant to forecast, ISO 8601; by default after the last reading"
+    boundaries: str | None = _hiding(
+        None, "FILE:COLUMN, a CSV with a row per label and the column (feeder, postcode) that crowds never cross"
     )
 
-    secret: str = _setting(
-        "hiding", "label", '"label": which of a crowd a row is about; "readings": all that a home sent, also from who '
-        "knows every other home"
+    method: str | None = _guarantee(
+        None, '"codebook", "white", "paper", "covariance", "additive", "transport" or "center": a row per label under '
+        "an ε, charged to the ledger; by default the mean of each crowd, which needs none"
     )  # fmt: skip
-    customers: int | None = _setting(
-        "hiding", None, "for the secret readings: homes (or labels) on the register, declared; at most so many are read"
+    query: str = _guarantee("point", '"point", "trajectory", "marginal" or "as_in_paper" (no guarantee)')
+    epsilon: float | None = _guarantee(None, "ε of the guarantee, for a method or the secret readings")
+    delta: float | None = _guarantee(None, "δ to reach, for a method; for the secret readings 1/(10 customers)")
+    budget_epsilon: float | None = _guarantee(
+        None, "for the secret readings: ε of a whole series of releases, fixed with its first"
     )
-    bounds: tuple[str, ...] = _setting(
-        "hiding",
-        (),
-        "for the secret readings of a table: column=low:high, the declared ends of a column; repeatable",
-    )
-    cells: tuple[str, ...] = _setting(
-        "hiding", (), "for the secret readings of a table: column=edges, such as age=30,60: a count and means per cell"
-    )
-    typical_kw: float = _setting(
-        "hiding",
-        1.5,
-        "for the secret readings: mean load of a typical home, declared; grids and clips are multiples",
-        rare=True,
-    )
-    largest_share: float | None = _setting(
-        "hiding", None, "no household has more than this share of its crowd's load; 0.15 with --crowd 15 is the 15/15 rule"  # noqa: E501
+    releases: int | None = _guarantee(None, "share --budget-epsilon out evenly over so many releases")
+    rho: float | None = _guarantee(None, "or: mean squared error per step to spend, for a method")
+    clip: float | None = _guarantee(
+        None, "with several rows per label: rows are first moved into the ellipsoid of so many standard deviations "
+        "around their label's mean, and the card says what then holds whatever their law is", rare=True
     )  # fmt: skip
-    boundaries: str | None = _setting(
-        "hiding", None, "FILE:COLUMN, a CSV with one row per label and the column (feeder, postcode, tariff) that crowds never cross"  # noqa: E501
+    accept: tuple[str, ...] = _guarantee(
+        (), '"large": readings that no home has; "doubtful-law": rows that do not follow a Gaussian law; '
+        '"no-guarantee": a δ above 0.01, which hides nobody', rare=True
     )  # fmt: skip
-
-    method: str | None = _setting(
-        "guarantee", None, '"codebook", "white", "paper", "covariance", "additive", "transport" or "center": a row per '
-        "label under an ε, charged to the ledger; by default the mean of each crowd, which needs none"
-    )  # fmt: skip
-    query: str = _setting("guarantee", "point", '"point", "trajectory", "marginal" or "as_in_paper" (no guarantee)')
-    epsilon: float | None = _setting("guarantee", None, "ε of the guarantee, for a method or the secret readings")
-    delta: float | None = _setting(
-        "guarantee", None, "δ to reach, for a method; for the secret readings 1/(10 customers) by default"
-    )
-    budget_epsilon: float | None = _setting(
-        "guarantee", None, "for the secret readings: ε of a whole series of releases, fixed with its first"
-    )
-    releases: int | None = _setting("guarantee", None, "share --budget-epsilon out evenly over so many releases")
-    rho: float | None = _setting("guarantee", None, "or: mean squared error per step to spend, for a method")
-    clip: float | None = _setting(
-        "guarantee", None, "with several rows per label: rows are first moved into the ellipsoid of so many standard "
-        "deviations around their label's mean, and the card says what then holds whatever their law is", rare=True
-    )  # fmt: skip
-    accept: tuple[str, ...] = _setting(
-        "guarantee",
-        (),
-        '"large": readings that no home has; "doubtful-law": rows that do not follow a Gaussian law; "no-guarantee": a '
-        "δ above 0.01, which hides nobody",
-        rare=True,
-    )
 
     ledger: str | None = _setting(
         "ledger", None, "path, sqlite:///… or postgresql://…; by default the data owner's: SHOAL_LEDGER, or a user's"
-    )  # fmt: skip
+    )
     title: str | None = _setting("output", None, "title of the report", rare=True)
     licence: str | None = _setting("output", None, 'licence of the public table, such as "CC-BY-4.0"', rare=True)
     shard_size: int = _setting("speed", 1000, "labels per shard: what a worker holds in memory at once", rare=True)

@@ -2,28 +2,38 @@
 
 A file is written under a temporary name, flushed to disk and renamed; ``state.json`` is written last. Whatever
 interrupts a run, the state names only files that are complete, and each with its digest. A run's rows come from meter
-files, from households that do not exist, or from a table of any classes.
+files, from households that do not exist, or from a table of any classes. :class:`Context` is the folder as stages see
+it: settings, source, ledger, and whom to tell how far they are.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from shoal.errors import InputError
+from shoal.errors import InputError, LedgerError
 from shoal.files import digest_of, file_digest, held, private_folder, write_whole
+from shoal.ledger.ledger import Ledger
 from shoal.records import Record
-from shoal.runs.config import Config
-from shoal.runs.owner_ledger import FILE, Seal
+from shoal.runs.config import Config, Speed
+from shoal.runs.owner_ledger import FILE, Place, Seal, opened, place
+from shoal.runs.shards import Listing
 from shoal.sources.frames import Scratch, meter_files, stored
+from shoal.workers.executor import Executor, open_executor
 
 #: Version of the state file; others are refused.
 VERSION = 4
 STATE, LEDGER = "state.json", FILE
+#: Lists of the shards that stages made.
+FIT, DESIGN = "fit.json", "design.json"
+#: Folders of shards, by role; what they are made from lies under ``shards``.
+FORECASTS, LAWS, MECHANISM, SHARDS = "forecasts", "laws", "mechanism", "shards"
+#: Called with (stage, what is happening, done, total); total 0 where it is not known.
+Progress = Callable[[str, str, float, int], None]
 #: Stages of a run, in order.
 STAGES = ("fit", "crowds", "design", "audit", "release", "card", "report")
 
@@ -43,39 +53,14 @@ class SimulatedMeters(Record):
 
 
 @dataclass(frozen=True)
-class MeterFile(Record):
-    """A file that was read: its name, its SHA-256 and its size in bytes."""
-
-    name: str
-    digest: str
-    size: int
-
-
-@dataclass(frozen=True)
 class Source(Record):
     """What a run reads: files at ``path``, or simulated households. ``digest`` stands for all of it."""
 
     digest: str
     path: str = ""
-    files: tuple[MeterFile, ...] = ()
+    name: str = ""  #: of the file or folder
     simulated: SimulatedMeters | None = None
     table: bool = False  #: a row per answer, with a label
-
-    @classmethod
-    def of(cls, source: Any, *, table: bool = False) -> Source:
-        """A meter file, a folder of them, or a :class:`SimulatedMeters`; with ``table``, a class table in a file."""
-        if isinstance(source, Source):
-            return source
-        if isinstance(source, SimulatedMeters):
-            return cls(digest_of(vars(source)), simulated=source)
-        if not isinstance(source, (str, Path)):
-            raise InputError(
-                "source must be a file, a folder of files, an address, a frame (Polars, pandas, Arrow, DuckDB) or "
-                "shoal.SimulatedMeters(...)"
-            )
-        files = tuple(MeterFile(f.name, file_digest(f), f.stat().st_size) for f in meter_files(source))
-        where = str(Path(source).resolve()) if Path(source).exists() else str(source)
-        return cls(digest_of([[one.name, one.digest] for one in files]), where, files, table=table)
 
     @property
     def paths(self) -> list[Path]:
@@ -83,20 +68,30 @@ class Source(Record):
         return meter_files(self.path)
 
     def __str__(self) -> str:
-        if self.simulated is not None:
-            one = self.simulated
-            return f"{one.households} simulated households, {one.days} days (nobody real is behind them)"
-        return self.files[0].name if len(self.files) == 1 else Path(self.path).name
+        if self.simulated is None:
+            return self.name
+        return (
+            f"{self.simulated.households} simulated households, {self.simulated.days} days (nobody real is behind them)"
+        )
 
 
 def source_of(source: Any, folder: Path, *, table: bool) -> tuple[Source, Scratch | None]:
     """The source of a run; rows of a frame or an address are kept as a file in ``folder``, and come with it."""
+    if isinstance(source, SimulatedMeters):
+        return Source(digest_of(vars(source)), simulated=source), None
     rows = stored(source)
-    if rows is None:
-        return Source.of(source, table=table), None
-    digest = file_digest(rows.path)
-    path = folder.resolve() / f"{digest[:32]}.parquet"
-    return Source(digest, str(path), (MeterFile(rows.name, digest, rows.path.stat().st_size),), table=table), rows
+    if rows is not None:
+        digest = file_digest(rows.path)
+        return Source(digest, str(folder.resolve() / f"{digest[:32]}.parquet"), rows.name, table=table), rows
+    if not isinstance(source, (str, Path)):
+        raise InputError(
+            "source must be a file, a folder of files, an address, a frame (Polars, pandas, Arrow, DuckDB) or "
+            "shoal.SimulatedMeters(...)"
+        )
+    files = meter_files(source)
+    where = str(Path(source).resolve()) if Path(source).exists() else str(source)
+    name = files[0].name if len(files) == 1 else Path(where).name
+    return Source(digest_of([[file.name, file_digest(file)] for file in files]), where, name, table=table), None
 
 
 @dataclass(frozen=True)
@@ -166,7 +161,7 @@ class Folder:
         self.path.mkdir(parents=True, exist_ok=True)
         self.path.chmod(0o700)  # an empty folder that was there becomes private too: all that it will hold is
 
-    @contextlib.contextmanager
+    @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the folder; a second process is refused, and a killed one leaves no trace."""
         busy = InputError(f"out: another shoal is working in {self.path.name}; wait for it to end")
@@ -244,3 +239,111 @@ class Folder:
     def intact(self, done: Done) -> bool:
         """Whether a stage's files are all there and as they were written."""
         return all((self / name).is_file() and self.digest(name) == digest for name, digest in done.files.items())
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a stage leaves: the files it wrote, and its record."""
+
+    files: tuple[str, ...]
+    facts: Record
+
+
+class Context:
+    """What a stage is given: the run, as far as stages know it."""
+
+    folder: Folder
+    state: RunState
+    speed: Speed
+    horizon: str | None = None  #: as a time, such as 3h, where it was given so
+    named_ledger: str | None = None  #: as it was given, with its password, which is written nowhere
+    progress: Progress | None = None
+    stage: str = ""  #: that is being done
+
+    @property
+    def path(self) -> Path:
+        return self.folder.path
+
+    @property
+    def config(self) -> Config:
+        return self.state.config
+
+    @property
+    def source(self) -> Source:
+        return self.state.source
+
+    @property
+    def previous(self) -> str | None:
+        """Where the lists of the release before lie."""
+        return self.state.previous
+
+    @property
+    def day(self) -> str:
+        """The day on which the release was begun: the period of a table that declares none."""
+        return self.state.day
+
+    @property
+    def series(self) -> str:
+        """With what the names of this folder's releases begin."""
+        return f"run {self.state.run} "
+
+    @property
+    def release_name(self) -> str:
+        """The name under which the ledger is asked: that of this release of this folder."""
+        return f"{self.series}release {self.state.release}"
+
+    @property
+    def has_released(self) -> bool:
+        """Whether this folder has released, or may have: a release that was begun counts."""
+        return "release" in self.state.stages or self.state.releasing is not None
+
+    def tell(self, text: str, done: float, total: int) -> None:
+        """Report how far the stage is."""
+        if self.progress is not None:
+            self.progress(self.stage, text, done, total)
+
+    def foresee(self, labels: Sequence[str], origin: str, step_minutes: float) -> bool:
+        """Refuse, before anything is fitted, what could not go on; whether crowds of these labels are on record."""
+        return False
+
+    def listing(self, name: str, under: str | None = None) -> Listing:
+        """The list that a stage left."""
+        return Listing.read((self.path if under is None else self.path / under) / name, self.path)
+
+    def put(self, name: str, listing: Listing) -> None:
+        self.folder.put(name, listing.text(self.path))
+
+    @contextmanager
+    def workers(self, shards: int | None = None) -> Iterator[Executor]:
+        """Where tasks run; ``shards`` is how many the run has, where that is known."""
+        with open_executor(self.speed.workers, self.speed.cores) as executor:
+            if shards is not None:
+                executor.expect(shards)
+            yield executor
+
+    # ------------------------------------------------------------------ the ledger
+
+    @property
+    def place(self) -> Place:
+        """Where the ledger of this run is."""
+        return place(self.path, self.named_ledger, self.state.ledger, simulated=self.source.simulated is not None)
+
+    def ledger(self, *, create: bool = False) -> Ledger:
+        """The ledger of this run, to be closed after use: the one that its releases were charged to.
+
+        With ``create`` it is made where there is none, as long as nothing was released.
+        """
+        return opened(self.place, self.state.ledger, create=create and not self.has_released)
+
+    @contextmanager
+    def existing_ledger(self) -> Iterator[Ledger | None]:
+        """The ledger of this run where there is one, to look something up; None where none was made yet."""
+        try:
+            ledger = self.ledger()
+        except LedgerError as error:
+            if self.state.ledger is not None or error.reason != "absent":
+                raise
+            yield None
+            return
+        with ledger:
+            yield ledger

@@ -22,8 +22,7 @@ from shoal.files import digest_of, file_digest
 from shoal.records import Record
 from shoal.runs import reader, secret
 from shoal.runs.config import Config
-from shoal.runs.context import DESIGN, Context, Made
-from shoal.runs.folder import LEDGER
+from shoal.runs.folder import DESIGN, LEDGER, Context, Made
 from shoal.runs.stages import (
     card_stage,
     crowd_stage,

@@ -33,8 +33,7 @@ from shoal.errors import InputError, ShoalError
 from shoal.runs import secret
 from shoal.runs.choice import Choice, Rehearsal, by_error, by_risk, naming_bound, rehearsal, share
 from shoal.runs.config import Config, shared
-from shoal.runs.context import DESIGN, FIT, SHARDS, Progress
-from shoal.runs.folder import STAGES, STATE, Done, Folder, RunState, Snapshot, source_of
+from shoal.runs.folder import DESIGN, FIT, SHARDS, STAGES, STATE, Done, Folder, Progress, RunState, Snapshot, source_of
 from shoal.runs.owner_ledger import Seal, without_password
 from shoal.runs.results import Results
 from shoal.runs.shards import finished, put_whole, sweep

@@ -26,8 +26,7 @@ from shoal.readings.publication import NOISY as VECTOR
 from shoal.readings.publication import PLAN, TOTAL
 from shoal.records import Record
 from shoal.runs import reader
-from shoal.runs.context import FIT, Context, Made
-from shoal.runs.folder import STATE, Folder
+from shoal.runs.folder import FIT, STATE, Context, Folder, Made
 from shoal.runs.stages.crowd_stage import CROWDS, ROWS, CrowdFacts, horizon_stamps, members_and_rows, with_rows
 from shoal.runs.stages.release_stage import PARQUET
 from shoal.runs.stages.release_stage import PUBLIC as TABLE

@@ -41,7 +41,7 @@ from shoal.plaintext import as_cells
 from shoal.records import Record
 from shoal.rounding import counted
 from shoal.runs.config import Config
-from shoal.runs.context import FIT, Context, Made
+from shoal.runs.folder import FIT, Context, Made
 from shoal.runs.shards import Part
 from shoal.runs.stages.fit_stage import CURVES, QUALITY_TABLE
 from shoal.sources.class_table import ClassTable

@@ -40,7 +40,7 @@ from shoal.mechanism.releasable import load
 from shoal.proofs.proof import proved
 from shoal.runs.blocks import Answers, BlockFacts, answers_of, laws_of, make_blocks
 from shoal.runs.config import SEARCH, Config
-from shoal.runs.context import DESIGN, MECHANISM, Context, Made
+from shoal.runs.folder import DESIGN, MECHANISM, Context, Made
 from shoal.runs.shards import Job, Part, out_path, put_whole, run_jobs
 from shoal.workers.executor import tick
 

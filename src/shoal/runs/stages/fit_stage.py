@@ -26,7 +26,7 @@ from shoal.errors import InputError
 from shoal.plaintext import as_cells
 from shoal.runs import secret
 from shoal.runs.config import Config
-from shoal.runs.context import FIT, FORECASTS, SHARDS, Context, Made
+from shoal.runs.folder import FIT, FORECASTS, SHARDS, Context, Made
 from shoal.runs.meter_rows import (
     QUALITY,
     MeterRows,

@@ -42,7 +42,7 @@ from shoal.readings.publication import (
 from shoal.readings.tables import table_sum
 from shoal.rounding import percent
 from shoal.runs import secret
-from shoal.runs.context import FIT, Context, Made
+from shoal.runs.folder import FIT, Context, Made
 from shoal.runs.stages.crowd_stage import as_period, gathered
 from shoal.runs.stages.release_stage import CSV, PARQUET, facts_of
 from shoal.runs.stages.table_stage import noun_of

@@ -40,7 +40,7 @@ from shoal.rounding import upper
 from shoal.runs import reader
 from shoal.runs.blocks import Answers, answers_of, members_of
 from shoal.runs.config import Config
-from shoal.runs.context import DESIGN, SHARDS, Context, Made
+from shoal.runs.folder import DESIGN, SHARDS, Context, Made
 from shoal.runs.shards import Part, out_path, put_whole
 from shoal.runs.stages.crowd_stage import Book, CrowdFacts, horizon_stamps, members_and_rows, with_rows
 from shoal.runs.stages.design_stage import hardest, undamaged

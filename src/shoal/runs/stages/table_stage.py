@@ -18,8 +18,7 @@ from shoal.card.facts import FitFacts
 from shoal.errors import InputError
 from shoal.rounding import counted, upper
 from shoal.runs.config import Config, no_use
-from shoal.runs.context import FIT, LAWS, Context, Made
-from shoal.runs.folder import Source
+from shoal.runs.folder import FIT, LAWS, Context, Made, Source
 from shoal.runs.shards import Listing, finished, out_path, put_whole, receipted
 from shoal.runs.stages.fit_stage import write_curves
 from shoal.sources.class_table import LABEL, SOURCE_ROW, SUFFIX, ClassTable, exponents_of, label_means, table_rows
