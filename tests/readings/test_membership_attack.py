@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 import shoal
-from shoal.readings.account import NoisePlan, ReadingsAccount
+from shoal.readings.account import DRAWS, MembershipAudit, NoisePlan, ReadingsAccount, audit_membership
 from shoal.readings.crowds import contributions
-from shoal.readings.membership import DRAWS, MembershipAudit, audit_membership
 from shoal.readings.tables import noisy_table_plan, table_sum
 
 MEAN = shoal.noisy_crowds_plan(customers=486, epsilon=1.0)

@@ -210,10 +210,7 @@ class GaussianClasses:
         if self._stored_covs is not None:
             return self._stored_covs
         assert self._stored_variances is not None
-        covs = np.zeros((*self._stored_variances.shape, self.n_dims))
-        diagonal = np.arange(self.n_dims)
-        covs[:, diagonal, diagonal] = self._stored_variances
-        return _frozen(covs)
+        return _frozen(self._stored_variances[:, :, None] * np.eye(self.n_dims))
 
     @property
     def stored_variances(self) -> FloatArray:

@@ -18,13 +18,8 @@ Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
 
 #: Read by BLAS and OpenMP libraries when they are loaded.
-LIBRARIES = {
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "BLIS_NUM_THREADS": "1",
-    "VECLIB_MAXIMUM_THREADS": "1",
-}
+NAMES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+LIBRARIES = dict.fromkeys(NAMES, "1")
 #: All that a worker must find in its environment before it imports anything.
 ONE_THREAD = {**LIBRARIES, "SHOAL_THREADS": "1", "NUMBA_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
 

@@ -213,7 +213,14 @@ def publish(noisy: Any, plan: CrowdsPlan, steps: int) -> PublicTables:
     curves = (middles[:, None, None] * curves_over(steps)).reshape(-1, steps)
     homes = (counts[:, None] * weights).ravel()
     over = float(counts @ np.maximum(middles - plan.load_clip, 0.0)) if plan.level_weight else 0.0
-    total = _mean_curve(vector, plan, load, steps, std) * (load + over)
+    shape = np.ones(steps)  # all homes' load over its mean: noisy cosines, each shrunk by what it is expected to be
+    if plan.swing_weight:
+        scale = plan.swing_clip / plan.swing_weight / load
+        expected = (SWING_TRUST / np.sqrt(np.arange(2, plan.swings + 2))) ** 2
+        kept = expected / (expected + (std * scale) ** 2)
+        terms = (vector[plan.parts["swing"]] * scale * kept)[:, None] * cosines(steps, plan.swings)
+        shape = np.maximum(shape + terms.sum(axis=0), 0.1)
+    total = np.asarray(shape / shape.mean()) * (load + over)
     return PublicTables(curves * (total / (homes @ curves)), homes, total, bounds)
 
 
@@ -263,19 +270,6 @@ def _shape_weights(
         share = share / share.sum() if share.sum() > 0 else expected
         weights[group == number] = (share / expected)[classes] * public
     return weights
-
-
-def _mean_curve(vector: FloatArray, plan: CrowdsPlan, load: float, steps: int, std: float) -> FloatArray:
-    """(steps,) all homes' load over its mean: noisy cosines, each shrunk by what it is expected to be."""
-    curve = np.ones(steps)
-    if plan.swing_weight:
-        scale = plan.swing_clip / plan.swing_weight / load
-        order = np.arange(1, plan.swings + 1)
-        expected = (SWING_TRUST / np.sqrt(order + 1)) ** 2
-        kept = expected / (expected + (std * scale) ** 2)
-        terms = (vector[plan.parts["swing"]] * scale * kept)[:, None] * cosines(steps, plan.swings)
-        curve = np.maximum(curve + terms.sum(axis=0), 0.1)
-    return np.asarray(curve / curve.mean())
 
 
 # ------------------------------------------------------------------ public curves

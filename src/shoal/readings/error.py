@@ -108,6 +108,7 @@ def w1(homes: FloatArray, curves: FloatArray, counts: FloatArray) -> tuple[float
 
     cost: Any = (cdist(homes, curves[held], "cityblock") / (homes.shape[1] * scale)).astype(np.float32)
     mass: Any = np.full(len(homes), 1 / len(homes), dtype=np.float32)
+    rows, columns = mass / mass.sum(dtype=np.float64), share / share.sum(dtype=np.float64)
     value: Any = np.zeros(len(homes), dtype=np.float32)
     price: Any = np.zeros(len(share), dtype=np.float32)
     upper, lower = np.inf, 0.0
@@ -120,18 +121,13 @@ def w1(homes: FloatArray, curves: FloatArray, counts: FloatArray) -> tuple[float
                 row = mass / (kernel @ column)
                 column = share / (row @ kernel)
             value, price = value + width * np.log(row), price + width * np.log(column)
-        upper = min(upper, _feasible(cost, row[:, None] * kernel * column, mass, share))
+        # Rows and columns of the plan are cut to what they may hold, and the rest is spread in proportion.
+        moved = (row[:, None] * kernel * column).astype(np.float64)
+        moved = moved * np.minimum(rows / moved.sum(axis=1), 1.0)[:, None]
+        moved = moved * np.minimum(columns / moved.sum(axis=0), 1.0)
+        left, room = np.maximum(rows - moved.sum(axis=1), 0.0), np.maximum(columns - moved.sum(axis=0), 0.0)
+        upper = min(upper, float((moved * cost).sum() + left @ cost @ room / max(float(left.sum()), 1e-300)))
         lower = max(lower, float((cost - price).min(axis=1).mean(dtype=np.float64) + price @ share))
         if upper <= CLOSE * lower:
             break
     return upper, lower
-
-
-def _feasible(cost: FloatArray, moved: FloatArray, mass: FloatArray, share: FloatArray) -> float:
-    """The cost of a plan whose rows and columns have been cut to what they may hold, the rest spread in proportion."""
-    mass, share = mass / mass.sum(dtype=np.float64), share / share.sum(dtype=np.float64)
-    moved = moved.astype(np.float64)
-    moved = moved * np.minimum(mass / moved.sum(axis=1), 1.0)[:, None]
-    moved = moved * np.minimum(share / moved.sum(axis=0), 1.0)
-    left, room = np.maximum(mass - moved.sum(axis=1), 0.0), np.maximum(share - moved.sum(axis=0), 0.0)
-    return float((moved * cost).sum() + left @ cost @ room / max(float(left.sum()), 1e-300))

@@ -27,9 +27,9 @@ from shoal.card.statements import OWNER as TO_OWNER
 from shoal.card.statements import Statement
 from shoal.errors import BudgetError, InputError, LedgerError, UnreachableError
 from shoal.files import digest_of
+from shoal.readings.account import MembershipAudit, audit_membership
 from shoal.readings.crowds import accepted, contributions, described, publish, vector_sum
 from shoal.readings.error import w1
-from shoal.readings.membership import MembershipAudit, audit_membership
 from shoal.readings.plan import CrowdsPlan
 from shoal.readings.publication import (
     PLAN,
