@@ -206,7 +206,8 @@ def stage(context: Context, fit: FitFacts) -> Made:
     with context.existing_ledger() as ledger:
         book = Book.read(ledger, sorted(everybody))
     columns = ClassTable.load(parts[0].path).columns if config.label is not None else ()
-    period = as_period((config.period or context.day) if config.label is not None else fit.origin or "")
+    told = (config.period or context.day) if config.label is not None else fit.origin or ""
+    period = as_period(told)
     plan = Plan(config, curves, book, period, setting_of(config, fit, columns, curves))
     members, rows = plan.frames(everybody)
     folder.write(CROWDS, lambda path: members.write_parquet(path))
@@ -236,8 +237,10 @@ def stage(context: Context, fit: FitFacts) -> Made:
         about.append("Crowds are those on record in the ledger: they are formed once, for life.")
     reasons = Counter(plan.waiting.values())
     others = Counter(dict(fit.reasons)) - silent
+    zoned = config.label is not None and len(told) > 10 and datetime.fromisoformat(told).tzinfo is not None
     fit = replace(
         fit,
+        time_zone="UTC" if zoned else fit.time_zone,
         labels=sum(sizes),
         groups=len(sizes),
         smallest_group=min(sizes),
