@@ -38,7 +38,7 @@ from shoal.readings.publication import joined
 from shoal.sources.meters.quality import as_readings
 from shoal.studies import reidentification as study
 from shoal.studies.attackers import Hits, curves, fingerprint, ranked, scored
-from shoal.studies.publication import Release, shown
+from shoal.studies.reidentification import Release, shown
 
 #: Origins, days that releases are forecast from, days that the attacker has, draws of each world of membership tests.
 ORIGINS, TRAINING, WEEK, DRAWS = 4, 15, 7, 100

@@ -17,8 +17,7 @@ import shoal
 from evidence.sizes_picture import sizes_picture
 from shoal.cli.main import app
 from shoal.studies.attackers import Boosted, Hits, curves, fingerprint, posterior, ranked, scored, weekly
-from shoal.studies.publication import Release, gaussian, noisy
-from shoal.studies.reidentification import INFORMED, OWN, Reidentification, _attacked
+from shoal.studies.reidentification import INFORMED, OWN, Reidentification, Release, _attacked, gaussian, noisy
 
 pytest.importorskip("matplotlib", reason="pictures need matplotlib")
 
