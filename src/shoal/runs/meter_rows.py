@@ -161,7 +161,7 @@ def _names(sources: Sequence[MeterSource]) -> pl.Series:
         elif source.layout.household is None:
             fixed.add(source.file.name.split(".")[0].strip())
         else:
-            column = source.raw.select(household=pl.col(source.layout.household)).select(household_name())
+            column = source.table.raw.select(household=pl.col(source.layout.household)).select(household_name())
             try:
                 parts.append(column.unique().collect(engine="streaming")["household"])
             except (pl.exceptions.PolarsError, OSError, UnicodeError):

@@ -160,7 +160,7 @@ def check_files(config: Config, source: Source) -> None:
         if file.epoch is not None:
             raise InputError(f"path: {name} counts time since 1970, in a unit that its first rows tell; with --secret "
                              "readings give ISO 8601 text or a column of datetimes")  # fmt: skip
-        if recognize(list(file.raw.collect_schema()), columns, name).clock is not None:
+        if recognize(list(file.table.raw.collect_schema()), columns, name).clock is not None:
             raise InputError(f"timestamp_column: {name} has date and time in two columns; with --secret readings give "
                              "one column of timestamps")  # fmt: skip
         if file.forms and not file.named and file.forms != ISO:

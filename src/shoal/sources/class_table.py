@@ -224,12 +224,8 @@ class ClassTable:
         return f"ClassTable({len(self.labels)} labels, {len(self.values)} rows, {len(self.columns)} entries)"
 
     @property
-    def constant(self) -> bool:
-        return self.covs is None
-
-    @property
     def query(self) -> str:
-        return "constant" if self.constant else "sample"
+        return "constant" if self.covs is None else "sample"
 
     @property
     def owners(self) -> tuple[str, ...]:
@@ -287,7 +283,7 @@ class ClassTable:
         return replace(accuracy_facts(mechanism, self.labels, "units of the columns"), answers=None, total_error=None)
 
     def guard(self, group: Mechanism, draws: int, seed: int) -> ModelGuard | None:
-        observed = 1 if self.constant else self
+        observed = 1 if self.covs is None else self
         return model_guard(group, observed, query=self.query, fitted_on_private_data=True, n_draws=draws, seed=seed)
 
     def observations(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -330,11 +326,6 @@ def label_means(values: FloatArray, owner: IndexArray, n: int) -> FloatArray:
     total = np.zeros((n, values.shape[1]))
     np.add.at(total, owner, values)
     return total / np.maximum(counts, 1)[:, None]
-
-
-def exponents_of(spread: FloatArray) -> NDArray[np.int64]:
-    """(k,) the powers of two next to one over each entry's spread."""
-    return np.rint(-np.log2(np.where(spread > 0, spread, 1.0))).astype(np.int64)
 
 
 def refuse_copies(values: FloatArray, owner: IndexArray) -> None:

@@ -34,10 +34,6 @@ import polars as pl
 from shoal.errors import InputError
 from shoal.files import private
 
-EXCEL = (
-    "path: {} is a spreadsheet workbook (Excel or OpenDocument), which shoal does not read; open it, save the sheet "
-    "with the readings as CSV (UTF-8), and name that file"
-)
 WORKBOOKS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods")
 _WORKBOOK_BYTES = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".ipc", ".feather")
@@ -165,7 +161,10 @@ def beginning(file: Path) -> tuple[str, str]:
     if name.endswith(".zip"):
         raise InputError(f"path: {file.name} is a ZIP archive; unpack it, and name what is inside")
     if name.endswith(WORKBOOKS) or start.startswith(_WORKBOOK_BYTES):
-        raise InputError(EXCEL.format(file.name))
+        raise InputError(
+            f"path: {file.name} is a spreadsheet workbook (Excel or OpenDocument), which shoal does not read; open it, "
+            "save the sheet with the readings as CSV (UTF-8), and name that file"
+        )
     encoding = encoding_of(file)
     return encoding, start.decode(encoding, errors="ignore").lstrip("\ufeff \r\n")
 

@@ -206,9 +206,9 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
                 f"y: {int(unknown.sum())} of {len(names)} rows are of labels that were not fitted, and there is no "
                 "guarantee for them; leave them out, or fit with them"
             )
-        released = self._released(rows[:, np.isnan(self.constants_)], names)
+        varies = np.isnan(self.constants_)
         result = np.broadcast_to(self.constants_, rows.shape).copy()
-        result[:, np.isnan(self.constants_)] = released
+        result[:, varies] = self._released(rows[:, varies], names)
         if is_pandas(X):
             frame = type(X)(result, index=X.index, columns=X.columns)
             frame.attrs["not_private"] = self.seed is not None
@@ -222,8 +222,7 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
             return np.asarray(self.mechanism_.release(rows, names))
         release, result = seeded_release(self.mechanism_, self.seed), np.empty(rows.shape)
         for name in self.laws_.labels:
-            chosen = names == name
-            if chosen.any():
+            if (chosen := names == name).any():
                 result[chosen] = release(rows[chosen], name)
         return result
 

@@ -21,7 +21,7 @@ from shoal.runs.config import Config, no_use
 from shoal.runs.folder import FIT, LAWS, Context, Made, Source
 from shoal.runs.shards import Listing, finished, out_path, put_whole, receipted
 from shoal.runs.stages.fit_stage import write_curves
-from shoal.sources.class_table import LABEL, SOURCE_ROW, SUFFIX, ClassTable, exponents_of, label_means, table_rows
+from shoal.sources.class_table import LABEL, SOURCE_ROW, SUFFIX, ClassTable, label_means, table_rows
 
 #: Settings that decide how a table is read.
 SETTINGS = ("label", "columns", "timestamp_column", "value_column", "clip")
@@ -77,7 +77,8 @@ def read(source: Source, config: Config, known: Sequence[str] | None, out: Path)
             raise InputError("columns: every entry has one value in all rows; there is nothing to hide")
     chosen = tuple(entries[i] for i in places)
     without = [name for name in entries if name not in chosen]
-    exponents = exponents_of(ordered[:, places].std(axis=0))
+    spread = ordered[:, places].std(axis=0)
+    exponents = np.rint(-np.log2(np.where(spread > 0, spread, 1.0))).astype(np.int64)
     labels = whole[LABEL].unique().sort()
     names, owner = tuple(labels.to_list()), labels.search_sorted(whole[LABEL]).to_numpy().astype(np.intp)
     scaled = np.ldexp(values[:, places], exponents)

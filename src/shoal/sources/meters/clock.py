@@ -38,15 +38,11 @@ _OFFSET = r"(Z|[+-]\d{2}:?\d{2})$"
 #: Day and month, in whichever order, and a year of four or two digits.
 _NUMBERED = r"^(\d{1,2})[/-](\d{1,2})[/-](\d{4}|\d{2})(?:\D|$)"
 _TIMES = (" %H:%M:%S%.f", " %H:%M", " %I:%M:%S %p", " %I:%M %p", "")
-_TIME_OF_DAY = r"^\d{1,2}:\d{2}"
+#: A time of the day without a date.
+TIME_OF_DAY = r"^\d{1,2}:\d{2}"
 
 #: Digits of a time since 1970 -> microseconds of its unit; all of them begin with 1 from 2001 to 2033.
 EPOCHS = {10: 10**6, 13: 10**3, 16: 1}
-
-UNDECIDED = (
-    "timestamp_format: no date of {} has a number above 12 that would tell days from months; pass timestamp_format=, "
-    "such as {!r} where the day comes first or {!r} where the month does"
-)
 
 
 def zone(time_zone: str | None) -> str | None:
@@ -125,13 +121,12 @@ def numbered_layouts(text: pl.Series, largest: Sequence[tuple[int, int]], name: 
     first, second = (max(numbers) for numbers in zip(*largest, strict=True))
     dates = dash.join(("%d", "%m", year)), dash.join(("%m", "%d", year))
     if (first > 12) == (second > 12):
-        raise InputError(UNDECIDED.format(name, *(f"{date} %H:%M" for date in dates)))
+        raise InputError(
+            f"timestamp_format: no date of {name} has a number above 12 that would tell days from months; pass "
+            f"timestamp_format=, such as '{dates[0]} %H:%M' where the day comes first or '{dates[1]} %H:%M' where the "
+            "month does"
+        )
     return tuple(dates[0 if first > 12 else 1] + time for time in _TIMES)
-
-
-def is_time_of_day(text: pl.Series) -> bool:
-    """Whether the first entries of a text column are times of the day without a date."""
-    return len(text) > 0 and bool(text.str.contains(_TIME_OF_DAY).all())
 
 
 def epoch_unit(text: pl.Series) -> int | None:

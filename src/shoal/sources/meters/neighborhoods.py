@@ -89,14 +89,7 @@ CURVE_WEIGHT, AHEAD_WEIGHT = 6.0, 4.0
 
 
 def likeness(forecasts: Forecasts) -> FloatArray:
-    """(n, d) points whose nearness makes a crowd that serves at once and for life: forecast and habits together.
-
-    >>> import shoal
-    >>> readings = shoal.simulate_meters(4, 10, step_minutes=60)
-    >>> forecasts = shoal.forecast(readings, order=(1, 1), train_days=7, horizon=3, season="day")
-    >>> likeness(forecasts).shape  # 24 hours, 3 of them once more, 3 steps of the forecast
-    (4, 30)
-    """
+    """(n, d) points whose nearness makes a crowd that serves at once and for life: forecast and habits together."""
     return blend(forecasts.power, hourly_habits(forecasts), hours_ahead(forecasts))
 
 
@@ -134,13 +127,7 @@ def hours_ahead(forecasts: Forecasts) -> NDArray[np.int64]:
 
 
 def usual_day(forecasts: Forecasts) -> FloatArray:
-    """(n, steps of a day) mean kW by time of the day in the training window: stored for life when a crowd is formed.
-
-    >>> import shoal
-    >>> readings = shoal.simulate_meters(4, 10, step_minutes=60)
-    >>> usual_day(shoal.forecast(readings, order=(1, 1), train_days=7, horizon=3, season="day")).shape
-    (4, 24)
-    """
+    """(n, steps of a day) mean kW by time of the day in the training window: stored for life when a crowd is formed."""
     column = phases(forecasts.history.timestamps, "day", forecasts.step)
     return _means_by_time(forecasts.past, column, int(timedelta(days=1) / forecasts.step))
 

@@ -59,8 +59,6 @@ if TYPE_CHECKING:
 Kind = TypeVar("Kind", Season, ArmaModels, Checks, "Forecasts")
 
 QUERIES = ("point", "trajectory", "marginal", "as_in_paper")
-#: Units of answers: ln kW, or kW.
-UNITS = ("log", "kw")
 #: Name and version of the file format.
 FORMAT, VERSION = "shoal forecasts", 5
 #: Negative eigenvalues of a correlation matrix below this share of the largest are taken for rounding.
@@ -217,7 +215,7 @@ class Forecasts:
     def _in_power(self, query: str, unit: str) -> bool:
         """Constants may be released in any unit; laws in log power are Gaussian there alone."""
         validation.choice(QUERIES, query=query)
-        if validation.choice(UNITS, unit=unit) == "kw" and query != "point":
+        if validation.choice(("log", "kw"), unit=unit) == "kw" and query != "point":
             raise InputError("unit 'kw' is for the query 'point': other answers have Gaussian laws in log power alone")
         if unit == "log" and self.exports.any():
             raise InputError(

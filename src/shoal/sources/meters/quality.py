@@ -68,8 +68,7 @@ LARGE = (
 DAYS_BELOW = 3
 NEGATIVE = "never above zero and often below: a meter of generation, or the sign is turned round"
 
-RATIO = 20
-LEAST = 20
+RATIO, LEAST = 20, 20
 
 #: What is added to the reason of a unit.
 REGISTER = ", and they only rise, so that they are totals of a register and differences are taken"

@@ -49,14 +49,7 @@ from shoal.sources.meters.quality import LARGE, REGISTER, QualityWarning, Readin
 #: Readings taken from the input at a time.
 BATCH = 2_000_000
 #: What is said of files that cannot be used, here and where they are read in batches.
-MIXED_UNITS = "unit: some files hold energy (kWh) and others power (kW); read them apart"
 ODD_ROWS = "path: {} cannot be read as a table: its rows do not fit its header"
-NO_ROWS = "path: {} has a header and no rows"
-NO_TIMES = "columns: no timestamp of {} can be read; pass timestamp_format=, such as '%d/%m/%Y %H:%M'"
-NO_UNIT = (
-    "unit: nothing says whether {} power or energy per interval, and in which unit; pass unit=, one of w, kw, mw, wh, "
-    "kwh, mwh"
-)
 ROW_NUMBERS = (
     "columns: every row has another entry in {!r}, so that this column numbers rows rather than naming households; "
     "name the column of the households"
@@ -77,11 +70,6 @@ class MeterSource:
     named: bool = False  #: whether the caller named the layout
     offsets: bool = False  #: whether text timestamps carry an offset from UTC
     epoch: int | None = None  #: microseconds of the unit of times since 1970
-
-    @property
-    def raw(self) -> pl.LazyFrame:
-        """The rows in the columns and types of the file."""
-        return self.table.raw
 
     @property
     def time_zone(self) -> str | None:
@@ -110,7 +98,7 @@ class MeterSource:
         rows = readable = 0
         by_column = layout.shape == "times"  # unpivoted batches go column by column, and so must the whole file
         try:
-            for batch in in_batches(self.raw.select(layout.needed), max(BATCH // max(len(layout.across), 1), 1)):
+            for batch in in_batches(self.table.raw.select(layout.needed), max(BATCH // max(len(layout.across), 1), 1)):
                 turn = pl.int_range(pl.len()) // max(len(batch), 1) if by_column else pl.lit(0)
                 piece = self._standard(_melt(batch.lazy(), layout, self.file)).select(
                     pl.col("household").fill_null(""),
@@ -126,9 +114,11 @@ class MeterSource:
         except UNREADABLE:
             raise InputError(ODD_ROWS.format(name)) from None
         if not rows:
-            raise InputError(NO_ROWS.format(name))
+            raise InputError(f"path: {name} has a header and no rows")
         if not readable:
-            raise InputError(NO_TIMES.format(name))
+            raise InputError(
+                f"columns: no timestamp of {name} can be read; pass timestamp_format=, such as '%d/%m/%Y %H:%M'"
+            )
 
     def _standard(self, long: pl.LazyFrame) -> pl.LazyFrame:
         """Household, timestamp and kw in the types of the file in standard types, and whether kw is ``invalid``."""
@@ -196,7 +186,7 @@ def open_sources(
             for source, sample, numbers in opened
         ]
     if len({source.unit.energy for source in sources}) > 1:
-        raise InputError(MIXED_UNITS)
+        raise InputError("unit: some files hold energy (kWh) and others power (kW); read them apart")
     units = " and ".join(dict.fromkeys(source.unit.name for source in sources))
     differ = " (other files differ in their names)"
     reason, taken = (
@@ -224,7 +214,7 @@ def _open_source(
         layout = recognize(list(table.raw.collect_schema()), columns if own_unit is None else None, file.name)
         if layout.clock is not None:
             second = table.raw.select(layout.clock).head(200).collect().to_series()
-            if not clock.is_time_of_day(clock.texts(second)):  # it holds whole timestamps
+            if not clock.texts(second).str.contains(clock.TIME_OF_DAY).all():  # it holds whole timestamps
                 layout = replace(layout, timestamp=layout.clock, clock=None)
         known, reason = _unit(table.raw, layout, file, unit) if own_unit is None else (own_unit, reason)
         long = _melt(table.raw, layout, file)
@@ -273,7 +263,10 @@ def _unit(raw: pl.LazyFrame, layout: MeterColumns, file: Path, named: Unit | Non
             f"the column's name says so ({layout.value!r})" if layout.value else "the names of all columns say so"
         )
     what = f"the column {layout.value!r} of {file.name} holds" if layout.value else f"{file.name} holds"
-    raise InputError(NO_UNIT.format(what))
+    raise InputError(
+        f"unit: nothing says whether {what} power or energy per interval, and in which unit; pass unit=, one of "
+        f"{', '.join(UNITS)}"
+    )
 
 
 # ------------------------------------------------------------------ files as tables

@@ -118,8 +118,7 @@ def _household(rng: np.random.Generator, cal: _Calendar) -> FloatArray:
     size = rng.lognormal(0.3, 0.5)
     heat = rng.choice(list(MIX), p=list(MIX.values()))
     home, awake = _occupancy(rng, cal)
-    load = _base(rng, cal, size) + _active(rng, cal, size, home * awake)
-    load += _appliances(rng, cal, size, home)
+    load = _base(rng, cal, size) + _active(rng, cal, size, home * awake) + _appliances(rng, cal, size, home)
     if heat == "heat pump":
         load += _cycles(rng, cal, size)
     if heat == "storage":
