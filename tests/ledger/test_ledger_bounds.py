@@ -203,7 +203,7 @@ def test_stored_once_and_read_by_the_next_process(ledger: Ledger, url: str) -> N
     charged(ledger)
     charged(ledger, None, "b")
     bound = mechanism_bound(point(), 1.0)
-    with Ledger.open(url) as other, other._storage.reading() as transaction:
+    with Ledger.open(url) as other, other.storage.reading() as transaction:
         assert State(transaction, other._memory).bound(bound.digest) == bound
         count = transaction.value("SELECT COUNT(*) FROM bounds")
         assert count == len(bound.delta) + len(bound.renyi) + len(bound.table)
@@ -213,22 +213,22 @@ def test_stored_once_and_read_by_the_next_process(ledger: Ledger, url: str) -> N
 def test_a_stored_bound_that_was_lowered_is_found(ledger: Ledger, kind: str) -> None:
     charged(ledger)
     assert ledger.verify()
-    with ledger._storage.writing() as transaction:
+    with ledger.storage.writing() as transaction:
         transaction.run("UPDATE bounds SET value = value * 1.01 WHERE kind = :kind", kind=kind)
     assert ledger.verify()  # larger than need be: safe
-    with ledger._storage.writing() as transaction:
+    with ledger.storage.writing() as transaction:
         transaction.run("UPDATE bounds SET value = value * 0.98 WHERE kind = :kind", kind=kind)
     report = ledger.verify()
     assert not report
     assert "bound" in report.problem
-    with ledger._storage.writing() as transaction:
+    with ledger.storage.writing() as transaction:
         transaction.run("DELETE FROM bounds")  # derived: nothing is lost
     assert ledger.verify()
 
 
 def test_a_bound_of_nothing_is_found(ledger: Ledger) -> None:
     charged(ledger)
-    with ledger._storage.writing() as transaction:
+    with ledger.storage.writing() as transaction:
         transaction.run("INSERT INTO bounds (mechanism, kind, point, value) VALUES ('x', 'delta', 0, 1)")
     assert "never recorded" in ledger.verify().problem
 
@@ -238,7 +238,7 @@ def test_an_overspent_ledger_is_found_behind_a_false_bound(ledger: Ledger) -> No
     mechanism = point(gap=1.0)
     charged(ledger, MechanismBound(mechanism.digest, {0.0: 1e-9, 1.0: 1e-9}), gap=1.0)
     assert "bound" in ledger.verify().problem
-    with ledger._storage.writing() as transaction:
+    with ledger.storage.writing() as transaction:
         transaction.run("DELETE FROM bounds")
     assert "exceeds the budget" in ledger.verify().problem
 

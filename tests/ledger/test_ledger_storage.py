@@ -141,7 +141,7 @@ def test_a_failed_reading_says_nothing_about_what_was_recorded(sqlite_url: str) 
     with Ledger.open(sqlite_url) as ledger:
         ledger.budget(1.0, 0.01)
         ask(ledger, "a")
-        for transaction, silent in ((ledger._storage.reading, True), (ledger._storage.writing, False)):
+        for transaction, silent in ((ledger.storage.reading, True), (ledger.storage.writing, False)):
             with pytest.raises(LedgerError) as error, transaction() as inside:
                 inside.run("this is not SQL")
             assert ("recorded" not in str(error.value)) is silent
@@ -186,7 +186,7 @@ def test_a_server_that_goes_away(postgres: Callable[[], str]) -> None:
     def cut() -> None:
         import psycopg
 
-        address = ledger._storage._engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
+        address = ledger.storage._engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
         with psycopg.connect(address, autocommit=True) as connection:
             connection.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
@@ -198,7 +198,7 @@ def test_a_server_that_goes_away(postgres: Callable[[], str]) -> None:
     head = ledger.head
 
     def cut_within() -> None:
-        with ledger._storage.writing() as transaction:
+        with ledger.storage.writing() as transaction:
             transaction.run("UPDATE head SET seq = 0")
             cut()
             transaction.run("SELECT 1")
@@ -302,14 +302,14 @@ def test_a_full_disk_charges_and_shows_nothing(sqlite_url: str) -> None:
     with Ledger.open(sqlite_url) as ledger:
         ledger.budget(1.0, 0.01)
         shown = {"0": ask(ledger, 0)}
-        ledger._storage._engine.dispose()
+        ledger.storage._engine.dispose()
         pages = {"limit": 0}
 
         def small(connection: Any, _record: Any) -> None:
             size = connection.execute("PRAGMA page_count").fetchone()[0]
             connection.execute(f"PRAGMA max_page_count = {pages['limit'] or size + 3}")
 
-        event.listen(ledger._storage._engine, "connect", small)
+        event.listen(ledger.storage._engine, "connect", small)
         with pytest.raises(LedgerError, match=r"disk is full.*Nothing was recorded"):
             fill(ledger, shown, 200)
         made = len(shown)
@@ -317,7 +317,7 @@ def test_a_full_disk_charges_and_shows_nothing(sqlite_url: str) -> None:
         assert ledger.spent()["h0"].releases == made
         assert ledger.verify()
         pages["limit"] = 10**6  # someone made room
-        ledger._storage._engine.dispose()
+        ledger.storage._engine.dispose()
         ask(ledger, "more")
         for query, content in shown.items():
             assert ask(ledger, query).tobytes() == content.tobytes()
@@ -354,7 +354,7 @@ def test_a_really_full_disk(tmp_path: Path) -> None:
 def test_a_writer_in_the_way_is_waited_for_then_reported(ledger: Ledger, url: str) -> None:
     ask(ledger, "a")
     impatient = Ledger.open(url, timeout=0.2)
-    with ledger._storage.writing():
+    with ledger.storage.writing():
         assert impatient.spent()["h0"].releases == 1  # readers do not wait
         assert impatient.verify()
         with pytest.raises(LedgerError, match="another writer"):

@@ -22,10 +22,10 @@ def unguarded(ledger: Ledger, *statements: str, **parameters: Any) -> None:
     """Run statements on the raw database with the guards against change taken away."""
     from sqlalchemy import text
 
-    with ledger._storage._engine.connect() as connection:
+    with ledger.storage._engine.connect() as connection:
         for table in ("entries", "mechanisms"):
             for action in ("update", "delete"):
-                on = f" ON {table}" if ledger._storage.postgres else ""
+                on = f" ON {table}" if ledger.storage.postgres else ""
                 connection.execute(text(f"DROP TRIGGER IF EXISTS {table}_no_{action}{on}"))
         connection.execute(text("DROP INDEX IF EXISTS entries_question"))
         for statement in statements:
@@ -54,7 +54,7 @@ def rewritten(ledger: Ledger, change: Callable[[list[tuple[str, dict[str, Any]]]
         chain.append(entry)
         head = entry.head
     unguarded(ledger, "DELETE FROM entries")
-    with ledger._storage.writing() as transaction:
+    with ledger.storage.writing() as transaction:
         transaction.insert("entries", *(vars(entry) | columns_of(entry.content) for entry in chain))
         transaction.run("UPDATE head SET seq = :seq, hash = :hash", seq=head.seq, hash=head.hash)
     with contextlib.suppress(KeyError, LedgerError):  # what makes no sense has no index
@@ -124,7 +124,7 @@ def test_an_altered_mechanism_is_found(filled: Ledger) -> None:
     unguarded(filled, "UPDATE mechanisms SET content = :content", content=stronger.to_bytes())
     report = filled.verify()
     assert (bool(report), report.bad_entry) == (False, 3)
-    fresh = Ledger(filled._storage)  # a process that has not read the mechanism before
+    fresh = Ledger(filled.storage)  # a process that has not read the mechanism before
     with pytest.raises(LedgerError, match="digest"):
         fresh.spent()
 
@@ -248,7 +248,7 @@ def test_the_database_itself_forbids_change(filled: Ledger) -> None:
         "DELETE FROM mechanisms",
         "UPDATE members SET graph = 'x'",
     ):
-        with pytest.raises(LedgerError), filled._storage.writing() as transaction:
+        with pytest.raises(LedgerError), filled.storage.writing() as transaction:
             transaction.run(statement)
     assert filled.verify()
 

@@ -149,7 +149,7 @@ def test_a_password_is_used_and_written_nowhere(designed: Path, monkeypatch: Pat
 
     def elsewhere(cls: type[Ledger], url: Any, **named: Any) -> Ledger:
         asked.append(str(url))
-        return Ledger(real(cls, tmp_path / "server.db", **named)._storage)
+        return Ledger(real(cls, tmp_path / "server.db", **named).storage)
 
     monkeypatch.setattr(Ledger, "open", classmethod(elsewhere))
     run = Run(designed, ledger="postgresql://owner:s3cret@one/books?password=s3cret")

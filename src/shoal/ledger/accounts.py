@@ -179,14 +179,20 @@ def overviewed(transaction: Transaction, memory: Memory, exact: int) -> Overview
     rest = 0.0
     whole = State(transaction, memory)
     budget = whole.budget or Budget(0.0, 0.0)  # without one nothing was released
-    for state, names in _by_graph(transaction, memory):
-        for name in names:
+    other = GRAPH_LABELS.alias()
+    for (graph,) in transaction.rows(select(GRAPH_LABELS.c.graph).distinct().order_by(GRAPH_LABELS.c.graph)):
+        # Labels count with the first graph that holds them, each graph's with a state of their own.
+        earlier = exists().where(other.c.label == GRAPH_LABELS.c.label, other.c.graph < graph)
+        names = transaction.rows(select(GRAPH_LABELS.c.label).where(GRAPH_LABELS.c.graph == graph, ~earlier))
+        state = State(transaction, memory)
+        state.read(name for (name,) in names)
+        for (name,) in names:
             number = state.charges(name).releases
             if not number:
                 continue
             labels += 1
             releases += number
-            most = max(_most_spent(state, pair, budget) for pair in state.account(name).pairs)
+            most = max(_bounded(state, pair, budget) for pair in state.account(name).pairs)
             item = (Account(name, budget.epsilon, budget.delta, most, number).share, name)
             if len(top) < exact:
                 heapq.heappush(top, item)
@@ -204,18 +210,7 @@ def overviewed(transaction: Transaction, memory: Memory, exact: int) -> Overview
     )
 
 
-def _by_graph(transaction: Transaction, memory: Memory) -> Iterator[tuple[State, list[str]]]:
-    """All labels by the first graph that holds them, each graph's with a state of their own."""
-    other = GRAPH_LABELS.alias()
-    for (digest,) in transaction.rows(select(GRAPH_LABELS.c.graph).distinct().order_by(GRAPH_LABELS.c.graph)):
-        earlier = exists().where(other.c.label == GRAPH_LABELS.c.label, other.c.graph < str(digest))
-        rows = transaction.rows(select(GRAPH_LABELS.c.label).where(GRAPH_LABELS.c.graph == str(digest), ~earlier))
-        state, names = State(transaction, memory), [str(row[0]) for row in rows]
-        state.read(names)
-        yield state, names
-
-
-def _most_spent(state: State, pair: PairAccount, budget: Budget) -> float:
+def _bounded(state: State, pair: PairAccount, budget: Budget) -> float:
     """The bound on a pair; bounds that were never stored, or not for this ε, are made for the occasion."""
     most, missing, epsilon = most_spent(state, pair, budget), False, budget.epsilon
     for digest, _, _ in pair.about.joined(pair.opposite).uses if most > budget.delta else ():
@@ -247,7 +242,7 @@ class LogRow:
 def logged(state: State) -> list[LogRow]:
     """All rows, in order; answers of one name that were charged in one transaction are one row."""
     rows: dict[object, LogRow] = {}
-    epsilon: float | None = None
+    epsilon = 0.0
     for entry, _ in chain.entries(state.transaction):
         if entry.kind not in ("budget", "release", "crowds", "readings"):
             continue
@@ -255,16 +250,8 @@ def logged(state: State) -> list[LogRow]:
         key: object = entry.seq
         row = LogRow(str(content["time"]), entry.kind, content.get("query_id", ""))
         if entry.kind == "release":
-            mechanism = content["mechanism"]
-            key = (content["batch"], row.name, mechanism)
-            bound = None if epsilon is None else state.bound(mechanism)
-            if key in rows:
-                row = rows[key]
-            elif bound is None or epsilon is None:
-                row = replace(row, kind="answers", cost="charged")
-            else:
-                cost = f"δ({epsilon:g}) ≤ {upper(bound.table_at(epsilon), 3)} charged"
-                row = replace(row, kind="answers", cost=cost)
+            key = (content["batch"], row.name, content["mechanism"])
+            row = rows.get(key) or replace(row, kind="answers", cost=_charged(state, content["mechanism"], epsilon))
             row = replace(row, labels=row.labels + 1)  # a question is about one label
         elif entry.kind == "budget":
             epsilon = float(content["epsilon"])
@@ -277,3 +264,9 @@ def logged(state: State) -> list[LogRow]:
             row = replace(row, labels=len(content["labels"]), cost=f"μ = {content['mu']:g} of {content['cap']:g}")
         rows[key] = row
     return list(rows.values())
+
+
+def _charged(state: State, digest: str, epsilon: float) -> str:
+    """What a table through a mechanism costs, by its bound on record; "charged" where there is none."""
+    bound = state.bound(digest)
+    return "charged" if bound is None else f"δ({epsilon:g}) ≤ {upper(bound.table_at(epsilon), 3)} charged"

@@ -87,11 +87,6 @@ class MechanismBound:
         """An upper bound of δ(ε) of two uses, one about each label of a pair."""
         return min(_least(self.table, epsilon), 2.0 * _least(self.delta, epsilon / 2), 1.0)
 
-    def with_points_of(self, other: MechanismBound) -> MechanismBound:
-        """The same with the points that only ``other`` has."""
-        both = {kind: {**getattr(other, kind), **getattr(self, kind)} for kind in POINTS}
-        return MechanismBound(self.digest, **both)
-
 
 #: Kinds of points: the least point, and the largest upper end.
 POINTS = {"delta": (0.0, 1.0), "renyi": (math.nextafter(1.0, 2.0), math.inf), "table": (0.0, 1.0)}

@@ -17,12 +17,11 @@ answers. The first batch of an adaptive account, one transaction, is a series fi
 until another is. It is part of what is promised: it is set without looking at answers, and there is no way back from
 adaptive to fixed once something was released (docs/theory.md, section 15).
 
-**The readings' promise** has an account of its own: one number per label, Σμ², and its cap.
-A release that is μ-GDP for every home's whole readings adds μ² to the account of every label it is about. Given the
-public transcript each step is μ_t-GDP, with μ_t a function of that transcript, and Σμ_t² ≤ M² surely for an M fixed
-before the first: then the whole transcript is M-GDP (Smith & Thakurta 2022; Koskela, Tobaben & Honkela 2023). So the
-cap M is fixed with the first release about a label, every later one names the same, and one that would exceed it is
-refused. Sums are exact fractions of the stated doubles: nothing is rounded.
+**The readings' promise** has an account of its own: one number per label, Σμ², and its cap. A release that is μ-GDP for
+every home's whole readings adds μ². Given the public transcript each step is μ_t-GDP, with μ_t a function of that
+transcript, and Σμ_t² ≤ M² surely for an M fixed before the first: then the whole transcript is M-GDP (Smith & Thakurta
+2022; Koskela, Tobaben & Honkela 2023). So the cap M is fixed with the first release about a label, every later one
+names the same, and one that would exceed it is refused. Sums are exact fractions: nothing is rounded.
 
 The promise about readings does not cover what a label's promise releases from the same readings, nor the other way
 round. So the two refuse each other: a release of crowds about the same label needs a later period than its last release
@@ -63,11 +62,6 @@ class Budget:
         mode = validation.choice(MODES, mode=content["mode"])
         return cls(float(content["epsilon"]), float(content["delta"]), mode)
 
-    def implies(self, other: Budget) -> bool:
-        """Whether what is within this budget is within the other: what holds for any way of choosing holds for one."""
-        stronger = self.mode == other.mode or self.mode == "adaptive"
-        return stronger and self.epsilon <= other.epsilon and self.delta <= other.delta
-
     @cached_property
     def rule(self) -> FilterRule:
         """The filter of the budget."""
@@ -105,11 +99,6 @@ class ReadingsTotal(NamedTuple):
         spent = self.spent + Fraction(float(content["mu"])) ** 2
         last = content["period"] if not self.period or later(content["period"], self.period) else self.period
         return ReadingsTotal(spent, self.cap or float(content["cap"]), last)
-
-    @property
-    def exceeded(self) -> bool:
-        """Whether more is spent than the cap allows."""
-        return self.spent > Fraction(self.cap) ** 2
 
 
 def readings_entry(name: str, period: str, labels: Sequence[Any], mu: float, cap: float) -> dict[str, Any]:

@@ -13,10 +13,9 @@ A crowd is a fixed set. A retired crowd releases nothing more, and its rest, the
 ``block``, moves as one into a new crowd with at least m new labels, which promises no less and releases for a later
 period. Nothing is released of a crowd with a member that has neighbors on record, through a mechanism, outside of it.
 
-The digest of both tables is in the chain, in the entry of the release that changed them; :meth:`Ledger.verify` holds
-the tables against it, and so does every release, for the crowds that it is about.
-
-The digest of a crowd covers its row and its members; the digest of the tables covers the digests of all crowds.
+The digest of a crowd covers its row and its members, and that of the tables the digests of all crowds. It is in the
+chain, in the entry of the release that changed them; :meth:`Ledger.verify` holds the tables against it, and so does
+every release, for the crowds that it is about.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ import hashlib
 import itertools
 import json
 import secrets
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -91,11 +89,6 @@ class Crowd(NamedTuple):
         if type(least) is not int or least < 2:
             raise InputError("crowds: every setting must state m, a number of at least 2")
         return least
-
-    @property
-    def release(self) -> tuple[str, bytes]:
-        """What the last release said, and for when."""
-        return self.period, self.row
 
 
 @dataclass(frozen=True)
@@ -211,16 +204,16 @@ def record(state: State, release: CrowdsRelease, book_digest: str) -> Entry:
     last = chain.last_of_kind(transaction, "crowds")
     if before != (NOBODY if last is None else last.content["crowds"]):
         raise LedgerError(ALTERED, reason="damaged")
-    old, everyone = _intact(transaction, around)
-    blocks = {m.block for m in release.members.values() if m.block is not None}
-    everyone |= {m.label: m for m in _members(transaction, CROWD_MEMBERS.c.block, blocks)}
+    old, everyone = intact(transaction, around)
+    everyone |= {m.label: m for m in _members(transaction, CROWD_MEMBERS.c.block, _blocks(release))}
     after = everyone | dict(release.members)
     crowds = old | dict(release.crowds)
-    _refuse_crowds(transaction, release, old)
-    _refuse_members(release, everyone, after, old)
+    rules = _broken_by_crowds(transaction, release, old), _broken_by_members(release, everyone, after, old)
+    for rule in itertools.chain(*rules):
+        raise InputError(f"{rule}. {NOTHING_CHANGED}")
     inside = _by_crowd(after.values())
-    shown = [n for n, crowd in release.crowds.items() if n not in old or crowd.release != old[n].release]
-    place = {member.label: crowds[n].period for n in shown for member in inside.get(n, [])}
+    same = {n for n, crowd in release.crowds.items() if n in old and crowd[2:4] == old[n][2:4]}  # period and row
+    place = {m.label: crowds[n].period for n in release.crowds.keys() - same for m in inside.get(n, [])}
     state.read(place)
     outside = {
         name
@@ -231,17 +224,17 @@ def record(state: State, release: CrowdsRelease, book_digest: str) -> Entry:
     elsewhere = members_of(transaction, sorted(outside)) | after
     retired = {n for n, crowd in crowds.items() if crowd.retired}
     retired |= {c.crowd for c in _crowds(transaction, {m.crowd for m in elsewhere.values()} - around) if c.retired}
-    _refuse(
-        any(name not in elsewhere or elsewhere[name].crowd not in retired for name in outside),
-        "members: a label of a crowd has a neighbor on record, through a mechanism, that is not in the crowd; two that "
-        "were neighbors stay neighbors",
-    )
-    accounts = {label: state.of(label).readings for label in place}
-    _refuse(
-        any(account.period and not later(place[label], account.period) for label, account in accounts.items()),
-        "crowds: the readings of a member were released for this period or a later one, under the readings' promise, "
-        "which does not cover this release",
-    )
+    if any(name not in elsewhere or elsewhere[name].crowd not in retired for name in outside):
+        raise InputError(
+            "members: a label of a crowd has a neighbor on record, through a mechanism, that is not in the crowd; two "
+            f"that were neighbors stay neighbors. {NOTHING_CHANGED}"
+        )
+    last_readings = {label: state.of(label).readings.period for label in place}
+    if any(period and not later(place[label], period) for label, period in last_readings.items()):
+        raise InputError(
+            "crowds: the readings of a member were released for this period or a later one, under the readings' "
+            f"promise, which does not cover this release. {NOTHING_CHANGED}"
+        )
     transaction.upsert(CROWD_MEMBERS, [m._asdict() for m in release.members.values()])
     rows = [crowds[n]._asdict() | {"digest": crowd_digest(crowds[n], inside.get(n, []))} for n in sorted(around)]
     transaction.upsert(CROWDS, rows)
@@ -256,94 +249,72 @@ def record(state: State, release: CrowdsRelease, book_digest: str) -> Entry:
     return state.append("crowds", changed)
 
 
-def _refuse(broken: bool, rule: str) -> None:
-    """Refuse a release that breaks a rule for lasting crowds."""
-    if broken:
-        raise InputError(f"{rule}. {NOTHING_CHANGED}")
-
-
-def _refuse_crowds(transaction: Transaction, release: CrowdsRelease, old: Mapping[int, Crowd]) -> None:
-    """Refuse rows of crowds that break a rule; see the module."""
+def _broken_by_crowds(transaction: Transaction, release: CrowdsRelease, old: Mapping[int, Crowd]) -> Iterator[str]:
+    """Rules that rows of crowds break; see the module."""
     new = [number for number in release.crowds if number not in old]
     column = CROWD_NUMBERS.c.crowd
-    drawn = {int(row[0]) for row in _selected(transaction, [column], column, new)}
-    _refuse(
-        not drawn.issuperset(new),
-        "crowds: the number of a new crowd was not drawn; take numbers from draw_crowd_numbers",
-    )
-    _refuse(any(release.crowds[number].retired for number in new), "crowds: a new crowd is retired already")
+    if not {int(row[0]) for row in _selected(transaction, [column], column, new)}.issuperset(new):
+        yield "crowds: the number of a new crowd was not drawn; take numbers from draw_crowd_numbers"
+    if any(release.crowds[number].retired for number in new):
+        yield "crowds: a new crowd is retired already"
     for number in release.crowds.keys() & old.keys():
         crowd, known = release.crowds[number], old[number]
-        _refuse(
-            _parsed(crowd.setting) != _parsed(known.setting) or crowd.homes != known.homes,
-            f"crowds: a crowd has another setting, or number of homes, than the one on record (m = {known.least}), "
-            "which holds for its life",
-        )
+        if _parsed(crowd.setting) != _parsed(known.setting) or crowd.homes != known.homes:
+            same = f"another setting, or number of homes, than the one on record (m = {known.least})"
+            yield f"crowds: a crowd has {same}, which holds for its life"
         if known.retired or crowd.retired:
-            _refuse(
-                crowd.release != known.release or not crowd.retired,
-                "crowds: a retired crowd releases nothing more",
-            )
-        else:
-            _refuse(
-                not later(crowd.period, known.period),
-                f"crowds: the period of a crowd is not later than {known.period}, that of its last release",
-            )
+            if (crowd.period, crowd.row, crowd.retired) != (known.period, known.row, True):
+                yield "crowds: a retired crowd releases nothing more"
+        elif not later(crowd.period, known.period):
+            yield f"crowds: the period of a crowd is not later than {known.period}, that of its last release"
 
 
-def _refuse_members(
+def _broken_by_members(
     release: CrowdsRelease, before: Mapping[str, Member], after: Mapping[str, Member], old: Mapping[int, Crowd]
-) -> None:
-    """Refuse members whose crowd is not a fixed set, or that move other than with their whole block."""
+) -> Iterator[str]:
+    """Rules that members break whose crowd is not a fixed set, or that move other than with their whole block."""
     retired = {number for number, crowd in {**old, **release.crowds}.items() if crowd.retired}
     for member in release.members.values():
         known = before.get(member.label)
         if known is not None and member.crowd == known.crowd:
-            _refuse(member.stored != known.stored, "members: stored values are frozen while a crowd lasts")
-            _refuse(
-                member.block not in (known.block, member.crowd if member.crowd in retired else known.block),
-                "members: a block is the number of the label's crowd, once that is retired",
-            )
-            continue
-        _refuse(member.crowd in old, "members: a label joins a crowd on record, which is a fixed set")
-        _refuse(
-            member.crowd not in release.crowds, "members: the crowd of a label is neither on record nor among crowds"
-        )
-        _refuse(known is None and member.block is not None, "members: a new label has no block")
-        _refuse(
-            known is not None and (known.crowd not in retired or member.block != known.crowd),
-            "members: a label leaves a crowd that is not retired, or does not carry its number as its block",
-        )
-    places: dict[int, set[int]] = {}
-    inside: dict[int, Counter[int | None]] = {number: Counter() for number in release.crowds if number not in old}
+            if member.stored != known.stored:
+                yield "members: stored values are frozen while a crowd lasts"
+            if member.block not in (known.block, member.crowd if member.crowd in retired else known.block):
+                yield "members: a block is the number of the label's crowd, once that is retired"
+        elif member.crowd in old:
+            yield "members: a label joins a crowd on record, which is a fixed set"
+        elif member.crowd not in release.crowds:
+            yield "members: the crowd of a label is neither on record nor among crowds"
+        elif known is None and member.block is not None:
+            yield "members: a new label has no block"
+        elif known is not None and (known.crowd not in retired or member.block != known.crowd):
+            yield "members: a label leaves a crowd that is not retired, or does not carry its number as its block"
+    places: dict[int | None, set[int]] = {}
     for member in after.values():
-        if member.block is not None:
-            places.setdefault(member.block, set()).add(member.crowd)
-        if member.crowd in inside:
-            inside[member.crowd][member.block] += 1
-    moved = {m.block for m in release.members.values() if m.block is not None}
-    _refuse(
-        any(len(places[block]) > 1 for block in moved),
-        "members: the rest of a retired crowd moves as a whole, into one crowd",
-    )
-    for number, blocks in inside.items():
-        crowd = release.crowds[number]
-        _refuse(crowd.homes != blocks.total(), "crowds: homes must be the number of members of a crowd")
-        rests = [old[block] for block in blocks if block is not None]
-        _refuse(
-            not all(later(crowd.period, rest.period) for rest in rests),
-            "crowds: the period of a new crowd is not later than that of the last release about its members",
-        )
+        places.setdefault(member.block, set()).add(member.crowd)
+    if any(len(places[block]) > 1 for block in _blocks(release)):
+        yield "members: the rest of a retired crowd moves as a whole, into one crowd"
+    inside = _by_crowd(after.values())
+    for number, crowd in release.crowds.items():
+        if number in old:
+            continue
+        members = inside.get(number, [])
+        rests = [old[block] for block in {m.block for m in members if m.block is not None}]
         least = max((rest.least for rest in rests), default=0)
-        _refuse(
-            crowd.least < least,
-            f"crowds: a new crowd promises less than the one that its members come from (m = {least})",
-        )
-        _refuse(
-            blocks[None] < crowd.least,
-            f"crowds: a crowd has fewer members than its setting's m = {crowd.least}, not counting any rest of a "
-            "retired crowd",
-        )
+        if crowd.homes != len(members):
+            yield "crowds: homes must be the number of members of a crowd"
+        if not all(later(crowd.period, rest.period) for rest in rests):
+            yield "crowds: the period of a new crowd is not later than that of the last release about its members"
+        if crowd.least < least:
+            yield f"crowds: a new crowd promises less than the one that its members come from (m = {least})"
+        if sum(m.block is None for m in members) < crowd.least:
+            rest = "not counting any rest of a retired crowd"
+            yield f"crowds: a crowd has fewer members than its setting's m = {crowd.least}, {rest}"
+
+
+def _blocks(release: CrowdsRelease) -> set[int]:
+    """The retired crowds that members of a release came from."""
+    return {member.block for member in release.members.values() if member.block is not None}
 
 
 def digest(transaction: Transaction) -> str:
@@ -359,7 +330,7 @@ def crowd_digest(crowd: Crowd, members: Iterable[Member]) -> str:
     return _digest(crowd, *sorted(members))
 
 
-def _intact(transaction: Transaction, numbers: Iterable[int] | None) -> tuple[dict[int, Crowd], dict[str, Member]]:
+def intact(transaction: Transaction, numbers: Iterable[int] | None) -> tuple[dict[int, Crowd], dict[str, Member]]:
     """Crowds on record, by number, and their members, by label; refused unless they give the crowds' digests."""
     wanted = None if numbers is None else list(numbers)
     fields = [CROWDS.c[name] for name in (*Crowd._fields, "digest")]
@@ -373,18 +344,10 @@ def _intact(transaction: Transaction, numbers: Iterable[int] | None) -> tuple[di
     return crowds, members
 
 
-def refuse_altered(transaction: Transaction, sealed: str) -> None:
-    """Refuse tables that are not those whose digest the chain has last."""
-    _intact(transaction, None)
-    if digest(transaction) != sealed:
-        raise LedgerError(ALTERED, reason="damaged")
-
-
-def periods(transaction: Transaction, labels: Sequence[str]) -> dict[str, str]:
-    """The period of the last release of the crowd of each label that has one."""
-    crowd_of = {label: m.crowd for label, m in members_of(transaction, labels).items()}
-    last = {crowd.crowd: crowd.period for crowd in _crowds(transaction, set(crowd_of.values()))}
-    return {label: last[crowd] for label, crowd in crowd_of.items()}
+def periods(transaction: Transaction, labels: Sequence[str]) -> set[str]:
+    """The periods of the last releases of the crowds of some labels."""
+    numbers = {member.crowd for member in members_of(transaction, labels).values()}
+    return {crowd.period for crowd in _crowds(transaction, numbers)}
 
 
 def members_of(transaction: Transaction, labels: Sequence[str]) -> dict[str, Member]:
@@ -395,7 +358,7 @@ def members_of(transaction: Transaction, labels: Sequence[str]) -> dict[str, Mem
 def refuse_apart(transaction: Transaction, graph: NeighborGraph, labels: Sequence[str]) -> None:
     """Refuse a graph that does not join a label with a crowd on record to every other member of that crowd."""
     crowd_of = {label: m.crowd for label, m in members_of(transaction, labels).items()}
-    _, members = _intact(transaction, set(crowd_of.values()))
+    _, members = intact(transaction, set(crowd_of.values()))
     inside = {crowd: {m.label for m in within} for crowd, within in _by_crowd(members.values()).items()}
     if any(not inside[crowd] <= {label, *graph.neighbors(label)} for label, crowd in crowd_of.items()):
         raise InputError(

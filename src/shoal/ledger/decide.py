@@ -12,6 +12,7 @@ import hmac
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -36,18 +37,12 @@ OTHER_QUESTION = (
     "query_id was already used for another question about this label (another mechanism or another answer); "
     "give the new question a new query_id"
 )
-SAME_ANSWER = (
-    "answer: this very answer was already released about the label under another query_id. Its own randomness protects "
-    "once only, so the two releases are not independent: ask with the earlier query_id, or stack both into one release "
-    "with GaussianClasses.joint"
-)
 
 
 @dataclass(frozen=True)
 class Question:
-    """One answer to be released; ``answer`` is a keyed digest of ``values``."""
+    """One answer to be released; ``answer`` is a keyed digest of its values."""
 
-    values: FloatArray
     answer: str
     label: str
     query_id: str
@@ -60,14 +55,13 @@ class Question:
 
 def as_questions(
     mechanism: Releasable,
-    answers: Any,
+    values: FloatArray,
     labels: Sequence[Any],
     query_ids: str | Sequence[str] | None,
     key: bytes,
     readings: Sequence[str] | None = None,
 ) -> list[Question]:
-    """One question per row of ``answers``. Without a query_id, equal answers through one mechanism are one question."""
-    values = validation.array(ndim=2, answers=answers)
+    """One question per row of (m, k) answers. Without a query_id, equal ones through one mechanism are one question."""
     if isinstance(labels, (str, bytes)) or len(labels) != len(values):
         raise InputError(f"labels must hold one label per answer: expected {len(values)}")
     ids = [query_ids] * len(values) if isinstance(query_ids, str) else query_ids
@@ -88,7 +82,7 @@ def as_questions(
         else:
             query_id = word(query_id=ids[row])
         source = None if readings is None else keyed(key, readings[row])
-        questions.append(Question(content, answer, name, query_id, source))
+        questions.append(Question(answer, name, query_id, source))
     return questions
 
 
@@ -226,7 +220,11 @@ def _refuse_same_answers(state: State, mechanism: Releasable, fresh: list[Questi
     earlier = {str(row[0]) for row in chain.matching(state.transaction, query, "answer", names)}
     used = [state.mechanism(digest) for digest in earlier]
     if ((twice or earlier) and not mechanism.constant) or not all(other.constant for other in used):
-        raise InputError(SAME_ANSWER)
+        raise InputError(
+            "answer: this very answer was already released about the label under another query_id. Its own randomness "
+            "protects once only, so the two releases are not independent: ask with the earlier query_id, or stack both "
+            "into one release with GaussianClasses.joint"
+        )
 
 
 def released_values(mechanism: Releasable, drawn: Any, count: int) -> FloatArray:
@@ -291,12 +289,12 @@ def may_be_chosen(state: State) -> bool:
     return state.budget is not None and state.budget.mode == "adaptive" and bool(state.released())
 
 
-def is_stricter(state: State, budget: Budget) -> bool:
-    """Whether a budget implies the one in force, which was set for want of any and before anything was released."""
-    every, last = state.budget, chain.last_of_kind(state.transaction, "budget")
-    if every is None or last is None or not last.content.get("default") or state.released():
-        return False
-    return every != budget and budget.implies(every)
+def replaces(state: State, budget: Budget) -> bool:
+    """Whether a budget is stricter than the one in force, set for want of any and before anything was released."""
+    (*_, last) = chain.of_kind(state.transaction, "budget")
+    before = Budget.of(last.content)
+    stricter = budget.epsilon <= before.epsilon and budget.delta <= before.delta and budget != before
+    return stricter and bool(last.content.get("default")) and not state.released()
 
 
 def readings_refusal(state: State, content: Mapping[str, Any]) -> BudgetError | InputError | None:
@@ -308,7 +306,7 @@ def readings_refusal(state: State, content: Mapping[str, Any]) -> BudgetError | 
         return InputError(
             f"cap: a label has another cap on record, fixed with the first release about it. {NOTHING_RECORDED}"
         )
-    if any(account.after(content).exceeded for account in accounts):
+    if any(account.after(content).spent > Fraction(cap) ** 2 for account in accounts):
         return BudgetError(
             f"mu: the release would raise the sum of squares of a label above that of its cap. {NOTHING_RECORDED}",
             limit="readings",
@@ -330,8 +328,7 @@ def recorded_readings(state: State, content: dict[str, Any]) -> Entry:
     refused = readings_refusal(state, content)
     if refused is not None:
         raise refused
-    periods = crowds.periods(state.transaction, content["labels"])
-    if any(not later(content["period"], last) for last in periods.values()):
+    if any(not later(content["period"], last) for last in crowds.periods(state.transaction, content["labels"])):
         raise InputError(
             "period: the crowd of a label was released for this period or a later one, under the labels' promise. "
             f"{NOTHING_RECORDED}"

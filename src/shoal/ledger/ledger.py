@@ -46,13 +46,20 @@ if TYPE_CHECKING:
 class Ledger:
     """An append-only record of releases and budgets in a database; see :meth:`open`."""
 
+    #: The database, for whoever keeps tables of their own beside the chain.
+    storage: Storage
+    #: The name that this ledger was given when it was made.
+    identity: str
+    #: The key of this ledger's digests; it never leaves the data owner.
+    secret: bytes
+
     def __init__(self, storage: Storage) -> None:
-        self._storage = storage
-        self._memory = Memory()
         with storage.reading() as transaction:
-            self._key = bytes.fromhex(_meta(transaction, "answer_key") or "")
-        if not self._key:
+            meta = {str(name): str(value) for name, value in transaction.rows(select(META.c.name, META.c.value))}
+        if not meta.get("answer_key") or not meta.get("ledger"):
             raise LedgerError("ledger: the database lacks a part of a ledger; restore a backup", reason="damaged")
+        self.storage, self.identity, self.secret = storage, meta["ledger"], bytes.fromhex(meta["answer_key"])
+        self._memory = Memory()
 
     @classmethod
     def open(cls, url: str | Path, *, create: bool = True, timeout: float = 30.0) -> Ledger:
@@ -87,33 +94,23 @@ class Ledger:
             storage.close()
             raise
 
-    @property
-    def storage(self) -> Storage:
-        """The database, for whoever keeps tables of their own beside the chain."""
-        return self._storage
-
-    @property
-    def secret(self) -> bytes:
-        """The key of this ledger's digests; it never leaves the data owner."""
-        return self._key
-
     @contextmanager
     def _reading(self) -> Iterator[State]:
         """The state of the ledger as it is now."""
-        with self._storage.reading() as transaction:
+        with self.storage.reading() as transaction:
             yield State(transaction, self._memory)
 
     @contextmanager
     def _writing(self) -> Iterator[State]:
         """The state for the only writer; what was appended to it when the block ends is stored."""
-        with self._storage.writing() as transaction:
+        with self.storage.writing() as transaction:
             state = State(transaction, self._memory)
             yield state
             state.write()
 
     def close(self) -> None:
         """Give the database connections back."""
-        self._storage.close()
+        self.storage.close()
 
     def __enter__(self) -> Ledger:
         return self
@@ -166,7 +163,7 @@ class Ledger:
         """
         with self._writing() as state:
             content = budget_entry(epsilon, delta, state.budget) | {"default": True}
-            if state.budget is not None and not decide.is_stricter(state, Budget.of(content)):
+            if state.budget is not None and not decide.replaces(state, Budget.of(content)):
                 return False
             state.append("budget", content)
             return True
@@ -202,7 +199,7 @@ class Ledger:
                 judged by upper bounds.
         """
         number = validation.count(exact=exact)
-        with self._storage.reading() as transaction:
+        with self.storage.reading() as transaction:
             return overviewed(transaction, self._memory, number)
 
     # ------------------------------------------------------------------ releases
@@ -264,25 +261,23 @@ class Ledger:
 
         Args:
             mechanism: the mechanism, or the content of its file, which spares packing it again.
-            answers: (m, k) the true answers.
-            drawn: (m, k) the noisy answers; None draws them here.
+            answers, drawn: (m, k) the true and the noisy answers; None draws them here.
             labels: m labels.
-            query_ids: one name per answer, or one for all; without names, equal answers through one mechanism are the
-                same question.
+            query_ids: one name per answer, or one for all; without, equal answers are the same question.
             bounds: what the mechanism costs at most. Without it, the bound is computed here if most of the mechanism's
                 labels are asked about, and otherwise every label is composed exactly.
-            readings: digests of what each answer was made from, one per answer. They are recorded under the ledger's
-                key, and the same readings of a label are refused under another name.
-            series: names that begin with it are of the same series, which may release from the same readings again.
+            readings: digests of what each answer was made from. They are recorded under the ledger's key, and the same
+                readings of a label are refused under another name, unless both begin with ``series``.
         """
         own = self._memory.trusted(mechanism)
         if bounds is not None and (not isinstance(bounds, MechanismBound) or bounds.digest != own.digest):
             raise InputError("bounds must be the mechanism_bound of this very mechanism")
-        questions = decide.as_questions(own, answers, labels, query_ids, self._key, readings)
+        true = validation.array(ndim=2, answers=answers)
+        questions = decide.as_questions(own, true, labels, query_ids, self.secret, readings)
         names = [question.label for question in questions]
         own.prepare()
         if drawn is None:
-            drawn = own.release(np.array([q.values for q in questions]).reshape(len(names), own.n_dims), names)
+            drawn = own.release(true, names)
         values = decide.released_values(own, drawn, len(names))
         if bounds is None and len(names) > 1 and 2 * len({*names}) >= own.graph.n_labels:
             with self._reading() as state:
@@ -294,8 +289,9 @@ class Ledger:
 
     def refuse_seen(self, labels: Sequence[Any], readings: Sequence[str], series: str) -> None:
         """Raise if an answer about a label was released from the same readings, under a name outside of ``series``."""
-        pairs = [(str(label), decide.keyed(self._key, digest)) for label, digest in zip(labels, readings, strict=True)]
-        with self._storage.reading() as transaction:
+        digests = (decide.keyed(self.secret, digest) for digest in readings)
+        pairs = list(zip(map(str, labels), digests, strict=True))
+        with self.storage.reading() as transaction:
             decide.refuse_seen(transaction, pairs, series)
 
     def refuse_apart(self, mechanisms: Iterable[Releasable]) -> None:
@@ -308,7 +304,7 @@ class Ledger:
 
     def has(self, name: str) -> bool:
         """Whether anything was released under a name, or under one that begins with it and a space."""
-        with self._storage.reading() as transaction:
+        with self.storage.reading() as transaction:
             named = or_(ENTRIES.c.query_id == name, ENTRIES.c.query_id.startswith(f"{name} ", autoescape=True))
             return transaction.one(select(ENTRIES.c.seq).where(named).limit(1)) is not None
 
@@ -350,12 +346,12 @@ class Ledger:
         Returns:
             Two frames, members and crowds, and the digest that :meth:`record_crowds` wants back.
         """
-        with self._storage.reading() as transaction:
+        with self.storage.reading() as transaction:
             return lasting.read(transaction, labels)
 
     def draw_crowd_numbers(self, n: int) -> list[int]:
         """``n`` public numbers for new crowds, from the cryptographic source; none was drawn in this ledger before."""
-        with self._storage.writing() as transaction:
+        with self.storage.writing() as transaction:
             return lasting.draw_numbers(transaction, validation.count(n=n))
 
     def record_crowds(
@@ -390,7 +386,7 @@ class Ledger:
 
     def recorded_crowds(self, name: str) -> Entry | None:
         """The entry of the release of crowds under a name, or None."""
-        with self._storage.reading() as transaction:
+        with self.storage.reading() as transaction:
             return lasting.recorded(transaction, name)
 
     def record_readings(self, name: str, *, period: str, labels: Sequence[Any], mu: float, cap: float) -> Entry:
@@ -409,13 +405,6 @@ class Ledger:
         Raises:
             BudgetError: the cap would be exceeded.
             InputError: another cap is on record, or something was released about a label under the labels' promise.
-
-        >>> import tempfile, shoal
-        >>> with tempfile.TemporaryDirectory() as folder, shoal.Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
-        ...     entry = ledger.record_readings("monday", period="2025-01-06", labels=["a", "b"], mu=0.3, cap=0.5)
-        ...     entry = ledger.record_readings("tuesday", period="2025-01-07", labels=["a", "b"], mu=0.4, cap=0.5)
-        Traceback (most recent call last):
-        shoal.errors.BudgetError: mu: the release would raise the sum of squares of a label above that of its cap. ...
         """
         content = readings_entry(name, period, labels, mu, cap)
         with self._writing() as state:
@@ -428,27 +417,21 @@ class Ledger:
 
     # ------------------------------------------------------------------ the record
 
-    @property
-    def identity(self) -> str:
-        """The name that this ledger was given when it was made."""
-        with self._storage.reading() as transaction:
-            return str(_meta(transaction, "ledger"))
-
     def contains(self, head: Head | str) -> bool:
         """Whether the chain still has the entry that a head seals; :meth:`verify` checks the whole chain."""
         seal = Head.parse(head)
-        with self._storage.reading() as transaction:
+        with self.storage.reading() as transaction:
             return bool(transaction.value(select(ENTRIES.c.hash).where(ENTRIES.c.seq == seal.seq)) == seal.hash)
 
     @property
     def head(self) -> Head:
         """The seal on all entries so far. Kept elsewhere, it shows even a chain that was rewritten as a whole."""
-        with self._storage.reading() as transaction:
+        with self.storage.reading() as transaction:
             return chain.head(transaction)
 
     def rebuild(self) -> None:
         """Write the index of the chain anew, from the first entry on; :meth:`verify` says where it is wrong."""
-        with self._storage.writing() as transaction:
+        with self.storage.writing() as transaction:
             state = State(transaction, self._memory, replayed=True)
             for entry, _ in chain.entries(transaction):
                 state.apply(entry)
@@ -458,7 +441,7 @@ class Ledger:
 
     def entries(self) -> tuple[Entry, ...]:
         """Every entry, in order."""
-        with self._storage.reading() as transaction:
+        with self.storage.reading() as transaction:
             return tuple(entry for entry, _ in chain.entries(transaction))
 
     def verify(self, head: Head | str | None = None) -> Verification:
@@ -480,13 +463,8 @@ class Ledger:
         True
         """
         seal = None if head is None else Head.parse(head)
-        with self._storage.reading() as transaction:
+        with self.storage.reading() as transaction:
             return verified(transaction, self._memory.composer, seal)
-
-
-def _meta(transaction: Transaction, name: str) -> str | None:
-    value = transaction.value(select(META.c.value).where(META.c.name == name))
-    return None if value is None else str(value)
 
 
 def _create(transaction: Transaction) -> None:

@@ -33,16 +33,7 @@ from shoal.ledger.budgets import Budget, ReadingsTotal
 from shoal.ledger.chain import Entry, Journal
 from shoal.ledger.composition import NOTHING, Charges, Composer, LabelAccount, PairAccount, Recent, Span, sum_tv
 from shoal.ledger.crowds import NOBODY
-from shoal.ledger.storage import (
-    BOUNDS,
-    GRAPH_LABELS,
-    INDEX,
-    MECHANISMS,
-    READINGS_ACCOUNTS,
-    TOTALS,
-    Transaction,
-    chunks,
-)
+from shoal.ledger.storage import BOUNDS, GRAPH_LABELS, INDEX, MECHANISMS, READINGS, TOTALS, Transaction, chunks
 from shoal.mechanism.releasable import Releasable, from_bytes, releasable
 
 #: The account of a label whose readings were never released.
@@ -106,9 +97,10 @@ class Memory:
 
     def remember_bound(self, bound: MechanismBound) -> None:
         """Keep a bound, with the points known before."""
-        known = self.bounds.get(bound.digest)
-        merged = bound if known is None else known.with_points_of(bound)
-        self.bounds.put(bound.digest, merged, 64 * (len(merged.delta) + len(merged.renyi) + len(merged.table)) + 1000)
+        known = self.bounds.get(bound.digest) or bound
+        points = {kind: {**getattr(bound, kind), **getattr(known, kind)} for kind in POINTS}
+        size = 64 * sum(map(len, points.values())) + 1000
+        self.bounds.put(bound.digest, MechanismBound(bound.digest, **points), size)
 
 
 class Total(NamedTuple):
@@ -127,15 +119,6 @@ class LabelState:
     graphs: frozenset[str] = frozenset()
     totals: dict[str, Total] = field(default_factory=dict)
     readings: ReadingsTotal = NO_READINGS
-
-    @property
-    def charges(self) -> Charges:
-        """What counts about the label."""
-        if not self.totals:
-            return NOTHING
-        every = self.totals.values()
-        span = Span(min(total.first for total in every), max(total.last for total in every))
-        return Charges(tuple((digest, t.times, t.tv) for digest, t in sorted(self.totals.items())), span)
 
 
 class Tie(NamedTuple):
@@ -192,7 +175,14 @@ class State:
         elif entry.kind == "mechanism":
             self.join(content["mechanism"], content["graph"])
         elif entry.kind == "release":
-            self._charge(content["label"], content["mechanism"], float(content["tv"]), int(content["batch"]))
+            label, mechanism, batch = content["label"], content["mechanism"], int(content["batch"])
+            totals, total = self.of(label).totals, Total(1, float(content["tv"]), batch, batch)
+            if mechanism in totals:
+                before = totals[mechanism]
+                total = Total(before.times + 1, sum_tv(before.tv, total.tv), before.first, batch)
+            totals[mechanism] = total
+            self._changed.add((label, mechanism))
+            self._charges.pop(label, None)
         elif entry.kind == "crowds":
             self.crowds = content["crowds"]
         elif entry.kind == "readings":
@@ -227,16 +217,6 @@ class State:
             self._joined.append((label, graph))
             self._ties.pop(label, None)
 
-    def _charge(self, label: str, mechanism: str, tv: float, batch: int) -> None:
-        totals = self.of(label).totals
-        before = totals.get(mechanism)
-        if before is None:
-            totals[mechanism] = Total(1, tv, batch, batch)
-        else:
-            totals[mechanism] = Total(before.times + 1, sum_tv(before.tv, tv), before.first, batch)
-        self._changed.add((label, mechanism))
-        self._charges.pop(label, None)
-
     # ------------------------------------------------------------------ the index
 
     def read(self, labels: Iterable[str]) -> None:
@@ -253,7 +233,7 @@ class State:
                 self.labels[label].graphs = self._sets.setdefault(together, together)
             for label, mechanism, times, tv, first, last in rows(_ABOUT[TOTALS], labels=part):
                 self.labels[label].totals[str(mechanism)] = Total(int(times), float(tv), int(first), int(last))
-            for label, spent, cap, period in rows(_ABOUT[READINGS_ACCOUNTS], labels=part):
+            for label, spent, cap, period in rows(_ABOUT[READINGS], labels=part):
                 self.labels[label].readings = ReadingsTotal(Fraction(spent), float(cap), str(period))
 
     def write(self) -> None:
@@ -268,7 +248,7 @@ class State:
         self.transaction.upsert(TOTALS, rows)
         accounts = [(label, self.labels[label].readings) for label in sorted(self._spent)]
         rows = [{"label": label, **a._asdict(), "spent": str(a.spent), "cap": repr(a.cap)} for label, a in accounts]
-        self.transaction.upsert(READINGS_ACCOUNTS, rows)
+        self.transaction.upsert(READINGS, rows)
         for stored in (self._joined, self._changed, self._spent):
             stored.clear()
 
@@ -282,7 +262,11 @@ class State:
         """What counts about a label. Equal charges are one object."""
         charges = self._charges.get(label)
         if charges is None:
-            charges = self.of(label).charges
+            totals = self.of(label).totals
+            charges = NOTHING
+            if totals:
+                span = Span(min(total.first for total in totals.values()), max(t.last for t in totals.values()))
+                charges = Charges(tuple((digest, t.times, t.tv) for digest, t in sorted(totals.items())), span)
             charges = self._charges[label] = self._equal.setdefault(charges, charges)
         return charges
 
@@ -340,14 +324,13 @@ class State:
 
     def stored_bound(self, digest: str) -> MechanismBound | None:
         """The bound of a mechanism as the database has it; one that makes no sense is refused."""
-        points: dict[str, dict[float, float]] = {kind: {} for kind in POINTS}
         query = select(BOUNDS.c.kind, BOUNDS.c.point, BOUNDS.c.value).where(BOUNDS.c.mechanism == digest)
-        rows = self.transaction.rows(query)
+        points: dict[str, dict[float, float]] = {}
+        for kind, point, value in self.transaction.rows(query):
+            points.setdefault(str(kind), {})[point] = value
         try:
-            for kind, point, value in rows:
-                points[kind][float(point)] = float(value)
-            return MechanismBound(digest, **points) if rows else None
-        except (KeyError, TypeError, InputError):
+            return MechanismBound(digest, **points) if points else None
+        except (TypeError, InputError):
             raise LedgerError(
                 "ledger: the stored bound of a mechanism makes no sense; run verify() and delete it from the table "
                 "bounds"

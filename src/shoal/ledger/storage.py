@@ -82,7 +82,7 @@ TOTALS = _table(
     sqlite_with_rowid=False,
 )
 #: Σμ², an exact fraction, and the cap M as texts.
-READINGS_ACCOUNTS = _table("readings_accounts", _key("label"), *map(_column, ("spent", "cap", "period")))
+READINGS = _table("readings_accounts", _key("label"), *map(_column, ("spent", "cap", "period")))
 CROWD_MEMBERS = _table(
     "crowd_members",
     _key("label"),
@@ -101,7 +101,7 @@ CROWDS = _table(
 )
 CROWD_NUMBERS = _table("crowd_numbers", _key("crowd", BIG))
 #: What the chain says about labels; :meth:`Ledger.rebuild` writes it anew.
-INDEX = (GRAPH_LABELS, TOTALS, READINGS_ACCOUNTS)
+INDEX = (GRAPH_LABELS, TOTALS, READINGS)
 
 # Releases are looked up by their labels, and an index of all kinds would only tempt a planner.
 for _name, _columns, _where in (
@@ -320,7 +320,13 @@ def _sqlite(address: URL, timeout: float) -> Engine:
             pass
         except OSError:
             raise LedgerError("ledger: the database file cannot be created; does its folder exist?") from None
-        address = _as_it_lies(address, Path(address.database))
+        file = Path(address.database)
+        log = file.with_name(f"{file.name}-wal")
+        writable = os.access(file.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+        if not writable and not (log.exists() and log.stat().st_size):
+            # On a backup medium SQLite would want to write beside the file: it is read as one that nobody changes.
+            uri = f"file:{quote(str(file.resolve()))}"
+            address = address.set(database=uri, query={"immutable": "1", "uri": "true"})
     engine = sa.create_engine(
         address, isolation_level="AUTOCOMMIT", hide_parameters=True, connect_args={"timeout": timeout}
     )
@@ -343,19 +349,6 @@ def _sqlite(address: URL, timeout: float) -> Engine:
             if explained.reason != "busy" or time.monotonic() > deadline:
                 raise explained from None
             time.sleep(0.01)
-
-
-def _as_it_lies(address: URL, file: Path) -> URL:
-    """A file in a folder that cannot be written to, as on a backup medium, is read as one that nobody changes.
-
-    SQLite would want to write beside it. With a write-ahead log there is somebody at work, or part of the record is in
-    that log: then it is left to SQLite, which reads both if it can.
-    """
-    log = file.with_name(f"{file.name}-wal")
-    effective = os.access in os.supports_effective_ids
-    if os.access(file.parent, os.W_OK, effective_ids=effective) or (log.exists() and log.stat().st_size > 0):
-        return address
-    return address.set(database=f"file:{quote(str(file.resolve()))}", query={"immutable": "1", "uri": "true"})
 
 
 def _postgres(address: URL, timeout: float) -> Engine:

@@ -274,4 +274,6 @@ def _derived(state: State) -> None:
     counts = [transaction.value(select(func.count()).select_from(table)) for table in INDEX]
     if index.labels != state.labels or counts != rows.reshape(-1, 3).sum(axis=0).tolist():
         raise _Broken(None, WRONG_INDEX)
-    crowds.refuse_altered(transaction, state.crowds)
+    crowds.intact(transaction, None)
+    if crowds.digest(transaction) != state.crowds:
+        raise LedgerError(crowds.ALTERED, reason="damaged")
