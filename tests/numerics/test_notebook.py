@@ -58,10 +58,8 @@ def test_mechanism(mechanism: shoal.Mechanism) -> None:
     assert "Mechanism (white)" in html
     assert NASTY not in html
     assert f"{mechanism.certificate}".split(" (")[0] in html
-    lines = mechanism.plot([0.5, 1.0]).get_lines()
-    assert lines[0].get_ydata() == pytest.approx(mechanism.released_curve([0.5, 1.0]).delta_upper)
-    assert lines[1].get_ydata() == pytest.approx([1.0, 1.0])
-    assert len(mechanism.plot().get_lines()) == 2
+    curve = mechanism.released_curve([0.5, 1.0])
+    assert curve.plot().get_lines()[0].get_ydata() == pytest.approx(curve.delta_upper)
 
 
 def test_graph_and_frontier(mechanism: shoal.Mechanism) -> None:

@@ -30,8 +30,7 @@ so the exact promise for the whole sequence is the composition of one release wi
 second. It is not the composition of r independent releases: the shared q keeps the average uncertain (less is
 revealed), while the contrasts show each label's noise covariance bare (more is revealed, if it differs from label to
 label). A repeated question should be answered from storage; then the repeats reveal what one release does.
-
-The same laws serve repeated tables, where every label's row is released r times: both rows of a pair count.
+The same laws serve repeated tables, where both rows of a pair are released r times.
 """
 
 from __future__ import annotations
@@ -72,7 +71,6 @@ class ResidualLaws:
 
     @classmethod
     def of(cls, classes: GaussianClasses) -> ResidualLaws:
-        """The laws of a family."""
         return cls.factored(classes.means, classes.covs)
 
     @classmethod
@@ -119,10 +117,9 @@ class ResidualLaws:
 class Events:
     """Counted events, arrays of shape (n_edges, D, n_attacks, n_events); direction 0 is a → b, 1 is b → a.
 
-    D is 2 for single answers and 1 for tables, where both directions are the same.
-
-    ``own`` counts the event among ``own_trials`` answers of X, ``other`` among those of X'. ``low`` and ``high`` bound
-    P_X(S) from below and P_X'(S) from above, all at once with error probability ``error``.
+    D is 2 for single answers and 1 for tables, where both directions are the same. ``own`` counts the event among
+    ``own_trials`` answers of X, ``other`` among those of X'. ``low`` and ``high`` bound P_X(S) from below and P_X'(S)
+    from above, all at once with error probability ``error``.
     """
 
     attacks: tuple[str, ...]

@@ -45,8 +45,7 @@ def upper_bound(successes: Any, trials: Any, error: float) -> FloatArray:
 
     The 1 − ``error`` quantile of Beta(s + 1, n − s), 1 for s = n.
     """
-    s, n = np.broadcast_arrays(np.asarray(successes, dtype=np.float64), np.asarray(trials, dtype=np.float64))
-    return np.asarray(1.0 - lower_bound(n - s, n, error))
+    return np.asarray(1.0 - lower_bound(np.asarray(trials) - np.asarray(successes), trials, error))
 
 
 def mean_lower(values: FloatArray, error: float) -> float:

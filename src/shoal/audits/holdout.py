@@ -170,7 +170,5 @@ def observed_loss(
 
 def bernstein_lower(values: FloatArray, error: float) -> float:
     """Lower end of the mean of independent values in [0, 1] (empirical Bernstein, Maurer & Pontil 2009, theorem 4)."""
-    if len(values) < 2:
-        return 0.0
-    mean, half = bernstein_interval(values, 2.0 * error)
+    mean, half = bernstein_interval(values, 2.0 * error) if len(values) > 1 else (0.0, 0.0)
     return max(mean - half, 0.0)

@@ -43,8 +43,7 @@ class Figures:
 
     def to_dict(self) -> dict[str, Any]:
         """Every field as plain numbers, lists, mappings and strings, for JSON."""
-        content: dict[str, Any] = plain(self)
-        return content
+        return dict(plain(self))
 
 
 @dataclass(frozen=True)

@@ -464,8 +464,16 @@ def codebook(
         if set(place) != set(graph.labels):
             raise InputError("labels and graph must have the same labels")
         rows = rows[[place[name] for name in graph.labels]]
+    order = np.argsort(graph.components, kind="stable").astype(np.intp)
+    groups = np.split(order, np.flatnonzero(np.diff(graph.components[order], prepend=-1))[1:])
+    if graph.n_edges != sum(len(members) * (len(members) - 1) // 2 for members in groups):
+        raise InputError(
+            "graph must join all labels of a crowd with each other: a codebook is one for a whole crowd. Take the "
+            "graph's crowds as they are with NeighborGraph.within_groups(graph.labels, graph.components), which asks "
+            "for more privacy, never for less"
+        )
     each = epsilon if scope == "answer" else epsilon / 2.0
-    crowds = tuple(_crowd_book(members, rows, each, least_gain) for members in _complete_crowds(graph))
+    crowds = tuple(_crowd_book(members, rows, each, least_gain) for members in groups)
     rows.flags.writeable = False
     return Codebook(graph, rows, epsilon, scope, crowds)
 
@@ -507,18 +515,3 @@ def _worst(crowd: CrowdBook, epsilon: float, scope: str) -> tuple[float, int, in
                 best, where = total, (i, j)
     whole = 1 << (odds.EXP_BITS + odds.BITS * (1 if scope == "answer" else 2))
     return best / whole, int(crowd.members[where[0]]), int(crowd.members[where[1]])
-
-
-def _complete_crowds(graph: NeighborGraph) -> list[IndexArray]:
-    """The members of every connected crowd, refused where two of them are not neighbors."""
-    order = np.argsort(graph.components, kind="stable").astype(np.intp)
-    starts = np.flatnonzero(np.diff(graph.components[order], prepend=-1))
-    crowds = np.split(order, starts[1:])
-    sizes = np.array([len(crowd) for crowd in crowds])
-    if graph.n_edges != int((sizes * (sizes - 1) // 2).sum()):
-        raise InputError(
-            "graph must join all labels of a crowd with each other: a codebook is one for a whole crowd. Take the "
-            "graph's crowds as they are with NeighborGraph.within_groups(graph.labels, graph.components), which asks "
-            "for more privacy, never for less"
-        )
-    return crowds

@@ -24,13 +24,7 @@ HEADROOM = 1e-9
 SUMS = 1e-12
 
 
-def to_pld(
-    mechanism: Releasable,
-    *,
-    scope: str = "answer",
-    interval: float = 1e-3,
-    largest: float = 10.0,
-) -> Any:
+def to_pld(mechanism: Releasable, *, scope: str = "answer", interval: float = 1e-3, largest: float = 10.0) -> Any:
     """A mechanism as a privacy loss distribution of dp_accounting, to be composed there with whatever it knows.
 
     Args:
@@ -99,20 +93,16 @@ def to_opendp(mechanism: Releasable, answers: Any) -> Any:
     from opendp.metrics import discrete_distance
     from opendp.mod import enable_features
 
-    labels = releasable(mechanism=mechanism).labels
-    n = len(labels)
+    n = len(releasable(mechanism=mechanism).labels)
     if mechanism.graph.n_edges != n * (n - 1) // 2:
         raise InputError("mechanism: OpenDP's metric knows no groups; export each group of a graph by itself")
     values = validation.array(ndim=2, answers=answers)
     if values.shape != (n, mechanism.n_dims):
         raise InputError(f"answers must have shape {(n, mechanism.n_dims)}: one row per label")
     enable_features("contrib", "honest-but-curious")
-    place = {label: i for i, label in enumerate(labels)}
 
     def released(label: str) -> list[float]:
-        if label not in place:
-            raise InputError("label is not one of the mechanism's")
-        return [float(value) for value in mechanism.release(values[place[label]], label)]
+        return [float(value) for value in mechanism.release(values[mechanism.position(label)], label)]
 
     def profile(d_in: int) -> Any:
         def delta(epsilon: float) -> float:

@@ -46,7 +46,7 @@ from shoal.noise.factor import JITTER, jittered
 from shoal.noise.grid import UP, NoiseGrid, edge_loss, label_tv
 from shoal.noise.source import NotPrivate, seeded_noise, standard_normals
 from shoal.numerics.matrices import EPS
-from shoal.numerics.notebook import axes_or_new, draw_deltas, table
+from shoal.numerics.notebook import table
 from shoal.rounding import upper
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
@@ -152,9 +152,7 @@ class Mechanism(Stored):
         cov_error = cov_error + self._drawn_differently
         if self.classes.errors is not None:
             # An answer whose mean is off by e is released off by (I + gain) e.
-            linear = (
-                np.eye(self.classes.n_dims) if self.gain is None else np.abs(np.eye(self.classes.n_dims) + self.gain)
-            )
+            linear = np.abs(np.eye(self.n_dims) + (0.0 if self.gain is None else self.gain))
             moved = (linear @ np.broadcast_to(self.classes.errors[1], means.shape)[:, :, None])[:, :, 0]
             mean_error = mean_error + (1 + 1e-9) * moved
             cov_error = cov_error + (1 + 1e-9) * linear @ self.classes.errors[0] @ np.swapaxes(linear, -1, -2)
@@ -315,9 +313,8 @@ class Mechanism(Stored):
     def _request(self, answers: Any, label: Any, name: str = "q") -> tuple[FloatArray, list[int]]:
         """Checked answers and the position of each one's label; nothing is drawn before this."""
         q = validation.array(ndim=(1, 2), **{name: answers})
-        k = self.classes.n_dims
-        if q.shape[-1] != k:
-            raise InputError(f"{name} must have {k} entries")
+        if q.shape[-1] != self.n_dims:
+            raise InputError(f"{name} must have {self.n_dims} entries")
         count = 1 if q.ndim == 1 else len(q)
         if isinstance(label, (list, tuple, np.ndarray)) and np.ndim(label) > 0:
             if q.ndim == 1 or len(label) != count:
@@ -347,8 +344,8 @@ class Mechanism(Stored):
     def curve(self, epsilon: Any, notion: str = "dp", *, scope: str | None = None) -> PrivacyCurve:
         """δ(ε) of the ideal output laws, exact: real-valued answers, before rounding.
 
-        ``scope`` is that of :func:`shoal.privacy_curve`; by default the one that the mechanism was designed for. A
-        mechanism for several answers about each label (``times``) has the δ of all of them.
+        ``scope`` as in :func:`shoal.privacy_curve`, by default that of the design; of several answers about each label
+        (``times``) it is the δ of all of them.
 
         Returns:
             :func:`shoal.privacy_curve` of ``output`` over the mechanism's graph.
@@ -550,18 +547,3 @@ class Mechanism(Stored):
             *(("note", note) for note in self.notes),
         ]
         return table(f"Mechanism ({self.method})", (), rows)
-
-    def plot(self, epsilon: Any = None, axes: Any = None) -> Any:
-        """Draw δ(ε) of what is released, and of the answers without it, with matplotlib and return the axes.
-
-        ``epsilon`` is a grid; by default from 0 to three times the design's.
-        """
-        if epsilon is None:
-            epsilon = np.linspace(0.0, 3.0 * (float(self.epsilon.max(initial=0.0)) or 1.0), 25)
-        grid, _ = validation.grid(epsilon=epsilon)
-        try:
-            before = privacy_curve(self.classes, self.graph, grid).delta_upper
-        except CertificationError:
-            before = np.ones_like(grid)
-        lines = {f"released ({self.method})": self.released_curve(grid).delta_upper, "as it is": before}
-        return draw_deltas(axes_or_new(axes), grid, lines, "ε")

@@ -79,10 +79,7 @@ class GaussianMixtureClasses:
         return GaussianClasses(means, 0.5 * (covs + np.swapaxes(covs, 1, 2)), self.labels)
 
     def through(self, mechanism: Mechanism) -> GaussianMixtureClasses:
-        """The laws of what a mechanism releases, if these are the laws of the answers.
-
-        Rounding of the laws is bounded in ``components``, and what finite precision adds is in ``tv``.
-        """
+        """The laws of what a mechanism releases of such answers, rounding bounded, and finite precision in ``tv``."""
         if mechanism.classes.labels != self.labels:
             raise InputError("mechanism must have the labels of the mixtures in the same order")
         if mechanism.times > 1:

@@ -69,14 +69,12 @@ def known_up_to(center: Matrix, radius: FloatArray | None) -> Matrix:
 
 def doubles(matrix: Matrix) -> FloatArray:
     """Midpoints as doubles; nothing rests on them."""
-    values = [float(entry.mid()) for entry in matrix.entries()]
-    return np.array(values).reshape(matrix.nrows(), matrix.ncols())
+    return np.array([[float(entry.mid()) for entry in row] for row in matrix.tolist()])
 
 
 def most(matrix: Matrix) -> FloatArray:
     """Upper ends of the absolute values of all entries, as doubles rounded up."""
-    values = [up(entry.abs_upper()) for entry in matrix.entries()]
-    return np.array(values).reshape(matrix.nrows(), matrix.ncols())
+    return np.array([[up(entry.abs_upper()) for entry in row] for row in matrix.tolist()])
 
 
 def up(ball: Ball) -> float:
@@ -327,8 +325,8 @@ def _common_support(a: DyadicLaw, b: DyadicLaw) -> list[int] | None:
     if rank != b.rank:
         return None
     gap = [y - x for x, y in zip(a.mean, b.mean, strict=True)]
-    rows = [[a.cov[i, j] for j in range(k)] + [b.cov[i, j] for j in range(k)] + [gap[i]] for i in range(k)]
-    if fmpq_mat(k, 2 * k + 1, [value for row in rows for value in row]).rank() != rank:
+    rows = [[*one, *two, away] for one, two, away in zip(a.cov.tolist(), b.cov.tolist(), gap, strict=True)]
+    if fmpq_mat(rows).rank() != rank:
         return None
     form, _ = a.cov.rref()
     return [next(j for j in range(k) if form[i, j] != 0) for i in range(rank)]

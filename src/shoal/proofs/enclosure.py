@@ -73,7 +73,7 @@ def enclosed(pair: Compared, pencil: Pencil, sides: tuple[bool, ...], epsilon: f
     with ctx.workprec(PRECISION):
         if len(sides) == 1 and _beyond(pencil, sides[0], epsilon):
             return Enclosure(arb(0), arb(0))
-        g, w = directed(*pencil.spectrum, sides)
+        g, w = directed(np.array([float(v) for v in pencil.g]), np.array([float(v) for v in pencil.w]), sides)
         best: Enclosure | None = None
         for path in paths(g, w, epsilon)[:TRIES]:
             if path.level + math.log(path.scale) < VANISHING:
@@ -106,10 +106,8 @@ def gaussian(pair: Compared, sides: tuple[bool, ...], epsilon: float) -> Enclosu
         ends = square.lower(), square.upper()
     if not ends[1] > 0:
         return Enclosure(arb(0), arb(0))
-    return Enclosure(
-        _normal_delta(ends[0], epsilon).lower() if ends[0] > 0 else arb(0),
-        _at_most_one(_normal_delta(ends[1], epsilon)),
-    )
+    lower = _normal_delta(ends[0], epsilon).lower() if ends[0] > 0 else arb(0)
+    return Enclosure(lower, _at_most_one(_normal_delta(ends[1], epsilon)))
 
 
 def _normal_delta(square: Ball, epsilon: float) -> Ball:

@@ -64,11 +64,6 @@ class Pencil:
         """What e alone does to a logarithm of a determinant, ke/(1 − e)."""
         return self.k * self.e / (1 - self.e) * UP
 
-    @property
-    def spectrum(self) -> tuple[FloatArray, FloatArray]:
-        """(g, w) as doubles, to choose contours by."""
-        return np.array([float(v) for v in self.g]), np.array([max(float(v), 0.0) for v in self.w])
-
 
 def pencil(pair: Compared) -> Pencil:
     """The pair made nearly diagonal, in ball arithmetic."""

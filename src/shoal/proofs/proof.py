@@ -114,19 +114,12 @@ class Proof:
 
     def to_json(self) -> str:
         """The content of a proof file: doubles as hexadecimal strings, so that none is rounded."""
-        edges = [
-            {
-                name: vars(value) if name == "path" else value
-                for name, value in one._asdict().items()
-                if value is not None
-            }
-            for one in self.edges
-        ]
+        stated = [{name: value for name, value in one._asdict().items() if value is not None} for one in self.edges]
         own = vars(self) | {
             "format": FORMAT,
             "version": VERSION,
             "pairs": None if self.own_graph else self.pairs,
-            "edges": edges,
+            "edges": [edge | ({"path": vars(edge["path"])} if "path" in edge else {}) for edge in stated],
             "excluded": [[one.edge, one.direction, repr(one.order)] for one in self.excluded],
         }
         return json.dumps(_hex(own), ensure_ascii=False, sort_keys=True) + "\n"
