@@ -1,6 +1,6 @@
 """A block of forecasts as the stages of a run see it, asked one query in one unit.
 
-It has the attributes of :class:`shoal.sources.tables.class_table.ClassTable`, the other kind of answers.
+It has the attributes of :class:`shoal.sources.class_table.ClassTable`, the other kind of answers.
 
 Errors of released power in kW are exact, by log-normal moments. In log power the mechanism returns q + η; in power the
 reference is p = e^q and the release p̃ = e^{q+η} = p e^η. With (q, η) jointly Gaussian, q ~ N(a, v), η ~ N(m, s²) and
