@@ -109,7 +109,7 @@ def check(
         shoal check meters.csv
         shoal check meters.csv --crowd 20 --horizon 3h
     """
-    settings = {} if config is None else shoal.Config.read(config).to_dict()
+    settings = {} if config is None else shoal.Config.read(config).to_json()
     with Stages() as progress:
         preview = shoal.check(meters, progress=progress, **{**settings, **chosen})
     return Outcome(preview.to_dict(), parts=preview.parts(), code=0 if preview.ok else 2)

@@ -246,10 +246,6 @@ class Choice(Record):
             lines.append(f"Expected of the first release: {self.price.words}{on}.{later}")
         return lines
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, lists and strings."""
-        return self.to_json()
-
 
 def choose(
     source: Any, *, at_most: float | str | None = None, error: float | str | None = None, **settings: Any
@@ -321,15 +317,12 @@ def by_error(rehearsal: Rehearsal, most: float) -> Choice:
             break
     within = [price for price in trials if (price.price or 0.0) <= most]
     if not within:
-        words = f"no crowd costs so little on these data; {rehearsal.people} can be used, and a crowd needs {SIZES[0]}"
+        why = f"{rehearsal.people} can be used, and a crowd needs {SIZES[0]}"
         if trials:
             least = min(trials, key=lambda price: price.price or 0.0)
-            words = f"no crowd costs so little on these data; the least is {least.words}, in crowds of at least "
-            words += str(least.crowd)
-            if recorded is not None:
-                words = f"these labels are in crowds of at least {recorded}, on record for life; they are expected to "
-                words += f"cost {least.words}"
-        raise UnreachableError(f"within: {words}. Nothing was released")
+            life = "" if recorded is None else ", on record for life"
+            why = f"the least is {least.words}, in crowds of at least {least.crowd}{life}"
+        raise UnreachableError(f"within: no crowd costs so little on these data; {why}. Nothing was released")
     best = within[-1]
     return Choice(
         best.crowd,

@@ -215,10 +215,6 @@ class Config(Record):
         named = {"household": self.household_column, "timestamp": self.timestamp_column, "value": self.value_column}
         return {role: column for role, column in named.items() if column is not None}
 
-    def to_dict(self) -> dict[str, Any]:
-        """Every setting, as JSON can hold it."""
-        return self.to_json()
-
     @classmethod
     def read(cls, path: str | Path) -> Config:
         """Settings from a TOML file, each by its name; the sections of the help may stand above them."""

@@ -1,18 +1,16 @@
 """For the recipient: how far homes lie from such a row, by step. One law, pooled over all crowds.
 
-A row is a mean. How far its members lie from it is what a recipient asks next, and what must not be told crowd by
-crowd: mean and spread of the same members are two kinds of figures about them, and enough kinds give all of them (ten
-power means of ten figures are the ten figures). What is told is one law over all homes of the release:
+How far its members lie from a row is what a recipient asks next, and what must not be told crowd by crowd: mean and
+spread of the same members are two kinds of figures about them, and enough kinds give all of them. What is told is one
+law over all homes of the release:
 
     d = (a home's figure − its row's figure) / the row's level,    level = |mean of the row's entries|,
 
 and of d, step by step, the quantiles :data:`QUANTILES`, pooled over every crowd with news, rounded to hundredths, and
-only where at least :data:`FEWEST` crowds are pooled. For a table d is in units of the column, not relative.
-
-What it tells: how unequal homes are inside crowds on the whole. It is a figure about all homes at once: with at least a
-tenth of them on either side of every quantile, no single home moves it by more than the distance to the next one. What
-it does not hide is what no mean hides: who knows the figures of all other homes computes the last one from its row
-alone. It is the same file under every exchange of members and every order of homes.
+only where at least :data:`FEWEST` crowds are pooled. For a table d is in units of the column, not relative. With at
+least a tenth of all homes on either side of every quantile, no single home moves it by more than the distance to the
+next one. It does not hide what no mean hides: who knows the figures of all other homes computes the last one. It is the
+same file under every exchange of members and every order of homes.
 """
 
 from __future__ import annotations

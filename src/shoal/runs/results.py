@@ -373,8 +373,8 @@ class Results(Context):
             "did": list(self.did),
             "release": self.state.release,
             "ledger": {"where": self.place.where, "identity": seal and seal.identity, "head": seal and seal.head},
-            "config": self.config.to_dict(),
-            "choice": None if self.choice is None else self.choice.to_dict(),
+            "config": self.config.to_json(),
+            "choice": None if self.choice is None else self.choice.to_json(),
             "stages": {
                 name: {
                     "done": self.is_done(name),
@@ -399,22 +399,14 @@ class Results(Context):
         if self.audit is not None and self.audit.verdict == "violated":
             parts.insert(0, ("Violated", ["The audit found more than is promised. Do not use this release."]))
         if self.rehearsed is not None:
-            words = (
-                f"A rehearsal: nothing was released, recorded or charged. {self.rehearsed} has what would have been."
-            )
+            words = f"A rehearsal: nothing was released, recorded or charged. {self.rehearsed} has what would be."
             parts.insert(0, ("Not released", [words]))
         elif not self.has_released and fit is not None:
             parts.insert(0, ("Not released", ["Nothing was released, recorded or charged."]))
         if self.new_ledger is not None:
-            parts.append(
-                (
-                    "Ledger",
-                    [
-                        f"There was none, so one was begun: {self.new_ledger}. If these homes are on record in "
-                        "another, this release does not know their crowds: use that one (--ledger)."
-                    ],
-                )
-            )
+            words = f"There was none, so one was begun: {self.new_ledger}. If these homes are on record in another, "
+            words += "this release does not know their crowds: use that one (--ledger)."
+            parts.append(("Ledger", [words]))
         if self.choice is not None:
             parts.append(("Chosen", self.choice.sentences()))
         if not verbose:

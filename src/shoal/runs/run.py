@@ -213,23 +213,21 @@ class Run(Results):
     def _undo(self, before: RunState, files: Snapshot) -> None:
         """Forget a release that was refused and is not on record: a new period's, or one of readings."""
         new = self.state.release > before.release
-        if not (new or (self.of_readings and self.state.releasing is not None)) or self._on_record():
+        if not new and not (self.of_readings and self.state.releasing is not None):
             return
+        if self.has_released:
+            try:
+                with self.ledger() as ledger:
+                    known = ledger.has(self.release_name) or ledger.recorded_crowds(self.release_name) is not None
+            except ShoalError:
+                known = True  # it may be
+            if known:
+                return
         if new:
             self.folder.put_back(f"earlier/{before.release}", files)
             self.state = self._saved = before
         elif "release" not in self.state.stages:
             self._remember(replace(self.state, releasing=None))
-
-    def _on_record(self) -> bool:
-        """Whether this release may be on record."""
-        if not self.has_released:
-            return False
-        try:
-            with self.ledger() as ledger:
-                return ledger.has(self.release_name) or ledger.recorded_crowds(self.release_name) is not None
-        except ShoalError:
-            return True
 
     def _remember(self, state: RunState) -> None:
         self.folder.remember(state)
@@ -265,7 +263,10 @@ class Run(Results):
                 compile_first(self._say, accounting=self.config.charged)
                 for folder in (self.path / SHARDS, self.path):  # nobody works in them yet
                     sweep(folder)
-                if not self.has_released and self._lacking():
+                lists = [name for name in (FIT, DESIGN) if (self.folder / name).is_file()]
+                parts = [part for name in lists for part in self.listing(name).parts]
+                lacks = self.failed("fit", "design", "release") or any(finished(part.path) is None for part in parts)
+                if lacks and not self.has_released:  # doing the stages again may mend it
                     self._forget(*STAGES, releasing=None)  # what is there is passed over, shard by shard
             releases = stage == "release" and not self.is_done("release")
             if releases:
@@ -345,14 +346,6 @@ class Run(Results):
         differences = [f"another {', '.join(changed)}"] if changed else []
         differences += ["another file"] if before.source.digest != self.state.source.digest else []
         return " and ".join(differences) or "another version of shoal"
-
-    def _lacking(self) -> bool:
-        """Shards that failed, or are gone: doing the stages again may mend it."""
-        if self.failed("fit", "design", "release"):
-            return True
-        lists = [name for name in (FIT, DESIGN) if (self.folder / name).is_file()]
-        parts = [part for name in lists for part in self.listing(name).parts]
-        return any(finished(part.path) is None for part in parts)
 
     # ------------------------------------------------------------------ the release
 
@@ -502,23 +495,19 @@ def compile_first(tell: Progress, *, accounting: bool = True) -> None:
         return
     import numpy as np
 
-    from shoal.accounting.renyi import renyi_curve
     from shoal.accounting.spectrum import edge_spectra
-    from shoal.laws.crowds import crowds
-    from shoal.sources.meters.forecast import forecast
-    from shoal.sources.meters.simulate import simulate_meters
 
     words = "compiling, once on this machine, in a minute or two"
     tell("compile", words, 0, 0)
-    forecast(simulate_meters(2, 3, step_minutes=30), (2, 1), 2, 2, "day")
-    crowds(np.arange(12.0).reshape(6, 2) ** 2, 2)
+    shoal.forecast(shoal.simulate_meters(2, 3, step_minutes=30), (2, 1), 2, 2, "day")
+    shoal.crowd_graph(np.arange(12.0).reshape(6, 2) ** 2, 2)
     if accounting:
         laws = shoal.GaussianClasses([[0.0, 0.0], [1.0, 0.0]], [[[1.0, 0.5], [0.5, 1.0]], [[2.0, 0.5], [0.5, 1.0]]])
         edge_spectra(laws, np.array([[0, 1]]), precise=True).reversed()
         graph = shoal.NeighborGraph.complete(laws.labels)
         for scope in ("answer", "table"):
             shoal.privacy_curve(laws, graph, [0.5, 1.0], scope=scope)
-            renyi_curve(laws, graph, [2.0], scope=scope)
+            shoal.renyi_curve(laws, graph, [2.0], scope=scope)
     tell("compile", words, 1, 1)
 
 
