@@ -232,3 +232,22 @@ def test_a_ledger_that_is_begun_is_named(here: Path, monkeypatch: pytest.MonkeyP
     assert done.code == 0, done.err
     assert "one was begun" in done.out
     assert "another.db" in "".join(done.out.split())
+
+
+def test_a_rehearsal_tells_the_cost_and_the_attacker(here: Path) -> None:
+    done = call("run", "19.csv", "--out", "trial", *SMALL, "--rehearse")
+    assert done.code == 0, done.err
+    assert "It costs" in done.out
+    assert "An attacker" in done.out
+
+
+def test_the_ledger_names_folder_and_tables(here: Path) -> None:
+    assert "1 released table on record" in call("ledger", "show", "run").out
+    line = call("ledger", "log", "run").out
+    assert "(folder run, table " in line
+    assert "24 labels" in line
+
+
+def test_declarations_for_the_readings_are_asked_for_at_once(here: Path) -> None:
+    last = refused("run", "19.csv", "--out", "noisy", "--secret", "readings")
+    assert all(option in last for option in ("--customers", "--epsilon", "--origin", "--unit", "--interval"))

@@ -113,7 +113,7 @@ def log(
         return Outcome({"rows": rows}, text.getvalue().rstrip("\n"))
     lines = [
         f"{row.time[:16].replace('T', ' ')}  {row.kind:8}  {row.name}"
-        + (f" ({row.folder})" if row.folder else "")
+        + (f" (folder {row.folder}, table {row.table[:12]})" if row.folder else "")
         + (f", {counted(row.labels, 'label')}" if row.labels else "")
         + f": {row.cost}"
         for row in rows
@@ -138,10 +138,12 @@ def _accounts(ledger: shoal.Ledger, label: str | None) -> tuple[dict[str, Any], 
     else:
         whole = ledger.overview(exact=SHOWN)
         accounts, more = list(whole.worst), whole.labels - len(whole.worst)
-        content = {"releases": whole.releases, "labels": whole.labels, "largest_share": whole.largest_share}
+        content = {name: getattr(whole, name) for name in ("releases", "labels", "largest_share", "tables")}
+        if whole.tables:
+            lines.append(f"{counted(whole.tables, 'released table')} on record; `shoal ledger log` lists them")
         lines.append(
-            f"{counted(whole.releases, 'release')} about {counted(whole.labels, 'household')}; most spent first; at "
-            f"most {upper(whole.largest_share)} of the budget is spent"
+            f"{counted(whole.releases, 'charged answer')} about {counted(whole.labels, 'household')}"
+            + (f"; most spent first; at most {upper(whole.largest_share)} of the budget is spent" * bool(whole.labels))
         )
     lines += [f"  {account}" for account in accounts]
     if more > 0:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import exists, func, select
+from sqlalchemy import exists, func, or_, select
 
 from shoal.ledger import chain
 from shoal.ledger.bounds import mechanism_bound, pair_bound
@@ -160,7 +160,8 @@ class Overview:
     """Counts, and the largest share of a budget that may have been spent by any label.
 
     ``largest_share`` is certain from above: no account has used more of its budget than that (above 1: overdrawn).
-    ``worst`` are accounts composed exactly, the largest share first.
+    ``worst`` are accounts composed exactly, the largest share first. ``tables`` counts releases of crowds' rows and of
+    readings with noise, which no label's budget is charged for.
     """
 
     entries: int
@@ -169,6 +170,7 @@ class Overview:
     mechanisms: int
     largest_share: float
     worst: tuple[Account, ...]
+    tables: int = 0
 
 
 def overviewed(transaction: Transaction, memory: Memory, exact: int) -> Overview:
@@ -199,14 +201,19 @@ def overviewed(transaction: Transaction, memory: Memory, exact: int) -> Overview
             else:
                 rest = max(rest, heapq.heappushpop(top, item)[0])
     worst = sorted((account(whole, name, budget) for _, name in top), key=lambda spent: (-spent.share, spent.name))
-    kinds = select(func.count()).select_from(ENTRIES).where(chain.is_kind("mechanism"))
+
+    def entries_of(*kinds: str) -> int:
+        kind = or_(*(chain.is_kind(name) for name in kinds))
+        return int(transaction.value(select(func.count()).select_from(ENTRIES).where(kind)))
+
     return Overview(
         entries=chain.head(transaction).seq,
         labels=labels,
         releases=releases,
-        mechanisms=int(transaction.value(kinds)),
+        mechanisms=entries_of("mechanism"),
         largest_share=max([rest, *(spent.share for spent in worst)]),
         worst=tuple(worst),
+        tables=entries_of("crowds", "readings"),
     )
 
 

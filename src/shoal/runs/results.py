@@ -105,6 +105,7 @@ class Results(Context):
 
     did: list[str]  #: stages that were done since the folder was opened
     rehearsed: Path | None = None  #: the file that a rehearsal wrote
+    rehearsed_card: ReleaseCard | None = None  #: its card, as it would be
     new_ledger: str | None = None  #: where the owner's ledger was begun for this release, as there was none
     choice: Choice | None = None  #: the crowd that was asked for in other words, where it was
 
@@ -250,6 +251,8 @@ class Results(Context):
         """The card of the stages that are done."""
         fit = self.fit
         assert fit is not None
+        if self.rehearsed_card is not None:
+            return self.rehearsed_card
         if self.of_readings:
             released = "release" in self.state.stages
             settings = readings_stage.public_settings(self.path) if released else None

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import shoal
+from shoal.card.card import ReleaseCard
 from shoal.card.facts import FitFacts, ReleaseFacts
 from shoal.errors import InputError, ShoalError
 from shoal.runs import secret
@@ -438,7 +439,10 @@ class Run(Results):
             for stage in self.stages("audit")[1:]:
                 self.do(stage)
             if not self.charged:
-                self.rehearsed = self.folder / release_stage.rehearse(self, self.plan)
+                name, facts = release_stage.rehearse(self, self.plan)
+                self.rehearsed = self.folder / name
+                card = ReleaseCard.of(self.plan.fit, None, facts, None, charged=False)
+                self.rehearsed_card = card_stage.attacked(self, card, self.plan)
 
     def rehearsal(self, *, days: bool = True) -> Rehearsal:
         """What crowds of any size would cost, rehearsed on past ``days``; the first stage is done."""

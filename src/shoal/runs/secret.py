@@ -56,8 +56,21 @@ def check(config: Config) -> None:
     name = given(OF_LABELS)
     if name is not None:
         raise InputError(f"{name} belongs to the label's promise: leave out {option(name)} with --secret readings")
-    if config.customers is None:
-        raise InputError("customers: --secret readings needs the number of homes on the register, --customers")
+    needed = {
+        "customers": (config.customers is None, "--customers (the number of homes on the register)"),
+        "epsilon": (
+            config.epsilon is None and config.releases is None,
+            "--epsilon (or --budget-epsilon with --releases for a series)",
+        ),
+        "origin": (
+            config.label is None and config.origin is None,
+            "--origin (the first instant to forecast; the file's end may be one home's)",
+        ),
+    }
+    missing = {name: words for name, (lacks, words) in needed.items() if lacks}
+    if missing:
+        also = "" if config.label else "; and --unit and --interval where the file's columns do not declare them"
+        raise InputError(f"{next(iter(missing))}: --secret readings needs {', '.join(missing.values())}{also}")
     validation.count(customers=config.customers)
     if config.budget_epsilon is not None:
         validation.positive(budget_epsilon=config.budget_epsilon)
@@ -67,12 +80,7 @@ def check(config: Config) -> None:
             raise InputError("releases: share a budget out: --releases needs --budget-epsilon")
         if config.epsilon is not None:
             raise InputError("epsilon: --releases shares --budget-epsilon out; leave out --epsilon")
-    elif not config.epsilon:
-        raise InputError("epsilon: --secret readings needs --epsilon, or --budget-epsilon with --releases for a series")
     if config.label is None:
-        if config.origin is None:
-            raise InputError("origin: --secret readings needs the first instant to forecast, --origin; the file's end "
-                             "may be one home's")  # fmt: skip
         if config.bounds or config.cells:
             raise InputError("bounds and cells are for tables: name the column of their labels too (--label)")
     elif not config.bounds:

@@ -69,9 +69,7 @@ def stage(context: Context, card: ReleaseCard, plan: CrowdFacts | None) -> Made:
     """
     if card.kind == "means":
         assert plan is not None
-        members, rows = members_and_rows(context)
-        attack, rules = _attack_on_means(members, rows, plan), kept_rules(members, rows)
-        card = replace(card, attack=attack, rules=rules, course=_course(context))
+        card = replace(attacked(context, card, plan), course=_course(context))
     elif card.readings is None:
         card = replace(card, attack=_attack_on_rows(context))
     texts = {"card.json": card.to_json(), "card.md": card.to_markdown()}
@@ -82,6 +80,12 @@ def stage(context: Context, card: ReleaseCard, plan: CrowdFacts | None) -> Made:
     for name, text in texts.items():
         context.folder.put(name, text)
     return Made(tuple(texts), CardFacts(card.digest, card.statement, card.attack, card.course, card.rules))
+
+
+def attacked(context: Context, card: ReleaseCard, plan: CrowdFacts) -> ReleaseCard:
+    """The card of means with what an attack on them achieves, and the rules of aggregation that they keep."""
+    members, rows = members_and_rows(context)
+    return replace(card, attack=_attack_on_means(members, rows, plan), rules=kept_rules(members, rows))
 
 
 def _attack_on_means(members: pl.DataFrame, rows: pl.DataFrame, plan: CrowdFacts) -> OwnAttack | None:

@@ -98,12 +98,23 @@ def means(context: Context, plan: CrowdFacts) -> Made:
     return Made((*_written(context, public, owner), *([reader.FILE] if law is not None else [])), facts)
 
 
-def rehearse(context: Context, plan: CrowdFacts) -> str:
+def rehearse(context: Context, plan: CrowdFacts) -> tuple[str, ReleaseFacts]:
     """Write what would be released to a file that says that it was not; nothing is recorded, drawn or charged."""
     members, rows = members_and_rows(context)
-    _, owner = _tables(context, plan, members, rows, drawn_of(context, None, rows)[0])
+    public, owner = _tables(context, plan, members, rows, drawn_of(context, None, rows)[0])
     context.folder.put(REHEARSAL, csv_bytes(owner.select(pl.lit("not released").alias("status"), pl.all())))
-    return REHEARSAL
+    measured, known, off = accuracy(members, rows, "kW" if context.config.label is None else "units of the columns")
+    facts = ReleaseFacts(
+        name="",
+        labels=owner[owner.columns[0]].n_unique(),
+        ledger="",
+        head="",
+        later_known=known,
+        later_absolute=off,
+        crowds=public["crowd"].n_unique(),
+        accuracy=measured,
+    )
+    return REHEARSAL, facts
 
 
 def _tables(
@@ -342,7 +353,12 @@ def record(
             ),
             crowds=pl.DataFrame(crowds, schema={**kinds, "retired": pl.Boolean}),
             table_digest=table_digest,
-            facts={"homes": int(lines["homes"].sum()), "crowds": len(lines), "period": plan.period},
+            facts={
+                "homes": int(lines["homes"].sum()),
+                "crowds": len(lines),
+                "period": plan.period,
+                "folder": context.path.resolve().name,
+            },
         )
     except LedgerError as error:
         if error.reason == "stale":
