@@ -189,21 +189,12 @@ def check_laws(
         loss_observed[i], loss_promised[i] = observed.mean(), promised.mean()
         all_observed.append(observed)
         all_promised.append(promised)
-    comparison = (
-        None if not all_observed else stats.ks_2samp(np.concatenate(all_observed), np.concatenate(all_promised))
-    )
+    p_value, gap = 1.0, 0.0
+    if all_observed:
+        p_value, gap = map(float, stats.ks_2samp(np.concatenate(all_observed), np.concatenate(all_promised))[::-1])
+    held_out, fitted = np.array([len(rows) for _, rows in samples], dtype=np.float64), fitted_rows.astype(np.float64)
     return LawChecks(
-        labels=labels,
-        rows=np.array([len(rows) for _, rows in samples], dtype=np.float64),
-        fitted_rows=np.array(fitted_rows, dtype=np.float64),
-        gaussian_p=gaussian_p,
-        kurtosis=kurtosis,
-        spread=spread,
-        log_likelihood=likelihood,
-        loss_observed=loss_observed,
-        loss_promised=loss_promised,
-        loss_p=1.0 if comparison is None else float(comparison.pvalue),
-        loss_gap=0.0 if comparison is None else float(comparison.statistic),
+        labels, held_out, fitted, gaussian_p, kurtosis, spread, likelihood, loss_observed, loss_promised, p_value, gap
     )
 
 

@@ -200,9 +200,7 @@ class GaussianClasses:
     @property
     def is_shared(self) -> bool:
         """Whether all labels have one covariance, by construction."""
-        stored = self._stored_variances if self._stored_covs is None else self._stored_covs
-        assert stored is not None
-        return len(stored) == 1
+        return len(self.stored_variances) == 1
 
     @property
     def stored_covs(self) -> FloatArray:
@@ -223,16 +221,14 @@ class GaussianClasses:
     @property
     def covs(self) -> FloatArray:
         """(n, k, k) covariances; a read-only view when stored per label or shared."""
-        shape = (self.n_classes, self.n_dims, self.n_dims)
-        return np.asarray(np.broadcast_to(self.stored_covs, shape), dtype=np.float64)
+        return np.asarray(np.broadcast_to(self.stored_covs, (*self.means.shape, self.n_dims)), dtype=np.float64)
 
     # ------------------------------------------------------------------ factored once
 
     @cached_property
     def _correlation_eigenvalues(self) -> FloatArray:
         """(n or 1, k), ascending. Entries without variance count as uncorrelated, with eigenvalue 1."""
-        assert self._stored_covs is not None
-        return np.asarray(np.linalg.eigvalsh(correlation(self._stored_covs)), dtype=np.float64)
+        return np.asarray(np.linalg.eigvalsh(correlation(self.stored_covs)), dtype=np.float64)
 
     @cached_property
     def condition_number(self) -> FloatArray:
@@ -502,8 +498,7 @@ class GaussianClasses:
         variances = self.stored_variances
         if (variances < 0).any():
             raise InputError("covs must be positive semidefinite: a variance on the diagonal is negative")
-        assert self._stored_covs is not None
-        lonely = (variances == 0)[:, :, None] & (self._stored_covs != 0)
+        lonely = (variances == 0)[:, :, None] & (self.stored_covs != 0)
         if lonely.any():
             raise InputError(
                 "covs must be positive semidefinite: an entry without variance has a covariance with another"

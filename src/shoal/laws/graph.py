@@ -76,13 +76,12 @@ class NeighborGraph:
         rows: list[tuple[int, int]] = []
         for number, pair in enumerate(pairs):
             try:
-                a, b = pair
+                a, b = (index[str(name)] for name in pair)
+            except KeyError:
+                raise InputError(f"pairs names a label that is not in labels (entry {number})") from None
             except (TypeError, ValueError) as error:
                 raise InputError(f"pairs must hold two labels each: entry {number} does not") from error
-            for name in (str(a), str(b)):
-                if name not in index:
-                    raise InputError(f"pairs names a label that is not in labels (entry {number})")
-            rows.append((index[str(a)], index[str(b)]))
+            rows.append((a, b))
         return cls(names, np.array(rows, dtype=np.int32).reshape(-1, 2))
 
     @classmethod
