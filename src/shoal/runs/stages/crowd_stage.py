@@ -19,7 +19,7 @@ import secrets
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -279,10 +279,7 @@ def as_period(text: str) -> str:
     ('2024-03-01T00:00:00Z', '2018-12-05T17:00:00Z')
     """
     try:
-        if len(text) in (4, 7):
-            moment = datetime.combine(date.fromisoformat(f"{text}-01-01"[:10]), datetime.min.time())
-        else:
-            moment = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(f"{text}-01-01"[:10] if len(text) in (4, 7) else text)
     except ValueError:
         raise InputError("period must be a year, a month, a day or an instant: 2024, 2024-03, 2024-03-31") from None
     if moment.tzinfo is not None:
@@ -411,7 +408,14 @@ class Plan:
             entry = self._book.crowds[number]
             if entry["retired"] or entry["period"] >= self.period:
                 continue
-            left = {name for name in names if self._can_have_news(self.members[name], entry["period"])}
+            # Who had news at the crowd's last release, or not long ago, can still have some.
+            last = {name: self.members[name].last.partition(" ")[0] for name in names}
+            left = {
+                name
+                for name in names
+                if last[name] == entry["period"]
+                or can_have_news(last[name], self.period, self.members[name].at >= 0, GONE)
+            }
             if len(left) >= self.m:
                 continue
             self.rows.append(PlannedRow(number, entry["homes"], False, row_values(entry["row"]), retired=True))
@@ -420,11 +424,6 @@ class Plan:
                     self.members[name].block, self.members[name].changed = number, True
                 else:
                     del self.members[name]
-
-    def _can_have_news(self, member: PlannedMember, released: str) -> bool:
-        """Whether a member can still have news: it had some at the crowd's last release, or not long ago."""
-        last = member.last.partition(" ")[0]
-        return last == released or can_have_news(last, self.period, member.at >= 0, GONE)
 
     def _admit(self) -> None:
         """Crowds of those who have none: by likeness where nobody has one, else by lot once enough are there."""

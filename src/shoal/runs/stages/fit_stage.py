@@ -235,9 +235,18 @@ def _refuse_implausible(shards: Sequence[ShardFacts], config: Config, *, simulat
 def stage(context: Context) -> Made:
     """Forecasts of every household, in shards by a hash of the name."""
     config = context.config
-    # Under the readings' promise no stored window is used: it is kept with a shard, which is there while one of its
-    # homes is usable.
-    before = None if config.secret == secret.READINGS else _earlier(context)
+    # Forecasts go on from those of the release before; where they are lost, the readings have to hold all days of
+    # training. Under the readings' promise no stored window is used: it is kept with a shard, which is there while one
+    # of its homes is usable.
+    before: Listing | None = None
+    if context.previous is not None and config.secret != secret.READINGS:
+        try:
+            listing = context.listing(FIT, context.previous)
+            for part in listing.parts:
+                part.check()
+            before = listing
+        except InputError:
+            context.tell("the forecasts of the last release are lost; they are made anew", 0, 0)
     with context.workers() as executor:
         readings = readings_shards(executor, context, None if before is None else before.buckets)
         shards = readings.parts
@@ -285,23 +294,6 @@ def stage(context: Context) -> Made:
         crowd=config.crowd,
     )
     return Made((FIT, QUALITY_TABLE), facts)
-
-
-def _earlier(context: Context) -> Listing | None:
-    """The forecasts of the release before, to go on from; None where there are none, or where they are lost.
-
-    Without them forecasts are made anew from the readings given, which then have to hold all days of training.
-    """
-    if context.previous is None:
-        return None
-    try:
-        before = context.listing(FIT, context.previous)
-        for part in before.parts:
-            part.check()
-    except InputError:
-        context.tell("the forecasts of the last release are lost; they are made anew", 0, 0)
-        return None
-    return before
 
 
 def fit_job(home: Path, shard: Part, config: Config, origin: str, before: Part | None, lasting: bool = False) -> Job:

@@ -204,7 +204,7 @@ def method(context: Context, plan: CrowdFacts) -> Made:
                 shard = answers_of(block.path, config)
                 ledger.refuse_seen(shard.owners, shard.readings(), context.series)
             ledger.refuse_apart(load(mechanism.path) for mechanism, _ in whole)
-        works = [partial(do, *pair, config, _draws(context, pair[0])) for pair in pairs]
+        works = [partial(do, *pair, config, context.path / SHARDS, name) for pair in pairs]
         context.tell(DRAWING, 0, len(works))
         for number, result in executor.run(call, works):
             mechanism, block = pairs[number]
@@ -254,18 +254,13 @@ def method(context: Context, plan: CrowdFacts) -> Made:
     return Made(_written(context, every.drop(private), every), facts)
 
 
-def _draws(context: Context, mechanism: Part) -> str:
-    """Where the draws of a trajectory lie."""
-    if context.config.query != "trajectory":
-        return ""
-    return out_path(context.path / SHARDS, "draws", "f8", {"name": context.release_name}, [mechanism])
-
-
-def do(mechanism: Part, block: Part, config: Config, normals: str) -> tuple[FloatArray, FloatArray, MechanismBound]:
+def do(
+    mechanism: Part, block: Part, config: Config, root: Path, name: str
+) -> tuple[FloatArray, FloatArray, MechanismBound]:
     """A block's answers, what its mechanism made of them with secure noise, and what that costs at most.
 
     It is for the ledger, never for a file. The draws of a trajectory are part of the answer: they are made once and
-    kept, in the file ``normals``, before they are used.
+    kept under ``root``, for the release of this name, before they are used.
     """
     for part in (mechanism, block):
         part.check()
@@ -273,6 +268,7 @@ def do(mechanism: Part, block: Part, config: Config, normals: str) -> tuple[Floa
     drawn: FloatArray | None = None
     if shard.drawn:
         shape = shard.laws().means.shape
+        normals = out_path(root, "draws", "f8", {"name": name}, [mechanism])
         if not Path(normals).is_file():
             values = np.array([z / 2.0**120 for z in standard_normals(math.prod(shape))])
             put_whole(normals, lambda rough: rough.write_bytes(values.tobytes()))
