@@ -7,6 +7,7 @@ them, by the rule beside each field (:func:`merging`); a field without a rule is
 
 from __future__ import annotations
 
+import functools
 import math
 import types
 import typing
@@ -15,6 +16,10 @@ from dataclasses import MISSING, field, fields, is_dataclass
 from typing import Any, Self
 
 from shoal.errors import InputError
+
+
+#: The types of a dataclass's fields, read once.
+_hints = functools.cache(typing.get_type_hints)
 
 
 def plain(value: Any) -> Any:
@@ -47,7 +52,7 @@ def typed(kind: Any, value: Any) -> Any:
     if kind is Any:
         return value
     if is_dataclass(kind):
-        hints = typing.get_type_hints(kind)
+        hints = _hints(kind)
         return kind(**{name: typed(hints[name], item) for name, item in value.items()})  # type: ignore[operator]
     if kind is float and value is None:
         return math.inf  # an error without a bound; where None means something else, the annotation has it

@@ -218,7 +218,7 @@ def test_a_receipt_does_not_give_away_its_neighbors_in_the_chain(
     asked = {"question": question["question"]}
     client.post("/v1/releases", json=asked, headers={**who, "Idempotency-Key": "k"})
     before = desk.ledger.entries()[-1]
-    desk.ledger.budget(1.0, 1e-6, label="a secret name")
+    desk.ledger.budget(1.0, 1e-6)
     (hidden,) = desk.ledger.entries()[before.seq :]
     content = hidden.content
     assert len(content.pop("salt")) == 32

@@ -24,6 +24,7 @@ POLICY = (
     "default-src 'none'; style-src 'self'; img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 Short = Annotated[str, Form(min_length=1, max_length=200)]
+Role = Annotated[Literal["owner", "analyst"], Form()]
 
 ROUTERS = [router(*roles.split(), include_in_schema=False) for roles in ("", "owner", "analyst", "owner analyst")]
 anyone, owners, analysts, members = ROUTERS
@@ -107,8 +108,8 @@ def grant(
     service: Service,
     analyst: Short,
     question: Short,
-    epsilon: Annotated[float | None, Form(allow_inf_nan=False)] = None,
-    delta: Annotated[float | None, Form(allow_inf_nan=False)] = None,
+    epsilon: Annotated[float | None, Form(ge=0, le=1000, allow_inf_nan=False)] = None,
+    delta: Annotated[float | None, Form(ge=0, lt=1, allow_inf_nan=False)] = None,
     expires: Annotated[date | None, Form(lt=date(9999, 1, 1))] = None,
 ) -> Response:
     # The day that is named is the last one.
@@ -148,7 +149,7 @@ def _keys(
 
 
 @owners.post("/people")
-def admit(request: Request, caller: Sender, service: Service, name: Short, role: Short) -> Response:
+def admit(request: Request, caller: Sender, service: Service, name: Short, role: Role) -> Response:
     person, key = service.register.admit(name, role, caller)
     return _keys(request, caller, service, key, person.id)
 

@@ -29,7 +29,6 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Column, Float, MetaData, Table, Text, and_, delete, or_, select, update
 
-from shoal import validation
 from shoal.errors import InputError, ShoalError
 from shoal.ledger import chain
 from shoal.ledger.storage import Storage, Transaction, word
@@ -324,9 +323,6 @@ class Register:
         """
         if (epsilon is None) != (delta is None):
             raise InputError("epsilon and delta are one budget: give both, or neither for what is never charged")
-        if epsilon is not None:
-            validation.non_negative(epsilon=epsilon)
-            validation.probability(delta=delta, below_one=True)
         until, name = _instant(expires), _spelled(analyst)
         with self._writing() as transaction:
             person = _only(_people(transaction), name=name)
@@ -338,7 +334,7 @@ class Register:
             if person is not None and (person.role != "analyst" or new):
                 raise NotNow("somebody of this name is here already; grants are for known analysts, or for new ones")
             person = person or _admitted(transaction, name, "analyst", by)
-            grant = Grant(_new_id("g"), person.id, _now(), until, None, tuple(questions), epsilon, delta)
+            grant = Grant(f"g_{secrets.token_hex(8)}", person.id, _now(), until, None, tuple(questions), epsilon, delta)
             origin = _maker(transaction, by)
             transaction.insert(GRANTS, asdict(grant) | {"questions": json.dumps(questions)} | origin)
             content = asdict(grant) | {"questions": list(questions), "grant": grant.id, "by": origin["made_by"]}
@@ -406,11 +402,6 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _new_id(letter: str) -> str:
-    """A name for a row that says nothing."""
-    return f"{letter}_{secrets.token_hex(8)}"
-
-
 def _spelled(name: str) -> str:
     """A name in one spelling: what looks the same is the same person."""
     return word(name=unicodedata.normalize("NFC", name).strip())
@@ -446,12 +437,11 @@ def _maker(transaction: Transaction, by: Caller | None) -> dict[str, str | None]
 
 
 def _admitted(transaction: Transaction, name: str, role: str, by: Caller | None) -> Person:
-    validation.choice(tuple(ROLES), role=role)
     name, origin = _spelled(name), _maker(transaction, by)
     row = transaction.one(select(PEOPLE.c.id, PEOPLE.c.ended).where(PEOPLE.c.name == name))
     if row is not None and row[1] is None:
         raise NotNow("somebody of this name is here already; a new key for them is made under keys")
-    person = Person(_new_id("p") if row is None else str(row[0]), name, role)
+    person = Person(f"p_{secrets.token_hex(8)}" if row is None else str(row[0]), name, role)
     transaction.upsert(PEOPLE, [asdict(person) | {"created": _now(), "ended": None} | origin])
     return person
 
@@ -469,7 +459,7 @@ def _new_key(
     above = next((key.expires for key in _keys(transaction) if key.id == origin["parent"]), None)
     until = min(filter(None, (expires or (None if lasting else _now(LIFETIME)), above)), default=None)
     key = Key.new(person.role)
-    record = KeyRecord(_new_id("k"), person.id, _now(), until, None, key.hint, **origin, for_grant=grant)
+    record = KeyRecord(f"k_{secrets.token_hex(8)}", person.id, _now(), until, None, key.hint, **origin, for_grant=grant)
     transaction.insert(KEYS, asdict(record) | {"digest": _digest(key.text)})
     return record, key
 
