@@ -17,7 +17,6 @@ from typing import Any, Self
 
 from shoal.errors import InputError
 
-
 #: The types of a dataclass's fields, read once.
 _hints = functools.cache(typing.get_type_hints)
 
