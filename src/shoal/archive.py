@@ -64,30 +64,18 @@ def packed(header: Mapping[str, Any], arrays: Arrays) -> bytes:
 
 def _zipped(sealed: str, arrays: Arrays, kind: int) -> bytes:
     content = io.BytesIO()
-    with zipfile.ZipFile(content, "w", kind) as archive:
-        archive.writestr(_entry("header.json", kind), sealed, compresslevel=LEVEL)
+    with zipfile.ZipFile(content, "w") as archive:
+
+        def add(name: str, data: str | bytes) -> None:
+            entry = zipfile.ZipInfo(name)  # without the time of day: equal content makes equal files
+            archive.writestr(entry, data, kind, LEVEL)
+
+        add("header.json", sealed)
         for name, values in arrays.items():
             buffer = io.BytesIO()
             np.save(buffer, values, allow_pickle=False)
-            archive.writestr(_entry(f"{name}.npy", kind), buffer.getvalue(), compresslevel=LEVEL)
+            add(f"{name}.npy", buffer.getvalue())
     return content.getvalue()
-
-
-def _entry(name: str, kind: int) -> zipfile.ZipInfo:
-    """An entry without the time of day: equal content makes equal files."""
-    entry = zipfile.ZipInfo(name)
-    entry.compress_type = kind
-    return entry
-
-
-def _bounded(archive: zipfile.ZipFile, size: int) -> None:
-    """A ValueError unless the directory of a file of this size says that it unpacks to what it may, each name once.
-
-    Reading an entry stops at the size that the directory says.
-    """
-    entries = archive.infolist()
-    if sum(entry.file_size for entry in entries) > room(size) or len({one.filename for one in entries}) < len(entries):
-        raise ValueError("unpacks to more than it may")
 
 
 def _array(content: bytes) -> NDArray[Any]:
@@ -102,7 +90,13 @@ def _array(content: bytes) -> NDArray[Any]:
 
 
 def _header(archive: zipfile.ZipFile, size: int) -> Any:
-    _bounded(archive, size)
+    """The header; a ValueError unless the directory says that a file of this size unpacks to what it may, names once.
+
+    Reading an entry stops at the size that the directory says.
+    """
+    entries = archive.infolist()
+    if sum(entry.file_size for entry in entries) > room(size) or len({one.filename for one in entries}) < len(entries):
+        raise ValueError("unpacks to more than it may")
     return json.loads(archive.read("header.json"))
 
 

@@ -17,8 +17,11 @@ from typing import Any, Self
 
 from shoal.errors import InputError
 
-#: The types of a dataclass's fields, read once.
-_hints = functools.cache(typing.get_type_hints)
+
+@functools.cache
+def _hints(kind: Any) -> dict[str, Any]:
+    """The types of a dataclass's fields, read once."""
+    return typing.get_type_hints(kind)
 
 
 def plain(value: Any) -> Any:
