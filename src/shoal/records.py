@@ -54,7 +54,7 @@ def typed(kind: Any, value: Any) -> Any:
     if kind is Any:
         return value
     if is_dataclass(kind):
-        hints = _hints(kind)
+        hints = _hints(kind)  # type: ignore[arg-type]
         return kind(**{name: typed(hints[name], item) for name, item in value.items()})  # type: ignore[operator]
     if kind is float and value is None:
         return math.inf  # an error without a bound; where None means something else, the annotation has it
