@@ -1,11 +1,9 @@
-"""An exact discrete Gaussian in pure Python beside OpenDP's: time per draw, its law, its size.
+"""The exact discrete Gaussian of releases beside OpenDP's and the published algorithm: time per draw, law, size.
 
     python -m benchmarks.sampler [--quick]
 
-Prints Markdown. Both pure samplers follow Canonne, Kamath and Steinke, *The Discrete Gaussian for Differential Privacy*
-(2020), on integers from `secrets` alone, without floating point: once for any rational variance as published, once for
-σ = 2^b, where every probability is a dyadic number or 1/k. They are here to be measured; releases draw from OpenDP
-(`docs/install.md` says why).
+Prints Markdown. Ours (`shoal.noise.discrete`, σ = 2^b) and the algorithm as published (any rational variance) follow
+Canonne, Kamath and Steinke, *The Discrete Gaussian for Differential Privacy* (2020), on integers from `secrets` alone.
 """
 
 from __future__ import annotations
@@ -18,11 +16,13 @@ import time
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy import stats
 
-from shoal.noise.source import RESOLUTION, _discrete_gaussian
+from shoal.noise.discrete import Sampler, discrete_gaussians
+from shoal.noise.source import RESOLUTION
 
 Draw = Callable[[int], list[int]]
 
@@ -74,67 +74,6 @@ class Published:
                 return y
 
 
-class Dyadic:
-    """The same for σ = scale = 2^b: x = m/2^d is compared bit by bit with random words, 1/k is drawn below k."""
-
-    def __init__(self, bits: int) -> None:
-        self.bits = bits
-        self._words: list[int] = []
-
-    def __call__(self, count: int) -> list[int]:
-        return [self._gaussian() for _ in range(count)]
-
-    def _word(self) -> int:
-        """64 random bits, 512 words at a time from the operating system."""
-        if not self._words:
-            block = secrets.token_bytes(4096)
-            self._words = [int.from_bytes(block[i : i + 8], "little") for i in range(0, 4096, 8)]
-        return self._words.pop()
-
-    def _below(self, m: int, d: int) -> bool:
-        """True with probability m/2^d."""
-        while d > 64:
-            d -= 64
-            word, high = self._word(), m >> d
-            if word != high:
-                return word < high
-            m -= high << d
-        return self._word() >> (64 - d) < m
-
-    def _one_in(self, k: int) -> bool:
-        """True with probability 1/k, by rejection."""
-        most = (1 << 64) // k * k
-        word = self._word()
-        while word >= most:
-            word = self._word()
-        return word % k == 0
-
-    def _bernoulli_exp(self, m: int, d: int) -> bool:
-        """True with probability exp(−m/2^d)."""
-        while m > 1 << d:
-            if not self._bernoulli_exp(1 << d, d):
-                return False
-            m -= 1 << d
-        k = 1
-        while (m >> d or self._below(m, d)) and (k == 1 or self._one_in(k)):
-            k += 1
-        return k % 2 == 1
-
-    def _gaussian(self) -> int:
-        b = self.bits
-        while True:
-            fine = self._word() >> (64 - b)
-            if not self._bernoulli_exp(fine, b):
-                continue
-            coarse = 0
-            while self._bernoulli_exp(1, 0):
-                coarse += 1
-            size = fine + (coarse << b)
-            sign = self._word() >> 63
-            if (size or sign) and self._bernoulli_exp((size - (1 << b)) ** 2, 2 * b + 1):
-                return size if sign else -size
-
-
 def microseconds(draw: Draw, count: int, repeats: int) -> float:
     """Median processor time per draw."""
     draw(count)
@@ -164,6 +103,20 @@ def p_of_small_law(draw: Draw, variance: float, count: int) -> float:
     return float(stats.chisquare(counts, expected * count).pvalue)
 
 
+def opendp_gaussian(scale: float) -> Callable[[list[int]], Any]:
+    """OpenDP's exact sampler: 64-bit integers in, the same plus discrete Gaussians out."""
+    from opendp.domains import atom_domain, vector_domain
+    from opendp.measurements import make_gaussian
+    from opendp.metrics import l2_distance
+    from opendp.mod import enable_features
+
+    enable_features("contrib")
+    sampler: Callable[[list[int]], Any] = make_gaussian(
+        vector_domain(atom_domain(T="i64")), l2_distance(T="f64"), scale=scale
+    )
+    return sampler
+
+
 def lines(source: type) -> int:
     return sum(1 for line in inspect.getsource(source).splitlines() if line.strip())
 
@@ -174,16 +127,16 @@ def main() -> None:
     quick = parser.parse_args().quick
     bits = RESOLUTION.scale_bits
     scale = 2.0**bits
-    sampler = _discrete_gaussian()
+    sampler = opendp_gaussian(scale)
     library = Path(inspect.getfile(inspect.getmodule(sampler))).parent / "lib"  # type: ignore[arg-type]
     size = sum(file.stat().st_size for file in library.glob("*")) / 1e6
     peers: list[tuple[str, Draw, str]] = [
         ("OpenDP", lambda count: list(sampler([0] * count)), f"a library of {size:.0f} MB"),
-        ("pure Python, as published", Published(Fraction(1 << 2 * bits)), f"{lines(Published)} lines"),
-        ("pure Python, σ = 2^b", Dyadic(bits), f"{lines(Dyadic)} lines"),
+        ("as published", Published(Fraction(1 << 2 * bits)), f"{lines(Published)} lines"),
+        ("shoal", lambda count: discrete_gaussians(count, bits), f"{lines(Sampler)} lines"),
     ]
     batch, repeats, draws = (200, 3, 2_000) if quick else (2_000, 7, 100_000)
-    print("## An exact sampler of our own\n")
+    print("## The exact sampler\n")
     print(f"| discrete Gaussian, σ = 2^{bits} | µs alone | µs each of {batch:,} | size | p of χ², {draws:,} draws |")
     print("| --- | ---: | ---: | ---: | ---: |")
     for name, draw, code in peers:
@@ -192,9 +145,9 @@ def main() -> None:
     print(f"\nOn lattices that can be seen, p of χ² against the exact probabilities, {draws:,} draws each:\n")
     print("| | σ² = 1 | σ² = 7/3 | σ² = 4 | σ² = 64 |\n| --- | ---: | ---: | ---: | ---: |")
     published = [f"{p_of_small_law(Published(v), float(v), draws):.2f}" for v in map(Fraction, ("1", "7/3", "4", "64"))]
-    dyadic = [f"{p_of_small_law(Dyadic(b), 4.0**b, draws):.2f}" for b in (0, 1, 3)]
+    dyadic = [f"{p_of_small_law(lambda n, b=b: discrete_gaussians(n, b), 4.0**b, draws):.2f}" for b in (0, 1, 3)]
     print(f"| as published | {' | '.join(published)} |")
-    print(f"| σ = 2^b | {dyadic[0]} | | {dyadic[1]} | {dyadic[2]} |")
+    print(f"| shoal | {dyadic[0]} | | {dyadic[1]} | {dyadic[2]} |")
 
 
 if __name__ == "__main__":

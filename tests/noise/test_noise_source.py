@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from fractions import Fraction
 
 import numpy as np
@@ -53,13 +51,3 @@ def test_low_bits_are_uniform_and_two_calls_differ() -> None:
 
 def test_nothing_asked_nothing_drawn() -> None:
     assert standard_normals(0) == []
-
-
-def test_opendp_is_left_as_it_was() -> None:
-    """Its features are a switch of the user's whole process."""
-    code = (
-        "from opendp.mod import GLOBAL_FEATURES as f; from shoal.noise.source import standard_normals as s;"
-        "s(2); assert not f; f.add('contrib'); s.__globals__['_discrete_gaussian'].cache_clear(); s(2);"
-        "assert f == {'contrib'}"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

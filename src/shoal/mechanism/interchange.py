@@ -87,11 +87,14 @@ def to_opendp(mechanism: Releasable, answers: Any) -> Any:
     >>> len(measurement("a")), measurement.map(1).delta(1.0) >= mechanism.certificate.delta_upper
     (1, True)
     """
-    from opendp.domains import atom_domain
-    from opendp.measurements import make_user_measurement
-    from opendp.measures import new_privacy_profile, smoothed_max_divergence
-    from opendp.metrics import discrete_distance
-    from opendp.mod import enable_features
+    try:
+        from opendp.domains import atom_domain
+        from opendp.measurements import make_user_measurement
+        from opendp.measures import new_privacy_profile, smoothed_max_divergence
+        from opendp.metrics import discrete_distance
+        from opendp.mod import enable_features
+    except ModuleNotFoundError:
+        raise InputError("to_opendp needs OpenDP: pip install 'shoal[opendp]'") from None
 
     n = len(releasable(mechanism=mechanism).labels)
     if mechanism.graph.n_edges != n * (n - 1) // 2:

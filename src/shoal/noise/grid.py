@@ -9,7 +9,7 @@ G_i: always a double, whatever the label. Rounding and clamping do not look at t
 Ideal: q + shift + gain (q − μ) + N(0, noise_cov) in real numbers, rounded to the grid. Given any q, with e the bound on
 a normal's own discretization and s_i the noise deviation of entry i,
 
-    tv ≤ k t(h) + Σ_i 2 e √k (s_i / G_i + 0.4) + 2^−142,   t(h) = φ(1) h²/4 + 2 e^{−2π²/h²} + saturation
+    tv ≤ k t(h) + Σ_i 2 e √k (s_i / G_i + 0.4) + 2^−142,   t(h) = φ(1) h²/4 + 2 e^{−2π²/h²}
 
 over the entries with noise, and 0 without noise. Derivation: docs/theory.md, section 9.
 """
@@ -71,12 +71,11 @@ class NoiseGrid:
 
 
 def normal_tv(resolution: Resolution = RESOLUTION) -> float:
-    """Total variation between N(0, 1) and h(n + u + u') with continuous u, u': interpolation, mass, saturation."""
+    """Total variation between N(0, 1) and h(n + u + u') with continuous u, u': interpolation and mass."""
     h = 2.0**-resolution.scale_bits
     interpolation = math.exp(-0.5) / math.sqrt(2 * math.pi) * h**2 / 4
     mass = 2 * math.exp(-2 * math.pi**2 / h**2)
-    saturated = 2 * math.exp(-0.49 * 4.0 ** (63 - resolution.scale_bits))
-    return (interpolation + mass + saturated) * UP + 1e-300
+    return (interpolation + mass) * UP + 1e-300
 
 
 def label_tv(noise_std: FloatArray, steps: FloatArray, resolution: Resolution = RESOLUTION) -> FloatArray:

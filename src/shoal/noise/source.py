@@ -2,7 +2,7 @@
 
     z = h (n + u + u'),   n a discrete Gaussian on the integers with σ = 1/h = 2^56,   u, u' uniform on (−½, ½)
 
-n comes from OpenDP's exact sampler (Canonne, Kamath & Steinke 2020). u + u' has the triangular density, so n + u + u'
+n is drawn exactly (:mod:`shoal.noise.discrete`). u + u' has the triangular density, so n + u + u'
 has the piecewise linear density through the discrete Gaussian's probabilities: the normal density up to O(h²). u and u'
 are 64-bit words of the operating system's cryptographic generator (docs/theory.md, section 9.1).
 
@@ -12,13 +12,12 @@ Noise for experiments is seeded, repeatable, and marked as not private (:class:`
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
 
+from shoal.noise.discrete import discrete_gaussians
 from shoal.numerics.eigenpairs import eigh
 from shoal.validation import FloatArray
 
@@ -40,7 +39,7 @@ class Resolution:
         return ((whole - 1) << self.fine_bits) + one + two + 1
 
 
-#: What every release draws with. 2^63 = 128 σ: the 64-bit integers that carry n are wide enough.
+#: What every release draws with.
 RESOLUTION = Resolution()
 
 
@@ -48,29 +47,9 @@ def standard_normals(count: int) -> list[int]:
     """``count`` independent standard normal numbers in units of 2^−120, from cryptographic sources; accepts no seed."""
     if count == 0:
         return []
-    whole = _discrete_gaussian()([0] * count)
+    whole = discrete_gaussians(count, RESOLUTION.scale_bits)
     words = np.frombuffer(secrets.token_bytes(16 * count), dtype=np.uint64).tolist()
     return list(map(RESOLUTION.combined, whole, words[:count], words[count:]))
-
-
-@cache
-def _discrete_gaussian() -> Callable[[list[int]], Any]:
-    """OpenDP's exact sampler: 64-bit integers in, the same plus discrete Gaussians with σ = 2^56 out."""
-    # Not opendp.prelude, which loads every data-frame package it finds.
-    from opendp.domains import atom_domain, vector_domain
-    from opendp.measurements import make_gaussian
-    from opendp.metrics import l2_distance
-    from opendp.mod import GLOBAL_FEATURES, disable_features, enable_features
-
-    enabled = "contrib" in GLOBAL_FEATURES
-    enable_features("contrib")
-    try:
-        space = vector_domain(atom_domain(T="i64")), l2_distance(T="f64")
-        sampler: Callable[[list[int]], Any] = make_gaussian(*space, scale=2.0**RESOLUTION.scale_bits)
-    finally:
-        if not enabled:
-            disable_features("contrib")
-    return sampler
 
 
 class NotPrivate(np.ndarray[Any, np.dtype[np.float64]]):
