@@ -146,6 +146,24 @@ def pair(
 # ---------------------------------------------------------------------------------------------------------------
 # Laws
 
+#: name -> (what to run on a seed, seeds of the full campaign, whether it was aimed at a known weakness)
+FAMILIES: dict[str, tuple[Callable[[int], Tally], int, bool]] = {}
+
+
+def family(name: str, seeds: int, stream: int, *more: int, aimed: bool = False) -> Callable[[Any], Any]:
+    """Enter a function of a tally, a generator and a seed as a family; the stream keeps its generators apart."""
+
+    def entered(compare: Callable[[Tally, np.random.Generator, int], None]) -> Any:
+        def of_seed(seed: int) -> Tally:
+            tally = Tally()
+            compare(tally, np.random.default_rng([stream, seed, *more]), seed)
+            return tally
+
+        FAMILIES[name] = of_seed, seeds, aimed
+        return compare
+
+    return entered
+
 
 def rotation(rng: np.random.Generator, k: int) -> Array:
     q, r = np.linalg.qr(rng.standard_normal((k, k)))
@@ -165,42 +183,44 @@ def likeness(rng: np.random.Generator, half: Array, spread: float, length: float
     return other @ other.T, half @ rng.standard_normal(k) * length / math.sqrt(k)
 
 
-def full_rank(seed: int, low: int = 1, high: int = 12) -> Tally:
-    tally, rng = Tally(), np.random.default_rng([1, seed, high])
+def full_rank(tally: Tally, rng: np.random.Generator, low: int, high: int) -> None:
     k = int(rng.integers(low, high + 1))
     half = rotation(rng, k) * np.sqrt(10.0 ** rng.uniform(-float(rng.choice([0, 1, 4, 8])), 0.0, k))
     other, gap = likeness(rng, half, float(rng.choice([0.05, 0.3, 1.0])), float(10.0 ** rng.uniform(-2, 1)))
     mean = rng.standard_normal(k) * rng.choice([0.0, 1.0, 100.0])
     pair(tally, rng, np.array([mean, mean + gap]), np.array([half @ half.T, other]))
-    return tally
 
 
-def wide(seed: int) -> Tally:
-    return full_rank(seed, 13, 24)
+@family("full rank, k ≤ 12", 700, 1, 12)
+def narrow(tally: Tally, rng: np.random.Generator, _: int) -> None:
+    full_rank(tally, rng, 1, 12)
 
 
-def widest(seed: int) -> Tally:
+@family("full rank, k ≤ 24", 250, 1, 24)
+def wide(tally: Tally, rng: np.random.Generator, _: int) -> None:
+    full_rank(tally, rng, 13, 24)
+
+
+@family("full rank, k ≤ 60", 60, 2)
+def widest(tally: Tally, rng: np.random.Generator, _: int) -> None:
     """k from 25 to 60."""
-    tally, rng = Tally(), np.random.default_rng([2, seed])
     k = int(rng.integers(25, 61))
     half = rotation(rng, k) * np.sqrt(10.0 ** rng.uniform(-2.0, 0.0, k))
     other, gap = likeness(rng, half, float(rng.choice([0.05, 0.3])), float(10.0 ** rng.uniform(-1, 0.7)))
     pair(tally, rng, np.array([np.zeros(k), gap]), np.array([half @ half.T, other]))
-    return tally
 
 
-def unrelated(seed: int) -> Tally:
+@family("unrelated covariances", 400, 3)
+def unrelated(tally: Tally, rng: np.random.Generator, _: int) -> None:
     """Covariances that have nothing to do with each other: δ near 1, complements matter."""
-    tally, rng = Tally(), np.random.default_rng([3, seed])
     k = int(rng.integers(1, 9))
     covs = np.array([covariance(rng, k, float(rng.choice([1, 4, 8]))) for _ in range(2)])
     pair(tally, rng, rng.standard_normal((2, k)), covs)
-    return tally
 
 
-def graded(seed: int) -> Tally:
+@family("graded 1e-12 to 1e12", 500, 4)
+def graded(tally: Tally, rng: np.random.Generator, _: int) -> None:
     """Entries from 1e-12 to 1e12."""
-    tally, rng = Tally(), np.random.default_rng([4, seed])
     k = int(rng.integers(2, 13))
     half = rotation(rng, k) * np.exp(0.3 * rng.standard_normal(k))
     other, gap = likeness(rng, half, 0.3, float(10.0 ** rng.uniform(-1, 1)))
@@ -208,12 +228,11 @@ def graded(seed: int) -> Tally:
     covs = np.array([half @ half.T, other]) * axes[:, None] * axes[None, :]
     mean = axes * rng.standard_normal(k)
     pair(tally, rng, np.array([mean, mean + axes * gap]), covs)
-    return tally
 
 
-def near_equal(seed: int) -> Tally:
+@family("nearly equal", 700, 5)
+def near_equal(tally: Tally, rng: np.random.Generator, _: int) -> None:
     """Laws that differ by 1e-1 down to a few units in the last place, means alike or not."""
-    tally, rng = Tally(), np.random.default_rng([5, seed])
     k = int(rng.integers(1, 13))
     base = covariance(rng, k, float(rng.choice([0.5, 2.0, 5.0])))
     half = np.linalg.cholesky(base)
@@ -223,12 +242,11 @@ def near_equal(seed: int) -> Tally:
     gap = half @ rng.standard_normal(k) * size * rng.choice([0.0, 1.0, 100.0])
     mean = rng.standard_normal(k) * rng.choice([0.0, 1.0])
     pair(tally, rng, np.array([mean, mean + gap]), np.array([base, 0.5 * (other + other.T)]))
-    return tally
 
 
-def diagonal(seed: int) -> Tally:
+@family("independent entries", 500, 6)
+def diagonal(tally: Tally, rng: np.random.Generator, _: int) -> None:
     """Independent entries, by construction."""
-    tally, rng = Tally(), np.random.default_rng([6, seed])
     k = int(rng.integers(1, 13))
     v = 10.0 ** rng.uniform(-6, 6, k)
     other = v * np.exp(rng.standard_normal(k) * 10.0 ** rng.uniform(-8, 0.3))
@@ -236,24 +254,22 @@ def diagonal(seed: int) -> Tally:
     gap = np.sqrt(v) * rng.standard_normal(k) * 10.0 ** rng.uniform(-3, 0.7)
     classes = shoal.GaussianClasses.diagonal(np.array([np.zeros(k), gap]), np.array([v, other]))
     brackets(tally, rng, classes)
-    return tally
 
 
-def constants(seed: int) -> Tally:
+@family("constants behind noise", 500, 7)
+def constants(tally: Tally, rng: np.random.Generator, _: int) -> None:
     """Deterministic answers behind one shared noise."""
-    tally, rng = Tally(), np.random.default_rng([7, seed])
     k = int(rng.integers(1, 13))
     means = rng.standard_normal((2, k)) * 10.0 ** rng.uniform(-6, 6)
     size = float(np.linalg.norm(means[0] - means[1]) * 10.0 ** rng.uniform(-1, 2))
     noise: Any = size**2 if rng.random() < 0.3 else size**2 * covariance(rng, k, 3.0)
     classes = shoal.GaussianClasses.deterministic(means).with_noise(noise)
     brackets(tally, rng, classes)
-    return tally
 
 
-def bounded(seed: int) -> Tally:
+@family("bounded losses at their supremum", 400, 21)
+def bounded(tally: Tally, rng: np.random.Generator, _: int) -> None:
     """One law inside the other: a bounded loss, at ε about its supremum."""
-    tally, rng = Tally(), np.random.default_rng([21, seed])
     k = int(rng.integers(1, 9))
     g = -np.minimum(10.0 ** rng.uniform(-6, 0, k), 0.99)
     w = rng.standard_normal(k) * np.sqrt(-g) * 10.0 ** rng.uniform(-2, 0.5)
@@ -262,12 +278,11 @@ def bounded(seed: int) -> Tally:
     top = float(-0.5 * np.log1p(g).sum() - 0.5 * (w**2 / g).sum())
     near = [top * (1 + sign * 10.0 ** rng.uniform(-15, -0.5)) for sign in (-1, -1, 1)]
     pair(tally, rng, np.array([np.zeros(k), half @ w]), covs, grid=[0.0, *near])
-    return tally
 
 
-def duplicated(seed: int) -> Tally:
+@family("duplicated eigenvalues", 300, 22)
+def duplicated(tally: Tally, rng: np.random.Generator, _: int) -> None:
     """Whitened differences with equal eigenvalues, exactly, in turned coordinates."""
-    tally, rng = Tally(), np.random.default_rng([22, seed])
     blocks = int(rng.integers(1, 4))
     turn = np.kron(np.eye(blocks), np.array([[1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]]) / 2)
     k = 4 * blocks
@@ -276,12 +291,11 @@ def duplicated(seed: int) -> Tally:
     covs = np.array([(turn * values) @ turn.T, np.eye(k)]) * sizes[:, None] * sizes[None, :]
     gap = sizes * (turn @ np.round(rng.standard_normal(k) * 4)) * 2.0 ** -int(rng.integers(2, 12))
     pair(tally, rng, np.array([np.zeros(k), gap]), covs)
-    return tally
 
 
-def clustered(seed: int) -> Tally:
+@family("clustered eigenvalues, k > 25", 120, 8, aimed=True)
+def clustered(tally: Tally, rng: np.random.Generator, _: int) -> None:
     """Whitened differences with clusters of eigenvalues; of many, the one whose eigenvectors are least orthogonal."""
-    tally, rng = Tally(), np.random.default_rng([8, seed])
     k = int(rng.integers(26, 61))
     clusters = [0.0, 1e-9, -1e-9, 1e-12, -1e-12, 0.05, 0.05 + 1e-11, -0.04, -0.04 + 1e-10]
     worst, chosen = -1.0, np.eye(k)
@@ -299,12 +313,11 @@ def clustered(seed: int) -> Tally:
             worst, chosen = skew, cov
     gap = rng.standard_normal(k) * 10.0 ** rng.uniform(-2, 0) / math.sqrt(k)
     pair(tally, rng, np.array([np.zeros(k), gap]), np.array([chosen, np.eye(k)]))
-    return tally
 
 
-def nearly_singular(seed: int) -> Tally:
+@family("nearly singular", 250, 9, aimed=True)
+def nearly_singular(tally: Tally, rng: np.random.Generator, _: int) -> None:
     """Correlations with an eigenvalue of 1e-16 to 1e-8, full rank in exact arithmetic."""
-    tally, rng = Tally(), np.random.default_rng([9, seed])
     k = int(rng.integers(2, 9))
     values = np.ones(k)
     values[: int(rng.integers(1, k))] = 10.0 ** rng.uniform(-16.0, -8.0)
@@ -312,7 +325,6 @@ def nearly_singular(seed: int) -> Tally:
     other, gap = likeness(rng, half, 0.3, 1.0)
     mean = rng.standard_normal(k) * rng.choice([0.0, 1.0, 1e4])
     pair(tally, rng, np.array([mean, mean + gap]), np.array([half @ half.T, other]))
-    return tally
 
 
 def _dyadic(rng: np.random.Generator, shape: tuple[int, ...], size: int) -> Array:
@@ -336,21 +348,20 @@ def _support(rng: np.random.Generator) -> tuple[Array, Array, Array]:
     return onto, inner[0], inner[1]
 
 
-def singular(seed: int) -> Tally:
+@family("singular, one support", 300, 10, aimed=True)
+def singular(tally: Tally, rng: np.random.Generator, _: int) -> None:
     """Singular laws on one support, with exact parameters, means far from zero or not."""
-    tally, rng = Tally(), np.random.default_rng([10, seed])
     onto, a, b = _support(rng)
     scale = 2.0 ** rng.integers(-20, 21, len(onto)).astype(float) if rng.random() < 0.3 else np.ones(len(onto))
     mean = np.round(rng.standard_normal(len(onto)) * float(rng.choice([0.0, 1.0, 2.0**20])))
     gap = onto @ _dyadic(rng, (onto.shape[1],), 3) * rng.choice([0.0, 1.0])
     covs = np.array([a, b]) * scale[:, None] * scale[None, :]
     pair(tally, rng, np.array([mean * scale, (mean + gap) * scale]), covs)
-    return tally
 
 
-def apart(seed: int) -> Tally:
+@family("singular, supports apart", 300, 11, aimed=True)
+def apart(tally: Tally, rng: np.random.Generator, _: int) -> None:
     """Singular laws on supports that differ a little: δ = 1."""
-    tally, rng = Tally(), np.random.default_rng([11, seed])
     onto, a, b = _support(rng)
     k = len(onto)
     mean = np.round(rng.standard_normal(k) * float(rng.choice([0.0, 1.0, 2.0**13, 2.0**30])))
@@ -359,7 +370,6 @@ def apart(seed: int) -> Tally:
     entry = int(rng.integers(k))
     other[entry] += np.spacing(max(1.0, abs(other[entry]))) * float(rng.choice([1, 3, 10, 30, 100, 1e4, 1e8]))
     pair(tally, rng, np.array([mean, other]), np.array([a, b if rng.random() < 0.5 else a]))
-    return tally
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -415,11 +425,10 @@ def _asked(rng: np.random.Generator, seed: int) -> Callable[[], shoal.Mechanism]
     return lambda: shoal.design(classes, graph, method, epsilon, rho, iterations=8, seed=seed, **options)
 
 
-def designed(seed: int) -> Tally:
+@family("designs, every method", 700, 12)
+def designed(tally: Tally, rng: np.random.Generator, seed: int) -> None:
     """Every method in turn."""
-    tally, rng = Tally(), np.random.default_rng([12, seed])
     _design(tally, rng, _asked(rng, seed))
-    return tally
 
 
 def exact_answer(mechanism: shoal.Mechanism, i: int, answer: Array, normals: Sequence[int]) -> list[Any]:
@@ -458,9 +467,9 @@ def _number(value: Fraction) -> Any:
     return mpmath.mpf(value.numerator) / value.denominator
 
 
-def drawn(seed: int) -> Tally:
+@family("entries given out", 210, 18)
+def drawn(tally: Tally, rng: np.random.Generator, seed: int) -> None:
     """Entries given out by a design, from given normals, against the map and a factor of the noise in many digits."""
-    tally, rng = Tally(), np.random.default_rng([18, seed])
 
     def call() -> None:
         mechanism = _asked(rng, seed)()
@@ -482,7 +491,6 @@ def drawn(seed: int) -> Tally:
 
     with mpmath.workprec(DIGITS):
         tally.attempt("draw", call)
-    return tally
 
 
 def _design(
@@ -502,9 +510,9 @@ def _design(
             tally.refused += 1
 
 
-def meeting(seed: int) -> Tally:
+@family("designs that meet", 300, 13, aimed=True)
+def meeting(tally: Tally, rng: np.random.Generator, seed: int) -> None:
     """Designs with enough budget to bring all labels to one law: equal on paper, not after rounding."""
-    tally, rng = Tally(), np.random.default_rng([13, seed])
     method = ("center", "transport", "additive")[seed % 3]
     n, k = int(rng.integers(2, 4)), int(rng.integers(1, 4))
     means = rng.standard_normal((n, k)) * 10.0 ** rng.uniform(-2, 3)
@@ -524,12 +532,11 @@ def meeting(seed: int) -> Tally:
         lambda: shoal.design(classes, graph, method, 1.0, rho, noise_floor=floor, iterations=8, seed=seed),
         [0.0, float(10.0 ** rng.uniform(-14.0, 0.0)), 1.0],
     )
-    return tally
 
 
-def rough_constants(seed: int) -> Tally:
+@family("constants alike but for rounding", 300, 14, aimed=True)
+def rough_constants(tally: Tally, rng: np.random.Generator, seed: int) -> None:
     """Constants next to each other in the last bits of large numbers, with a tiny floor: what rounding hides."""
-    tally, rng = Tally(), np.random.default_rng([14, seed])
     method = ("center", "transport", "additive")[seed % 3]
     base = 2.0 ** float(rng.integers(10, 30))
     unit = base * 2.0**-52
@@ -546,12 +553,11 @@ def rough_constants(seed: int) -> Tally:
         lambda: shoal.design(classes, graph, method, 1.0, rho, noise_floor=floor, iterations=8, seed=seed),
         [0.0, 1.0],
     )
-    return tally
 
 
-def truncated(seed: int) -> Tally:
+@family("designs for truncated laws", 300, 15, aimed=True)
+def truncated(tally: Tally, rng: np.random.Generator, seed: int) -> None:
     """Designs for singular class laws whose entries span 1e-1 to 1e8."""
-    tally, rng = Tally(), np.random.default_rng([15, seed])
     method = ("center", "transport")[seed % 2]
     n, k = 2, int(rng.integers(2, 5))
     axes = 10.0 ** rng.uniform(-1.0, 8.0, k)
@@ -564,7 +570,7 @@ def truncated(seed: int) -> Tally:
         classes = shoal.GaussianClasses(axes * rng.standard_normal((n, k)), np.array(covs))
     except shoal.InputError:
         tally.refused += 1
-        return tally
+        return
     graph = shoal.NeighborGraph.complete(classes.labels)
     price = shoal.perfect_rho(classes, graph, "transport")
     floor = 10.0 ** rng.uniform(-2.0, 2.0)
@@ -575,12 +581,11 @@ def truncated(seed: int) -> Tally:
         lambda: shoal.design(classes, graph, method, 0.1, rho, noise_floor=floor, iterations=8, seed=seed),
         [0.0, 0.1, 1.0],
     )
-    return tally
 
 
-def inverses(seed: int) -> Tally:
+@family("ε for a δ", 500, 17)
+def inverses(tally: Tally, rng: np.random.Generator, _: int) -> None:
     """ε for a δ: δ at that ε is not above the one that was asked for."""
-    tally, rng = Tally(), np.random.default_rng([17, seed])
     k = int(rng.integers(1, 7))
     half = rotation(rng, k) * np.sqrt(10.0 ** rng.uniform(-1.0, 0.0, k))
     other, gap = likeness(rng, half, float(rng.choice([1e-6, 0.1, 0.5])), float(rng.choice([1e-3, 1.0])))
@@ -595,32 +600,6 @@ def inverses(seed: int) -> Tally:
                     tally.at_most(f"epsilon_at {delta!r}", delta, confirmed(classes, epsilon, scope).delta_lower)
 
             tally.attempt(f"epsilon_at {delta!r}", call)
-    return tally
-
-
-#: name -> (what to run on a seed, seeds of the full campaign, whether it was aimed at a known weakness)
-FAMILIES: dict[str, tuple[Callable[[int], Tally], int, bool]] = {
-    "full rank, k ≤ 12": (full_rank, 700, False),
-    "full rank, k ≤ 24": (wide, 250, False),
-    "full rank, k ≤ 60": (widest, 60, False),
-    "unrelated covariances": (unrelated, 400, False),
-    "graded 1e-12 to 1e12": (graded, 500, False),
-    "nearly equal": (near_equal, 700, False),
-    "independent entries": (diagonal, 500, False),
-    "constants behind noise": (constants, 500, False),
-    "bounded losses at their supremum": (bounded, 400, False),
-    "duplicated eigenvalues": (duplicated, 300, False),
-    "designs, every method": (designed, 700, False),
-    "ε for a δ": (inverses, 500, False),
-    "entries given out": (drawn, 210, False),
-    "clustered eigenvalues, k > 25": (clustered, 120, True),
-    "nearly singular": (nearly_singular, 250, True),
-    "singular, one support": (singular, 300, True),
-    "singular, supports apart": (apart, 300, True),
-    "designs that meet": (meeting, 300, True),
-    "constants alike but for rounding": (rough_constants, 300, True),
-    "designs for truncated laws": (truncated, 300, True),
-}
 
 
 def run(family: str, seed: int) -> Tally:

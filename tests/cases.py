@@ -1,4 +1,4 @@
-"""Deterministic hard inputs: spectra, epsilons that put δ anywhere from 1 − 1e-12 to below 1e-300, Gaussian pairs.
+"""Deterministic hard inputs: spectra and Gaussian pairs.
 
 NumPy only; neither the library nor the oracle is imported.
 """
@@ -6,14 +6,12 @@ NumPy only; neither the library nor the oracle is imported.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-DIMENSIONS = (1, 2, 3, 5, 12, 50, 100)
 KINDS = (
     "mixed",
     "above_one",
@@ -27,19 +25,7 @@ KINDS = (
     "large_nu",
     "zero_nu",
 )
-TARGETS = (-1e-12, -0.01, -1.0, -5.0, -30.0, -100.0, -400.0, -690.0)
-EPS_MAX = 700.0
 CONDITIONS: tuple[float | str, ...] = (1.0, 1e2, 1e4, 1e8, "near", "graded")
-
-
-@dataclass(frozen=True)
-class SpectrumCase:
-    """One spectrum and the epsilons to try it at."""
-
-    name: str
-    gamma: Array
-    nu: Array
-    eps: list[float] = field(default_factory=list)
 
 
 def spectrum_of_kind(kind: str, k: int) -> tuple[Array, Array]:
@@ -77,79 +63,6 @@ def supremum(gamma: Array, nu: Array) -> float:
     if np.any(g >= 1.0):
         return math.inf
     return float(-0.5 * np.log(g).sum() + 0.5 * (g * v * v / (1.0 - g)).sum())
-
-
-def rough_log_hockey(gamma: Array, nu: Array, eps: float, complement: bool = False) -> float:
-    """Saddle-point estimate of ln δ, or of ln(1 − δ); good to a fraction of a nat, for choosing epsilons only."""
-    b, q = gamma - 1.0, gamma * nu * nu
-    sign = -1.0 if complement else 1.0
-    high = 1.0 if complement else (1.0 / b.max() if b.max() > 0.0 else math.inf)
-
-    def slope(t: float) -> float:
-        u = 1.0 - t * b
-        first = (-0.5 * np.log1p(b) + 0.5 * b / u + 0.5 * q * (1.0 + 2.0 * t - t * t * b) / (u * u)).sum()
-        return float(first - eps - 1.0 / t - 1.0 / (t + 1.0))
-
-    def place(z: float) -> float:
-        return sign * (math.exp(z) if math.isinf(high) else high / (1.0 + math.exp(-z)))
-
-    low_z, high_z = (-300.0, 300.0) if math.isinf(high) else (-300.0, 34.0)
-    for _ in range(60):
-        z = 0.5 * (low_z + high_z)
-        if sign * slope(place(z)) < 0.0:
-            low_z = z
-        else:
-            high_z = z
-    t = place(0.5 * (low_z + high_z))
-    u = 1.0 - t * b
-    value = (-0.5 * t * np.log1p(b) - 0.5 * np.log(u) + 0.5 * t * (1.0 + t) * q / u).sum() - eps * t
-    value -= math.log(abs(t * (t + 1.0)))
-    second = (0.5 * (b / u) ** 2 + q * gamma / u**3).sum() + 1.0 / t**2 + 1.0 / (t + 1.0) ** 2
-    return float(value - 0.5 * math.log(2.0 * math.pi * second))
-
-
-def epsilons(gamma: Array, nu: Array, targets: tuple[float, ...] = TARGETS) -> list[float]:
-    """Epsilons in [0, 700] with ln δ roughly at each target that is reachable there, increasing."""
-    top = min(EPS_MAX, supremum(gamma, nu))
-    found = []
-    for target in targets:
-        complement = target > -0.5
-        level = math.log(-math.expm1(target)) if complement else target
-
-        def gap(eps: float, complement: bool = complement, level: float = level) -> float:
-            estimate = rough_log_hockey(gamma, nu, eps, complement)
-            return estimate - level if complement else level - estimate
-
-        with np.errstate(all="ignore"):
-            low, high = 0.0, top
-            if not gap(low) < 0.0:
-                continue
-            for _ in range(60):
-                middle = 0.5 * (low + high)
-                if gap(middle) < 0.0:
-                    low = middle
-                else:
-                    high = middle
-            if low < top * (1.0 - 1e-9):
-                found.append(float(f"{low:.12g}"))
-    return found
-
-
-def spectrum_cases(dimensions: tuple[int, ...] = DIMENSIONS, kinds: tuple[str, ...] = KINDS) -> list[SpectrumCase]:
-    """The grid. ε = 0 is always tried; a bounded loss also just below its supremum and beyond it, others at 700."""
-    cases = []
-    for k in dimensions:
-        for kind in kinds:
-            gamma, nu = spectrum_of_kind(kind, k)
-            targets = TARGETS if k < 50 else TARGETS[:4] + TARGETS[5:6] + TARGETS[7:]
-            eps = [0.0, *epsilons(gamma, nu, targets)]
-            top = supremum(gamma, nu)
-            if 0.0 < top < EPS_MAX:
-                eps += [float(f"{top * (1.0 - 1e-6):.15g}"), float(f"{top * (1.0 + 1e-6):.15g}")]
-            elif k in (2, 12):
-                eps.append(EPS_MAX)
-            cases.append(SpectrumCase(f"{kind}-{k}", gamma, nu, sorted(set(eps))))
-    return cases
 
 
 def random_rotation(rng: np.random.Generator, k: int) -> Array:

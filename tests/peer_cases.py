@@ -5,16 +5,18 @@ Gaussian noise, its calibration and composition, mixtures, randomized response a
 zCDP. A figure is the exact one up to the tolerance of the test it comes from ("value"), or a bound of it from "above"
 or "below"; ``holds`` decides with fifty digits and no tolerance whether a figure is on the safe side.
 
-Left out are what has no counterpart (Laplace noise, subsampling under composition, tree aggregation, thresholds,
-laws of unequal support) and what tests an interface rather than a figure.
+Figures are in ``peer_figures.json``. Left out are what has no counterpart (Laplace noise, subsampling under
+composition, tree aggregation, thresholds, laws of unequal support) and what tests an interface rather than a figure.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -84,9 +86,10 @@ def mixture_delta(sigma: float, gaps: Sequence[float], odds: Sequence[float], ep
     return max(above(one) - e * mp.ncdf(-one / s), mp.ncdf(two / s) - e * (1 - above(two)), mpf(0))
 
 
-def table_delta(pmf: dict[int, float], beyond: float, step: float, epsilon: float) -> float:
+def table_delta(pmf: dict[str, float], beyond: float, step: float, epsilon: float) -> float:
     """δ(ε) of tabulated losses, multiples of a step."""
-    return beyond + sum(p * -math.expm1(epsilon - n * step) for n, p in pmf.items() if n * step > epsilon)
+    losses = [(int(n) * step, p) for n, p in pmf.items()]
+    return beyond + sum(p * -math.expm1(epsilon - loss) for loss, p in losses if loss > epsilon)
 
 
 # ---------------------------------------------------------------------- ours
@@ -135,104 +138,24 @@ def gaussian(topic: str, sigma: float, gap: float, epsilon: float, kind: str, fi
 
 # ---------------------------------------------------------------------- dp_accounting
 
-#: σ, Δ, ε, δ of the Gaussian mechanism without sampling; "replace" cases with twice their Δ.
-GAUSSIAN_DELTAS = (
-    *((s, d, e, f) for s, d, e, f in [(1, 1, 1, 0.12693674), (2, 2, 1, 0.12693674), (1, 3, 1, 0.78760074)]),
-    *((s, d, e, f) for s, d, e, f in [(2, 6, 1, 0.78760074), (1, 1, 2, 0.02092364), (5, 5, 2, 0.02092364)]),
-    *(
-        (1, 1, e, f)
-        for e, f in [(-2, 0.86749642), (-1, 0.67881797), (0, 0.38292492), (1, 0.12693674), (2, 0.020923636)]
-    ),
-    *(
-        (1, 2, e, f)
-        for e, f in [(-2, 0.90958223), (-1, 0.81968818), (0, 0.68268949), (1, 0.50986166), (2, 0.331897999)]
-    ),
-)
-#: Δ, ε, δ, σ with three places.
-GAUSSIAN_CALIBRATIONS = (
-    (1, 1, 0.12693674, 1), (2, 1, 0.12693674, 2), (4, 1, 0.12693674, 4), (3, 1, 0.78760074, 1), (6, 1, 0.78760074, 2),
-    (12, 1, 0.78760074, 4), (1, 2, 0.02092364, 1), (5, 2, 0.02092364, 5), (10, 2, 0.02092364, 10),
-    (1, 16, 1.016e-05, 0.344), (2, 16, 1.016e-05, 0.688), (4, 16, 1.016e-05, 1.376),
-)  # fmt: skip
-#: The least noise for several queries: Δ of one, how many, σ.
-GAUSSIAN_QUERIES = ((1, 1, 1 / 3), (6, 25, 10))
+FIGURES = json.loads((Path(__file__).parent / "peer_figures.json").read_text())
 EPSILONS = SIGMAS = (1e-5, 1e-3, 0.1, 1.0, 10.0, 1e3, 1e5)
 DELTAS = (1e-10, 1e-5, 0.1, 0.5, 0.9)
-#: σ, Δ: losses rounded up with the rest at infinity, losses rounded down, and connected dots with theirs at infinity.
-ONE_UP = {2: 0.12447741, 1: 0.38292492, 0: 0.24173034, -1: 0.0668072}
-TWO_UP = {
-    4: 0.12447741, 3: 0.19146246, 2: 0.19146246, 1: 0.14988228, 0: 0.09184805, -1: 0.04405707, -2: 0.01654047,
-    -3: 0.00620967,
-}  # fmt: skip
-ONE_DOWN = {1: 0.30853754, 0: 0.38292492, -1: 0.24173034, -2: 0.03809064}
-TWO_DOWN = {3: 0.30853754, 2: 0.19146246, 1: 0.19146246, 0: 0.14988228, -1: 0.09184805}
-ONE_DOTS = {2: 0.167710257, 1: 0.343270190, 0: 0.319116756, -1: 0.126282046, -2: 0.022697115}
-TWO_DOTS = {4: 0.156393834, 3: 0.176732821, 2: 0.195352391, 1: 0.169838899, 0: 0.116146963}
-LOSS_TABLES = (
-    *((s, d, 1.0, ONE_UP, ONE_DOWN, ONE_DOTS, 0.020923636) for s, d in [(1, 1), (5, 5)]),
-    *((s, d, 1.0, TWO_UP, TWO_DOWN, TWO_DOTS, 0.084953319) for s, d in [(1, 2), (3, 6)]),
-    (1, 1, 0.5, {3: 0.12447741, 2: 0.19146246, 1: 0.19146246, 0: 0.14988228, -1: 0.09184805, -2: 0.0668072}, None,
-     {3: 0.178515818, 2: 0.175063076, 1: 0.195400642, 0: 0.171573378, -1: 0.118516480}, 0.056696236),
-    (1, 1, 0.3, {5: 0.05790353, 4: 0.10261461, 3: 0.1155939, 2: 0.11908755, 1: 0.11220275, 0: 0.09668214,
-                 -1: 0.07618934, -2: 0.0549094, -3: 0.0361912, -4: 0.04456546}, None,
-     {5: 0.143933223, 4: 0.093801719, 3: 0.110114456, 2: 0.118295665, 1: 0.116301523, 0: 0.104639278}, 0.056696236),
-)  # fmt: skip
-#: σ, gaps, odds, the larger δ(1) of adding and removing.
-MIXTURES = (
-    (1.0, (1.0,), (1.0,), 0.12693674), (1.0, (3.0,), (1.0,), 0.78760074),
-    (1.0, (0.0, 1.0), (0.2, 0.8), 0.0816951786585355),
-    (1.0, (0.0, 3.0), (0.3, 0.7), 0.5356298793262404), (1.0, (0.0, 1.0, 2.0), (0.2, 0.6, 0.2), 0.15768284088654105),
-    (1.0, (1.0, 2.0), (0.2, 0.8), 0.433276675545065), (2.0, (0.0, 2.0), (0.2, 0.8), 0.0816951786585355),
-    (2.0, (0.0, 6.0), (0.6, 0.4), 0.2888308005139968),
-)  # fmt: skip
-#: Randomized response: share answered at random, how many answers, and divergences at six orders, replacing one.
 RESPONSE_ORDERS = (1.5, 2.5, 5.0, 50.0, 100.0, math.inf)
-RESPONSE_DIVERGENCES = (
-    (0.3, 10, (2.6946320226546314, 2.983865364028855, 3.11316970070507, 3.1854244842182466, 3.1886682560677593,
-               3.1918471524802814)),
-    (0.05, 20, (5.850317703374384, 5.910360162307462, 5.930633082131939, 5.94180620835157, 5.942307807732949,
-                5.942799375126701)),
-    (0.01, 3, (5.684126770932727, 5.692634596034571, 5.695421239467805, 5.696956976543137, 5.697025920968522,
-               5.697093486505405)),
-    (0.1, 10, (None, None, None, None, None, 4.51085950651685)),
-)  # fmt: skip
-#: The same: step, losses rounded up, losses rounded down.
-RESPONSE_LOSSES = (
-    (0.5, 2, 1.0, {2: 0.75, -1: 0.25}, {1: 0.75, -2: 0.25}),
-    (0.2, 4, 1.0, {3: 0.85, -2: 0.05, 0: 0.1}, {2: 0.85, -3: 0.05, 0: 0.1}),
-    (0.2, 4, 0.7, {5: 0.85, -4: 0.05, 0: 0.1}, None),
-    (0.2, 4, 2.0, {2: 0.85, -1: 0.05, 0: 0.1}, None),
-)
-#: Discrete Laplace noise: parameter, Δ, ε, δ.
-DISCRETE_LAPLACE = (
-    (1.0, 1, 1.0, 0.0), (0.333333, 3, 1.0, 0.0), (0.5, 4, 2.0, 0.0), (0.5, 4, 0.5, 0.54202002),
-    (0.5, 4, 1.0, 0.39346934),
-    (0.5, 4, -0.5, 0.7222211), (0.5, 4, -2.0, 0.86466472), (0.5, 4, -1.0, 0.77686984), (0.5, 4, 0.0, 0.63212056),
-)  # fmt: skip
-#: Finite laws with probabilities in tenths, and δ at ln of something.
-TENTHS = (
-    ((6, 4), (5, 5), 1.0, 0.1),
-    ((5, 5), (6, 4), 1.0, 0.1),
-    ((5, 5), (6, 4), 1.1, 0.06),
-    ((6, 4), (5, 5), 0.9, 0.15),
-)
-#: Pure ε, δ beside it, queries, δ in all: the least multiple of ε in steps of two that holds (Kairouz, Oh & Viswanath).
-COMPOSED_RESPONSES = (
-    (1.0, 0.0, 30, 0.0, 30),
-    (1.0, 0.001, 30, 0.06, 22),
-    (1.0, 0.001, 30, 0.1, 20),
-    (0.25, 0.0, 50, 0.01, 20),
-)
 
 
 def gaussian_deltas() -> Iterator[Case]:
-    for sigma, gap, epsilon, figure in GAUSSIAN_DELTAS:
+    """The Gaussian mechanism without sampling; "replace" cases with twice their Δ."""
+    for sigma, gap, epsilon, figure in FIGURES["gaussian_deltas"]:
         yield gaussian("δ(ε) of Gaussian noise", sigma, gap, epsilon, "value", figure, PLACES)
 
 
 def loss_tables() -> Iterator[Case]:
-    """Tables are printed to eight or nine places: what their sums may be off by is the slack."""
-    for sigma, gap, step, up, down, dots, beyond in LOSS_TABLES:
+    """Losses rounded up with the rest at infinity, rounded down, and connected dots with theirs at infinity.
+
+    Tables are printed to eight or nine places: what their sums may be off by is the slack.
+    """
+    for sigma, gap, step, up, down, dots, beyond in FIGURES["loss_tables"]:
         for n in range(3):
             e = n * step
             rest = 1 - math.fsum(up.values())
@@ -244,8 +167,10 @@ def loss_tables() -> Iterator[Case]:
 
 
 def gaussian_calibrations() -> Iterator[Case]:
-    cases = [(gap, gap, e, d, s, 5e-4, "") for gap, e, d, s in GAUSSIAN_CALIBRATIONS]
-    cases += [(gap, gap * math.sqrt(n), 1, 0.78760074, s, PLACES, f", {n} queries") for gap, n, s in GAUSSIAN_QUERIES]
+    """The least noise for one query, with three places, and for several: Δ of one, how many, σ."""
+    queries = FIGURES["gaussian_queries"]
+    cases = [(gap, gap, e, d, s, 5e-4, "") for gap, e, d, s in FIGURES["gaussian_calibrations"]]
+    cases += [(gap, gap * math.sqrt(n), 1, 0.78760074, s, PLACES, f", {n} queries") for gap, n, s in queries]
     # The noise at which Rényi divergences prove (1, 1e-6): more than is needed.
     cases += [(1, 1, 1, 1e-6, 4.530877117, math.inf, " from Rényi divergences")]
     for gap, total, epsilon, delta, figure, slack, note in cases:
@@ -343,7 +268,7 @@ def renyi() -> Iterator[Case]:
 
 def mixtures() -> Iterator[Case]:
     """Ours is a bound for mixtures, exact for one component; theirs are exact."""
-    for sigma, gaps, odds, figure in MIXTURES:
+    for sigma, gaps, odds, figure in FIGURES["mixtures"]:
         parts = shoal.GaussianClasses([[0.0], *([g] for g in gaps)], [[sigma**2]])
         owner = np.array([0] + [1] * len(gaps), dtype=np.intp)
         family = shoal.GaussianMixtureClasses(("a", "b"), np.array([1.0, *odds]), parts, owner)
@@ -362,7 +287,8 @@ def ratio_of(share: float, n: int) -> float:
 
 
 def randomized_response() -> Iterator[Case]:
-    for share, n, step, up, down in RESPONSE_LOSSES:
+    """Share answered at random, how many answers: losses rounded up and down, and divergences, replacing one."""
+    for share, n, step, up, down in FIGURES["response_losses"]:
         for at in (0, 1, 2):
             tables = [("above", up), ("below", down)] if down else [("above", up)]
             for kind, pmf in tables:
@@ -370,7 +296,7 @@ def randomized_response() -> Iterator[Case]:
                 yield response_delta(share, n, at * step, kind, figure, 1e-12)
     # (4/(3 + e), 4) has e^ε = e.
     yield response_delta(4 / (3 + math.e), 4, 1.0, "value", 0.0, PLACES)
-    for share, n, figures in RESPONSE_DIVERGENCES:
+    for share, n, figures in FIGURES["response_divergences"]:
         for order, figure in zip(RESPONSE_ORDERS, figures, strict=True):
             if figure is None:
                 continue
@@ -411,14 +337,14 @@ def response_delta(share: float, n: int, epsilon: float, kind: str, figure: floa
 def finite_laws() -> Iterator[Case]:
     """Laws of finitely many losses as a codebook holds them: integers over a common whole."""
     whole = 2**60
-    for parameter, gap, epsilon, figure in DISCRETE_LAPLACE:
+    for parameter, gap, epsilon, figure in FIGURES["discrete_laplace"]:
         a = mpf(parameter)
         inner = [(1 - mp.exp(-a)) / (1 + mp.exp(-a)) * mp.exp(-a * x) for x in range(1, gap)]
         masses = [1 / (1 + mp.exp(-a)), *inner, mp.exp(-a * gap) / (1 + mp.exp(-a))]
         counts = [int(mp.nint(m * whole)) for m in masses]
         inputs = f"discrete Laplace, a={parameter:g}, Δ={gap}, ε={epsilon:g}"
         yield finite_law(inputs, counts, counts[::-1], epsilon, figure)
-    for ours, theirs, ratio, figure in TENTHS:
+    for ours, theirs, ratio, figure in FIGURES["tenths"]:
         yield finite_law(f"tenths {ours} and {theirs}, ε=ln {ratio:g}", ours, theirs, math.log(ratio), figure)
 
 
@@ -435,7 +361,7 @@ def finite_law(inputs: str, ours: Sequence[int], theirs: Sequence[int], epsilon:
 
 def composed_responses() -> Iterator[Case]:
     """The least total ε, a multiple of ε in steps of two, at which δ in all holds; some releases are lost with δ."""
-    for epsilon, beside, queries, delta, figure in COMPOSED_RESPONSES:
+    for epsilon, beside, queries, delta, figure in FIGURES["composed_responses"]:
         book = shoal.codebook([[0.0], [1.0]], shoal.NeighborGraph.complete(["a", "b"]), epsilon)
 
         def ours(book: shoal.Codebook = book, d: float = beside, n: int = queries, delta: float = delta) -> list[float]:
@@ -469,95 +395,53 @@ def composed_responses() -> Iterator[Case]:
 
 # ---------------------------------------------------------------------- OpenDP
 
-#: σ, Δ, ρ.
-ZCDP = ((1.0, 1.0, 0.5), (1.0, 2.0, 2.0), (1.0, 3.0, 4.5), (10.0, 1.0, 0.005), (2.0, 1.0, 0.125))
-#: ρ, ε, δ that zCDP proves.
-ZCDP_DELTAS = (
-    (0.03125, 0.0, 0.1508457845622862),
-    (0.05, 0.25, 8.17727531036956e-2),
-    (5e-30, 1e-13, 2.619676329730346e-234),
-    (0.5, 0.0, 0.5588356393474351),
-)
-#: σ, releases, δ, ε that zCDP proves; two releases each with half of δ.
-ZCDP_EPSILONS = (
-    (4.0, 1, 1e-3, 0.6880024554878085),
-    (10.0, 1, 1e-6, 0.42994146883694934),
-    (1.0, 2, 2e-7, 11.341717670937543),
-    (10.5, 1, 1e-6, 0.6),
-)
-#: Answers, probability of the own one, e^ε.
-RESPONSES = ((2, 0.75, 3.0), (4, 0.75, 9.0))
-
 
 def opendp_cases() -> Iterator[Case]:
-    for sigma, gap, rho in ZCDP:
-        classes, graph = pair(gap, sigma * sigma)
+    """zCDP of Gaussian noise, δ and ε that it proves (two releases each with half of δ), and randomized response."""
+
+    def case(
+        topic: str, inputs: str, figure: float, slack: float, ours: Figures, holds: Any, kind: str = "value"
+    ) -> Case:
+        return Case(OPENDP, topic, inputs, kind, figure, slack, ours, holds)
+
+    for sigma, gap, rho in FIGURES["zcdp"]:
         exact = above(lambda s=sigma, g=gap: mpf(g) ** 2 / (2 * mpf(s) ** 2))
-        inputs = f"σ={sigma:g}, Δ={gap:g}"
-        yield Case(
-            OPENDP,
-            "zCDP of Gaussian noise",
-            inputs,
-            "value",
-            rho,
-            1e-12,
-            lambda c=classes, g=graph: [zcdp(c, g)],
-            exact,
-        )
-    for rho, epsilon, figure in ZCDP_DELTAS:
+        ours = partial(lambda *released: [zcdp(*released)], *pair(gap, sigma * sigma))
+        yield case("zCDP of Gaussian noise", f"σ={sigma:g}, Δ={gap:g}", rho, 1e-12, ours, exact)
+    for rho, epsilon, figure in FIGURES["zcdp_deltas"]:
         gap = math.sqrt(2 * rho)
 
         def deltas(gap: float = gap, epsilon: float = epsilon) -> list[float]:
-            return [
-                deterministic.gaussian_delta(gap, 1.0, epsilon),
-                float(shoal.privacy_curve(*pair(gap, 1.0), epsilon).delta_upper),
-            ]
+            closed = deterministic.gaussian_delta(gap, 1.0, epsilon)
+            return [closed, float(shoal.privacy_curve(*pair(gap, 1.0), epsilon).delta_upper)]
 
         exact = above(lambda g=gap, e=epsilon: gaussian_delta(mpf(g) ** 2, e))
-        yield Case(OPENDP, "δ from zCDP", f"ρ={rho:g}, ε={epsilon:g}", "above", figure, 0.0, deltas, exact)
-    for sigma, times, delta, figure in ZCDP_EPSILONS:
+        yield case("δ from zCDP", f"ρ={rho:g}, ε={epsilon:g}", figure, 0.0, deltas, exact, "above")
+    for sigma, times, delta, figure in FIGURES["zcdp_epsilons"]:
 
         def epsilons(sigma: float = sigma, times: int = times, delta: float = delta) -> list[float]:
             classes, graph = pair(1.0, sigma * sigma)
             return [float(shoal.epsilon_at([classes] * times, graph, delta))]
 
-        def holds(found: float, sigma: float = sigma, times: int = times, delta: float = delta) -> bool:
-            return bool(gaussian_delta(times / mpf(sigma) ** 2, found) <= mpf(delta))
+        def holds(figure: float, sigma: float = sigma, times: int = times, delta: float = delta) -> bool:
+            return bool(gaussian_delta(times / mpf(sigma) ** 2, figure) <= mpf(delta))
 
-        yield Case(
-            OPENDP, "ε from zCDP", f"{times} with σ={sigma:g}, δ={delta:g}", "above", figure, 0.0, epsilons, holds
-        )
+        yield case("ε from zCDP", f"{times} with σ={sigma:g}, δ={delta:g}", figure, 0.0, epsilons, holds, "above")
     twice, graph = pair(2.0, 1.0)
-    yield Case(
-        OPENDP,
-        "Rényi divergence composed",
-        "2 with σ=1, Δ=2, α=3",
-        "value",
-        12.0,
-        1e-12,
-        lambda: [float(shoal.renyi_curve([twice] * 2, graph, 3.0).divergence_upper)],
-        above(lambda: mpf(12)),
-    )
-    for n, own, ratio in RESPONSES:
+
+    def divergence() -> list[float]:
+        return [float(shoal.renyi_curve([twice] * 2, graph, 3.0).divergence_upper)]
+
+    yield case("Rényi divergence composed", "2 with σ=1, Δ=2, α=3", 12.0, 1e-12, divergence, above(lambda: mpf(12)))
+    for n, own, ratio in FIGURES["responses"]:
         book = response(n, ratio)
 
-        def pure(book: shoal.Codebook = book) -> list[float]:
-            return [book.epsilon]
-
-        def bounded(found: float, book: shoal.Codebook = book) -> bool:
+        def bounded(figure: float, book: shoal.Codebook = book) -> bool:
             one, two = law(book, "0"), law(book, "1")
-            return max(p / q for p, q in zip(one, two, strict=True)) <= mp.exp(mpf(found))
+            return max(p / q for p, q in zip(one, two, strict=True)) <= mp.exp(mpf(figure))
 
-        yield Case(
-            OPENDP,
-            "ε of randomized response",
-            f"{n} answers, own one {own:g}",
-            "value",
-            math.log(ratio),
-            1e-15,
-            pure,
-            bounded,
-        )
+        inputs = f"{n} answers, own one {own:g}"
+        yield case("ε of randomized response", inputs, math.log(ratio), 1e-15, lambda b=book: [b.epsilon], bounded)
 
 
 @cache

@@ -52,11 +52,6 @@ def test_rows_and_labels_sum_to_one(n):
     assert found.sum(axis=2) == pytest.approx(np.ones((4, n)), abs=1e-12)
 
 
-def test_equal_labels_share_their_rows_alike():
-    scores = np.random.default_rng(3).standard_normal((2, 7, 1)) * np.ones(7)
-    assert marginals(scores, likeliest(scores)) == pytest.approx(np.full((2, 7, 7), 1 / 7))
-
-
 def test_larger_tables_are_scaled():
     """Beyond the exact posterior: a distribution over labels for every row, right where the rows are plain."""
     n = EXACT_ROWS + 3

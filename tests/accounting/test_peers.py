@@ -8,7 +8,7 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution
 
 import shoal
-from families import complete, loss_cdf_1d, loss_samples, random_family
+from families import complete, loss_cdf_1d, random_family
 from shoal.accounting.curve import edge_brackets
 from shoal.accounting.spectrum import edge_spectra
 
@@ -66,26 +66,6 @@ def test_a_hundred_mixed_releases_with_unequal_covariances():
         assert upper - lower < 0.3 * exact + 1e-3
 
 
-@pytest.mark.parametrize(
-    "law", [(0.0, 1.0, 0.5, 2.0), (0.0, 2.0, 0.5, 1.0), (1.0, 1.0, 0.0, 1.0), (0.0, 1.0, 0.0, 1.7)]
-)
-def test_the_line_has_a_closed_form(law):
-    mean, var, mean_b, var_b = law
-    classes = shoal.GaussianClasses([[mean], [mean_b]], [[[var]], [[var_b]]])
-    for epsilon in (0.0, 0.1, 0.4, 1.0):
-        above = 1 - loss_cdf_1d(*law, np.array(epsilon))
-        outside = above + loss_cdf_1d(*law, np.array(-epsilon))
-        # hockey-stick: Pr_X(L > ε) − e^ε Pr_X'(L > ε), and under X' the reverse loss is −L
-        reverse = loss_cdf_1d(mean_b, var_b, mean, var, np.array(-epsilon))
-        graph = complete(classes)
-        assert shoal.edge_deltas(classes, graph, epsilon, "pdp")[0, 0] == pytest.approx(float(above), abs=1e-13)
-        assert shoal.edge_deltas(classes, graph, epsilon, "pdp-two-sided")[0, 0] == pytest.approx(
-            float(outside), abs=1e-13
-        )
-        hockey = float(above - math.exp(epsilon) * reverse)
-        assert shoal.edge_deltas(classes, graph, epsilon)[0, 0] == pytest.approx(hockey, abs=1e-13)
-
-
 def generalized_chi_square(lam, w):
     """L as gx2 wants it: weights, degrees of freedom, noncentralities, normal part, offset."""
     g = np.expm1(lam)
@@ -109,14 +89,3 @@ def test_gx2_where_it_is_accurate(k):
         dp = shoal.edge_deltas(classes, graph, epsilon)[0, 0]
         assert pdp == pytest.approx(above, rel=1e-6, abs=1e-8)
         assert dp == pytest.approx(above - math.exp(epsilon) * reverse, rel=1e-5, abs=1e-7)
-
-
-@pytest.mark.parametrize(("k", "epsilon"), [(1, 0.0), (3, 1.0), (12, 2.0)])
-def test_sampling(k, epsilon):
-    classes = random_family(2, k, 4)
-    graph = complete(classes)
-    for direction in range(2):
-        loss = loss_samples(classes, direction, 1 - direction, 200_000, seed=k)
-        gain = np.maximum(-np.expm1(epsilon - loss), 0)
-        exact = shoal.edge_deltas(classes, graph, epsilon)[0, direction]
-        assert abs(gain.mean() - exact) < 5 * gain.std() / math.sqrt(len(loss))

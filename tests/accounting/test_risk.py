@@ -95,17 +95,3 @@ def test_supports_give_themselves_away():
     assert risk.advantage_upper == pytest.approx(0.0, abs=1e-12)
     mixed = shoal.GaussianClasses.diagonal([[0.0], [0.0], [1.0]], [[1.0], [0.0], [1.0]])
     assert shoal.identification_risk(mixed).success == pytest.approx(1 / 3 + 2 / 3 * ndtr(0.5), rel=1e-11)
-
-
-def test_identical_laws_leave_only_the_prior():
-    classes = shoal.GaussianClasses(np.zeros((3, 2)), np.eye(2))
-    risk = shoal.identification_risk(classes, prior=[0.5, 0.3, 0.2])
-    assert risk.success == pytest.approx(0.5)
-    assert risk.success_lower == pytest.approx(0.5)
-
-
-def test_noise_lowers_the_risk():
-    classes = random_family(2, 3, 3)
-    risks = [shoal.identification_risk(classes.with_noise(v)).success for v in (0.0, 0.5, 5.0, 500.0)]
-    assert risks == sorted(risks, reverse=True)
-    assert risks[-1] < 0.56

@@ -9,9 +9,9 @@ from mpmath import mp, mpf
 import cases
 import oracle
 from shoal.accounting import tails
-from shoal.accounting.generating import HOCKEY, LEFT, RIGHT, TAIL, LossLaw, complex_value, derivatives, slopes
+from shoal.accounting.generating import HOCKEY, LEFT, RIGHT, TAIL, LossLaw
 
-SPECTRA = {case.name: case for case in oracle.load_spectra()}
+SPECTRA = {case["name"]: case for case in oracle.load_spectra()}
 
 
 def exact_law(gamma, nu, times=1.0):
@@ -34,8 +34,8 @@ def found_at(law, epsilon):
 @pytest.mark.parametrize("name", SPECTRA)
 def test_reference_spectra(name):
     case = SPECTRA[name]
-    law, top = exact_law(case.gamma, case.nu), cases.supremum(case.gamma, case.nu)
-    for point in case.points:
+    law, top = exact_law(case["gamma"], case["nu"]), cases.supremum(case["gamma"], case["nu"])
+    for point in case["points"]:
         epsilon = float.fromhex(point["eps"])
         for which, (value, lower, upper) in found_at(law, epsilon).items():
             exact = mpf(point[which])
@@ -50,11 +50,11 @@ def test_reference_spectra(name):
 
 
 def test_reference_covers_what_was_promised():
-    deltas = [mpf(p["hockey"]) for c in SPECTRA.values() for p in c.points]
-    assert {len(c.gamma) for c in SPECTRA.values()} == {1, 2, 3, 5, 12, 50, 100}
+    deltas = [mpf(p["hockey"]) for c in SPECTRA.values() for p in c["points"]]
+    assert {len(c["gamma"]) for c in SPECTRA.values()} == {1, 2, 3, 5, 12, 50, 100}
     assert min(d for d in deltas if d != -mp.inf) < -690
     assert max(deltas) > -2e-12
-    assert max(float.fromhex(p["eps"]) for c in SPECTRA.values() for p in c.points) == 700.0
+    assert max(float.fromhex(p["eps"]) for c in SPECTRA.values() for p in c["points"]) == 700.0
 
 
 @pytest.mark.parametrize("k", [1, 3, 12])
@@ -69,41 +69,6 @@ def test_negative_thresholds(kind, k):
             exact = exact_of(gamma, nu, x, dps=20)
             assert lower <= exact <= upper
             assert abs(value - exact) <= 1e-9
-
-
-@pytest.mark.parametrize("kind", ["mixed", "above_one", "below_one", "some_ones", "spread"])
-def test_cumulant_and_its_derivatives(kind):
-    gamma, nu = cases.spectrum_of_kind(kind, 5)
-    law = exact_law(gamma, nu)
-    high = 1 / (gamma.max() - 1) if gamma.max() > 1 else 4.0
-    for t in (-0.7, 0.3 * high, 0.8 * high):
-        k0, k1, k2 = derivatives(t, law)
-        assert k0 == pytest.approx(float(oracle.cumulant(gamma, nu, t)), rel=1e-12, abs=1e-13)
-        with mp.workdps(40):
-            first, second = (mp.diff(lambda s: oracle.cumulant(gamma, nu, s, dps=100), t, order) for order in (1, 2))
-        assert (k1, k2) == pytest.approx((float(first), float(second)), rel=1e-12)
-        assert slopes(t, law) == pytest.approx((k1, k2), rel=1e-13)
-        assert complex_value(t, 0.0, law)[0] == pytest.approx(k0, rel=1e-12, abs=1e-13)
-
-
-def test_complex_cumulant_counts_turns():
-    """One logarithm of a product, with turns counted, equals the sum of the logarithms."""
-    rng = np.random.default_rng(5)
-    gamma, nu = np.exp(rng.standard_normal(40)), rng.standard_normal(40)
-    law = exact_law(gamma, nu, times=3.0)
-    for t in (0.1 + 0.2j, 0.05 + 5j, -0.4 + 300j):
-        u = 1 - t * (gamma - 1)
-        k = (-0.5 * t * np.log(gamma) - 0.5 * np.log(u) + 0.5 * t * (1 + t) * gamma * nu**2 / u).sum() * 3
-        assert complex(*complex_value(t.real, t.imag, law)) == pytest.approx(k, rel=1e-12)
-
-
-def test_repeated_release_equals_a_longer_spectrum():
-    gamma, nu = cases.spectrum_of_kind("mixed", 3)
-    once = exact_law(np.tile(gamma, 7), np.tile(nu, 7))
-    for epsilon in (0.0, 3.0, 30.0):
-        many = found_at(exact_law(gamma, nu, times=7.0), epsilon)
-        for which, (value, _, _) in found_at(once, epsilon).items():
-            assert many[which][0] == pytest.approx(value, rel=1e-12, abs=1e-12)
 
 
 def test_a_floor_never_hides_a_larger_value():
@@ -127,7 +92,7 @@ def test_bracket_covers_the_error_of_the_spectrum(kind, k):
     gamma, nu = cases.spectrum_of_kind(kind, k)
     exact = exact_law(gamma, nu)
     rng = np.random.default_rng(k)
-    epsilons = [-1.0, 0.0, 0.5, *cases.epsilons(gamma, nu, (-0.01, -5.0, -100.0))]
+    epsilons = [-1.0, 0.5, *(float.fromhex(point["eps"]) for point in SPECTRA[f"{kind}-{k}"]["points"][::2])]
     for size in (1e-9, 1e-6):
         lam_error = size * rng.uniform(0.1, 1, k)
         shift_error = size * rng.uniform(0.1, 1, k)

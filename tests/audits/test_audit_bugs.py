@@ -10,7 +10,6 @@ import pytest
 
 import shoal
 from shoal.audits.trials import seeded_release
-from shoal.sources.meters.predictive import AccountingWarning
 
 
 def kinds(found: tuple[object, ...]) -> set[str]:
@@ -133,22 +132,6 @@ def test_as_in_paper_releases():
     paper = shoal.audit(mechanism, n_samples=4000, release=released, seed=1, answers=means)
     assert honest.as_designed
     assert {"certificate", "too little spread"} <= kinds(paper.violations)
-
-
-def test_as_in_paper_releases_of_simulated_households():
-    pytest.importorskip("polars")
-    readings = shoal.simulate_meters(4, days=8, step_minutes=60, seed=1)
-    forecasts = shoal.forecast(readings, order=(1, 0), train_days=7, horizon=3, season="day")
-    with pytest.warns(AccountingWarning):
-        classes = forecasts.classes("as_in_paper")
-    mechanism = cases.design(classes, "paper", 0.1)
-    result = shoal.audit(
-        mechanism, n_samples=1000, answers=forecasts.answer("as_in_paper"), release=seeded_release(mechanism, 1)
-    )
-    assert {f.labels for f in result.violations if f.kind == "too little spread"} >= {
-        (name,) for name in classes.labels
-    }
-    assert result.delta_lower.max() > mechanism.certificate.delta_upper
 
 
 @pytest.mark.parametrize(("make", "needed"), [(cases.constants, 3000)])

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -87,14 +84,3 @@ def hard_families() -> dict[str, tuple[GaussianClasses, NeighborGraph, dict[str,
     edges = [("0", "1"), ("1", "2"), ("3", "4")]
     result["components"] = (apart, NeighborGraph.from_edges(apart.labels, edges), {})
     return result
-
-
-def benchmark() -> ModuleType:
-    """The module benchmarks/design.py, which holds the peers."""
-    path = Path(__file__).parents[2] / "benchmarks" / "design.py"
-    spec = importlib.util.spec_from_file_location("design_benchmark", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

@@ -37,26 +37,6 @@ def test_less_error_than_perfection_where_the_target_is_loose(two_groups):
     assert mechanism.rho.max() < shoal.perfect_rho(*two_groups)
 
 
-def test_constants_meet_in_their_center():
-    classes = shoal.GaussianClasses.deterministic([[0.0, 0.0], [1.0, 0.0], [0.2, 0.7]])
-    graph = shoal.NeighborGraph.complete(classes.labels)
-    mechanism = shoal.calibrate(classes, graph, "transport", 1.0, 1e-5, tolerance=0.02, time_limit=1.0)
-    assert mechanism.certificate.delta_upper <= 1e-5
-    assert mechanism.rho.max() == pytest.approx(shoal.perfect_rho(classes, graph), rel=0.05)
-
-
-def test_nothing_is_done_where_nothing_is_needed(two_groups):
-    classes, graph = two_groups
-    same = shoal.GaussianClasses(np.zeros((8, 3)), np.eye(3), classes.labels)
-    mechanism = shoal.calibrate(same, graph, "transport", 1.0, 1e-3, tolerance=0.02, time_limit=1.0)
-    assert mechanism.rho.max() == 0
-
-
-def test_below_finite_precision_is_unreachable(two_groups):
-    with pytest.raises(shoal.UnreachableError, match="larger delta"):
-        shoal.calibrate(*two_groups, "transport", 1.0, 1e-80, tolerance=0.02, time_limit=1.0)
-
-
 def test_an_interrupt_goes_through_a_calibration_and_ends_a_design(two_groups, monkeypatch):
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt

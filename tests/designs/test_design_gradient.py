@@ -123,19 +123,6 @@ def test_pull_back(mapped: bool, shifts: bool, max_bias: float) -> None:
         assert seen == pytest.approx(gradient @ step, rel=1e-3, abs=2e-4 * np.abs(gradient).max())
 
 
-def test_flatten_and_moves_are_inverse() -> None:
-    classes, graph = family(6, n=3, k=2)
-    problem = DesignProblem.of(classes, graph, 1.0, 0.4)
-    rng = np.random.default_rng(0)
-    moves = Moves(
-        0.1 * rng.standard_normal((3, 2)), 0.1 * rng.standard_normal((3, 2, 2)), 0.1 * rng.standard_normal((3, 2, 2))
-    )
-    layout = _Layout(problem, True, True)
-    back = layout.moves(layout.flatten(moves))
-    for a, b in zip((moves.shift, moves.map, moves.noise), (back.shift, back.map, back.noise), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-14)
-
-
 def test_equal_laws_have_no_gradient() -> None:
     classes = GaussianClasses(np.zeros((2, 2)), np.eye(2))
     problem = DesignProblem.of(classes, NeighborGraph.complete(classes.labels), 1.0, 0.5)

@@ -7,7 +7,8 @@ import time
 
 import numpy as np
 import pytest
-from design_cases import benchmark, family, trial
+from benchmarks import design as benchmark
+from design_cases import family, trial
 
 import shoal
 from shoal.designs.descent import Settings
@@ -43,7 +44,7 @@ def test_agrees_with_a_plain_transcription(seed: int) -> None:
     classes, graph = family(seed, 4, 3)
     problem = DesignProblem.of(classes, graph, 1.0, 0.5)
     history = paper(problem, steps=40).history
-    _, plain = benchmark().numpy_algorithm_1(classes.means, classes.covs, graph.edges, 1.5, len(history) - 1)
+    _, plain = benchmark.numpy_algorithm_1(classes.means, classes.covs, graph.edges, 1.5, len(history) - 1)
     np.testing.assert_allclose(history, plain, rtol=1e-8)
 
 
@@ -57,7 +58,7 @@ def test_beats_white_noise_in_the_paper_s_setting() -> None:
         found = np.array(
             [
                 [
-                    shoal.design(*benchmark().synthetic(seed), m, 1.0, total, notion, rho_is_total=True)
+                    shoal.design(*benchmark.synthetic(seed), m, 1.0, total, notion, rho_is_total=True)
                     for m in ("white", "paper")
                 ]
                 for seed in range(10)

@@ -159,19 +159,6 @@ def test_conditioning_is_the_closed_form() -> None:
         assert after.means[i] == pytest.approx(mean, rel=1e-9, abs=1e-12)
 
 
-def test_conditioning_step_by_step_is_conditioning_at_once() -> None:
-    cov = 0.7 ** np.abs(np.subtract.outer(np.arange(6), np.arange(6)))  # an AR(1) of unit variance
-    classes = shoal.GaussianClasses(np.zeros((2, 6)), cov)
-    both = classes.condition([1.0, -2.0], [0, 1])
-    again = classes.condition([1.0], [0]).condition([-2.0], [0])
-    assert again.means == pytest.approx(both.means, abs=1e-12)
-    assert again.covs == pytest.approx(both.covs, abs=1e-12)
-    assert both.means[0] == pytest.approx(-2.0 * 0.7 ** np.arange(1, 5), abs=1e-12)  # only the last value counts
-    assert both.covs[0, 0, 0] == pytest.approx(1 - 0.49, abs=1e-12)
-    apart = shoal.GaussianClasses.diagonal([[1.0, 2.0]], [1.0, 3.0]).condition([5.0], [0])
-    assert (apart.means.tolist(), apart.covs.tolist()) == ([[2.0]], [[[3.0]]])
-
-
 @pytest.mark.parametrize(
     ("observed", "at", "message"),
     [

@@ -86,26 +86,6 @@ def test_separate_blobs_of_uneven_size_are_found() -> None:
     assert len({(a, b) for a, b in zip(found.tolist(), member[order].tolist(), strict=True)}) == 3
 
 
-def mdav(points: np.ndarray, size: int) -> np.ndarray:
-    """The farthest point from the mean with its nearest, then the farthest from it with its own; and again."""
-    member, left, number = np.full(len(points), -1), np.arange(len(points)), 0
-    while len(left) >= 2 * size:
-        center = points[left].mean(axis=0)
-        for _ in range(2 if len(left) >= 3 * size else 1):
-            seed = points[left[((points[left] - center) ** 2).sum(axis=1).argmax()]]
-            near = left[((points[left] - seed) ** 2).sum(axis=1).argsort(kind="stable")[:size]]
-            member[near], number = number, number + 1
-            left, center = np.setdiff1d(left, near), seed
-    member[left] = number
-    return member
-
-
-def test_better_than_mdav() -> None:
-    for n, seed in ((100, 0), (300, 1), (1000, 2)):
-        points = cloud(n, 12, seed)
-        assert spread(points, crowds(points, 10)) < 0.97 * spread(points, mdav(points, 10))
-
-
 def test_cells_first(monkeypatch: pytest.MonkeyPatch) -> None:
     points = cloud(400, 3, 1)
     whole = spread(points, crowds(points, 5))

@@ -165,15 +165,6 @@ def test_without_noise_nothing_is_claimed():
     assert assumption_free(mechanism, clip).delta_upper == 1.0
 
 
-def test_constants_have_the_certificate_itself():
-    classes = shoal.GaussianClasses.deterministic([[0.0, 1.0], [1.0, 0.0]], labels=["a", "b"])
-    graph = shoal.NeighborGraph.complete(classes.labels)
-    mechanism = shoal.design(classes, graph, "white", epsilon=EPSILON, rho=9.0)
-    found = assumption_free(mechanism, shoal.Clip.of(classes))
-    assert found.delta_upper >= mechanism.certificate.delta_upper
-    assert found.delta_upper == pytest.approx(mechanism.certificate.delta_upper, rel=1e-6)
-
-
 def test_refusals():
     mechanism, clip = _mechanism([1.0, 1.0])
     other = shoal.Clip(("x", "y"), clip.centers, clip.roots)
@@ -185,8 +176,6 @@ def test_refusals():
         clip.apply([[0.0, 1.0]], "a")
 
 
-def test_nothing_makes_a_mechanism_from_another_and_forgets_what_clipping_moved():
-    """``reuse`` and ``redesigned`` did; they are gone, and parts of a mechanism keep the share."""
-    assert not any(hasattr(shoal, name) for name in ("reuse", "redesigned"))
+def test_parts_of_a_mechanism_keep_the_share_that_clipping_moves():
     mechanism = replace(_mechanism([0.01, 0.01])[0], outside=0.25)
     assert mechanism.part(mechanism.classes.labels).outside == 0.25

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 import shoal
+from peer_cases import discrete_delta, gaussian_delta, law
 from shoal.accounting.risk import named_in_group
 from shoal.mechanism import atoms
 from shoal.mechanism.atoms import LossAtoms
@@ -27,15 +28,6 @@ def made(n: int, seed: int, epsilon: float) -> shoal.Codebook:
     return shoal.codebook(answers, shoal.NeighborGraph.complete(range(n)), epsilon)
 
 
-def law(book: shoal.Codebook, label: str) -> list[Any]:
-    group, row = book.place(label)
-    return [mpf(int(count)) / WHOLE for count in group.counts[row]]
-
-
-def hockey(ours: list[Any], theirs: list[Any], epsilon: float) -> Any:
-    return sum(max(p - mp.exp(mpf(epsilon)) * q, mpf(0)) for p, q in zip(ours, theirs, strict=True))
-
-
 def product(one: list[Any], two: list[Any]) -> list[Any]:
     return [p * q for p in one for q in two]
 
@@ -46,8 +38,8 @@ def test_delta_of_both_scopes_is_that_of_all_pairs(n: int, seed: int, epsilon: f
     book, where = made(n, seed, epsilon), at * epsilon
     laws = {label: law(book, label) for label in book.labels}
     pairs = list(itertools.permutations(book.labels, 2))
-    one = max(hockey(laws[a], laws[b], where) for a, b in pairs)
-    two = max(hockey(product(laws[a], laws[b]), product(laws[b], laws[a]), where) for a, b in pairs)
+    one = max(discrete_delta(laws[a], laws[b], where) for a, b in pairs)
+    two = max(discrete_delta(product(laws[a], laws[b]), product(laws[b], laws[a]), where) for a, b in pairs)
     for scope, exact in (("answer", one), ("table", two)):
         curve = book.curve(where, scope)
         assert mpf(curve.delta_lower) <= exact <= mpf(curve.delta_upper)
@@ -70,12 +62,6 @@ def test_pure_at_epsilon_and_at_twice_that_for_a_table(epsilon: float) -> None:
     assert book.curve([0.0, epsilon]).delta_upper.shape == (2,)
 
 
-def gaussian_delta(mu: float, epsilon: Any) -> Any:
-    """Balle & Wang's formula, negative ε included."""
-    e, m = mpf(epsilon), mpf(mu)
-    return mp.ncdf(m / 2 - e / m) - mp.exp(e) * mp.ncdf(-m / 2 - e / m)
-
-
 @pytest.mark.parametrize("scope", ["answer", "table"])
 @pytest.mark.parametrize("at", [0.0, 0.7, 2.0, 4.0])
 def test_together_with_gaussian_releases(scope: str, at: float) -> None:
@@ -89,7 +75,9 @@ def test_together_with_gaussian_releases(scope: str, at: float) -> None:
         mu = abs(float(means[a, 0] - means[b, 0]))
         if scope == "table":
             ours, theirs, mu = product(ours, theirs), product(theirs, ours), math.sqrt(2.0) * mu
-        delta = sum(p * gaussian_delta(mu, mpf(at) - mp.log(p / q)) for p, q in zip(ours, theirs, strict=True))
+        delta = sum(
+            p * gaussian_delta(mpf(mu) ** 2, mpf(at) - mp.log(p / q)) for p, q in zip(ours, theirs, strict=True)
+        )
         exact = max(exact, delta)
     assert exact <= mpf(found.delta_upper) <= exact * (1 + mpf(1e-8))
     assert found.delta_upper > shoal.privacy_curve(noisy, book.graph, at, scope=scope).delta_lower
@@ -98,7 +86,7 @@ def test_together_with_gaussian_releases(scope: str, at: float) -> None:
 def test_books_alone_and_gaussian_alone() -> None:
     book = made(4, 5, 1.0)
     exact = max(
-        hockey(product(law(book, a), law(book, a)), product(law(book, b), law(book, b)), 1.0)
+        discrete_delta(product(law(book, a), law(book, a)), product(law(book, b), law(book, b)), 1.0)
         for a, b in itertools.permutations(book.labels, 2)
     )
     twice = shoal.composed_delta([book, book], book.graph, 1.0)
@@ -130,7 +118,7 @@ def test_sums_of_losses_stay_above_the_exact_ones(monkeypatch: pytest.MonkeyPatc
     coarse = one.times(4)
     assert len(coarse.steps) <= 6
     for at in (0.0, 0.5, 1.5, 3.1, 3.2):
-        exact = hockey(many_ours, many_theirs, at)
+        exact = discrete_delta(many_ours, many_theirs, at)
         assert exact <= mpf(fine.delta(at)) <= exact + mpf(1e-9)
         assert exact <= mpf(coarse.delta(at))
     assert fine.largest == pytest.approx(3.2)

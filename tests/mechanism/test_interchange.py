@@ -1,10 +1,9 @@
-"""Mechanisms in other people's accountants: never below ours above, never above it below, there and back."""
+"""Mechanisms in other people's accountants: never below ours, and back."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +12,6 @@ from opendp.combinators import make_composition, make_fix_delta
 
 import shoal
 from peer_cases import law, mp, mpf
-from shoal.accounting.curve import edge_brackets
-from shoal.mechanism.releasable import Releasable
-from shoal.validation import FloatArray
 
 GRID = (0.0, 0.1, 0.5, 1.0, 2.0, 4.0)
 STEP = 2e-3
@@ -35,90 +31,24 @@ def book() -> shoal.Codebook:
     return shoal.codebook([[0.0], [1.0], [3.0]], shoal.NeighborGraph.complete(["a", "b", "c"]), epsilon=1.5)
 
 
-def below(mechanism: Releasable, scope: str = "answer", interval: float = STEP) -> Any:
-    """A lower bound of every δ(ε) in dp_accounting: the pair that is worst at ε = 0, for laws before rounding."""
-    losses = _losses_below(mechanism, scope, interval, math.ceil(10.0 / interval))
-    return privacy_loss_distribution.PrivacyLossDistribution.create_from_rounded_probability(
-        losses, 0.0, interval, pessimistic_estimate=False
-    )
-
-
-def _losses_below(mechanism: Releasable, scope: str, interval: float, count: int) -> dict[int, float]:
-    """Step -> probability of the losses of the worst pair, rounded down; what is left out adds nothing to δ.
-
-    With lower ends of Pr(L ≥ each) they are a lower bound: δ of any composition rises with L.
-    """
-    a, b = mechanism.curve(0.0, scope=scope).worst_edge
-    return mechanism.by_kind(
-        mechanism=lambda gaussian: _law_losses_below(gaussian, a, b, scope, interval, count),
-        codebook=lambda book: _book_losses_below(book, a, b, scope, interval, count),
-    )
-
-
-def _law_losses_below(
-    mechanism: shoal.Mechanism, a: str, b: str, scope: str, interval: float, count: int
-) -> dict[int, float]:
-    """The losses of a pair of Gaussian laws, rounded down."""
-    pair = shoal.NeighborGraph.from_edges([a, b], [(a, b)])
-    laws = mechanism.output.take([mechanism.classes.labels.index(a), mechanism.classes.labels.index(b)])
-    steps = np.unique(np.concatenate([np.arange(0, count, max(1, count // 500)), [count]]))
-
-    def ends(notion: str) -> FloatArray:
-        """(steps, 2) least and most of Pr(L > ε) or Pr(|L| > ε), of the one direction from a to b."""
-        bounds = [edge_brackets(laws, pair, float(e), notion=notion, scope=scope)[0] for e in steps * interval]
-        # A table has one figure for both directions.
-        logs = np.array([one[0, 1:] if np.ndim(one) == 2 else one[1:] for one in bounds])
-        return np.asarray(np.exp(logs) * (1 + np.array([-(2.0**-50), 2.0**-50])))
-
-    over, outside = ends("pdp")[:, 0], ends("pdp-two-sided")[:, 1]
-    # Pr(L ≥ −ε) = 1 − Pr(L < −ε), and Pr(L < −ε) = Pr(|L| > ε) − Pr(L > ε).
-    down = np.maximum(1.0 - (outside - over) - 2.0**-50, 0.0)[:0:-1]
-    tails = np.concatenate([down, over])
-    tails = np.maximum.accumulate(tails[::-1])[::-1]
-    mass = (tails - np.append(tails[1:], 0.0)) * (1 - 2.0**-40)
-    at = np.concatenate([-steps[:0:-1], steps])
-    return {int(step): float(p) for step, p in zip(at, mass, strict=True) if p > 0}
-
-
-def _book_losses_below(
-    book: shoal.Codebook, a: str, b: str, scope: str, interval: float, count: int
-) -> dict[int, float]:
-    """The losses of two labels from their stored odds, finitely many, rounded down."""
-    (crowd, i), (_, j) = book.place(a), book.place(b)
-    ours, theirs = (crowd.counts[row] / float(sum(crowd.counts[row].tolist())) for row in (i, j))
-    losses, odds = np.log(ours / theirs), ours
-    if scope == "table":
-        losses, odds = (losses[:, None] - losses[None, :]).ravel(), np.outer(ours, theirs).ravel()
-    steps = np.minimum(np.floor((losses - 1e-13 * (1.0 + np.abs(losses))) / interval), count).astype(int)
-    inside = steps >= -count
-    masses = np.bincount(steps[inside] + count, weights=odds[inside] * (1 - 2.0**-40))
-    return {int(step) - count: float(p) for step, p in enumerate(masses) if p > 0}
-
-
 @pytest.mark.parametrize("scope", ["answer", "table"])
-def test_above_and_below(mechanism: shoal.Mechanism, scope: str) -> None:
+def test_above_and_not_far(mechanism: shoal.Mechanism, scope: str) -> None:
     above = shoal.to_pld(mechanism, scope=scope, interval=STEP)
-    under = below(mechanism, scope)
     for epsilon in GRID:
         ours = mechanism.curve(epsilon, scope=scope)
         assert above.get_delta_for_epsilon(epsilon) >= ours.delta_upper
-        assert under.get_delta_for_epsilon(epsilon) <= ours.delta_upper
         assert above.get_delta_for_epsilon(epsilon) <= ours.delta_upper * 1.01 + 1e-6
-    assert under.get_delta_for_epsilon(0.5) >= 0.9 * mechanism.curve(0.5, scope=scope).delta
 
 
 @pytest.mark.parametrize("times", [2, 16])
 def test_composed_there_and_here(mechanism: shoal.Mechanism, times: int) -> None:
     above = shoal.to_pld(mechanism, interval=STEP).self_compose(times)
-    under = below(mechanism).self_compose(times)
     for epsilon in (0.5, 1.0, 3.0):
         exact = shoal.privacy_curve([mechanism.output] * times, mechanism.graph, epsilon)
         assert above.get_delta_for_epsilon(epsilon) >= exact.delta
-        assert under.get_delta_for_epsilon(epsilon) <= exact.delta_upper
     level = 0.5 * math.sqrt(times)
     exact = shoal.privacy_curve([mechanism.output] * times, mechanism.graph, level)
     assert above.get_delta_for_epsilon(level) <= 1.02 * exact.delta
-    assert under.get_delta_for_epsilon(level) >= 0.8 * exact.delta
 
 
 def test_composed_with_what_is_theirs(mechanism: shoal.Mechanism) -> None:
@@ -150,19 +80,14 @@ def test_epsilon_to_delta_and_back(mechanism: shoal.Mechanism, book: shoal.Codeb
 @pytest.mark.parametrize("scope", ["answer", "table"])
 def test_a_codebook(book: shoal.Codebook, scope: str) -> None:
     above = shoal.to_pld(book, scope=scope, interval=1e-3)
-    under = below(book, scope, 1e-3)
     top = 1.5 if scope == "answer" else 3.0
     for epsilon in (0.0, 0.5, 1.0, top + 0.1):
         ours = book.curve(epsilon, scope)
-        assert under.get_delta_for_epsilon(epsilon) <= ours.delta_upper <= above.get_delta_for_epsilon(epsilon)
-    for epsilon in (0.0, 0.5, 1.0):
-        assert under.get_delta_for_epsilon(epsilon) >= 0.99 * book.curve(epsilon, scope).delta_upper - 1e-3
+        assert above.get_delta_for_epsilon(epsilon) >= ours.delta_upper
     assert above.get_delta_for_epsilon(top + 0.01) <= 1e-9
     for times in (2, 8):
         ours = float(shoal.composed_delta([book] * times, book.graph, 2.0, scope=scope).delta_upper)
-        assert under.self_compose(times).get_delta_for_epsilon(2.0) <= ours * (1 + 1e-9)
-        assert ours <= above.self_compose(times).get_delta_for_epsilon(2.0)
-        assert under.self_compose(times).get_delta_for_epsilon(2.0) >= 0.98 * ours
+        assert ours <= above.self_compose(times).get_delta_for_epsilon(2.0) <= 1.05 * ours + 1e-9
 
 
 def test_the_extremes() -> None:
@@ -171,11 +96,8 @@ def test_the_extremes() -> None:
     graph = shoal.NeighborGraph.complete(classes.labels)
     same = shoal.design(classes, graph, "center", epsilon=1.0, rho=0.5)
     assert shoal.to_pld(same).get_delta_for_epsilon(0.0) <= 1e-9
-    assert below(same).get_delta_for_epsilon(0.0) == 0.0
     bare = shoal.design(classes, graph, "none", epsilon=1.0, rho=0.5)
     assert shoal.to_pld(bare).get_delta_for_epsilon(9.0) == 1.0
-    # Below, an infinite loss counts as the largest: 1 − e^{9 − 10}.
-    assert below(bare).get_delta_for_epsilon(9.0) == pytest.approx(1 - math.exp(-1), rel=1e-9)
 
 
 def test_a_measurement(mechanism: shoal.Mechanism) -> None:

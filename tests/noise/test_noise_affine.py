@@ -95,15 +95,6 @@ def test_without_gain_and_with_one_covariance_for_all() -> None:
         assert one.indices([0.1, 0.2, 0.3], label, z) == all_.indices([0.1, 0.2, 0.3], label, z)
 
 
-def test_released_numbers_are_the_grid_points() -> None:
-    params = parameters(5, 2, 1.0)
-    exact = ExactMap.of(**params, grid=NoiseGrid((-30, -7)))
-    z = [1 << 119, -3 << 118]
-    (row,) = exact.released(np.array([[0.25, -1.5]]), [0], z)
-    indices = exact.indices([0.25, -1.5], 0, z)
-    assert [Fraction(v) for v in row] == [Fraction(indices[0], 2**30), Fraction(indices[1], 2**7)]
-
-
 def test_clamp_is_common_to_all_labels() -> None:
     params = parameters(6, 2, 0.0)
     exact = ExactMap.of(**params, grid=NoiseGrid((-40, -1074)))

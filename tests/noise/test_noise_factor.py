@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -83,16 +82,6 @@ def test_many_entries_of_low_rank(rank: int) -> None:
     cov = factors @ factors.T
     assert jittered(cov[None])[0]
     factored(cov, jitter=True)
-
-
-def test_against_mpmath() -> None:
-    cov = random_cov(3, 4, 6, 1.0)
-    mpmath.mp.dps = 60
-    lower = mpmath.cholesky(mpmath.matrix(cov.tolist()))
-    for i, row in enumerate(matrix(factored(cov, jitter=False))):
-        for j, value in enumerate(row):
-            exact = mpmath.mpf(value.numerator) / value.denominator
-            assert abs(exact - lower[i, j]) <= mpmath.mpf(10) ** -45 * abs(lower[i, i])
 
 
 def test_entries_without_noise_stay_without() -> None:

@@ -198,11 +198,6 @@ def test_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     assert mechanism.release(np.empty((0, 2)), "1").shape == (0, 2)
 
 
-def test_two_releases_differ() -> None:
-    mechanism = pair()
-    assert mechanism.release([0.0], "0") != mechanism.release([0.0], "0")
-
-
 @pytest.mark.parametrize(
     ("q", "label", "word"),
     [

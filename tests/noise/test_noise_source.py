@@ -21,11 +21,6 @@ def test_units(resolution: Resolution) -> None:
         assert Fraction(resolution.combined(n, w, v), 2**resolution.unit_bits) == wanted
 
 
-def test_symmetric() -> None:
-    f = 2**RESOLUTION.fine_bits
-    assert RESOLUTION.combined(-7, f - 1 - 11, f - 1 - 13) == -RESOLUTION.combined(7, 11, 13)
-
-
 def test_law() -> None:
     """Against the normal law: distribution, moments and no correlation between draws. Errors at 1 in 10⁶."""
     found = standard_normals(40_000)
