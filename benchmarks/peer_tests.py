@@ -3,8 +3,8 @@
 - The accounting cases of dp_accounting and OpenDP (``tests/peer_cases.py``): ours against their figures, with a referee
   of fifty digits that says which side of the exact value each figure is on.
 - dp_accounting's own closed forms on the grid of their test, before the same referee.
-- Auditors from papers (``tests/auditors.py``) and shoal's, on answers that the mechanisms really released, and on those
-  of the same mechanisms with noise 30 % too small, or odds for ε/0.7. Where the packages ``dp_auditorium`` and
+- Auditors from papers (``benchmarks/_auditors.py``) and shoal's, on answers that the mechanisms really released, and on
+  those of the same mechanisms with noise 30 % too small, or odds for ε/0.7. Where the packages ``dp_auditorium`` and
   ``dpsniper`` can be imported, their own testers are run as well.
 """
 
@@ -29,7 +29,7 @@ import shoal
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from auditors import Array, hockey_stick, kernel, sniper
+from benchmarks._auditors import Array, hockey_stick, kernel, sniper
 from peer_cases import DELTAS, EPSILONS, SIGMAS, Case, agrees, cases, found, gaussian_delta, mpf
 
 SAMPLES, ERROR = 40_000, 1e-3

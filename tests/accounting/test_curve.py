@@ -206,13 +206,6 @@ def test_what_cannot_be_certified_raises(void):
     assert upper.tolist() == [fine[2], -7.0]
 
 
-def test_the_curve_prints_rounded_up():
-    classes = random_family(2, 1, 0)
-    text = repr(shoal.privacy_curve(classes, complete(classes), [0.0, 1.0, 2.0, 3.0, 4.0]))
-    assert text.startswith("PrivacyCurve(dp: δ(0) ≤ 0.")
-    assert text.endswith("…)")
-
-
 def test_a_precise_bracket_replaces_a_loose_one_as_a_whole():
     """The smaller of two upper ends would keep a false one alive."""
     inf = np.inf

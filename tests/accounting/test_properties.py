@@ -122,16 +122,6 @@ def test_composition_commutes_and_costs(first, second, epsilon, notion):
 
 
 @few
-@given(families(), epsilons)
-def test_two_directions_at_epsilon_zero_are_one_distance(classes, epsilon):
-    """At ε = 0 the hockey-stick is the total variation, which has no direction."""
-    found = brackets(classes, 0.0)
-    assert below(found, found[:, ::-1])
-    # and in general E_ε(P‖Q) is tied to the reverse by e^{2ε}: δ_{X→X'}(ε) ≤ δ_{X→X'}(0)
-    assert below(brackets(classes, epsilon), found)
-
-
-@few
 @given(families(), st.floats(-12.0, -0.01), st.sampled_from(NOTIONS))
 def test_epsilon_at_is_one_sided(classes, exponent, notion):
     delta = 10**exponent

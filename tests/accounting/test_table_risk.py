@@ -183,13 +183,6 @@ def test_equal_laws_leave_chance(n):
         assert found.success_upper >= 1 / n
 
 
-def test_labels_made_alike_are_named_at_chance():
-    classes = shoal.GaussianClasses.deterministic(np.random.default_rng(4).standard_normal((15, 4)))
-    mechanism = shoal.design(classes, complete(classes), "center", epsilon=1.0, rho=9.0, scope="table")
-    found = identification_risk(mechanism.output, mechanism.graph, scope="table")
-    assert found.success_upper == pytest.approx(1 / 15, rel=1e-6)
-
-
 def test_the_graph_tells_the_group_and_supports_give_themselves_away():
     classes = shoal.GaussianClasses([[0.0], [1.0], [0.0], [1.0]], np.eye(1))
     groups = shoal.NeighborGraph.within_groups(classes.labels, [0, 0, 1, 1])

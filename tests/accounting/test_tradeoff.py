@@ -94,15 +94,6 @@ def test_curve_implies_delta():
         assert (curve.tpr_upper - np.exp(epsilon) * rates).max() == pytest.approx(exact, abs=1e-4)
 
 
-def test_agreement_with_the_pair_function():
-    classes = random_family(3, 2, 4)
-    table = shoal.tpr_at_fpr(classes, complete(classes), 0.02)
-    assert table.shape == (3, 2)
-    for row, (i, j) in enumerate(complete(classes).edges):
-        both = [shoal.tradeoff_curve(classes, *pair, 0.02).tpr_upper[0] for pair in ((i, j), (j, i))]
-        assert both == pytest.approx(table[row], rel=1e-12)
-
-
 def test_extremes():
     same = shoal.GaussianClasses(np.ones((2, 1)), np.eye(1))
     assert np.array_equal(shoal.tradeoff_curve(same, "0", "1", RATES).tpr_upper, RATES)

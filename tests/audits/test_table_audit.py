@@ -16,7 +16,6 @@ from shoal.audits import audit as audits
 from shoal.audits import naming
 from shoal.audits.attacks import count_events, exchanged
 from shoal.audits.trials import seeded_release
-from shoal.errors import InputError
 
 
 def kinds(found: tuple[object, ...]) -> set[str]:
@@ -271,11 +270,6 @@ def test_the_result_names_its_scope():
     assert row.verdict == "consistent"
     assert "attackers hold one row; the promise is to whoever holds the whole table" in str(row)
     assert row.delta_lower.shape == (6, 2)
-
-
-def test_scopes_are_checked():
-    with pytest.raises(InputError, match="scope must be"):
-        shoal.audit(cases.constants(), scope="row", n_samples=200)
 
 
 def test_a_guard_speaks_of_what_is_certified():

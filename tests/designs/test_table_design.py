@@ -84,11 +84,3 @@ def test_no_gaussian_mechanism_goes_below_the_bound() -> None:
         assert bound <= found.certificate.delta_upper
         assert bound >= shoal.design(classes, graph, "transport", epsilon=1.0, rho=rho).certificate.lower_bound
         assert found.certificate.delta <= bound * 1.05 + 1e-12
-
-
-def test_frontier_of_the_table(problem: tuple[shoal.GaussianClasses, shoal.NeighborGraph]) -> None:
-    classes, graph = problem
-    table = shoal.frontier(classes, graph, ["white", "center"], rho=[0.1, 0.5], scope="table")
-    answer = shoal.frontier(classes, graph, ["white", "center"], rho=[0.1, 0.5])
-    for method in ("white", "center"):
-        assert (table.delta_upper[method] > answer.delta_upper[method]).all()

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -191,17 +189,6 @@ def test_so_they_are_with_shares_and_boundaries() -> None:
     hold_under_exchanges(
         points, 5, 20, 5, totals=points.sum(axis=1), largest_share=0.4, boundaries=np.repeat(["north", "south"], 20)
     )
-
-
-def test_so_they_are_for_real_homes() -> None:
-    """Mean kW by hour of 486 homes."""
-    path = Path(__file__).parents[2].parent / "shared" / "data" / "swiss_residential_15min" / "swiss15_clean.parquet"
-    if not path.exists():
-        pytest.skip("real readings are not at ../shared/data")
-    hours = pl.col("timestamp").dt.hour().alias("hour")
-    table = pl.scan_parquet(path).with_columns(hours).group_by("household", "hour").agg(pl.col("kw").mean()).collect()
-    curves = table.pivot("hour", index="household", values="kw").sort("household").drop("household").to_numpy()
-    hold_under_exchanges(curves.astype(np.float64), 10, 8, 2)
 
 
 def test_rows_with_equal_points_are_told_apart_by_what_is_averaged() -> None:

@@ -227,31 +227,6 @@ def test_released_answers_are_curves_of_the_group() -> None:
 # ------------------------------------------------------------------ files
 
 
-def test_files_come_back(tmp_path: Any) -> None:
-    answers = np.vstack([crowd(4, 0), crowd(5, 1)])
-    graph = shoal.NeighborGraph.within_groups([f"h{i}" for i in range(9)], [0] * 4 + [1] * 5)
-    book = shoal.codebook(answers, graph, 2.0)
-    book.save(tmp_path / "book.shoal")
-    again = shoal.load(tmp_path / "book.shoal")
-    assert isinstance(again, shoal.Codebook)
-    assert again.digest == book.digest
-    assert again.rho.tolist() == book.rho.tolist()
-    assert again.lower_bound == book.lower_bound
-    assert again.curves("h7").tolist() == book.curves("h7").tolist()
-
-
-def test_load_reads_mechanisms_too(tmp_path: Any) -> None:
-    classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
-    mechanism = shoal.design(classes, shoal.NeighborGraph.complete(list("ab")), "white", epsilon=1.0, rho=16.0)
-    mechanism.save(tmp_path / "white.shoal")
-    found = shoal.load(tmp_path / "white.shoal")
-    assert isinstance(found, shoal.Mechanism)
-    assert found.digest == mechanism.digest
-    (tmp_path / "other").write_bytes(b"nothing of the kind")
-    with pytest.raises(shoal.InputError, match="not a mechanism file"):
-        shoal.load(tmp_path / "other")
-
-
 def test_a_file_whose_odds_exceed_its_epsilon_is_refused_even_when_sealed_anew(tmp_path: Any) -> None:
     from shoal import archive
 

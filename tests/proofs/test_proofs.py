@@ -86,18 +86,6 @@ def test_a_table_is_the_composition_of_both_directions(seed: int) -> None:
         assert holds(shoal.prove(classes, EDGE, epsilon, "table"), reference(classes, epsilon, "table"))
 
 
-def test_clustered_spectra() -> None:
-    rng, k = np.random.default_rng(1), 30
-    turn = campaign.rotation(rng, k)
-    change = (turn * rng.choice([0.0, 1e-9, -1e-9, 1e-12, 0.05, 0.05 + 1e-11, -0.04, -0.04 + 1e-10], size=k)) @ turn.T
-    classes = shoal.GaussianClasses(
-        np.array([np.zeros(k), 0.05 * rng.standard_normal(k)]),
-        np.array([np.eye(k) + 0.5 * (change + change.T), np.eye(k)]),
-    )
-    proof = campaign.confirmed(classes, 0.5, "answer")
-    assert proof.delta_upper - proof.delta_lower <= WIDTH * proof.delta_upper
-
-
 def test_equal_laws_and_other_supports() -> None:
     same = shoal.GaussianClasses([[1.0, 2.0]] * 2, [np.eye(2)] * 2)
     proof = shoal.prove(same, EDGE, 0.0)
