@@ -162,3 +162,23 @@ def test_what_cannot_be_fitted_is_refused_without_data(samples, labels, message)
     with pytest.raises(shoal.InputError, match=message) as caught:
         shoal.GaussianClasses.fit(samples, labels)
     assert not any(f"{value:.3f}" in str(caught.value) for value in GOOD.ravel())
+
+
+def test_a_column_that_one_row_alone_varies_in_is_fitted_whichever_rows_are_held_out():
+    rng = np.random.default_rng(3)
+    rows, names = rng.normal(size=(60, 2)), np.repeat(["a", "b"], 30)
+    for odd in range(60):
+        wide = np.column_stack([rows, np.where(np.arange(60) == odd, 1.0, 0.0)])
+        laws = shoal.GaussianClasses.fit(wide, names)
+        assert (np.linalg.eigvalsh(laws.covs) > 0).all()
+        assert laws.checks().rows.sum() > 0
+
+
+def test_two_columns_that_only_held_out_rows_tell_apart_are_fitted():
+    rng = np.random.default_rng(4)
+    rows, names = rng.normal(size=(60, 3)), np.repeat(["a", "b"], 30)
+    rows[:, 2] = rows[:, 1]
+    for odd in range(60):
+        nearly = rows.copy()
+        nearly[odd, 2] += 1.0
+        assert (np.linalg.eigvalsh(shoal.GaussianClasses.fit(nearly, names).covs) > 0).all()

@@ -97,10 +97,11 @@ def test_seeded_output_is_repeatable_and_marked():
 def test_it_works_in_a_pipeline_and_takes_routed_labels():
     X, y = _table(k=4)
     with sklearn.config_context(enable_metadata_routing=True):
-        hider = shoal.LabelHider(delta=1e-5, seed=0).set_transform_request(labels=True)
-        pipe = make_pipeline(StandardScaler(), PCA(2), hider)
+        pipe = make_pipeline(StandardScaler(), PCA(2), shoal.LabelHider(delta=1e-5, seed=0))
         released = pipe.fit_transform(X, y)
         routed = pipe.transform(X, labels=y)
+        again = pipe.fit(X, np.roll(y, 60), labels=y).transform(X, labels=y)  # labels come before the target
+    np.testing.assert_array_equal(np.asarray(released), np.asarray(again))
     np.testing.assert_array_equal(np.asarray(released), np.asarray(routed))
     assert list(pipe.get_feature_names_out()) == ["pca0", "pca1"]
 
@@ -116,7 +117,7 @@ def test_cross_validation_with_routed_labels_that_are_not_the_target(hurried):
     X, y = _table()
     other = np.tile(["f", "m"], len(y) // 2)
     with sklearn.config_context(enable_metadata_routing=True):
-        pipe = make_pipeline(shoal.LabelHider(delta=1e-5).set_transform_request(labels=True), LogisticRegression())
+        pipe = make_pipeline(shoal.LabelHider(delta=1e-5), LogisticRegression())
         scores = cross_val_score(pipe, X, y, cv=3, params={"labels": other}, error_score="raise")
         search = GridSearchCV(pipe, {"labelhider__epsilon": [1.0, 4.0]}, cv=2, error_score="raise")
         search.fit(X, y, labels=other)
@@ -126,12 +127,35 @@ def test_cross_validation_with_routed_labels_that_are_not_the_target(hurried):
     assert (search.cv_results_["mean_test_score"] > 0.5).all()
 
 
+LINES = r"enable_metadata_routing=True(.|\n)*params=\{'labels': y\}(.|\n)*the default scoring"
+
+
 @pytest.mark.parametrize("search", [False, True])
 def test_cross_validation_without_routed_labels_shows_the_lines_to_write(search):
     X, y = _table()
     pipe = make_pipeline(shoal.LabelHider(delta=1e-5), LogisticRegression())
-    with pytest.raises(ValueError, match=r"set_transform_request\(labels=True\)(.|\n)*params=\{'labels': y\}"):
+    with pytest.raises(ValueError, match=LINES):
         GridSearchCV(pipe, {"labelhider__epsilon": [1.0]}, cv=2).fit(X, y) if search else cross_val_score(pipe, X, y)
+
+
+@pytest.mark.parametrize("search", [False, True])
+def test_a_scorer_that_hands_on_no_labels_is_refused_instead_of_scoring_nan(search):
+    X, y = _table()
+    pipe = make_pipeline(shoal.LabelHider(delta=1e-5), LogisticRegression())
+    accuracy_search = GridSearchCV(pipe, {"labelhider__epsilon": [1.0]}, cv=2, scoring="accuracy")
+    score = partial(cross_val_score, pipe, X, y, cv=2, scoring="accuracy", params={"labels": y})
+    with sklearn.config_context(enable_metadata_routing=True), pytest.raises(ValueError, match=LINES):
+        accuracy_search.fit(X, y, labels=y) if search else score()
+
+
+def test_a_request_of_ones_own_still_counts(hurried):
+    X, y = _table()
+    with sklearn.config_context(enable_metadata_routing=True):
+        hider = shoal.LabelHider(delta=1e-5).set_fit_request(labels="sex").set_transform_request(labels="sex")
+        other = np.tile(["f", "m"], len(y) // 2)
+        pipe = make_pipeline(hider, LogisticRegression()).fit(X, y, sex=other)
+        assert pipe.predict(X, sex=other).shape == y.shape
+    assert pipe[0].laws_.labels == ("f", "m")
 
 
 def test_constant_columns_are_released_as_they_are(hurried):
@@ -144,6 +168,30 @@ def test_constant_columns_are_released_as_they_are(hurried):
     assert np.array_equal(released[:, [0, 3]], np.tile([7.0, 0.0], (len(X), 1)))
     with pytest.raises(shoal.InputError, match="every column has one value"):
         shoal.LabelHider().fit(wide[1:, [0, 3]], y[1:])
+
+
+@pytest.mark.parametrize("odd", [2, 5])  # held out by the hider, and by the fit of the laws inside it
+def test_a_column_that_varies_in_one_row_alone_is_taken(hurried, odd):
+    X, y = _table(50, 4)
+    rare = np.zeros(len(X))
+    rare[odd] = 1.0
+    wide = np.column_stack([X, rare])
+    hider = shoal.LabelHider(delta=1e-5).fit(wide, y)
+    released = np.asarray(hider.transform(wide, y))
+    assert np.isfinite(released).all()
+    assert hider.checks_.rows.min() > 0  # there are still rows that the laws are checked on
+
+
+def test_blas_keeps_to_one_thread(hurried, monkeypatch):
+    from threadpoolctl import threadpool_info
+
+    seen = []
+    fit = shoal.GaussianClasses.fit
+    monkeypatch.setattr(
+        room.GaussianClasses, "fit", lambda *args: seen.extend(threadpool_info()) or fit(*args), raising=True
+    )
+    shoal.LabelHider(delta=1e-5).fit(*_table())
+    assert {library["num_threads"] for library in seen if library["user_api"] == "blas"} == {1}
 
 
 def test_a_target_of_hundreds_of_values_is_questioned(hurried):
@@ -166,10 +214,21 @@ def test_pandas_in_pandas_out(hurried):
     np.testing.assert_array_equal(released.to_numpy(), np.asarray(plain))
 
 
+def test_a_missing_label_of_pandas_is_refused():
+    pd = pytest.importorskip("pandas")
+    X, y = _table()
+    names = pd.Series(y).astype("string")
+    names[3] = pd.NA
+    with pytest.raises(shoal.InputError, match="some are missing"):
+        shoal.LabelHider().fit(X, names)
+
+
 def test_a_repeated_row_is_no_reason_to_refuse_and_many_are(hurried):
     X, y = _table()
     X[1] = X[0]
-    shoal.LabelHider(delta=1e-5).fit(X, y)
+    with pytest.warns(shoal.LawWarning, match="few rows") as warned:
+        shoal.LabelHider(delta=1e-5).fit(X, y)
+    assert warned[0].filename == __file__  # the caller's line is named
     with pytest.raises(shoal.InputError, match="181 of 360 rows repeat another row of their label"):
         shoal.LabelHider(delta=1e-5).fit(np.tile(X, (2, 1)), np.tile(y, 2))
 
@@ -224,5 +283,15 @@ def test_refusals(fitted):
         fitted.transform(X, y[:-1])
     with pytest.raises(shoal.InputError, match="epsilon must not be negative"):
         shoal.LabelHider(epsilon=-1).fit(X, y)
+    with pytest.raises(shoal.InputError, match="crowd: nobody can hide among 5 labels, since there are 3"):
+        shoal.LabelHider(crowd=5).fit(X, y)
+    with pytest.raises(shoal.InputError, match="clip must be above 0"):
+        shoal.LabelHider(clip=-1).fit(X, y)
+    with pytest.raises(shoal.InputError, match="seed must be a whole number"):
+        shoal.LabelHider(seed="1").fit(X, y)
+    with pytest.raises(shoal.InputError, match="held_out leaves one row of each label"):
+        shoal.LabelHider(held_out=0.99).fit(X, y)
+    with pytest.raises(shoal.InputError, match="must lie within"):
+        shoal.LabelHider().fit(X * 1e200, y)
     with pytest.raises(ValueError, match="contains NaN"):
         fitted.transform(np.where(np.eye(*X.shape) > 0, np.nan, X), y)

@@ -25,7 +25,7 @@ from shoal import validation
 from shoal.errors import InputError
 from shoal.laws.checks import LawChecks, check_laws
 from shoal.numerics.matrices import correlation
-from shoal.validation import FloatArray, IndexArray
+from shoal.validation import BoolArray, FloatArray, IndexArray
 
 #: Rows that the pooled covariance counts for, in multiples of the number of entries; the likeliest is taken.
 POOLED = (0.0, 0.25, 1.0, 4.0, 16.0, 64.0, math.inf)
@@ -34,6 +34,8 @@ CHECKED = 128
 #: Entries with less than this share of their size as deviation, and combinations with less than this share of an
 #: entry's variance, are constants up to the rounding of their numbers.
 CONSTANT = 1e-12
+#: Largest number whose square can be summed over as many rows as there may be.
+LARGEST = 1e145
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +97,11 @@ class Moments:
     def degrees(self) -> float:
         """Of the scatter within labels."""
         return float(np.maximum(self.counts - 1, 0).sum())
+
+    @property
+    def varying(self) -> BoolArray:
+        """(k,) whether an entry varies within labels, beyond the rounding of its numbers."""
+        return np.asarray(np.sqrt(np.diagonal(self.within)) > CONSTANT * np.abs(self.means).max(axis=0))
 
     @cached_property
     def within(self) -> FloatArray:
@@ -164,9 +171,15 @@ def names_of(labels: Any) -> Any:
             raise InputError("labels: some are missing; give every row a label, or leave the row out")
         whole = names == np.floor(names.real)
         names = names.astype(np.int64) if whole.all() and names.dtype.kind == "f" else names
-    elif names.dtype.kind == "O" and any(one is None or one != one for one in names):
+    elif names.dtype.kind == "O" and any(map(_missing, names)):
         raise InputError("labels: some are missing; give every row a label, or leave the row out")
     return names.astype(str)
+
+
+def _missing(label: Any) -> bool:
+    """Whether this is no label: None, NaN, or pandas' NA, which does not even say whether it equals itself."""
+    same = label == label
+    return label is None or not isinstance(same, (bool, np.bool_)) or not same
 
 
 def estimate(
@@ -178,22 +191,24 @@ def estimate(
     rows, names = labeled(samples, labels)
     if rows.size == 0:
         raise InputError("samples must hold at least one row and one column")
+    if np.abs(rows).max() > LARGEST:
+        raise InputError(f"samples must lie within ±{LARGEST:g}, so that their squares have a sum; use larger units")
     known, first, places = np.unique(names, return_index=True, return_inverse=True)
     if len(known) == 1:
         raise InputError("labels must name at least two labels: with one there is nothing to hide it among")
     out = rng.random(len(rows)) < held_out
     out[first] = False  # the first row of a label is never held out
+    out &= ~_rare(rows, places, Moments.of(rows[~out], places[~out], len(known)))
     fit, held = (Moments.of(rows[part], places[part], len(known)) for part in (~out, out))
     both = fit.merged(held)
-    entries = np.flatnonzero(np.sqrt(np.diagonal(both.within)) > CONSTANT * np.abs(both.means).max(axis=0))
+    entries = np.flatnonzero(both.varying)
     k = len(entries)
     if k == 0:
         raise InputError(
             "samples do not vary within any label: the answers are constants; use GaussianClasses.deterministic"
         )
     if both.degrees >= k + 2:  # a combination of entries without variance within any label
-        values = np.linalg.eigvalsh(correlation(both.within[np.ix_(entries, entries)][None]))[0]
-        flat = int((values <= CONSTANT * k * values[-1]).sum())
+        flat = _dependent(both.entries(entries))
         if flat:
             raise InputError(
                 f"samples: {flat} of {k} columns follow from the others within every label, so that no covariance of "
@@ -204,6 +219,9 @@ def estimate(
             f"samples hold too few rows of the same label for {k} columns: at least as many more rows "
             "than labels are needed. Give more rows, or fewer columns (such as principal components)"
         )
+    if _dependent(fit.entries(entries)):  # only rows held out tell some combination of entries apart
+        out[:] = False
+        fit, held = both, Moments.of(rows[out], places[out], len(known))
     parts = [part.entries(entries) for part in (fit, held, both)]
     roots = [_root(part.within) for part in (parts[0], parts[2])]
     grid = [multiple * k for multiple in POOLED]
@@ -228,6 +246,20 @@ def estimate(
     )
     fitted = FittedLaws(both.counts, np.clip(degrees[1], k, max(parts[2].degrees, k)), pooled_rows, checks)
     return checks.labels, both.means, covs, fitted
+
+
+def _rare(rows: FloatArray, places: IndexArray, fit: Moments) -> BoolArray:
+    """(m,) rows that vary in an entry which no row of ``fit`` varies in: held out, they would leave it no variance."""
+    flat = np.flatnonzero(~fit.varying)
+    means = fit.means[:, flat]
+    gaps = np.abs(rows[:, flat] - means[places])
+    return np.asarray((gaps > CONSTANT * np.abs(means).max(axis=0)).any(axis=1))
+
+
+def _dependent(moments: Moments) -> int:
+    """Number of combinations of entries that vary within no label."""
+    values = np.linalg.eigvalsh(correlation(moments.within[None]))[0]
+    return int((values <= CONSTANT * len(values) * values[-1]).sum())
 
 
 def _root(cov: FloatArray) -> FloatArray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from types import FrameType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
@@ -24,6 +24,7 @@ from shoal.laws.estimates import names_of
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.clip import Clip, assumption_free
 from shoal.noise.source import NotPrivate
+from shoal.numerics.threads import one_library_thread
 from shoal.rounding import upper
 from shoal.sources.class_table import refuse_copies
 from shoal.sources.frames import is_pandas
@@ -34,8 +35,7 @@ GUARD_WORK = 200_000
 #: Labels beyond which they are taken for a number to predict, unless a crowd is named.
 MANY = 100
 ROUTING = (
-    "In a pipeline write sklearn.set_config(enable_metadata_routing=True), "
-    "LabelHider(...).set_transform_request(labels=True), and "
+    "In a pipeline write sklearn.set_config(enable_metadata_routing=True), and "
     "cross_val_score(pipe, X, y, params={'labels': y}), GridSearchCV(pipe, grid).fit(X, y, labels=y) or "
     "pipe.predict(X, labels=y), with the default scoring"
 )
@@ -62,9 +62,13 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
     laws that the rows leave plausible. A :class:`shoal.LawWarning` says so where rows speak against the laws or are too
     few.
 
-    In a ``Pipeline`` whose last step predicts, ``transform`` needs labels too: enable metadata routing and name them
-    ``labels``, the pipeline's ``y`` or another column that is to be hidden (the example shows the lines). A column with
-    one value in all fitted rows tells nobody apart: it is released with that value. A pandas frame comes back as one. A
+    In a ``Pipeline`` whose last step predicts, ``transform`` needs labels too: enable metadata routing and give them as
+    ``labels``, the pipeline's ``y`` or another column that is to be hidden (the example shows the lines). They reach
+    ``predict`` and the pipeline's own ``score``; scorers by name (``scoring="accuracy"``) and ``cross_val_predict``
+    hand none on and are refused, and a fitted search predicts through ``best_estimator_``.
+
+    Errors count in the units of the columns: put a ``StandardScaler`` before it where they differ. A column with one
+    value in all fitted rows tells nobody apart: it is released with that value. A pandas frame comes back as one. A
     pickle holds the settings, not what was fitted, which is as private as the data; ``mechanism_.save`` keeps the
     mechanism.
 
@@ -78,7 +82,8 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         clip: rows are moved into ellipsoids of this radius, in deviations of their label's law, before anything else;
             ``assumption_free_`` is then the δ for any law inside them (:func:`~shoal.mechanism.clip.assumption_free`).
         held_out: share of each label's rows that the laws are not fitted on, to observe losses on.
-        seed: seed of the noise for experiments. What is released is then NOT private and marked as such.
+        seed: seed of the noise for experiments. What is released is then NOT private and marked as such, except where
+            ``set_output`` makes another table of it.
         verbose: whether to print what is being done.
 
     >>> import numpy as np
@@ -100,12 +105,15 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
     >>> from sklearn.pipeline import make_pipeline
     >>> sex = np.tile(["f", "m"], 150)
     >>> with sklearn.config_context(enable_metadata_routing=True):
-    ...     hider = shoal.LabelHider(delta=1e-5).set_transform_request(labels=True)
-    ...     pipe = make_pipeline(hider, LogisticRegression())
+    ...     pipe = make_pipeline(shoal.LabelHider(delta=1e-5), LogisticRegression())
     ...     scores = cross_val_score(pipe, X, y, params={"labels": sex})
     >>> scores.shape, bool((scores > 0.4).all())
     ((5,), True)
     """
+
+    # Labels are always asked for: whoever routes them need not say so.
+    __metadata_request__fit: ClassVar = {"labels": True}
+    __metadata_request__transform: ClassVar = {"labels": True}
 
     def __init__(
         self,
@@ -128,47 +136,60 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         self.seed = seed
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any) -> LabelHider:
-        """Laws of the labels ``y`` from the rows of ``X``, and the mechanism for them.
+    def fit(self, X: Any, y: Any = None, *, labels: Any = None) -> LabelHider:
+        """Laws of the labels from the rows of ``X``, and the mechanism for them; ``labels`` come before ``y``.
 
         Returns:
             The hider itself, with ``laws_``, ``mechanism_``, ``checks_``, ``loss_`` and ``guard_``.
         """
-        rows, names = self._rows(X, y, reset=True)
+        with one_library_thread():  # the matrices are small: threads of BLAS would wait for each other
+            self._fit(*self._rows(X, y if labels is None else labels, reset=True))
+        return self
+
+    def _fit(self, rows: FloatArray, names: Any) -> None:
         epsilon = validation.non_negative(epsilon=self.epsilon)
         delta = validation.probability(delta=self.delta, below_one=True)
         method = validation.choice(list(METHODS), method=self.method)
         share = validation.probability(held_out=self.held_out, below_one=True)
+        size = None if self.crowd is None else validation.count(crowd=self.crowd, at_least=2)
+        radius = None if self.clip is None else validation.positive(clip=self.clip)
+        if self.seed is not None:
+            validation.count(seed=self.seed, at_least=0)
         found, counts = np.unique(names, return_counts=True)
         if len(found) < 2:
             raise InputError("y must name at least two labels, not 1 class: there is nothing to hide it among")
-        if len(found) > MANY and self.crowd is None:
+        if size is not None and size > len(found):
+            raise InputError(f"crowd: nobody can hide among {size} labels, since there are {len(found)}; choose fewer")
+        if len(found) > MANY and size is None:
             raise InputError(
                 f"y has {len(found)} different values. If it is a number to predict, give the column to hide instead, "
                 "in a pipeline as labels. If they are labels, say among how many each hides: LabelHider(crowd=10)"
             )
-        self.constants_ = np.where((rows == rows[0]).all(axis=0), rows[0], np.nan)
+        out = np.zeros(len(names), dtype=np.bool_) if counts.max() == 1 else _held_out(names, share)
+        fitted = rows[~out]
+        if len(fitted) == len(found) < len(rows):
+            raise InputError(
+                "held_out leaves one row of each label, from which there is no law; choose a smaller share"
+            )
+        self.constants_ = np.where((fitted == fitted[0]).all(axis=0), fitted[0], np.nan)
         rows = rows[:, np.isnan(self.constants_)]
         if not rows.shape[1]:
             raise InputError("X: every column has one value in all rows; there is nothing to release")
         refuse_copies(rows, np.searchsorted(found, names))
         self._say(f"laws of {len(found)} labels from {len(rows)} rows of {rows.shape[1]} columns")
-        out = np.zeros(len(names), dtype=np.bool_)
         if counts.max() == 1:
             laws = GaussianClasses.deterministic(rows[np.argsort(names)], found.tolist())
         else:
-            out = _held_out(names, share)
             laws = GaussianClasses.fit(rows[~out], names[~out])
         graph = NeighborGraph.complete(laws.labels)
-        if self.crowd is not None:
-            size = validation.count(crowd=self.crowd, at_least=2)
+        if size is not None:
             graph = NeighborGraph.within_groups(laws.labels, crowds(laws.embedding(), size).tolist())
         self.laws_, self.checks_ = laws, laws.checks() if laws.fitted is not None else None
         if self.checks_ is not None and not self.checks_.holds:
-            warnings.warn(" ".join(self.checks_.statements), LawWarning, stacklevel=2)
+            warnings.warn(" ".join(self.checks_.statements), LawWarning, stacklevel=3)
         self._say(f"mechanism {method!r} for ε = {epsilon:g}, δ = {delta:g}")
         self.mechanism_ = calibrate(laws, graph, method, epsilon, delta, scope="table", progress=self._groups)
-        self.clip_ = None if self.clip is None else Clip.of(laws, self.clip)
+        self.clip_ = None if radius is None else Clip.of(laws, radius)
         self.assumption_free_ = None if self.clip_ is None else assumption_free(self.mechanism_, self.clip_)
         self.guard_, self.loss_ = None, None
         if laws.fitted is not None:
@@ -181,13 +202,12 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
                     f"{upper(self.guard_.delta_at_confidence, 2)}. Give more rows or fewer columns, or release one "
                     "row per label, which is a constant and needs no law",
                     LawWarning,
-                    stacklevel=2,
+                    stacklevel=3,
                 )
             if set(names[out]) == set(laws.labels):
                 kept = rows if self.clip_ is None else self.clip_.apply(rows, names)
                 answers = {name: kept[out & (names == name)] for name in laws.labels}
                 self.loss_ = observed_loss(self.mechanism_, answers, release=seeded_release(self.mechanism_))
-        return self
 
     def transform(self, X: Any, y: Any = None, *, labels: Any = None) -> Any:
         """Released rows, one for each row of ``X``, whose labels are ``y`` (or ``labels``, for metadata routing).
@@ -232,8 +252,8 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         Returns:
             The released rows of ``X``.
         """
-        if labels is None and _in_cross_validation():
-            raise InputError(f"LabelHider: cross-validation hands transform no labels. {ROUTING}")
+        if _in_cross_validation(labels is not None):
+            raise InputError(f"LabelHider: this cross-validation hands transform no labels. {ROUTING}")
         names = y if labels is None else labels
         return self.fit(X, names).transform(X, names)
 
@@ -278,11 +298,18 @@ def _held_out(names: Any, share: float) -> BoolArray:
     return out
 
 
-def _in_cross_validation() -> bool:
-    """Whether a cross-validation of scikit-learn is fitting a pipeline: its scores would be nan, which says nothing."""
+def _in_cross_validation(labeled: bool) -> bool:
+    """Whether a cross-validation of scikit-learn fits a pipeline that it cannot score: nan would be all it says.
+
+    Without labels (``labeled``) it cannot, nor with a scorer made of a metric, which calls ``predict`` without them.
+    """
     frame: FrameType | None = sys._getframe()
-    names = set()
+    modules, scorers = set(), []
     while frame is not None:
-        names.add(frame.f_globals.get("__name__"))
+        modules.add(frame.f_globals.get("__name__"))
+        if frame.f_code.co_name == "_fit_and_score":
+            scorer = frame.f_locals.get("scorer")
+            scorers += [scorer, *getattr(scorer, "_scorers", {}).values()]
         frame = frame.f_back
-    return {"sklearn.model_selection._validation", "sklearn.pipeline"} <= names
+    unlabeled = not labeled or any(hasattr(scorer, "_score_func") for scorer in scorers)
+    return unlabeled and {"sklearn.model_selection._validation", "sklearn.pipeline"} <= modules
