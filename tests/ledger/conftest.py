@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from releasing import benchmark
+from releasing import benchmark, crowds, members, names, record_crowds
 
 from shoal import Ledger
 
@@ -45,3 +45,12 @@ def ledger(url: str) -> Iterator[Ledger]:
     with Ledger.open(url, timeout=20) as opened:
         opened.budget(epsilon=1.0, delta=0.01, mode="fixed")
         yield opened
+
+
+@pytest.fixture
+def two(ledger: Ledger) -> tuple[Ledger, int, int]:
+    """A ledger with two crowds of four, released on the first."""
+    a, b = ledger.draw_crowd_numbers(2)
+    rows = [(label, a) for label in names("a", 4)] + [(label, b) for label in names("b", 4)]
+    record_crowds(ledger, "first", members(rows), crowds([(a, 4), (b, 4)], "2025-01-01T18:00"))
+    return ledger, a, b

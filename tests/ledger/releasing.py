@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
+import polars as pl
 from scipy.linalg import block_diag
 
 from shoal import GaussianClasses, Ledger, Mechanism, NeighborGraph, design
@@ -81,3 +84,46 @@ def spent_at(ledger: Ledger, label: str, *epsilons: float) -> np.ndarray:
 def charges(uses: list[tuple[str, float, int]]) -> Charges:
     """Charges of mechanisms, each with the total variation of one use and how often it was used."""
     return Charges.of(((digest, times, sum_up(*[tv] * times)) for digest, tv, times in uses), None)
+
+
+SETTING = json.dumps({"query": "point", "unit": "kW", "m": 3})
+TABLE = "ab" * 32
+
+
+def members(rows: Any, *, stored: float = 1.0, last: str = "x", block: Any = None) -> pl.DataFrame:
+    """Rows of members for the ledger, from pairs (label, crowd)."""
+    return pl.DataFrame(
+        {
+            "label": [label for label, _ in rows],
+            "crowd": [crowd for _, crowd in rows],
+            "stored": [np.full(4, stored).tobytes()] * len(rows),
+            "last": [last] * len(rows),
+            "block": [block] * len(rows),
+        },
+        schema={"label": pl.String, "crowd": pl.Int64, "stored": pl.Binary, "last": pl.String, "block": pl.Int64},
+    )
+
+
+def crowds(rows: Any, period: str, *, setting: str = SETTING, retired: bool = False) -> pl.DataFrame:
+    """Rows of crowds for the ledger, from pairs (number, homes)."""
+    return pl.DataFrame(
+        {
+            "crowd": [number for number, _ in rows],
+            "setting": [setting] * len(rows),
+            "period": [period] * len(rows),
+            "row": [np.full(4, float(len(period))).tobytes()] * len(rows),
+            "homes": [homes for _, homes in rows],
+            "retired": [retired] * len(rows),
+        },
+        schema_overrides={"crowd": pl.Int64, "homes": pl.Int64, "row": pl.Binary},
+    )
+
+
+def record_crowds(ledger: Ledger, name: str, m: pl.DataFrame, c: pl.DataFrame, **other: Any) -> Any:
+    """Release crowds under a name, on the tables as they are now."""
+    given = {"book_digest": ledger.crowds().digest, "table_digest": TABLE, "facts": {"homes": m.height}} | other
+    return ledger.record_crowds(name, members=m, crowds=c, **given)
+
+
+def names(prefix: str, n: int) -> list[str]:
+    return [f"{prefix}{i}" for i in range(n)]

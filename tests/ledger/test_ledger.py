@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import stat
 from pathlib import Path
@@ -154,11 +153,9 @@ def test_a_batch_is_all_or_nothing(ledger: Ledger) -> None:
     one = ledger.release(mechanism, q[1], "h1", query_id="b")
     assert np.array_equal(one, released[1])
     head = ledger.head
-    many = 400
+    ids = [f"m{i}" for i in range(400)]
     with pytest.raises(BudgetError):
-        ledger.release_many(
-            mechanism, np.repeat(q[:1], many, 0), ["h0"] * many, query_ids=[f"m{i}" for i in range(many)]
-        )
+        ledger.release_many(mechanism, np.repeat(q[:1], 400, 0), ["h0"] * 400, query_ids=ids)
     with pytest.raises(InputError, match="label"):
         ledger.release_many(mechanism, q[:2], ["h0", "nobody"], query_ids=["x", "y"])
     with pytest.raises(InputError, match="query_id was already used"):
@@ -179,6 +176,8 @@ def test_fresh_noise_on_a_random_answer_is_refused(ledger: Ledger) -> None:
         ledger.release(random, q, "h0", query_id="b")
     with pytest.raises(InputError, match="already released"):
         ledger.release(constant, q, "h0", query_id="b")
+    with pytest.raises(InputError, match="this very answer"):  # twice in one batch
+        ledger.release_many(random, [q + 0.1, q + 0.1], ["h0"] * 2, query_ids=["b", "c"])
     assert untouched(ledger, head)
     ledger.release(random, q + 0.1, "h0", query_id="b")
     ledger.release(constant, answer(constant, "h1"), "h1", query_id="a")
@@ -197,7 +196,6 @@ def test_an_answer_is_drawn_by_the_mechanism_as_recorded(ledger: Ledger, monkeyp
         return draw(self, q, label)
 
     monkeypatch.setattr(Mechanism, "release", watched)
-    honest = ledger.cost(mechanism, "h0").after[0].spent
     ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id="a")
     mechanism.noise_cov.flags.writeable = True
     mechanism.noise_cov[...] *= 1e-9  # a caller's object changes under the ledger's hands
@@ -211,7 +209,6 @@ def test_an_answer_is_drawn_by_the_mechanism_as_recorded(ledger: Ledger, monkeyp
     for call in (ledger.cost, lambda m, label: ledger.release(m, answer(m, label), label, query_id="c")):
         with pytest.raises(InputError, match="changed after it was made"):
             call(flattered, "h0")
-    assert honest > 0
     assert ledger.verify()
 
 
@@ -224,54 +221,6 @@ def test_a_failed_draw_charges_nothing(ledger: Ledger, monkeypatch: pytest.Monke
         with pytest.raises((InputError, LedgerError)):
             ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id="a")
         assert untouched(ledger, head)
-
-
-def test_a_graph_that_lost_neighbors_is_refused(ledger: Ledger, url: str) -> None:
-    """Also when two processes with different graphs share a ledger."""
-    first = point()
-    ledger.release(first, answer(first, "h0"), "h0", query_id="a")
-    head = ledger.head
-    fewer = shoal.design(first.classes, NeighborGraph.from_edges(first.graph.labels, [("h0", "h1")]), "white", 1.0, 1.0)
-    other = Ledger.open(url)
-    for reader in (other, ledger):
-        with pytest.raises(InputError, match="lacks neighbors: 3 label") as refused:
-            reader.release(fewer, answer(fewer, "h0"), "h0", query_id="b")
-        assert "h1" not in str(refused.value)
-        with pytest.raises(InputError, match="lacks neighbors"):
-            reader.cost(fewer, "h0")
-    assert untouched(ledger, head)
-    elsewhere = point(prefix="flat")  # a cluster of its own
-    ledger.release(elsewhere, answer(elsewhere, "flat0"), "flat0", query_id="a")
-    order = [2, 0, 1]
-    turned = first.classes.take(order)
-    same = shoal.design(
-        turned, NeighborGraph.complete(turned.labels), "white", 1.0, 1.0
-    )  # the same graph, spelled anew
-    other.release(same, answer(same, "h0"), "h0", query_id="b")
-    assert other.verify()
-    other.close()
-
-
-def test_an_altered_mechanism_file_never_reaches_the_ledger(ledger: Ledger, tmp_path: Path) -> None:
-    path = tmp_path / "m.shoal"
-    point().save(path)
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(bytes(content))
-    head = ledger.head
-    with pytest.raises(InputError, match=r"damaged|digest"):
-        ledger.release(Mechanism.load(path), [0.0, 0.0], "h0", query_id="a")
-    assert untouched(ledger, head)
-
-
-def test_digest_names_the_mechanism(tmp_path: Path) -> None:
-    mechanism = point()
-    mechanism.save(tmp_path / "m.shoal")
-    assert Mechanism.load(tmp_path / "m.shoal").digest == mechanism.digest
-    assert Mechanism.from_bytes(mechanism.to_bytes()).digest == mechanism.digest
-    assert point().digest == mechanism.digest
-    assert point(rho=1.0000001).digest != mechanism.digest
-    assert dataclasses.replace(mechanism, method="other").digest != mechanism.digest
 
 
 def test_a_new_file_is_for_its_owner_only(sqlite_url: str, tmp_path: Path) -> None:

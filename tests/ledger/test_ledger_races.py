@@ -40,6 +40,21 @@ def in_child(work: Callable[[], None]) -> int:
         os._exit(status)
 
 
+def in_threads(work: Callable[[int], None], number: int = 8) -> None:
+    """Run ``work`` in several threads at once, and wait for them."""
+    barrier = threading.Barrier(number)
+
+    def run(i: int) -> None:
+        barrier.wait()
+        work(i)
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(number)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 def last_unit(ledger: Ledger, mechanism: Mechanism) -> int:
     """Spend h1's budget until exactly one more release fits; returns how many were made."""
     made = 0
@@ -54,21 +69,15 @@ def test_threads_racing_for_the_last_unit(ledger: Ledger) -> None:
     mechanism = point()
     made = last_unit(ledger, mechanism)
     outcomes: list[str] = []
-    barrier = threading.Barrier(8)
 
     def race(number: int) -> None:
-        barrier.wait()
         try:
             ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id=f"race {number}")
             outcomes.append("released")
         except BudgetError:
             outcomes.append("refused")
 
-    threads = [threading.Thread(target=race, args=(i,)) for i in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(race)
     assert sorted(outcomes) == ["refused"] * 7 + ["released"]
     assert ledger.spent()["h1"].releases == made + 1
     assert ledger.spent()["h1"].spent <= 0.01
@@ -96,18 +105,14 @@ def test_processes_racing_for_the_last_unit(ledger: Ledger, url: str, tmp_path: 
 
 def test_threads_asking_one_question_get_one_answer(ledger: Ledger) -> None:
     mechanism = point()
-    found: list[bytes] = []
+    answers: list[bytes] = []
 
-    def ask() -> None:
-        found.append(ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id="the one").tobytes())
+    def ask(_: int) -> None:
+        answers.append(ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id="the one").tobytes())
 
-    threads = [threading.Thread(target=ask) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 8
-    assert len(set(found)) == 1
+    in_threads(ask)
+    assert len(answers) == 8
+    assert len(set(answers)) == 1
     assert ledger.spent()["h0"].releases == 1
 
 
@@ -129,73 +134,22 @@ def test_an_open_ledger_survives_a_fork(ledger: Ledger, tmp_path: Path) -> None:
     assert ledger.verify()
 
 
-@pytest.mark.parametrize(
-    ("instant", "charged"),
-    [
-        ("locked", False),
-        ("drawn", False),
-        ("inserted", False),
-        ("appended", False),
-        ("indexed", False),
-        ("committed", True),
-    ],
-)
-def test_killed_at_a_known_instant(ledger: Ledger, url: str, instant: str, charged: bool, tmp_path: Path) -> None:
-    mechanism = point()
-    ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id="before")
-    head = ledger.head
-
-    def die(*_: Any, **__: Any) -> None:
-        (tmp_path / "died").touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    def after(owner: Any, name: str) -> None:
-        original = getattr(owner, name)
-
-        def wrapped(*args: Any, **kwargs: Any) -> None:
-            original(*args, **kwargs)
-            die()
-
-        setattr(owner, name, wrapped)
-
-    def work() -> None:
-        own = Ledger.open(url)
-        if instant == "locked":
-            decide.charged = die  # type: ignore[assignment]
-        elif instant == "drawn":
-            after(decide, "released_values")
-        elif instant == "inserted":
-            run = Transaction.run
-
-            def stop(self: Any, statement: Any, **parameters: Any) -> None:
-                if str(statement).startswith("UPDATE head"):
-                    die()
-                run(self, statement, **parameters)
-
-            Transaction.run = stop  # type: ignore[method-assign]
-        elif instant == "appended":
-            after(Journal, "write")
-        elif instant == "indexed":
-            after(State, "write")
-        else:
-            after(Ledger, "charge")
-        shown = own.release(mechanism, answer(mechanism, "h0"), "h0", query_id="a")
-        (tmp_path / "shown").write_bytes(shown.tobytes())
-
-    status = os.waitpid(in_child(work), 0)[1]
-    assert os.WTERMSIG(status) == signal.SIGKILL
-    assert (tmp_path / "died").exists()
-    assert not (tmp_path / "shown").exists()
-    assert ledger.head.seq == head.seq + charged
-    assert ledger.verify(head=head)
-    again = ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id="a")
-    assert ledger.head.seq == head.seq + 1  # charged once, whether before the kill or now
-    assert ledger.entries()[-1].content["released"] == again.tolist()
+#: When a process is killed: after which call of what (before it where the number is 0), and how much is charged then.
+INSTANTS: dict[str, tuple[Any, str, int, int]] = {
+    "locked": (decide, "charged", 0, 0),
+    "drawn": (decide, "released_values", 1, 0),
+    "decided": (State, "apply", 2, 0),  # the second of three labels
+    "inserted": (Transaction, "insert", 2, 0),  # the bound, then the entries; the head still names the one before
+    "appended": (Journal, "write", 1, 0),
+    "indexed": (State, "write", 1, 0),
+    "committed": (Ledger, "charge", 1, 3),
+}
 
 
-@pytest.mark.parametrize(("instant", "charged"), [("decided", 0), ("inserted", 0), ("committed", 3)])
-def test_killed_while_charging(ledger: Ledger, url: str, instant: str, charged: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("instant", INSTANTS)
+def test_killed_at_a_known_instant(ledger: Ledger, url: str, instant: str, tmp_path: Path) -> None:
     """All of a batch or none of it is charged, and none of it is shown before."""
+    owner, name, calls, charged = INSTANTS[instant]
     mechanism = point()
     ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id="before")
     labels = list(mechanism.classes.labels)
@@ -204,15 +158,15 @@ def test_killed_while_charging(ledger: Ledger, url: str, instant: str, charged: 
 
     def work() -> None:
         own = Ledger.open(url)
-        owner: Any = {"decided": State, "inserted": Transaction, "committed": Ledger}[instant]
-        name = {"decided": "apply", "inserted": "insert", "committed": "charge"}[instant]
-        original, calls = getattr(owner, name), []
+        original, seen = getattr(owner, name), 0
 
-        def wrapped(*args: Any, **kwargs: Any) -> None:
-            original(*args, **kwargs)
-            calls.append(0)
-            if instant != "decided" or len(calls) == 2:  # after the second of three labels
+        def wrapped(*args: Any, **named: Any) -> Any:
+            nonlocal seen
+            result = original(*args, **named) if calls else None
+            seen += 1
+            if seen >= calls:
                 os.kill(os.getpid(), signal.SIGKILL)
+            return result
 
         setattr(owner, name, wrapped)
         shown = own.charge(mechanism, true, mechanism.release(true, labels), labels, query_ids="a")
@@ -230,12 +184,12 @@ def test_killed_while_charging(ledger: Ledger, url: str, instant: str, charged: 
 
 
 def test_random_kills_lose_nothing_and_overspend_nothing(url: str, tmp_path: Path) -> None:
-    found = benchmark("ledger_faults").torment(url, KILLS, tmp_path)
-    assert found.kills == KILLS
-    assert found.shown > 0
-    assert found.intact
-    assert (found.lost, found.altered, found.recharged, found.overspent, found.errors) == (0, 0, 0, 0, 0)
-    assert found.recorded >= found.unshown
+    outcome = benchmark("ledger_faults").torment(url, KILLS, tmp_path)
+    assert outcome.kills == KILLS
+    assert outcome.shown > 0
+    assert outcome.intact
+    assert (outcome.lost, outcome.altered, outcome.recharged, outcome.overspent, outcome.errors) == (0, 0, 0, 0, 0)
+    assert outcome.recorded >= outcome.unshown
 
 
 def test_the_fault_checker_finds_faults(sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,9 +204,9 @@ def test_the_fault_checker_finds_faults(sqlite_url: str, tmp_path: Path, monkeyp
     (tmp_path / "shown-2").write_text(f"h0 q0 {(first + 1).tobytes().hex()}\n")
     assert faults.checked(sqlite_url, tools, 0, tmp_path, 0.0).altered == 1
     (tmp_path / "shown-2").write_text(f"h1 q2 {first.tobytes().hex()}\n")
-    found = faults.checked(sqlite_url, tools, 0, tmp_path, 0.0)
-    assert found.lost == 1
-    assert not found.ok
+    outcome = faults.checked(sqlite_url, tools, 0, tmp_path, 0.0)
+    assert outcome.lost == 1
+    assert not outcome.ok
     monkeypatch.setattr(faults, "DELTA", 1e-300)
     assert faults.checked(sqlite_url, tools, 0, tmp_path, 0.0).overspent > 0
     exact = shoal.edge_deltas([tools[0]] * 3 + [tools[1]] * 2, tools[0].graph, 1.0)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
-from releasing import answer, point
-from test_ledger_crowds import crowds, members, names, record
+from releasing import answer, crowds, members, names, point, record_crowds
 from test_ledger_verify import rewritten
 
-from shoal import BudgetError, InputError, Ledger
+from shoal import BudgetError, InputError, Ledger, NeighborGraph, codebook
 
 
 def day(ledger: Ledger, number: int, **other: Any) -> Any:
@@ -54,20 +54,23 @@ def test_labels_and_readings_refuse_each_other(ledger: Ledger) -> None:
     ledger.release(mechanism, answer(mechanism, "h0"), "h0")
     with pytest.raises(InputError, match="labels' promise"):
         day(ledger, 1, labels=["h0", "a"])
+    with pytest.raises(InputError, match="labels' promise"):  # a mechanism is made from all its labels' answers
+        day(ledger, 1, labels=["h1"])
     day(ledger, 1, labels=["x0", "x1"])
-    other = point(prefix="x")
-    with pytest.raises(InputError, match="readings' promise"):
-        ledger.release(other, answer(other, "x0"), "x0")
+    graph = NeighborGraph.complete(names("x", 3))
+    for other in (point(prefix="x"), codebook(np.arange(6.0).reshape(3, 2), graph, epsilon=1.0, labels=graph.labels)):
+        with pytest.raises(InputError, match="readings' promise"):
+            ledger.release(other, other.classes.means[2], "x2")
     (number,) = ledger.draw_crowd_numbers(1)
     rows = members([(label, number) for label in names("x", 4)])
     with pytest.raises(InputError, match="readings' promise"):
-        record(ledger, "crowds", rows, crowds([(number, 4)], "2025-01-01"))
-    record(ledger, "crowds", rows, crowds([(number, 4)], "2025-01-02"))
+        record_crowds(ledger, "crowds", rows, crowds([(number, 4)], "2025-01-01"))
+    record_crowds(ledger, "day 1", rows, crowds([(number, 4)], "2025-01-02"))  # a name may be that of another kind
     with pytest.raises(InputError, match="crowd of a label"):
         day(ledger, 2, labels=["x1"])
     day(ledger, 3, labels=["x1"])
     with pytest.raises(InputError, match="readings' promise"):
-        record(ledger, "more", members([]), crowds([(number, 4)], "2025-01-03"))
+        record_crowds(ledger, "more", members([]), crowds([(number, 4)], "2025-01-03"))
     assert ledger.verify()
 
 
@@ -101,7 +104,7 @@ def test_the_log_says_what_happened(ledger: Ledger) -> None:
     (number,) = ledger.draw_crowd_numbers(1)
     rows = members([(label, number) for label in names("c", 4)])
     facts = {"homes": 4, "folder": "january"}
-    record(ledger, "crowds of january", rows, crowds([(number, 4)], "2025-01-02"), facts=facts)
+    record_crowds(ledger, "crowds of january", rows, crowds([(number, 4)], "2025-01-02"), facts=facts)
     log = ledger.log()
     assert [(row.kind, row.name, row.labels) for row in log] == [
         ("budget", "every label", 0),

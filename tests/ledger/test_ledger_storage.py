@@ -7,8 +7,8 @@ import shutil
 import sqlite3
 import subprocess
 import tempfile
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -51,20 +51,9 @@ def test_tables_that_were_not_all_made_are_none(sqlite_url: str, monkeypatch: py
 
 
 def test_many_open_a_new_database_at_once(url: str) -> None:
-    failed: list[BaseException] = []
-
-    def opens() -> None:
-        try:
-            Ledger.open(url).close()
-        except BaseException as error:  # noqa: BLE001 - a thread must report, whatever it was
-            failed.append(error)
-
-    threads = [threading.Thread(target=opens) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failed == []
+    with ThreadPoolExecutor(8) as threads:
+        for opened in [threads.submit(Ledger.open, url) for _ in range(8)]:
+            opened.result().close()
     with Ledger.open(url, create=False) as ledger:
         assert [entry.kind for entry in ledger.entries()] == ["created"]
 
@@ -72,7 +61,11 @@ def test_many_open_a_new_database_at_once(url: str) -> None:
 # ---------------------------------------------------------------------- addresses
 
 
-@pytest.mark.parametrize("wrong", ["sqlite://", "sqlite:///:memory:", "mysql://host/db", "no url", "", 7])
+@pytest.mark.parametrize(
+    "wrong",
+    ["sqlite://", "sqlite:///:memory:", "mysql://host/db", "no url", "", 7]
+    + [f"postgresql://owner@db:{port}/ledger" for port in ("abc", "70000", "0")],
+)
 def test_addresses_that_cannot_hold_a_ledger(wrong: Any) -> None:
     with pytest.raises(InputError, match="url"):
         Ledger.open(wrong)
@@ -97,7 +90,7 @@ def test_an_unreachable_server_is_an_error_without_secrets(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("said", "remedy"),
     [
         ('FATAL:  password authentication failed for user "anna"', "refuses the password; set PGPASSWORD"),
         ("fe_sendauth: no password supplied", "asks for a password; set PGPASSWORD"),
@@ -109,11 +102,11 @@ def test_an_unreachable_server_is_an_error_without_secrets(tmp_path: Path) -> No
         ("connection timeout expired", "does not answer"),
     ],
 )
-def test_why_there_is_no_connection(said: str, told: str) -> None:
-    found = str(_explained(OperationalError("", {}, Exception(said))))
-    assert "cannot be reached" in found
-    assert told in found
-    assert not any(name in found for name in ("anna", "exmaple", "ledgr"))
+def test_why_there_is_no_connection(said: str, remedy: str) -> None:
+    message = str(_explained(OperationalError("", {}, Exception(said))))
+    assert "cannot be reached" in message
+    assert remedy in message
+    assert not any(name in message for name in ("anna", "exmaple", "ledgr"))
 
 
 def test_a_server_says_what_is_wrong(postgres: Callable[[], str]) -> None:
@@ -128,12 +121,6 @@ def test_a_server_says_what_is_wrong(postgres: Callable[[], str]) -> None:
     for told, address in wrong.items():
         with pytest.raises(LedgerError, match=told):
             Ledger.open(address.render_as_string(hide_password=False), timeout=5)
-
-
-@pytest.mark.parametrize("port", ["abc", "70000", "0"])
-def test_a_malformed_port(port: str) -> None:
-    with pytest.raises(InputError, match="port from 1 to 65535"):
-        Ledger.open(f"postgresql://owner@db:{port}/ledger")
 
 
 def test_a_failed_reading_says_nothing_about_what_was_recorded(sqlite_url: str) -> None:
@@ -214,22 +201,6 @@ def test_a_server_that_goes_away(postgres: Callable[[], str]) -> None:
 # ---------------------------------------------------------------------- SQLite files
 
 
-def test_a_read_only_file(sqlite_url: str, tmp_path: Path) -> None:
-    with Ledger.open(sqlite_url) as ledger:
-        ledger.budget(1.0, 0.01)
-        ask(ledger, "a")
-        head = ledger.head
-        only = Ledger.open(f"sqlite:///file:{tmp_path / 'ledger.db'}?mode=ro&uri=true", timeout=1)
-        assert only.spent()["h0"].releases == 1  # reading works
-        assert only.verify()
-        with pytest.raises(LedgerError, match="read-only"):
-            ask(only, "b")
-        with pytest.raises(LedgerError, match="read-only"):
-            only.budget(2.0, 0.5)
-        only.close()
-        assert ledger.head == head
-
-
 def test_a_file_that_is_not_a_ledger(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     path.write_bytes(b"these are not the bytes you are looking for" * 100)
@@ -243,52 +214,32 @@ def test_a_file_that_is_not_a_ledger(tmp_path: Path) -> None:
         Ledger.open(other)
 
 
-def test_flipped_bytes_never_pass(sqlite_url: str, tmp_path: Path) -> None:
-    """A damaged file is refused or reported, or the damage lies in what nobody reads; what was spent never changes."""
+def test_damaged_files_never_pass(sqlite_url: str, tmp_path: Path) -> None:
+    """Flipped bits are refused or reported, or lie in what nobody reads; what was spent never changes. So are cuts."""
     path = tmp_path / "ledger.db"
     with Ledger.open(sqlite_url) as ledger:
         ledger.budget(1.0, 0.1)
         for i in range(40):
             ask(ledger, i, f"h{i % 3}")
-        spent = {name: account.spent for name, account in ledger.spent().by_label.items()}
-        head = ledger.head
-    with sqlite3.connect(path) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    connection.close()
+        spent, head = repr(ledger.spent()), ledger.head
     content = path.read_bytes()
-    found = 0
+    damaged = [content[:length] for length in (len(content) // 2, len(content) - 4096, 4096, 100, 0)]
     for number, position in enumerate(np.random.default_rng(0).permutation(len(content))[:60]):
-        damaged = bytearray(content)
-        damaged[position] ^= 1 << number % 8
+        flipped = content[position] ^ 1 << number % 8
+        damaged.append(content[:position] + bytes([flipped]) + content[position + 1 :])
+    passed = []
+    for number, wrong in enumerate(damaged):
         copy = tmp_path / f"copy{number}.db"
-        copy.write_bytes(bytes(damaged))
+        copy.write_bytes(wrong)
         try:
             with Ledger.open(copy, create=False, timeout=1) as ledger:
-                report = ledger.verify(head=head)
-                if report:
-                    assert {name: a.spent for name, a in ledger.spent().by_label.items()} == spent
-                else:
-                    found += 1
+                if ledger.verify(head=head):
+                    passed.append(len(wrong))
+                    assert repr(ledger.spent()) == spent
         except LedgerError:
-            found += 1
-    assert found > 5
-
-
-def test_a_truncated_file(sqlite_url: str, tmp_path: Path) -> None:
-    with Ledger.open(sqlite_url) as ledger:
-        ledger.budget(1.0, 0.01)
-        for i in range(20):
-            ask(ledger, i)
-        head = ledger.head
-    path = tmp_path / "ledger.db"
-    content = path.read_bytes()
-    for length in (len(content) // 2, len(content) - 4096, 4096, 100):
-        path.write_bytes(content[:length])
-        with pytest.raises((LedgerError, AssertionError)), Ledger.open(path, create=False) as ledger:
-            assert ledger.verify(head=head)
-    path.write_bytes(b"")
-    with pytest.raises(LedgerError, match="create is False"):
-        Ledger.open(path, create=False)
+            continue
+    assert set(passed) <= {len(content)}  # nothing that was cut short
+    assert len(passed) < 55
 
 
 def fill(ledger: Ledger, shown: dict[str, np.ndarray], count: int) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("fastapi", reason="the service needs shoal[serve]")
 
+from callers import KeyHolder
 from fastapi.testclient import TestClient
 from live import released
 
@@ -39,34 +40,23 @@ def url(runs: Path) -> str:
 
 
 @pytest.fixture
-def desk(runs: Path, url: str) -> Iterator[QuestionService]:
-    with shoal.Ledger.open(url) as ledger:
-        yield QuestionService(ledger, runs)
+def ledger(url: str) -> Iterator[shoal.Ledger]:
+    with shoal.Ledger.open(url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def desk(runs: Path, ledger: shoal.Ledger) -> QuestionService:
+    return QuestionService(ledger, runs)
 
 
 @pytest.fixture
 def client(desk: QuestionService) -> TestClient:
-    return TestClient(application(desk))
+    return TestClient(application(desk), follow_redirects=False, raise_server_exceptions=False)
 
 
 @pytest.fixture
-def owner(desk: QuestionService) -> dict[str, str]:
+def owner(desk: QuestionService, client: TestClient) -> KeyHolder:
     key = desk.register.first_key()
     assert key is not None
-    return {"Authorization": f"Bearer {key.text}"}
-
-
-@pytest.fixture
-def granted(client: TestClient, owner: dict[str, str]) -> Callable[..., dict[str, str]]:
-    """Grants the one question to a new or known analyst and returns what the analyst sends."""
-
-    def grant(analyst: str = "ada", epsilon: float = 4.0, delta: float = 1e-5, **rest: object) -> dict[str, str]:
-        (question,) = client.get("/v1/questions", headers=owner).json()
-        known = {person["name"] for person in client.get("/v1/people", headers=owner).json()}
-        body = {"analyst": analyst, "question": question["question"], "epsilon": epsilon, "delta": delta, **rest}
-        body["new"] = analyst not in known
-        answer = client.post("/v1/grants", json=body, headers=owner)
-        assert answer.status_code == 201, answer.text
-        return {"Authorization": f"Bearer {answer.json()['key']}"}
-
-    return grant
+    return KeyHolder(client, key.text)

@@ -6,9 +6,9 @@ import io
 import json
 import random
 import time
-from collections.abc import Callable
 
 import pytest
+from callers import KeyHolder
 from fastapi.testclient import TestClient
 from scipy.stats import mannwhitneyu
 
@@ -26,24 +26,14 @@ def watched(desk: QuestionService) -> tuple[TestClient, io.StringIO]:
 
 
 def test_malformed_requests_are_refused_and_never_repeated(
-    watched: tuple[TestClient, io.StringIO], owner: dict[str, str], granted: Callable[..., dict[str, str]]
+    watched: tuple[TestClient, io.StringIO], owner: KeyHolder
 ) -> None:
     client, log = watched
-    who = granted()
-    (question,) = client.get("/v1/questions", headers=who).json()
+    ada = owner.grants()
+    question = ada.question()
     draw = random.Random(0)
-    junk: list[object] = [
-        CANARY,
-        None,
-        1e999,
-        -1,
-        True,
-        [CANARY],
-        {CANARY: 1},
-        "\x00" + CANARY,
-        "ü" * 300 + CANARY,
-        2**80,
-    ]
+    strings = [CANARY, "\x00" + CANARY, "ü" * 300 + CANARY]
+    junk: list[object] = [*strings, None, 1e999, -1, True, [CANARY], {CANARY: 1}, 2**80]
     fields = ["question", "handle", "analyst", "epsilon", "delta", "expires", "role", "new", "replaces", CANARY]
     routes = ["/v1/releases", "/v1/quotes", "/v1/grants", "/v1/keys/x", "/v1/people"]
     seen: list[bytes] = []
@@ -54,15 +44,12 @@ def test_malformed_requests_are_refused_and_never_repeated(
         raw = json.dumps(body).encode()
         if draw.random() < 0.3:
             raw = raw[: draw.randint(0, len(raw))] + draw.choice([b"", b"\xff\xfe", b"{" * 50, CANARY.encode()])
-        headers = {
-            **draw.choice([who, owner, {}]),
-            "Content-Type": draw.choice(["application/json", "text/plain", "x"]),
-        }
+        headers = dict(draw.choice([ada.headers, owner.headers, {}]))
+        headers["Content-Type"] = draw.choice(["application/json", "text/plain", "x"])
         headers["Idempotency-Key"] = draw.choice([CANARY, str(number), "x" * 500])
         path = draw.choice(routes) + draw.choice(["", f"?size={CANARY}", f"/{CANARY}"])
-        answer = client.request(
-            draw.choice(["POST", "POST", "GET", "DELETE", "PUT"]), path, content=raw, headers=headers
-        )
+        method = draw.choice(["POST", "POST", "GET", "DELETE", "PUT"])
+        answer = client.request(method, path, content=raw, headers=headers)
         assert 400 <= answer.status_code < 500 or answer.status_code in (200, 201), (path, body, answer.status_code)
         if answer.status_code != 201 and answer.request.method != "GET":
             seen.append(answer.content)
@@ -72,23 +59,19 @@ def test_malformed_requests_are_refused_and_never_repeated(
     assert not any(text in log.getvalue() for text in labels)
 
 
-def test_bodies_are_bounded(watched: tuple[TestClient, io.StringIO], owner: dict[str, str]) -> None:
+def test_bodies_are_bounded(watched: tuple[TestClient, io.StringIO], owner: KeyHolder) -> None:
     client, _ = watched
     long = b'{"name": "' + b"x" * BODY + b'"}'
-    assert client.post("/v1/people", content=long, headers=owner).status_code == 413
+    assert client.post("/v1/people", content=long, headers=owner.headers).status_code == 413
     chunks = (long[i : i + 1000] for i in range(0, len(long), 1000))  # without a stated length
-    assert client.post("/v1/people", content=chunks, headers=owner).status_code == 413
+    assert client.post("/v1/people", content=chunks, headers=owner.headers).status_code == 413
 
 
-def test_time_does_not_tell_the_label(desk: QuestionService) -> None:
+def test_time_does_not_tell_the_label(owner: KeyHolder, desk: QuestionService) -> None:
     """Interleaved requests for two labels take equally long; 50 µs more for one of them would be noticed."""
-    (question,) = desk.catalog.questions
-    _, key = desk.grant("ada", [question], 4.0, 1e-5, new=True)
-    assert key is not None
-    caller = desk.register.holder(key.text)
-    assert caller is not None
-    person = caller.person
-    handles = desk.questions(caller)[0]["handles"]
+    handles = owner.grants().handles()
+    person, (question,) = desk.register.named("ada"), desk.catalog.questions
+    assert person is not None
     labels = desk._handles_of(person, desk.catalog.questions[question])  # what the analyst does not know
     ordered = sorted(handles, key=labels.__getitem__)
     kinds = {"one": ordered[: len(ordered) // 2], "other": ordered[len(ordered) // 2 :]}

@@ -6,11 +6,10 @@ import copy
 import hashlib
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fastapi.testclient import TestClient
+from callers import KeyHolder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from live import copied
@@ -51,18 +50,13 @@ def test_trees(leaves: list[bytes]) -> None:
         assert verifier.root_of_path(leaves[index] + b"x", index, n, path) != tree.root()
 
 
-def test_from_outside(
-    client: TestClient, granted: Callable[..., dict[str, str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    who = granted()
-    earlier = client.get("/v1/ledger/head", headers=who).json()
-    (question,) = client.get("/v1/questions", headers=who).json()
-    asked = {"question": question["question"], "handle": question["handles"][3]}
-    body = client.post("/v1/releases", json=asked, headers={**who, "Idempotency-Key": "k"}).json()
-    proof = client.get(f"/v1/receipts/{body['receipt']['id']}/proof", headers=who).json()
-    head = client.get("/v1/ledger/head", headers=who).json()
+def test_from_outside(owner: KeyHolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ada = owner.grants()
+    earlier = ada.get("/v1/ledger/head")
+    body = ada.asks(ada.handles()[3]).json()
+    proof, head = ada.get(f"/v1/receipts/{body['receipt']['id']}/proof"), ada.get("/v1/ledger/head")
     assert proof["checkpoint"] == head
-    between = client.get(f"/v1/ledger/consistency?first={earlier['size']}&second={head['size']}", headers=who).json()
+    between = ada.get(f"/v1/ledger/consistency?first={earlier['size']}&second={head['size']}")
     earlier["consistency"] = between["consistency"]
     whole = {**proof, "receipt": body["receipt"], "answer": body["answer"]}
 
@@ -90,12 +84,12 @@ def test_from_outside(
 
 
 def test_an_old_copy_and_a_rewritten_ledger_are_refused(
-    desk: QuestionService, granted: Callable[..., dict[str, str]], runs: Path, tmp_path: Path
+    owner: KeyHolder, desk: QuestionService, runs: Path, tmp_path: Path
 ) -> None:
     desk.record.compare()
     old = tmp_path / "old.db"
     copied(tmp_path / "ledger.db", old)
-    granted()
+    owner.grants()
     with shoal.Ledger.open(f"sqlite:///{old}") as restored, pytest.raises(LedgerError, match="old copy"):
         QuestionService(restored, runs).record.compare()
     with shoal.Ledger.open(f"sqlite:///{old}") as rewritten:
@@ -108,18 +102,17 @@ def test_an_old_copy_and_a_rewritten_ledger_are_refused(
 
 
 def test_an_old_copy_is_refused_from_whichever_folder_it_is_served(
-    desk: QuestionService, granted: Callable[..., dict[str, str]], runs: Path, url: str, tmp_path: Path
+    owner: KeyHolder, ledger: shoal.Ledger, runs: Path, tmp_path: Path
 ) -> None:
     """Shown from one folder and killed: another folder, which has no checkpoints, does not start on the old copy."""
-    ledger, old = tmp_path / "ledger.db", tmp_path / "old.db"
-    copied(ledger, old)
-    granted()
-    desk.ledger.close()
-    copied(old, ledger)
-    link = tmp_path / "link.db"
-    link.symlink_to(ledger)
+    file, old, link = tmp_path / "ledger.db", tmp_path / "old.db", tmp_path / "link.db"
+    copied(file, old)
+    owner.grants()
+    ledger.close()
+    copied(old, file)
+    link.symlink_to(file)
     for folder in (runs, runs / "january", tmp_path / "elsewhere"):
-        for place in (ledger, link):
+        for place in (file, link):
             with shoal.Ledger.open(place) as restored, pytest.raises(LedgerError, match="old copy"):
                 QuestionService(restored, folder).record.compare()
     moved = tmp_path / "moved.db"  # and the served folder knows it wherever the copy is put
@@ -160,21 +153,16 @@ def test_checkpoints_survive_a_line_cut_short_and_refuse_a_damaged_one(desk: Que
         QuestionService(desk.ledger, runs).record.compare()
 
 
-def test_nothing_is_shown_before_its_checkpoint_is_on_disk(
-    client: TestClient, desk: QuestionService, granted: Callable[..., dict[str, str]], runs: Path
-) -> None:
-    who = granted()
-    (question,) = client.get("/v1/questions", headers=who).json()
-    body = {"question": question["question"], "handle": question["handles"][0]}
-    file = runs / "checkpoints.jsonl"
-    kept = file.read_bytes()
+def test_nothing_is_shown_before_its_checkpoint_is_on_disk(owner: KeyHolder, ledger: shoal.Ledger, runs: Path) -> None:
+    ada = owner.grants()
+    handle, file = ada.handles()[0], runs / "checkpoints.jsonl"
+    content = file.read_bytes()
     file.unlink()
     file.mkdir()  # cannot be written
-    answer = client.post("/v1/releases", json=body, headers={**who, "Idempotency-Key": "k"})
+    answer = ada.asks(handle)
     assert (answer.status_code, "answer" in answer.json()) == (503, False)
     file.rmdir()
-    file.write_bytes(kept)
-    charged = desk.ledger.head.seq
-    answer = client.post("/v1/releases", json=body, headers={**who, "Idempotency-Key": "k"})
-    assert answer.status_code == 200
-    assert json.loads(file.read_text().splitlines()[-1])["size"] == charged == desk.ledger.head.seq
+    file.write_bytes(content)
+    charged = ledger.head.seq
+    assert ada.asks(handle).status_code == 200
+    assert json.loads(file.read_text().splitlines()[-1])["size"] == charged == ledger.head.seq

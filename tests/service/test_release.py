@@ -1,119 +1,154 @@
-"""Asking through the service: charged before shown, once, and alike for every handle."""
+"""Asking through the service: charged before shown, once, alike for every handle, and within one budget."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
-from fastapi.testclient import TestClient
+import numpy as np
+import pytest
+from callers import KeyHolder
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from shoal.service import receipt_verifier
-from shoal.service.questions import QuestionService
+import shoal
+from shoal.service import pages
+from shoal.service.catalog import TableStatement
+from shoal.service.questions import GrantAccount, QuestionService
+from shoal.service.register import Grant
 
-Granted = Callable[..., dict[str, str]]
-
-
-def asked(client: TestClient, who: dict[str, str]) -> dict[str, object]:
-    (question,) = client.get("/v1/questions", headers=who).json()
-    return question
-
-
-def release(client: TestClient, who: dict[str, str], handle: str, name: str = "") -> object:
-    question = asked(client, who)["question"]
-    headers = {**who, "Idempotency-Key": name or f"ask {handle}"}
-    return client.post("/v1/releases", json={"question": question, "handle": handle}, headers=headers)
+PRICE = st.tuples(st.floats(0.0, 3.0), st.floats(0.0, 1e-4))
 
 
-def test_answer_receipt_and_statement(client: TestClient, desk: QuestionService, granted: Granted) -> None:
-    who = granted()
-    question = asked(client, who)
+def test_an_answer_is_charged_before_it_is_shown(owner: KeyHolder, ledger: shoal.Ledger, runs: Path) -> None:
+    ada = owner.grants()
+    question = ada.question()
     assert set(question) >= {"question", "handles", "entries", "unit", "guarantee"}
-    labels = {name for one in desk.catalog.questions.values() for name in one.rows}
+    labels = set(shoal.Run.open(runs / "january").released["household"].to_list())
     assert len(question["handles"]) == len(labels)
     assert not labels & set(question["handles"])
-    before = desk.ledger.head.seq
-    answer = release(client, who, question["handles"][0])
+    before = ledger.head.seq
+    answer = ada.asks(question["handles"][0])
     assert answer.status_code == 200, answer.text
-    body = answer.json()
-    assert len(body["answer"]) == question["entries"]
-    assert body["statement"]["epsilon"] == 2.0
-    assert desk.ledger.head.seq > before
-    assert desk.ledger.verify()
-    proof = client.get(f"/v1/receipts/{body['receipt']['id']}/proof", headers=who).json()
-    head = client.get("/v1/ledger/head", headers=who).json()
-    receipt_verifier.check_receipt({**proof, "receipt": body["receipt"], "answer": body["answer"]}, head)
+    assert len(answer.json()["answer"]) == question["entries"]
+    assert answer.json()["statement"]["epsilon"] == 2.0
+    assert ledger.head.seq > before
+    assert ledger.verify()
 
 
-def test_asked_again_the_same_bytes_and_no_charge(
-    client: TestClient, desk: QuestionService, granted: Granted, runs: Path
-) -> None:
-    who = granted()
-    handles = asked(client, who)["handles"]
-    first = release(client, who, handles[0], "one")
-    charged = desk.ledger.head
-    again = release(client, who, handles[0], "one")
-    renamed = release(client, who, handles[0], "two")
-    assert first.content == again.content == renamed.content
-    assert desk.ledger.head == charged
-    other = release(client, who, handles[1], "one")
-    assert other.status_code == 422
-    fresh = QuestionService(desk.ledger, runs)  # another process, nothing remembered
-    person = desk.register.people()[-1]
-    assert fresh.release(person, asked(client, who)["question"], handles[0], "one") == first.content
-    assert desk.ledger.head == charged
+def test_asked_again_the_same_bytes_and_no_charge(owner: KeyHolder, ledger: shoal.Ledger, runs: Path) -> None:
+    ada = owner.grants()
+    handles = ada.handles()
+    first = ada.asks(handles[0], "one")
+    charged = ledger.head
+    assert first.content == ada.asks(handles[0], "one").content == ada.asks(handles[0], "two").content
+    assert ada.asks(handles[1], "one").status_code == 422
+    fresh = QuestionService(ledger, runs)  # another process, nothing remembered
+    person = fresh.register.named("ada")
+    assert person is not None
+    assert fresh.release(person, ada.question()["question"], handles[0], "one") == first.content
+    assert ledger.head == charged
 
 
-def test_every_handle_looks_alike(client: TestClient, granted: Granted) -> None:
-    who = granted()
-    handles = asked(client, who)["handles"]
-    answers = [release(client, who, handle) for handle in handles]
-    assert {a.status_code for a in answers} == {200}
-    assert len({len(a.content) for a in answers}) == 1
-    assert len({tuple(sorted((k, v) for k, v in a.headers.items())) for a in answers}) == 1
+def test_every_handle_looks_alike(owner: KeyHolder) -> None:
+    ada = owner.grants()
+    answers = [ada.asks(handle) for handle in ada.handles()]
+    assert {answer.status_code for answer in answers} == {200}
+    assert len({len(answer.content) for answer in answers}) == 1
+    assert len({tuple(sorted(answer.headers.items())) for answer in answers}) == 1
 
 
-def test_refused_by_the_grant_with_one_document(
-    client: TestClient, desk: QuestionService, owner: dict[str, str], granted: Granted
-) -> None:
-    who = granted(epsilon=0.5, delta=1e-9)
-    before = [e for e in desk.ledger.entries() if e.kind == "release"]
-    answers = [release(client, who, handle) for handle in asked(client, who)["handles"]]
-    assert {a.status_code for a in answers} == {403}
-    assert len({a.content for a in answers}) == 1
+def test_refused_by_the_grant_with_one_document(owner: KeyHolder, ledger: shoal.Ledger) -> None:
+    ada, head = owner.grants(epsilon=0.5, delta=1e-9), ledger.head
+    answers = [ada.asks(handle) for handle in ada.handles()]
+    assert {answer.status_code for answer in answers} == {403}
+    assert len({answer.content for answer in answers}) == 1
     assert answers[0].headers["content-type"] == "application/problem+json"
-    assert [e for e in desk.ledger.entries() if e.kind == "release"] == before
-    quote = client.post("/v1/quotes", json={"question": asked(client, who)["question"]}, headers=who).json()
-    assert quote["allowed"] is False
-    (grant,) = client.get("/v1/grants", headers=owner).json()
+    assert ledger.head == head
+    assert ada.quote()["allowed"] is False
+    (grant,) = owner.get("/v1/grants")
     assert grant["refused"] == len(answers)  # the owner sees it
 
 
-def test_handles_differ_by_analyst_answers_do_not(client: TestClient, granted: Granted) -> None:
-    ada, bob = granted("ada"), granted("bob")
-    mine, theirs = asked(client, ada)["handles"], asked(client, bob)["handles"]
-    assert not set(mine) & set(theirs)
-    of_ada = sorted(json.dumps(release(client, ada, h).json()["answer"]) for h in mine)
-    of_bob = sorted(json.dumps(release(client, bob, h).json()["answer"]) for h in theirs)
-    assert of_ada == of_bob
-    assert release(client, ada, theirs[0]).status_code == 404
+def test_handles_differ_by_analyst_answers_do_not(owner: KeyHolder) -> None:
+    ada, bob = owner.grants("ada"), owner.grants("bob")
+    assert not set(ada.handles()) & set(bob.handles())
+    rows = [sorted(json.dumps(who.asks(h).json()["answer"]) for h in who.handles()) for who in (ada, bob)]
+    assert rows[0] == rows[1]
+    assert ada.asks(bob.handles()[0]).status_code == 404
 
 
-def test_quote_then_remaining(client: TestClient, granted: Granted) -> None:
-    who = granted(epsilon=4.0, delta=1e-5)
-    question = asked(client, who)
-    quote = client.post("/v1/quotes", json={"question": question["question"]}, headers=who).json()
-    assert (quote["epsilon"], quote["allowed"]) == (2.0, True)
-    assert quote["error"] > 0
-    release(client, who, question["handles"][0])
-    after = client.post("/v1/quotes", json={"question": question["question"]}, headers=who).json()
-    assert (after["epsilon"], after["delta"]) == (0.0, 0.0)
+def test_quote_then_remaining(owner: KeyHolder) -> None:
+    ada = owner.grants(epsilon=4.0, delta=1e-5)
+    quote = ada.quote()
+    assert (quote["epsilon"], quote["allowed"], quote["error"] > 0) == (2.0, True, True)
+    ada.asks(ada.handles()[0])
+    assert (ada.quote()["epsilon"], ada.quote()["delta"]) == (0.0, 0.0)
 
 
-def test_revoked_at_once_and_expired(client: TestClient, owner: dict[str, str], granted: Granted) -> None:
-    who = granted()
-    assert client.get("/v1/questions", headers=who).status_code == 200
-    (grant,) = client.get("/v1/grants", headers=owner).json()
-    assert client.delete(f"/v1/grants/{grant['grant']}", headers=owner).status_code == 204
-    assert client.get("/v1/questions", headers=who).status_code == 401
-    assert client.delete(f"/v1/grants/{grant['grant']}", headers=owner).status_code == 404
+def test_a_grant_ends_at_once(owner: KeyHolder) -> None:
+    ada = owner.grants()
+    (grant,) = owner.get("/v1/grants")
+    assert owner.delete(f"/v1/grants/{grant['grant']}") == 204
+    assert not ada.works
+    assert owner.delete(f"/v1/grants/{grant['grant']}") == 404
+
+
+def test_an_analyst_has_one_budget_that_of_the_newest_grant(owner: KeyHolder) -> None:
+    owner.grants(epsilon=9.0)
+    ada = owner.grants(epsilon=0.5, delta=1e-9)
+    assert ada.quote()["budget"] == {"epsilon": 0.5, "delta": 1e-9}
+    assert ada.asks(ada.handles()[0]).status_code == 403
+    owner.grants(epsilon=9.0)
+    assert ada.asks(ada.handles()[0]).status_code == 200
+    assert [grant["refused"] for grant in owner.get("/v1/grants")] == [0, 1, 0]
+
+
+@settings(max_examples=200)
+@given(st.lists(PRICE, max_size=6), PRICE, st.floats(0.0, 9.0), st.floats(0.0, 1e-3))
+def test_nothing_beyond_the_budget(
+    charged: list[tuple[float, float]], price: tuple[float, float], epsilon: float, delta: float
+) -> None:
+    entries: Any = [SimpleNamespace(content={"statement": {"epsilon": e, "delta": d}}) for e, d in charged]
+    account = GrantAccount.of(Grant("g", "p", "", None, None, ("q",), epsilon, delta), entries)
+    question: Any = SimpleNamespace(statement=TableStatement("", 2, 2, *price))
+    sums = [sum(map(Fraction, column), Fraction()) for column in zip(*charged, price, strict=True)]
+    assert account.allows(question) == (sums[0] <= Fraction(epsilon) and sums[1] <= Fraction(delta))
+    left = account.remaining()
+    assert Fraction(left["epsilon"]) <= max(Fraction(epsilon) - account.spent[0], 0)
+    assert Fraction(left["delta"]) <= max(Fraction(delta) - account.spent[1], 0)
+    assert 0.0 <= account.share <= 1.0
+
+
+@pytest.mark.parametrize(("others", "adds_up"), [(["", "somebody else"], True), ([], True), (["somebody else"], False)])
+def test_questions_add_up_unless_they_are_about_other_people(
+    owner: KeyHolder, desk: QuestionService, others: list[str], adds_up: bool
+) -> None:
+    """A later question about some of the same labels, one of which only the table is offered, one about others."""
+    (first,) = desk.catalog.questions.values()
+    owner.grants(epsilon=3.0).asks()
+    label = next(iter(first.rows))
+    later: Any = SimpleNamespace(rows={name or label: [0.0] for name in others}, statement=first.statement)
+    (grant,) = desk.register.grants()
+    assert desk._allowed(desk._receipts(grant.person), later, grant) is not adds_up
+
+
+def test_a_page_rounds_what_is_left_down_and_what_is_used_up() -> None:
+    parts: Any = pages._environment().get_template("parts.html").module
+    assert "12.4 % used; ε 0.9999, δ 9.999e-06 left" in parts.gauge(0.123401, 0.99999, 9.99999e-6, "x")
+
+
+def test_figures_are_those_of_the_table(owner: KeyHolder, runs: Path) -> None:
+    """What is printed is about what an analyst can hold: all rows together."""
+    guarantee = owner.question()["guarantee"]
+    books = [shoal.load(path) for path in (runs / "january" / "mechanism").glob("*.shoal")]
+    assert books
+    for book in books:
+        reached = book.released_curve(guarantee["epsilon"], scope="table").delta_upper
+        assert np.max(reached) <= guarantee["delta"]
+        assert guarantee["epsilon"] >= 2 * (book.answer_epsilon or 0.0)  # and no ε below it would do
+    assert guarantee["sentence"].startswith("For who holds the whole table")
+    assert guarantee["scope"] == "table"

@@ -7,94 +7,77 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
+from callers import KeyHolder
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
-from routes import ANYONE, ROUTES
 from starlette.routing import Route
 
 from shoal.service.access import GuardedRoute
 from shoal.service.application import application
 from shoal.service.questions import QuestionService
-from shoal.service.register import ROLES, Key
+from shoal.service.register import Key
 
+OWNER, ANALYST, ANYONE = frozenset({"owner"}), frozenset({"analyst"}), None
+BOTH = OWNER | ANALYST
+
+#: (method, path) -> roles that may call it; nothing else is there.
+ROUTES: dict[tuple[str, str], frozenset[str] | None] = {
+    ("GET", "/healthz"): ANYONE,
+    ("GET", "/openapi.json"): ANYONE,
+    ("POST", "/v1/people"): OWNER,
+    ("GET", "/v1/people"): OWNER,
+    ("DELETE", "/v1/people/{id}"): OWNER,
+    ("POST", "/v1/keys"): BOTH,
+    ("GET", "/v1/keys"): BOTH,
+    ("DELETE", "/v1/keys/{id}"): BOTH,
+    ("POST", "/v1/grants"): OWNER,
+    ("GET", "/v1/grants"): OWNER,
+    ("DELETE", "/v1/grants/{id}"): OWNER,
+    ("GET", "/v1/questions"): BOTH,
+    ("POST", "/v1/quotes"): ANALYST,
+    ("POST", "/v1/releases"): ANALYST,
+    ("GET", "/v1/receipts"): BOTH,
+    ("GET", "/v1/receipts/{id}/proof"): BOTH,
+    ("GET", "/v1/ledger/head"): BOTH,
+    ("GET", "/v1/ledger/consistency"): BOTH,
+    ("GET", "/v1/ledger/verify"): OWNER,
+    ("GET", "/sign-in"): ANYONE,
+    ("POST", "/sign-in"): ANYONE,
+    ("GET", "/style.css"): ANYONE,
+    ("POST", "/sign-out"): BOTH,
+    ("GET", "/"): BOTH,
+    ("GET", "/questions/{id}"): ANALYST,
+    ("POST", "/questions/{id}/ask"): ANALYST,
+    ("GET", "/questions/{id}/{name}.csv"): ANALYST,
+    ("POST", "/grants"): OWNER,
+    ("POST", "/grants/{id}/end"): OWNER,
+    ("GET", "/people"): OWNER,
+    ("POST", "/people"): OWNER,
+    ("POST", "/people/{id}/dismiss"): OWNER,
+    ("POST", "/people/{id}/key"): OWNER,
+    ("GET", "/keys"): BOTH,
+    ("POST", "/keys/{id}/end"): BOTH,
+    ("POST", "/keys/{id}/replace"): BOTH,
+    ("GET", "/ledger"): OWNER,
+}
 NO_PAGES = ("/v1", "/healthz", "/openapi", "/sign-in", "/style")
 
 
-@pytest.fixture
-def every(desk: QuestionService, owner: dict[str, str]) -> TestClient:
-    return TestClient(application(desk), follow_redirects=False, raise_server_exceptions=False)
+def signed_in(client: TestClient, who: KeyHolder) -> TestClient:
+    """A browser with the cookie of whoever signs in."""
+    visitor = TestClient(client.app, follow_redirects=False, raise_server_exceptions=False)
+    assert visitor.post("/sign-in", data={"key": who.key}).status_code == 303
+    return visitor
 
 
-def test_the_table_is_all_there_is(every: TestClient) -> None:
-    there = set(every.get("/openapi.json").json()["paths"])
-    assert there == {path for _, path in ROUTES if path.startswith(("/v1", "/healthz"))}
-    for method, path in ROUTES:
-        assert every.request(method, re.sub(r"\{\w+\}", "x", path)).status_code not in (405, 500)
-    assert "color-scheme" in every.get("/style.css").text
+def token_of(visitor: TestClient, path: str = "/people") -> str:
+    """The token that the forms of a page carry."""
+    token = re.search(r'name="csrf" value="(\w+)"', visitor.get(path).text)
+    assert token is not None
+    return token[1]
 
 
-def test_every_route_and_role(every: TestClient, desk: QuestionService) -> None:
-    assert set(ROLES) == {"owner", "analyst"}
-    keys = {role: desk.register.admit(f"a {role}", role)[1].text for role in ROLES}
-    for (method, path), allowed in ROUTES.items():
-        if not path.startswith("/v1"):
-            continue
-        address = re.sub(r"\{\w+\}", "nothing", path)
-        assert every.request(method, address).status_code == 401
-        for role, key in keys.items():
-            answer = every.request(method, address, headers={"Authorization": f"Bearer {key}"})
-            if role not in allowed:
-                assert answer.status_code == 404, (method, path, role)
-                unknown = every.request(method, "/v1/no-such-thing", headers={"Authorization": f"Bearer {key}"})
-                assert answer.content == unknown.content
-            else:
-                assert answer.status_code not in (401, 500), (method, path, role)
-
-
-def test_pages_by_role(every: TestClient, desk: QuestionService) -> None:
-    for role in ROLES:
-        caller = desk.register.holder(desk.register.admit(f"b {role}", role)[1].text)
-        assert caller is not None
-        every.cookies.set("shoal_session", desk.register.sign_in(caller))
-        for (method, path), allowed in ROUTES.items():
-            if path.startswith(NO_PAGES) or method == "POST":
-                continue
-            answer = every.get(re.sub(r"\{\w+\}", "nothing", path))
-            assert (answer.status_code in (200, 303)) <= (role in (allowed or ())), (path, role)
-            assert answer.status_code != 500
-        # A form without its token does nothing, whoever sends it, whatever stands in the token's place.
-        for method, path in ROUTES:
-            if method == "POST" and not path.startswith(("/v1", "/sign-in")):
-                for token in ("0" * 64, "ü", "\ud83d\ude00".encode("utf-16", "surrogatepass").decode("utf-16"), ""):
-                    form = {"analyst": "x", "question": "x", "name": "x", "role": "owner", "handle": "x", "csrf": token}
-                    assert every.post(re.sub(r"\{\w+\}", "x", path), data=form).status_code == 404, (path, role)
-        every.cookies.clear()
-    assert every.get("/").headers["location"] == "/sign-in"
-    assert ROUTES["GET", "/sign-in"] == ANYONE
-
-
-def test_wrong_keys(every: TestClient, desk: QuestionService) -> None:
-    key = desk.register.admit("eve", "analyst")[1]
-    for text in (key.text[:-1], key.text + "0", key.text.swapcase(), Key.new("analyst").text, ""):
-        assert every.get("/v1/questions", headers={"Authorization": f"Bearer {text}"}).status_code == 401
-    assert every.get("/v1/questions", headers={"Authorization": f"Basic {key.text}"}).status_code == 401
-    assert key.text not in repr(key)
-
-
-def test_calls_and_pages_have_a_pace(desk: QuestionService, owner: dict[str, str]) -> None:
-    slow = TestClient(application(desk, rate=0.001, burst=5), follow_redirects=False)
-    assert {slow.get("/sign-in").status_code for _ in range(5)} == {200}
-    assert slow.get("/sign-in").status_code == 429
-    assert slow.get("/").status_code == 429  # not signed in: the same stranger
-    assert slow.get("/", headers={"X-Forwarded-For": "203.0.113.9"}).status_code == 429  # nobody believes it
-    assert [slow.get("/v1/people", headers=owner).status_code for _ in range(6)] == [200] * 5 + [429]
-    key = owner["Authorization"].removeprefix("Bearer ")
-    paced = TestClient(application(desk, rate=0.001, burst=5), follow_redirects=False)
-    assert paced.post("/sign-in", data={"key": key}).status_code == 303
-    assert [paced.get("/people").status_code for _ in range(6)] == [200] * 5 + [429]
-
-
-def test_every_route_says_who_may_call_it_as_the_table_does(every: TestClient) -> None:
+def test_every_route_says_who_may_call_it_as_the_table_does(client: TestClient) -> None:
     def walk(routes: Iterable[Any]) -> Iterator[tuple[str, str, frozenset[str] | None]]:
         for route in routes:
             inner = getattr(route, "original_router", route)  # as FastAPI keeps an included router
@@ -105,14 +88,107 @@ def test_every_route_says_who_may_call_it_as_the_table_does(every: TestClient) -
             elif isinstance(route, Route):
                 yield from ((method, route.path, ANYONE) for method in route.methods or () if method != "HEAD")
 
-    assert {(method, path): roles for method, path, roles in walk(every.app.routes)} == ROUTES
+    assert {(method, path): roles for method, path, roles in walk(client.app.routes)} == ROUTES
+    described = set(client.get("/openapi.json").json()["paths"])
+    assert described == {path for _, path in ROUTES if path.startswith(("/v1", "/healthz"))}
 
 
-def test_what_a_request_says_of_its_address_is_nothing_to_go_by(every: TestClient, desk: QuestionService) -> None:
+def test_every_call_and_role(client: TestClient, owner: KeyHolder) -> None:
+    holders = {role: owner.admits(f"a {role}", role) for role in BOTH}
+    for (method, path), allowed in ROUTES.items():
+        if not path.startswith("/v1"):
+            continue
+        address = re.sub(r"\{\w+\}", "nothing", path)
+        assert client.request(method, address).status_code == 401
+        for role, who in holders.items():
+            answer = client.request(method, address, headers=who.headers)
+            if role not in (allowed or ()):
+                unknown = client.request(method, "/v1/no-such-thing", headers=who.headers)
+                assert (answer.status_code, answer.content) == (404, unknown.content), (method, path, role)
+            else:
+                assert answer.status_code not in (401, 500), (method, path, role)
+
+
+@pytest.mark.parametrize("role", sorted(BOTH))
+def test_pages_by_role(client: TestClient, owner: KeyHolder, role: str) -> None:
+    visitor = signed_in(client, owner.admits(f"b {role}", role))
+    for (method, path), allowed in ROUTES.items():
+        if path.startswith(NO_PAGES):
+            continue
+        if method == "GET":
+            answer = visitor.get(re.sub(r"\{\w+\}", "nothing", path))
+            assert (answer.status_code in (200, 303)) <= (role in (allowed or ())), (path, role)
+            assert answer.status_code != 500
+            continue
+        # A form without its token does nothing, whoever sends it, whatever stands in the token's place.
+        for token in ("0" * 64, "ü", "😀", ""):
+            form = {"analyst": "x", "question": "x", "name": "x", "role": "owner", "handle": "x", "csrf": token}
+            assert visitor.post(re.sub(r"\{\w+\}", "x", path), data=form).status_code == 404, (path, role)
+    assert client.get("/").headers["location"] == "/sign-in"
+    assert "color-scheme" in client.get("/style.css").text
+
+
+def test_wrong_keys(client: TestClient, owner: KeyHolder) -> None:
+    key = owner.admits("eve").key
+    for text in (key[:-1], key + "0", key.swapcase(), Key.new("analyst").text, ""):
+        assert not KeyHolder(client, text).works
+    assert client.get("/v1/questions", headers={"Authorization": f"Basic {key}"}).status_code == 401
+
+
+def test_calls_and_pages_have_a_pace(desk: QuestionService, owner: KeyHolder) -> None:
+    slow = TestClient(application(desk, rate=0.001, burst=5), follow_redirects=False)
+    assert [slow.get("/sign-in").status_code for _ in range(6)] == [200] * 5 + [429]
+    assert slow.get("/").status_code == 429  # not signed in: the same stranger
+    assert slow.get("/", headers={"X-Forwarded-For": "203.0.113.9"}).status_code == 429  # nobody believes it
+    assert [slow.get("/v1/people", headers=owner.headers).status_code for _ in range(6)] == [200] * 5 + [429]
+    paced = signed_in(TestClient(application(desk, rate=0.001, burst=5)), owner)
+    assert [paced.get("/people").status_code for _ in range(6)] == [200] * 5 + [429]
+
+
+def test_what_a_request_says_of_its_address_is_nothing_to_go_by(client: TestClient, owner: KeyHolder) -> None:
     """A header Host with a path in it makes no page of a call, and no call of a page."""
-    key = desk.register.admit("olga", "owner")[1].text
-    bearer = {"Authorization": f"Bearer {key}"}
-    assert every.get("/people", headers={**bearer, "Host": "x/v1/"}).status_code == 303
-    every.cookies.set("shoal_session", desk.register.sign_in(desk.register.holder(key)))  # type: ignore[arg-type]
-    assert every.get("/v1/people", headers={"Host": "x?"}).status_code == 401
-    assert every.get("/people", headers={"Host": "x/v1/"}).status_code == 200
+    assert client.get("/people", headers={**owner.headers, "Host": "x/v1/"}).status_code == 303
+    visitor = signed_in(client, owner)
+    assert visitor.get("/v1/people", headers={"Host": "x?"}).status_code == 401
+    assert visitor.get("/people", headers={"Host": "x/v1/"}).status_code == 200
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b'{"question": 1e999}', b"[" * 20_000])
+def test_who_may_not_call_is_told_so_before_anything_is_read(
+    client: TestClient, desk: QuestionService, owner: KeyHolder, content: bytes
+) -> None:
+    """A broken body must not tell a forbidden call from an unknown one, nor get a stranger past the pace."""
+    kinds = {"Content-Type": "application/json"}
+    headers = {**owner.grants().headers, **kinds}
+    unknown = client.post("/v1/no-such-thing", content=content, headers=headers)
+    for (method, path), allowed in ROUTES.items():
+        if method != "POST" or not path.startswith("/v1"):
+            continue
+        assert client.post(path, content=content, headers=kinds).status_code == 401
+        answer = client.post(path, content=content, headers=headers)
+        if "analyst" in (allowed or ()):
+            assert answer.status_code in (400, 422)
+        else:
+            assert (answer.status_code, answer.content) == (404, unknown.content), path
+    slow = TestClient(application(desk, rate=0.001, burst=3))
+    assert [slow.post("/v1/grants", content=content).status_code for _ in range(5)] == [401] * 3 + [429] * 2
+    assert slow.get("/healthz").status_code == 429
+
+
+def test_another_site_signs_nobody_in(client: TestClient, owner: KeyHolder) -> None:
+    for site in ("cross-site", "same-site", "same-origin"):
+        answer = client.post("/sign-in", data={"key": owner.key}, headers={"Sec-Fetch-Site": site})
+        assert answer.status_code == (303 if site == "same-origin" else 404)
+        assert ("set-cookie" in answer.headers) == (site == "same-origin")
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=lax" in cookie
+
+
+def test_a_form_of_one_session_does_not_serve_another(client: TestClient, owner: KeyHolder) -> None:
+    olga, otto = (signed_in(client, owner.admits(name, "owner")) for name in ("olga", "otto"))
+    form = {"name": "mallory", "role": "owner", "csrf": token_of(olga)}
+    assert otto.post("/people", data=form).status_code == 404
+    assert olga.post("/people", data=form).status_code == 200
+    olga.post("/sign-out", data={"csrf": form["csrf"]})
+    assert olga.post("/people", data={**form, "name": "eve"}).status_code in (303, 404)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from callers import KeyHolder
 from fastapi.testclient import TestClient
 from live import SETTINGS, released
 
@@ -27,62 +28,73 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Que
 
 def test_the_public_table_and_a_row_per_handle(served: tuple[Path, QuestionService]) -> None:
     run, desk = served
-    client = TestClient(application(desk))
     key = desk.register.first_key()
     assert key is not None
-    owner = {"Authorization": f"Bearer {key.text}"}
-    (question,) = client.get("/v1/questions", headers=owner).json()
-    assert question["charged"] is False
-    assert (question["guarantee"]["epsilon"], question["guarantee"]["delta"]) == (None, None)
-    assert question["guarantee"]["crowd"] == SETTINGS["crowd"]
-    assert KNOWS in question["guarantee"]["sentence"]
+    owner = KeyHolder(TestClient(application(desk)), key.text)
+    question = owner.question()
+    guarantee = question["guarantee"]
+    assert (question["charged"], guarantee["epsilon"], guarantee["delta"]) == (False, None, None)
+    assert guarantee["crowd"] == SETTINGS["crowd"]
+    assert KNOWS in guarantee["sentence"]
     assert question["error"] is None  # of fewer than ten crowds it would be a figure of their members
     body = {"analyst": "ada", "question": question["question"], "new": True}
-    granted = client.post("/v1/grants", json=body, headers=owner)
-    assert granted.status_code == 201, granted.text
-    who = {"Authorization": f"Bearer {granted.json()['key']}"}
-    quote = client.post("/v1/quotes", json={"question": question["question"]}, headers=who).json()
+    ada = KeyHolder(owner.client, owner.post("/v1/grants", **body)["key"])
+    quote = ada.quote()
     assert (quote["epsilon"], quote["delta"], quote["remaining"], quote["allowed"]) == (None, None, None, True)
-    (mine,) = client.get("/v1/questions", headers=who).json()
     spent = [entry for entry in desk.ledger.entries() if entry.kind == "release"]
-    asked = {"question": mine["question"]}
-    table = client.post("/v1/releases", json=asked, headers={**who, "Idempotency-Key": "t"}).json()
+    table = ada.asks().json()["table"]
     public = (run / "public" / "released.csv").read_text().splitlines()
-    assert [",".join(row) for row in (table["table"]["columns"], *table["table"]["rows"])] == public
+    assert [",".join(row) for row in (table["columns"], *table["rows"])] == public
     frame = shoal.Run.open(run).released
     names = set(frame["household"].to_list())
-    assert len(mine["handles"]) == len(names) == question["guarantee"]["labels"]
-    answers = [
-        client.post("/v1/releases", json={**asked, "handle": handle}, headers={**who, "Idempotency-Key": handle})
-        for handle in mine["handles"]
-    ]
+    answers = [ada.asks(handle) for handle in ada.handles()]
+    assert len(answers) == len(names) == guarantee["labels"]
     assert {answer.status_code for answer in answers} == {200}
     assert not any(name in answer.text for answer in answers for name in names)
     curves = [tuple(answer.json()["answer"]) for answer in answers]
-    true = [tuple(one.sort("step")["kw"].to_list()) for one in frame.partition_by("household", maintain_order=True)]
+    true = [tuple(home.sort("step")["kw"].to_list()) for home in frame.partition_by("household", maintain_order=True)]
     assert sorted(curves) == sorted(true)
     assert all(curves.count(curve) >= SETTINGS["crowd"] for curve in curves)  # rows of a crowd are identical
     first = answers[0].json()
     assert first["statement"]["epsilon"] is None
-    assert len(first["times"]) == len(first["answer"]) == mine["entries"]
-    proof = client.get(f"/v1/receipts/{first['receipt']['id']}/proof", headers=who).json()
-    head = client.get("/v1/ledger/head", headers=who).json()
-    receipt_verifier.check_receipt({**proof, "receipt": first["receipt"], "answer": first["answer"]}, head)
+    assert len(first["times"]) == len(first["answer"]) == question["entries"]
+    proof = ada.get(f"/v1/receipts/{first['receipt']['id']}/proof")
+    whole = {**proof, "receipt": first["receipt"], "answer": first["answer"]}
+    receipt_verifier.check_receipt(whole, ada.get("/v1/ledger/head"))
     assert [entry for entry in desk.ledger.entries() if entry.kind == "release"] == spent
     assert desk.ledger.verify()
 
 
-def test_a_changed_table_is_not_offered(served: tuple[Path, QuestionService], tmp_path: Path) -> None:
+def test_a_second_table_from_the_same_readings_is_refused_and_not_offered(tmp_path: Path) -> None:
+    """Eight homes, then the same and one more: the second table would give the ninth away."""
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    readings = shoal.simulate_meters(9, 8, step_minutes=60, seed=1)
+    homes = readings["household"].unique(maintain_order=True).to_list()
+    runs = {}
+    for name, few in (("eight", homes[:8]), ("nine", homes)):
+        file = tmp_path / f"{name}.csv"
+        readings.filter(readings["household"].is_in(few)).write_csv(file)
+        runs[name] = shoal.Run(tmp_path / "runs" / name, file, ledger=url, method="codebook", **SETTINGS)
+    runs["eight"].everything("release")
+    with pytest.raises(shoal.ShoalError):
+        runs["nine"].everything("release")
+    with shoal.Ledger.open(url) as ledger:
+        catalog = QuestionService(ledger, tmp_path / "runs").catalog
+    assert [question.title for question in catalog.questions.values()] == ["eight"]
+    assert "released nothing yet" in catalog.left_out["nine"]
+
+
+def test_a_changed_table_is_not_offered(served: tuple[Path, QuestionService]) -> None:
     run, desk = served
     file = run / "public" / "released.csv"
-    kept = file.read_bytes()
+    content = file.read_bytes()
     try:
-        file.write_bytes(kept.replace(b"true", b"false", 1))
+        file.write_bytes(content.replace(b"true", b"false", 1))
         catalog = QuestionService(desk.ledger, run.parent).catalog
         assert not catalog.questions
         assert "changed" in catalog.left_out["january"]
     finally:
-        file.write_bytes(kept)
+        file.write_bytes(content)
 
 
 def test_a_run_under_the_promise_about_readings_is_not_offered(

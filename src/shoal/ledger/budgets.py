@@ -78,11 +78,12 @@ def budget_entry(
     """A budget as the ledger records it; a mode that is not named is that of the budget ``before``."""
     if plan is not None and mode != "fixed":
         raise InputError("plan: what is planned belongs to mode='fixed'")
-    kept = MODES[0] if before is None else before.mode
+    if mode is None:
+        mode = MODES[0] if before is None else before.mode
     content: dict[str, Any] = {
         "epsilon": validation.non_negative(epsilon=epsilon),
         "delta": validation.probability(delta=delta, below_one=True),
-        "mode": kept if mode is None else validation.choice(MODES, mode=mode),
+        "mode": validation.choice(MODES, mode=mode),
     }
     return content if plan is None else {**content, "plan": word(plan=plan)}
 

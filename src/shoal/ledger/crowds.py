@@ -27,7 +27,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from sqlalchemy import select
@@ -40,6 +40,7 @@ from shoal.ledger.storage import CROWD_MEMBERS, CROWD_NUMBERS, CROWDS, Transacti
 
 if TYPE_CHECKING:
     import polars as pl
+    from sqlalchemy import Table
 
     from shoal.laws.graph import NeighborGraph
     from shoal.ledger.state import State
@@ -91,6 +92,9 @@ class Crowd(NamedTuple):
         return least
 
 
+Row = TypeVar("Row", Member, Crowd)
+
+
 @dataclass(frozen=True)
 class LastingCrowds:
     """Crowds on record as two frames, and the digest of the whole tables at the time they were read.
@@ -108,15 +112,15 @@ def read(transaction: Transaction, labels: Sequence[Any] | None = None) -> Lasti
     """The crowds of some labels, each with all its members; or all crowds."""
     import polars as pl
 
-    numbers: Iterable[int] | None = None
+    numbers = None
     if labels is not None:
         numbers = {m.crowd for m in members_of(transaction, [str(label) for label in labels]).values()}
 
-    def frame(kind: type[Member | Crowd], rows: Iterable[Member | Crowd]) -> pl.DataFrame:
-        return pl.DataFrame(sorted(rows), schema={name: TYPES.get(name, str) for name in kind._fields}, orient="row")
+    def frame(kind: type[Member | Crowd]) -> pl.DataFrame:
+        rows = sorted(_stored(transaction, kind, numbers))
+        return pl.DataFrame(rows, schema={name: TYPES.get(name, str) for name in kind._fields}, orient="row")
 
-    members = frame(Member, _members(transaction, CROWD_MEMBERS.c.crowd, numbers))
-    return LastingCrowds(members, frame(Crowd, _crowds(transaction, numbers)), digest(transaction))
+    return LastingCrowds(frame(Member), frame(Crowd), digest(transaction))
 
 
 def draw_numbers(transaction: Transaction, n: int) -> list[int]:
@@ -205,7 +209,7 @@ def record(state: State, release: CrowdsRelease, book_digest: str) -> Entry:
     if before != (NOBODY if last is None else last.content["crowds"]):
         raise LedgerError(ALTERED, reason="damaged")
     old, everyone = intact(transaction, around)
-    everyone |= {m.label: m for m in _members(transaction, CROWD_MEMBERS.c.block, _blocks(release))}
+    everyone |= {m.label: m for m in _stored(transaction, Member, _blocks(release), "block")}
     after = everyone | dict(release.members)
     crowds = old | dict(release.crowds)
     rules = _broken_by_crowds(transaction, release, old), _broken_by_members(release, everyone, after, old)
@@ -223,7 +227,8 @@ def record(state: State, release: CrowdsRelease, book_digest: str) -> Entry:
     }
     elsewhere = members_of(transaction, sorted(outside)) | after
     retired = {n for n, crowd in crowds.items() if crowd.retired}
-    retired |= {c.crowd for c in _crowds(transaction, {m.crowd for m in elsewhere.values()} - around) if c.retired}
+    beyond = {m.crowd for m in elsewhere.values()} - around
+    retired |= {crowd.crowd for crowd in _stored(transaction, Crowd, beyond) if crowd.retired}
     if any(name not in elsewhere or elsewhere[name].crowd not in retired for name in outside):
         raise InputError(
             "members: a label of a crowd has a neighbor on record, through a mechanism, that is not in the crowd; two "
@@ -252,8 +257,7 @@ def record(state: State, release: CrowdsRelease, book_digest: str) -> Entry:
 def _broken_by_crowds(transaction: Transaction, release: CrowdsRelease, old: Mapping[int, Crowd]) -> Iterator[str]:
     """Rules that rows of crowds break; see the module."""
     new = [number for number in release.crowds if number not in old]
-    column = CROWD_NUMBERS.c.crowd
-    if not {int(row[0]) for row in _selected(transaction, [column], column, new)}.issuperset(new):
+    if not {int(row[0]) for row in _selected(transaction, CROWD_NUMBERS, ["crowd"], new)}.issuperset(new):
         yield "crowds: the number of a new crowd was not drawn; take numbers from draw_crowd_numbers"
     if any(release.crowds[number].retired for number in new):
         yield "crowds: a new crowd is retired already"
@@ -330,13 +334,11 @@ def crowd_digest(crowd: Crowd, members: Iterable[Member]) -> str:
     return _digest(crowd, *sorted(members))
 
 
-def intact(transaction: Transaction, numbers: Iterable[int] | None) -> tuple[dict[int, Crowd], dict[str, Member]]:
+def intact(transaction: Transaction, numbers: set[int] | None) -> tuple[dict[int, Crowd], dict[str, Member]]:
     """Crowds on record, by number, and their members, by label; refused unless they give the crowds' digests."""
-    wanted = None if numbers is None else list(numbers)
-    fields = [CROWDS.c[name] for name in (*Crowd._fields, "digest")]
-    rows = [tuple(row) for row in _selected(transaction, fields, CROWDS.c.crowd, wanted)]
+    rows = [tuple(row) for row in _selected(transaction, CROWDS, [*Crowd._fields, "digest"], numbers)]
     crowds = {row[0]: Crowd(*row[:-1]) for row in rows}
-    members = {member.label: member for member in _members(transaction, CROWD_MEMBERS.c.crowd, wanted)}
+    members = {member.label: member for member in _stored(transaction, Member, numbers)}
     inside = _by_crowd(members.values())
     digests = {number: crowd_digest(crowd, inside.get(number, [])) for number, crowd in crowds.items()}
     if not inside.keys() <= crowds.keys() or digests != {row[0]: row[-1] for row in rows}:
@@ -347,12 +349,12 @@ def intact(transaction: Transaction, numbers: Iterable[int] | None) -> tuple[dic
 def periods(transaction: Transaction, labels: Sequence[str]) -> set[str]:
     """The periods of the last releases of the crowds of some labels."""
     numbers = {member.crowd for member in members_of(transaction, labels).values()}
-    return {crowd.period for crowd in _crowds(transaction, numbers)}
+    return {crowd.period for crowd in _stored(transaction, Crowd, numbers)}
 
 
 def members_of(transaction: Transaction, labels: Sequence[str]) -> dict[str, Member]:
     """The members on record among some labels."""
-    return {m.label: m for m in _members(transaction, CROWD_MEMBERS.c.label, labels)}
+    return {m.label: m for m in _stored(transaction, Member, labels, "label")}
 
 
 def refuse_apart(transaction: Transaction, graph: NeighborGraph, labels: Sequence[str]) -> None:
@@ -376,24 +378,23 @@ def _by_crowd(members: Iterable[Member]) -> dict[int, list[Member]]:
     return inside
 
 
-def _members(transaction: Transaction, column: Any, values: Iterable[Any] | None) -> Iterator[Member]:
-    fields = [CROWD_MEMBERS.c[name] for name in Member._fields]
-    return (Member(*row) for row in _selected(transaction, fields, column, values))
-
-
-def _crowds(transaction: Transaction, numbers: Iterable[int] | None) -> Iterator[Crowd]:
-    fields = [CROWDS.c[name] for name in Crowd._fields]
-    return (Crowd(*row) for row in _selected(transaction, fields, CROWDS.c.crowd, numbers))
+def _stored(
+    transaction: Transaction, kind: type[Row], values: Iterable[Any] | None, column: str = "crowd"
+) -> list[Row]:
+    """The members, or crowds, whose column has one of some values; or all of them."""
+    table = CROWD_MEMBERS if kind is Member else CROWDS
+    return [kind(*row) for row in _selected(transaction, table, kind._fields, values, column)]
 
 
 def _selected(
-    transaction: Transaction, fields: Sequence[Any], column: Any, values: Iterable[Any] | None
+    transaction: Transaction, table: Table, fields: Iterable[str], values: Iterable[Any] | None, column: str = "crowd"
 ) -> Iterator[Any]:
-    """The fields of the rows whose column is among some values, or of all rows."""
+    """The fields of the rows of a table whose column has one of some values, or of all rows."""
+    query = select(*(table.c[name] for name in fields))
     if values is None:
-        yield from transaction.rows(select(*fields))
+        yield from transaction.rows(query)
     for part in chunks(values or ()):
-        yield from transaction.rows(select(*fields).where(column.in_(part)))
+        yield from transaction.rows(query.where(table.c[column].in_(part)))
 
 
 def _rows(frame: Any, name: str, kind: type[Member | Crowd]) -> Iterator[Any]:

@@ -62,13 +62,11 @@ def as_questions(
     readings: Sequence[str] | None = None,
 ) -> list[Question]:
     """One question per row of (m, k) answers. Without a query_id, equal ones through one mechanism are one question."""
-    if isinstance(labels, (str, bytes)) or len(labels) != len(values):
-        raise InputError(f"labels must hold one label per answer: expected {len(values)}")
     ids = [query_ids] * len(values) if isinstance(query_ids, str) else query_ids
-    if ids is not None and len(ids) != len(values):
-        raise InputError(f"query_ids must hold one name per answer: expected {len(values)}")
-    if readings is not None and len(readings) != len(values):
-        raise InputError(f"readings must hold one digest per answer: expected {len(values)}")
+    each = {"labels": (labels, "label"), "query_ids": (ids, "name"), "readings": (readings, "digest")}
+    for name, (given, noun) in each.items():
+        if given is not None and (isinstance(given, (str, bytes)) or len(given) != len(values)):
+            raise InputError(f"{name} must hold one {noun} per answer: expected {len(values)}")
     names = [word(label=name) for name in known_labels(mechanism, labels)]
     if values.shape[1] != mechanism.n_dims:
         raise InputError(f"answer must have {mechanism.n_dims} entries, got {values.shape[1]}")

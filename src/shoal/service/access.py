@@ -163,7 +163,8 @@ def router(*roles: str, **settings: Any) -> APIRouter:
     return APIRouter(route_class=kind, **settings)
 
 
-_bearer = HTTPBearer(auto_error=False, description="A key of this service.")  # for the description of the calls
+#: Says in the description of the calls that they want a key.
+BEARER = Depends(HTTPBearer(auto_error=False, description="A key of this service."))
 
 
 def access_of(request: Request) -> Access:
@@ -176,24 +177,18 @@ def _caller(request: Request) -> Caller:
     return caller
 
 
-Visitor = Annotated[Caller, Depends(_caller)]
-
-
 def _service(request: Request) -> QuestionService:
     return access_of(request).service
 
 
-def _key_holder(caller: Visitor, _: Annotated[Any, Depends(_bearer)]) -> Caller:
-    return caller
-
-
-def _form_sender(request: Request, caller: Visitor, csrf: Annotated[str, Form(max_length=100)] = "") -> Caller:
+def _form_sender(request: Request, csrf: Annotated[str, Form(max_length=100)] = "") -> Caller:
+    caller = _caller(request)
     token = access_of(request).token(request, caller)
     if not hmac.compare_digest(csrf.encode("utf-8", "surrogatepass"), token.encode()):
         raise HTTPException(404)
     return caller
 
 
-KeyHolder = Annotated[Caller, Depends(_key_holder)]
+Visitor = Annotated[Caller, Depends(_caller)]
 Sender = Annotated[Caller, Depends(_form_sender)]
 Service = Annotated[QuestionService, Depends(_service)]

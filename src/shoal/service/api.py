@@ -6,15 +6,16 @@ from typing import Annotated, Any, Literal
 from fastapi import Header, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from shoal.service.access import KeyHolder, Service, router
+from shoal.service.access import BEARER, Service, Visitor, router
+from shoal.service.register import ROLES
 
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Identifier = Annotated[str, Field(min_length=1, max_length=100)]
 Instant = Annotated[datetime, Field(strict=False)]
 Size = Annotated[int, Query(ge=1, le=2**53)]
 
-ROUTERS = [router(*roles.split(), prefix="/v1") for roles in ("owner", "analyst", "owner analyst")]
-owners, analysts, members = ROUTERS
+CALLS: dict[str, Any] = {"prefix": "/v1", "dependencies": [BEARER]}
+ROUTERS = owners, analysts, members = router("owner", **CALLS), router("analyst", **CALLS), router(*ROLES, **CALLS)
 
 
 class Body(BaseModel):
@@ -58,30 +59,30 @@ class ReleaseBody(Body):
 
 
 @owners.post("/people", status_code=201)
-def admit(caller: KeyHolder, service: Service, body: PersonBody) -> dict[str, Any]:
+def admit(caller: Visitor, service: Service, body: PersonBody) -> dict[str, Any]:
     person, key = service.register.admit(body.name, body.role, caller, body.expires)
     return vars(person) | {"key": key.text}
 
 
 @owners.get("/people")
-def people(_: KeyHolder, service: Service) -> list[dict[str, Any]]:
+def people(_: Visitor, service: Service) -> list[dict[str, Any]]:
     return [vars(person) for person in service.register.people()]
 
 
 @owners.delete("/people/{id}", status_code=204)
-def dismiss(_: KeyHolder, service: Service, id: str) -> None:
+def dismiss(_: Visitor, service: Service, id: str) -> None:
     service.register.dismiss(id)
 
 
 @members.get("/keys")
-def keys(caller: KeyHolder, service: Service) -> list[dict[str, Any]]:
+def keys(caller: Visitor, service: Service) -> list[dict[str, Any]]:
     """All keys, with the key that each was made with; an analyst's own."""
     listed = service.register.list_keys(caller)
     return [vars(key) | {"in_force": key.in_force, "current": key.id == caller.key} for key in listed]
 
 
 @members.post("/keys", status_code=201)
-def make_key(caller: KeyHolder, service: Service, body: KeyBody | None = None) -> dict[str, Any]:
+def make_key(caller: Visitor, service: Service, body: KeyBody | None = None) -> dict[str, Any]:
     terms = body or KeyBody()
     if terms.replaces is not None:
         record, key = service.register.replace_key(terms.replaces, caller)
@@ -91,13 +92,13 @@ def make_key(caller: KeyHolder, service: Service, body: KeyBody | None = None) -
 
 
 @members.delete("/keys/{id}", status_code=204)
-def end_key(caller: KeyHolder, service: Service, id: str) -> None:
+def end_key(caller: Visitor, service: Service, id: str) -> None:
     """End a key with the keys made with it."""
     service.register.end_key(id, caller)
 
 
 @owners.post("/grants", status_code=201)
-def grant(caller: KeyHolder, service: Service, body: GrantBody) -> dict[str, Any]:
+def grant(caller: Visitor, service: Service, body: GrantBody) -> dict[str, Any]:
     questions = body.question if isinstance(body.question, list) else [body.question]
     terms = {"expires": body.expires, "by": caller, "new": body.new}
     granted, key = service.grant(body.analyst, questions, body.epsilon, body.delta, **terms)
@@ -105,29 +106,29 @@ def grant(caller: KeyHolder, service: Service, body: GrantBody) -> dict[str, Any
 
 
 @owners.get("/grants")
-def grants(_: KeyHolder, service: Service) -> list[dict[str, Any]]:
+def grants(_: Visitor, service: Service) -> list[dict[str, Any]]:
     return service.list_grants()
 
 
 @owners.delete("/grants/{id}", status_code=204)
-def end_grant(_: KeyHolder, service: Service, id: str) -> None:
+def end_grant(_: Visitor, service: Service, id: str) -> None:
     service.register.end_grant(id)
 
 
 @members.get("/questions")
-def questions(caller: KeyHolder, service: Service) -> list[dict[str, Any]]:
+def questions(caller: Visitor, service: Service) -> list[dict[str, Any]]:
     """What there is; with handles where it was granted to this key."""
     return service.questions(caller)
 
 
 @analysts.post("/quotes")
-def quote(caller: KeyHolder, service: Service, body: QuoteBody) -> dict[str, Any]:
+def quote(caller: Visitor, service: Service, body: QuoteBody) -> dict[str, Any]:
     return service.quote(caller.person, body.question)
 
 
 @analysts.post("/releases")
 def release(
-    caller: KeyHolder,
+    caller: Visitor,
     service: Service,
     body: ReleaseBody,
     idempotency_key: Annotated[str, Header(min_length=1, max_length=200)],
@@ -137,26 +138,26 @@ def release(
 
 
 @members.get("/receipts")
-def receipts(caller: KeyHolder, service: Service) -> list[dict[str, Any]]:
+def receipts(caller: Visitor, service: Service) -> list[dict[str, Any]]:
     return service.receipts(caller)
 
 
 @members.get("/receipts/{id}/proof")
-def proof(caller: KeyHolder, service: Service, id: str, size: Size | None = None) -> dict[str, Any]:
+def proof(caller: Visitor, service: Service, id: str, size: Size | None = None) -> dict[str, Any]:
     return service.proof(caller, id, size)
 
 
 @members.get("/ledger/head")
-def head(_: KeyHolder, service: Service) -> dict[str, Any]:
+def head(_: Visitor, service: Service) -> dict[str, Any]:
     return service.record.checkpoint()
 
 
 @members.get("/ledger/consistency")
-def consistency(_: KeyHolder, service: Service, first: Size, second: Size | None = None) -> dict[str, Any]:
+def consistency(_: Visitor, service: Service, first: Size, second: Size | None = None) -> dict[str, Any]:
     return service.record.consistency(first, second)
 
 
 @owners.get("/ledger/verify")
-def verify(_: KeyHolder, service: Service) -> dict[str, Any]:
+def verify(_: Visitor, service: Service) -> dict[str, Any]:
     report = service.ledger.verify()
     return {"intact": bool(report), "entries": report.entries, "problem": report.problem, "head": str(report.head)}

@@ -26,8 +26,10 @@ POLICY = (
 Short = Annotated[str, Form(min_length=1, max_length=200)]
 Role = Annotated[Literal["owner", "analyst"], Form()]
 
-ROUTERS = [router(*roles.split(), include_in_schema=False) for roles in ("", "owner", "analyst", "owner analyst")]
-anyone, owners, analysts, members = ROUTERS
+anyone, owners, analysts, members = (
+    router(*roles, include_in_schema=False) for roles in ((), ("owner",), ("analyst",), tuple(ROLES))
+)
+ROUTERS = anyone, owners, analysts, members
 
 
 @cache

@@ -21,7 +21,7 @@ import json
 import secrets
 import unicodedata
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -192,7 +192,8 @@ class Register:
 
     def named(self, name: str) -> Person | None:
         """The person of this name, unless dismissed."""
-        return _only(self.people(), name=_spelled(name))
+        with self._storage.reading() as transaction:
+            return _person(transaction, PEOPLE.c.name == _spelled(name))
 
     def admit(
         self, name: str, role: str, by: Caller | None = None, expires: datetime | None = None
@@ -205,9 +206,8 @@ class Register:
     def dismiss(self, id: str) -> None:
         """End someone's grants, keys and sessions, all that was made with these keys, and what they made without."""
         with self._writing() as transaction:
-            if _only(_people(transaction), id=id) is None:
+            if not _end(transaction, PEOPLE, PEOPLE.c.id == id):
                 raise Unknown("there is no such person")
-            _end(transaction, PEOPLE, PEOPLE.c.id == id)
             for table in MADE:
                 _end(transaction, table, and_(table.c.made_by == id, table.c.parent.is_(None)))
             _refuse_without_owner(transaction)
@@ -232,7 +232,7 @@ class Register:
     def new_owner_key(self) -> Key:
         """A key for the first owner, in the place of a lost one, for whoever holds the ledger's file."""
         with self._writing() as transaction:
-            person = _only(_people(transaction), name=FIRST_OWNER)
+            person = _person(transaction, PEOPLE.c.name == FIRST_OWNER)
             person = person or _admitted(transaction, FIRST_OWNER, "owner", None)
             transaction.run(update(PEOPLE).where(PEOPLE.c.id == person.id).values(role="owner"))
             record, key = _new_key(transaction, replace(person, role="owner"), None, lasting=True)
@@ -244,7 +244,7 @@ class Register:
     def new_key(self, id: str, by: Caller, expires: datetime | None = None) -> tuple[KeyRecord, Key]:
         """A further key for oneself, or by an owner for anybody, which ends with the key that it is made with."""
         with self._writing() as transaction:
-            person = _only(_people(transaction), id=id)
+            person = _person(transaction, PEOPLE.c.id == id)
             if person is None or not (by.is_owner or id == by.person.id):
                 raise Unknown("there is no such person")
             return _new_key(transaction, person, by, _instant(expires))
@@ -253,13 +253,13 @@ class Register:
         """A key in the place of another, which ends: of the caller's own key, or of one that was made with it."""
         with self._writing() as transaction:
             old = _visible(transaction, id, by)
+            person = _person(transaction, PEOPLE.c.id == old.person)
             above = {key.id: key.parent for key in _keys(transaction)}
             step: str | None = old.id
             while step is not None and step != by.key:
                 step = above[step]
-            if step != by.key:
+            if step != by.key or person is None:
                 raise Unknown("there is no such key")
-            person = next(person for person in _people(transaction) if person.id == old.person)
             maker = Caller(by.person, old.parent)
             record, key = _new_key(transaction, person, maker, old.expires, old.for_grant, lasting=not old.expires)
             _replace(transaction, old, record)
@@ -325,7 +325,7 @@ class Register:
             raise InputError("epsilon and delta are one budget: give both, or neither for what is never charged")
         until, name = _instant(expires), _spelled(analyst)
         with self._writing() as transaction:
-            person = _only(_people(transaction), name=name)
+            person = _person(transaction, PEOPLE.c.name == name)
             if person is None and not new:
                 raise NotNow(
                     "nobody of this name is known here: look at the spelling, or admit them (under People, with "
@@ -344,12 +344,8 @@ class Register:
     def grants(self, person: str | None = None) -> list[Grant]:
         """All grants, or those of someone, in order."""
         with self._storage.reading() as transaction:
-            rows = _rows(transaction, GRANTS, Grant)
-        return [
-            Grant(**row | {"questions": tuple(json.loads(row["questions"]))})
-            for row in rows
-            if person in (None, row["person"])
-        ]
+            rows = _rows(transaction, GRANTS, Grant, *(() if person is None else (GRANTS.c.person == person,)))
+        return [Grant(**row | {"questions": tuple(json.loads(row["questions"]))}) for row in rows]
 
     def end_grant(self, id: str) -> None:
         """End a grant and the key that came with it."""
@@ -414,26 +410,33 @@ def _rows(transaction: Transaction, table: Table, kind: Any, *where: Any) -> lis
     return [row._asdict() for row in transaction.rows(query)]
 
 
-def _people(transaction: Transaction) -> list[Person]:
-    return [Person(**row) for row in _rows(transaction, PEOPLE, Person, PEOPLE.c.ended.is_(None))]
+def _people(transaction: Transaction, *where: Any) -> list[Person]:
+    """People who were not dismissed."""
+    return [Person(**row) for row in _rows(transaction, PEOPLE, Person, PEOPLE.c.ended.is_(None), *where)]
 
 
-def _keys(transaction: Transaction) -> list[KeyRecord]:
-    return [KeyRecord(**row) for row in _rows(transaction, KEYS, KeyRecord)]
+def _person(transaction: Transaction, which: Any) -> Person | None:
+    """The one person that a condition names, unless dismissed."""
+    return next(iter(_people(transaction, which)), None)
 
 
-def _only(people: Iterable[Person], **fact: str) -> Person | None:
-    """The person with this id or name, if there is one."""
-    ((name, value),) = fact.items()
-    return next((person for person in people if getattr(person, name) == value), None)
+def _keys(transaction: Transaction, *where: Any) -> list[KeyRecord]:
+    return [KeyRecord(**row) for row in _rows(transaction, KEYS, KeyRecord, *where)]
+
+
+def _key_in_force(transaction: Transaction, id: str) -> KeyRecord:
+    """A key by its id; raised where it is not in force."""
+    for key in _keys(transaction, KEYS.c.id == id):
+        if key.in_force:
+            return key
+    raise Unknown("there is no such key")
 
 
 def _maker(transaction: Transaction, by: Caller | None) -> dict[str, str | None]:
     """Who makes something, and with which key; raised where that key is not in force."""
-    used = None if by is None else by.key
-    if used is not None and not any(key.id == used and key.in_force for key in _keys(transaction)):
-        raise Unknown("the key is not in force")
-    return {"made_by": None if by is None else by.person.id, "parent": used}
+    if by is not None and by.key is not None:
+        _key_in_force(transaction, by.key)
+    return {"made_by": None, "parent": None} if by is None else {"made_by": by.person.id, "parent": by.key}
 
 
 def _admitted(transaction: Transaction, name: str, role: str, by: Caller | None) -> Person:
@@ -456,7 +459,7 @@ def _new_key(
 ) -> tuple[KeyRecord, Key]:
     """A key of someone, made by someone. It ends no later than the key that it was made with."""
     origin = _maker(transaction, by)
-    above = next((key.expires for key in _keys(transaction) if key.id == origin["parent"]), None)
+    above = None if by is None or by.key is None else _key_in_force(transaction, by.key).expires
     until = min(filter(None, (expires or (None if lasting else _now(LIFETIME)), above)), default=None)
     key = Key.new(person.role)
     record = KeyRecord(f"k_{secrets.token_hex(8)}", person.id, _now(), until, None, key.hint, **origin, for_grant=grant)
@@ -466,8 +469,8 @@ def _new_key(
 
 def _visible(transaction: Transaction, id: str, by: Caller) -> KeyRecord:
     """A key in force that someone may end or replace: their own, or any where they are an owner."""
-    key = next((key for key in _keys(transaction) if key.id == id), None)
-    if key is None or not key.in_force or not (by.is_owner or key.person == by.person.id):
+    key = _key_in_force(transaction, id)
+    if not by.is_owner and key.person != by.person.id:
         raise Unknown("there is no such key")
     return key
 
@@ -481,8 +484,8 @@ def _end(transaction: Transaction, table: Table, which: Any) -> bool:
         chain.append(transaction, "revoked", {table.name.removeprefix("service_"): ending})
         if table is KEYS:
             transaction.run(delete(SESSIONS).where(SESSIONS.c.key_id.in_(ending)))
-        for made, column in BELOW[table.name]:
-            _end(transaction, made, made.c[column].in_(ending))
+        for below, column in BELOW[table.name]:
+            _end(transaction, below, below.c[column].in_(ending))
     return bool(ending)
 
 
@@ -495,7 +498,7 @@ def _replace(transaction: Transaction, old: KeyRecord, new: KeyRecord) -> None:
 
 def _refuse_without_owner(transaction: Transaction) -> None:
     """Raise, and so undo the transaction, where no owner would have a key in force."""
-    owners = {person.id for person in _people(transaction) if person.role == "owner"}
+    owners = {person.id for person in _people(transaction, PEOPLE.c.role == "owner")}
     if not any(key.person in owners and key.in_force for key in _keys(transaction)):
         raise NotNow(
             "this would leave no owner with a key. Admit another owner first; a lost key is replaced with "
