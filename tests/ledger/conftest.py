@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from releasing import benchmark, crowds, members, names, record_crowds
+from benchmarks import _postgres
+from releasing import crowds, members, names, record_crowds
 
 from shoal import Ledger
 
@@ -18,12 +19,11 @@ _names = itertools.count()
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Callable[[], str]]:
     """Gives the URL of a new database on a private server."""
-    module = benchmark("_postgres")
-    found = module.binaries()
-    if found is None:
+    binaries = _postgres.binaries()
+    if binaries is None:
         pytest.skip("PostgreSQL is not installed: initdb was not found")
-    with module.server(found) as address:
-        yield lambda: str(module.database(address, f"ledger_{os.getpid()}_{next(_names)}"))
+    with _postgres.server(binaries) as address:
+        yield lambda: str(_postgres.database(address, f"ledger_{os.getpid()}_{next(_names)}"))
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -1,12 +1,8 @@
-"""Small mechanisms whose privacy is known, and the harnesses in benchmarks/, for the tests of the ledger."""
+"""Small mechanisms whose privacy is known, and rows of crowds, for the tests of the ledger."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,19 +14,6 @@ from shoal.ledger.accounts import account
 from shoal.ledger.budgets import Budget
 from shoal.ledger.composition import Charges
 from shoal.mechanism.atoms import sum_up
-
-ROOT = Path(__file__).parents[2]
-
-
-def benchmark(name: str) -> ModuleType:
-    """A module of the folder benchmarks/, which tests do not import otherwise."""
-    spec = importlib.util.spec_from_file_location(f"bench_{name}", ROOT / "benchmarks" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def point(n: int = 3, k: int = 2, *, gap: float = 0.1, rho: float = 1.0, seed: int = 0, prefix: str = "h") -> Mechanism:
@@ -52,6 +35,11 @@ def trajectory(n: int = 3, k: int = 2, *, gap: float = 0.1, seed: int = 1, prefi
 def answer(mechanism: Mechanism, label: str) -> np.ndarray:
     """The true answer of a label: its mean."""
     return np.array(mechanism.classes.means[mechanism.classes.labels.index(label)])
+
+
+def ask(ledger: Ledger, mechanism: Mechanism, label: str, query: object) -> np.ndarray:
+    """Release the true answer of a label under a name."""
+    return ledger.release(mechanism, answer(mechanism, label), label, query_id=str(query))
 
 
 def exchanged(families: list[GaussianClasses], about: list[int], opposite: list[int]) -> GaussianClasses:

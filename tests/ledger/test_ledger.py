@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from releasing import answer, point, trajectory
+from releasing import answer, ask, point, trajectory
 
 import shoal
 from shoal import BudgetError, GaussianClasses, InputError, Ledger, LedgerError, Mechanism, NeighborGraph
@@ -24,7 +24,7 @@ def test_the_contract(url: str) -> None:
     mechanism = point()
     ledger = shoal.Ledger.open(url)
     ledger.budget(epsilon=1.0, delta=1e-6)
-    released = ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id="monday")
+    released = ask(ledger, mechanism, "h0", "monday")
     assert released.shape == (2,)
     assert released.dtype == np.float64
     spent = ledger.spent()
@@ -42,13 +42,13 @@ def test_the_contract(url: str) -> None:
 
 def test_the_same_question_is_free_and_another_is_not(ledger: Ledger) -> None:
     mechanism = point()
-    first = ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id="a")
+    first = ask(ledger, mechanism, "h1", "a")
     head, cost = ledger.head, ledger.spent()["h1"].spent
     for _ in range(3):
-        again = ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id="a")
+        again = ask(ledger, mechanism, "h1", "a")
         assert again.tobytes() == first.tobytes()
     assert ledger.head == head
-    other = ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id="b")
+    other = ask(ledger, mechanism, "h1", "b")
     assert not np.array_equal(other, first)
     assert ledger.spent()["h1"].spent > cost
     assert ledger.spent()["h1"].releases == 2
@@ -77,7 +77,7 @@ def test_a_query_id_means_one_question(ledger: Ledger, change: str) -> None:
     with pytest.raises(InputError, match="query_id was already used"):
         ledger.release(*question, "h0", query_id="a")
     assert untouched(ledger, head)
-    ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id="a")  # another label, another question
+    ask(ledger, mechanism, "h1", "a")  # another label, another question
 
 
 def bad_inputs() -> dict[str, tuple[Any, Any, Any, Any, str]]:
@@ -115,7 +115,7 @@ def test_no_budget_no_release(url: str) -> None:
     with Ledger.open(url) as ledger:
         head = ledger.head
         with pytest.raises(InputError, match="no budget"):
-            ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id="a")
+            ask(ledger, mechanism, "h0", "a")
         with pytest.raises(InputError, match="no budget"):
             ledger.spent()
         assert ledger.head == head
@@ -125,10 +125,10 @@ def test_an_exhausted_budget_refuses_and_says_what_remains(ledger: Ledger) -> No
     mechanism = point()
     made = 0
     while ledger.cost(mechanism, "h1").allowed:
-        ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id=str(made))
+        ask(ledger, mechanism, "h1", str(made))
         made += 1
     with pytest.raises(BudgetError, match="Nothing was released") as refused:
-        ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id=str(made))
+        ask(ledger, mechanism, "h1", str(made))
     head, spent = ledger.head, ledger.spent()["h1"]
     assert made >= 1
     assert spent.releases == made
@@ -140,9 +140,9 @@ def test_an_exhausted_budget_refuses_and_says_what_remains(ledger: Ledger) -> No
     more = shoal.edge_deltas([mechanism] * (made + 1), mechanism.graph, 1.0)[[0, 2]].max()
     assert more > 0.01
     with pytest.raises(BudgetError):
-        ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id="more")
+        ask(ledger, mechanism, "h1", "more")
     assert untouched(ledger, head)
-    assert ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id="0").shape == (2,)
+    assert ask(ledger, mechanism, "h1", "0").shape == (2,)
 
 
 def test_a_batch_is_all_or_nothing(ledger: Ledger) -> None:
@@ -180,8 +180,8 @@ def test_fresh_noise_on_a_random_answer_is_refused(ledger: Ledger) -> None:
         ledger.release_many(random, [q + 0.1, q + 0.1], ["h0"] * 2, query_ids=["b", "c"])
     assert untouched(ledger, head)
     ledger.release(random, q + 0.1, "h0", query_id="b")
-    ledger.release(constant, answer(constant, "h1"), "h1", query_id="a")
-    ledger.release(constant, answer(constant, "h1"), "h1", query_id="b")  # a constant answer has no randomness to reuse
+    ask(ledger, constant, "h1", "a")
+    ask(ledger, constant, "h1", "b")  # a constant answer has no randomness to reuse
     with pytest.raises(InputError, match="already released"):
         ledger.release(random, answer(constant, "h1"), "h1", query_id="c")
 
@@ -196,17 +196,17 @@ def test_an_answer_is_drawn_by_the_mechanism_as_recorded(ledger: Ledger, monkeyp
         return draw(self, q, label)
 
     monkeypatch.setattr(Mechanism, "release", watched)
-    ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id="a")
+    ask(ledger, mechanism, "h0", "a")
     mechanism.noise_cov.flags.writeable = True
     mechanism.noise_cov[...] *= 1e-9  # a caller's object changes under the ledger's hands
-    ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id="b")
+    ask(ledger, mechanism, "h0", "b")
     assert len(seen) == 2
     assert all(m is not mechanism and m.noise_cov.max() > 0.1 for m in seen)
     flattered = point(seed=8)
     assert flattered.digest  # taken before the change
     flattered.noise_cov.flags.writeable = True
     flattered.noise_cov[...] *= 1e9
-    for call in (ledger.cost, lambda m, label: ledger.release(m, answer(m, label), label, query_id="c")):
+    for call in (ledger.cost, lambda m, label: ask(ledger, m, label, "c")):
         with pytest.raises(InputError, match="changed after it was made"):
             call(flattered, "h0")
     assert ledger.verify()
@@ -214,12 +214,12 @@ def test_an_answer_is_drawn_by_the_mechanism_as_recorded(ledger: Ledger, monkeyp
 
 def test_a_failed_draw_charges_nothing(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     mechanism = point()
-    ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id="before")
+    ask(ledger, mechanism, "h1", "before")
     head = ledger.head
     for wrong in (lambda *_: np.array([np.nan, 0.0]), lambda *_: np.zeros(5)):
         monkeypatch.setattr(Mechanism, "release", wrong)
         with pytest.raises((InputError, LedgerError)):
-            ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id="a")
+            ask(ledger, mechanism, "h0", "a")
         assert untouched(ledger, head)
 
 
@@ -268,7 +268,7 @@ def test_labels_of_every_alphabet(ledger: Ledger) -> None:
     classes = GaussianClasses.deterministic(0.1 * np.eye(3)[:, :2], names)
     mechanism = shoal.design(classes, NeighborGraph.complete(names), "white", 1.0, 1.0)
     for name in names:
-        first = ledger.release(mechanism, answer(mechanism, name), name, query_id="%s :x {}")
-        assert np.array_equal(ledger.release(mechanism, answer(mechanism, name), name, query_id="%s :x {}"), first)
+        first = ask(ledger, mechanism, name, "%s :x {}")
+        assert np.array_equal(ask(ledger, mechanism, name, "%s :x {}"), first)
     assert set(ledger.spent().by_label) == set(names)
     assert ledger.verify()

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
-from releasing import answer, charges, point, trajectory
+from releasing import answer, ask, charges, point, trajectory
 from test_ledger_composition import mixed
 
 from shoal import CertificationError, GaussianClasses, InputError, Ledger, NeighborGraph, design
@@ -172,7 +172,7 @@ def test_an_overspent_ledger_is_found_behind_a_false_bound(ledger: Ledger) -> No
 def test_overview_is_above_every_account(ledger: Ledger) -> None:
     for i, tool in enumerate(TOOLS[:4]):
         for label in ("h0", "h1", "h2")[: i + 1]:
-            ledger.release(tool, answer(tool, label), label, query_id=str(i))
+            ask(ledger, tool, label, str(i))
     charged(ledger, prefix="x")  # a second graph, whose labels count once too
     spent = ledger.spent()
     largest = max(a.spent / a.budget for a in spent)

@@ -6,14 +6,10 @@ import pickle
 
 import numpy as np
 import pytest
-from releasing import answer, point, trajectory
+from releasing import answer, ask, point, trajectory
 
 import shoal
 from shoal import BudgetError, InputError, Ledger
-
-
-def ask(ledger: Ledger, mechanism: shoal.Mechanism, label: str, query: object) -> np.ndarray:
-    return ledger.release(mechanism, answer(mechanism, label), label, query_id=str(query))
 
 
 def until_refused(ledger: Ledger, mechanism: shoal.Mechanism, label: str) -> tuple[int, BudgetError]:

@@ -11,7 +11,7 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from releasing import answer, charges, exchanged, point, spent_at, trajectory
+from releasing import answer, ask, charges, exchanged, point, spent_at, trajectory
 from scipy.special import log_ndtr, ndtr
 
 import oracle
@@ -96,8 +96,8 @@ def test_finite_precision_adds_up(ledger: Ledger, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Mechanism, "finite_precision_tv", 1e-5)
     mechanism = point()
     for i in range(4):
-        ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id=str(i))
-    ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id="neighbor")
+        ask(ledger, mechanism, "h0", str(i))
+    ask(ledger, mechanism, "h1", "neighbor")
     # Equal covariances: five releases about the pair, whoever they are about; h2 has none, but the most counts.
     ideal = np.exp(edge_brackets([mechanism] * 5, mechanism.graph, 1.0)[0, :, 2].max())
     fewer = np.exp(edge_brackets([mechanism] * 4, mechanism.graph, 1.0)[1, :, 2].max())
@@ -114,8 +114,8 @@ def test_labels_in_another_order_compose(ledger: Ledger) -> None:
     one = trajectory(4, 2)
     turned = trajectory(4, 2, seed=5).classes.take([3, 1, 0, 2])
     other = shoal.design(turned, NeighborGraph.complete(turned.labels), "white", 1.0, 1.0)
-    ledger.release(one, answer(one, "h1"), "h1", query_id="a")
-    ledger.release(other, answer(other, "h1"), "h1", query_id="b")
+    ask(ledger, one, "h1", "a")
+    ask(ledger, other, "h1", "b")
     straight = shoal.design(turned.take([2, 1, 3, 0]), one.graph, "white", 1.0, 1.0)
     star = NeighborGraph.from_edges(one.graph.labels, [("h1", x) for x in ("h0", "h2", "h3")])
     exact = shoal.privacy_curve([one, straight], star, 1.0).delta

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from releasing import answer, point, spent_at, trajectory
+from releasing import ask, point, spent_at, trajectory
 from test_ledger_verify import rewritten
 
 import shoal
@@ -28,10 +28,6 @@ def shift(gap: float) -> shoal.Mechanism:
     """Constants of two labels, noise of variance 1."""
     classes = GaussianClasses.deterministic([[0.0], [gap]], labels=["h0", "h1"])
     return shoal.design(classes, NeighborGraph.complete(["h0", "h1"]), "white", 1.0, 1.0)
-
-
-def ask(ledger: Ledger, mechanism: shoal.Mechanism, label: str, query: object) -> Any:
-    return ledger.release(mechanism, answer(mechanism, label), label, query_id=str(query))
 
 
 def allowed(ledger: Ledger, mechanism: shoal.Mechanism, label: str) -> int:

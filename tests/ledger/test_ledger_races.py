@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from releasing import answer, benchmark, point, recorded
+from benchmarks import ledger_faults as faults
+from releasing import answer, ask, point, recorded
 
 import shoal
 from shoal import BudgetError, Ledger, Mechanism
@@ -59,7 +60,7 @@ def last_unit(ledger: Ledger, mechanism: Mechanism) -> int:
     """Spend h1's budget until exactly one more release fits; returns how many were made."""
     made = 0
     while ledger.cost(mechanism, "h1", times=2).allowed:
-        ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id=f"before {made}")
+        ask(ledger, mechanism, "h1", f"before {made}")
         made += 1
     assert ledger.cost(mechanism, "h1").allowed
     return made
@@ -72,7 +73,7 @@ def test_threads_racing_for_the_last_unit(ledger: Ledger) -> None:
 
     def race(number: int) -> None:
         try:
-            ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id=f"race {number}")
+            ask(ledger, mechanism, "h1", f"race {number}")
             outcomes.append("released")
         except BudgetError:
             outcomes.append("refused")
@@ -107,10 +108,10 @@ def test_threads_asking_one_question_get_one_answer(ledger: Ledger) -> None:
     mechanism = point()
     answers: list[bytes] = []
 
-    def ask(_: int) -> None:
-        answers.append(ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id="the one").tobytes())
+    def work(_: int) -> None:
+        answers.append(ask(ledger, mechanism, "h0", "the one").tobytes())
 
-    in_threads(ask)
+    in_threads(work)
     assert len(answers) == 8
     assert len(set(answers)) == 1
     assert ledger.spent()["h0"].releases == 1
@@ -119,18 +120,18 @@ def test_threads_asking_one_question_get_one_answer(ledger: Ledger) -> None:
 def test_an_open_ledger_survives_a_fork(ledger: Ledger, tmp_path: Path) -> None:
     """A connection is not shared with the child."""
     mechanism = point()
-    first = ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id="0")
+    first = ask(ledger, mechanism, "h0", "0")
 
     def work() -> None:
         for i in range(5):
-            ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id=f"child {i}")
+            ask(ledger, mechanism, "h0", f"child {i}")
 
     child = in_child(work)
     for i in range(5):
-        ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id=f"parent {i}")
+        ask(ledger, mechanism, "h0", f"parent {i}")
     assert os.waitpid(child, 0)[1] == 0
     assert ledger.spent()["h0"].releases == 11
-    assert np.array_equal(ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id="0"), first)
+    assert np.array_equal(ask(ledger, mechanism, "h0", "0"), first)
     assert ledger.verify()
 
 
@@ -151,7 +152,7 @@ def test_killed_at_a_known_instant(ledger: Ledger, url: str, instant: str, tmp_p
     """All of a batch or none of it is charged, and none of it is shown before."""
     owner, name, calls, charged = INSTANTS[instant]
     mechanism = point()
-    ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id="before")
+    ask(ledger, mechanism, "h1", "before")
     labels = list(mechanism.classes.labels)
     true = np.array([answer(mechanism, label) for label in labels])
     head = ledger.head
@@ -184,7 +185,7 @@ def test_killed_at_a_known_instant(ledger: Ledger, url: str, instant: str, tmp_p
 
 
 def test_random_kills_lose_nothing_and_overspend_nothing(url: str, tmp_path: Path) -> None:
-    outcome = benchmark("ledger_faults").torment(url, KILLS, tmp_path)
+    outcome = faults.torment(url, KILLS, tmp_path)
     assert outcome.kills == KILLS
     assert outcome.shown > 0
     assert outcome.intact
@@ -194,7 +195,6 @@ def test_random_kills_lose_nothing_and_overspend_nothing(url: str, tmp_path: Pat
 
 def test_the_fault_checker_finds_faults(sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The harness above must be able to fail: an answer shown without a record, one altered, one overspent."""
-    faults = benchmark("ledger_faults")
     tools = faults.mechanisms(5)
     with Ledger.open(sqlite_url) as ledger:
         ledger.budget(faults.EPSILON, faults.DELTA)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from releasing import answer, crowds, members, names, point, record_crowds
+from releasing import answer, ask, crowds, members, names, point, record_crowds
 from test_ledger_verify import rewritten
 
 from shoal import BudgetError, InputError, Ledger, NeighborGraph, codebook
@@ -99,7 +99,7 @@ def test_the_log_says_what_happened(ledger: Ledger) -> None:
     mechanism = point()
     labels = list(mechanism.graph.labels)
     ledger.release_many(mechanism, mechanism.classes.means, labels, query_ids=["table"] * 3)
-    ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id="more")
+    ask(ledger, mechanism, "h0", "more")
     day(ledger, 1)
     (number,) = ledger.draw_crowd_numbers(1)
     rows = members([(label, number) for label in names("c", 4)])

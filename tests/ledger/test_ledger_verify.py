@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from releasing import answer, point
+from releasing import ask, point
 
 import shoal
 from shoal import InputError, Ledger, LedgerError
@@ -38,7 +38,7 @@ def filled(ledger: Ledger) -> Ledger:
     """created, budget, mechanism, then releases 4 to 9."""
     mechanism = point()
     for i in range(6):
-        ledger.release(mechanism, answer(mechanism, f"h{i % 2}"), f"h{i % 2}", query_id=str(i))
+        ask(ledger, mechanism, f"h{i % 2}", i)
     assert ledger.verify()
     assert ledger.head.seq == 9
     return ledger
@@ -116,7 +116,7 @@ def test_an_inserted_entry_is_found(filled: Ledger) -> None:
     assert (bool(report), report.bad_entry) == (False, 10)
     mechanism = point()
     with pytest.raises(LedgerError, match="last entry"):  # and nothing is added to a chain that does not hold
-        filled.release(mechanism, answer(mechanism, "h0"), "h0", query_id="new")
+        ask(filled, mechanism, "h0", "new")
 
 
 def test_an_altered_mechanism_is_found(filled: Ledger) -> None:
@@ -209,9 +209,9 @@ def test_a_release_leaves_room_for_another_machine(ledger: Ledger) -> None:
     ledger.budget(1.0, after * (1 + 0.5e-9))
     assert not ledger.cost(mechanism, "h0").allowed
     with pytest.raises(ValueError, match="budget"):
-        ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id="a")
+        ask(ledger, mechanism, "h0", "a")
     ledger.budget(1.0, after * (1 + 1.5e-9))
-    ledger.release(mechanism, answer(mechanism, "h0"), "h0", query_id="a")
+    ask(ledger, mechanism, "h0", "a")
     assert ledger.verify()
 
 
@@ -227,13 +227,13 @@ def test_clock_going_backwards_is_noted_and_changes_nothing(ledger: Ledger, monk
             return datetime.datetime(2030, 1, 30, tzinfo=tz) - datetime.timedelta(hours=cls.hours)
 
     monkeypatch.setattr(chain, "datetime", Backwards)
-    first = ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id="a")
+    first = ask(ledger, mechanism, "h1", "a")
     for i in range(5):
-        ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id=str(i))
+        ask(ledger, mechanism, "h1", str(i))
     ledger.budget(1.0, 1e-9)  # the latest by order, the earliest by the clock
     with pytest.raises(ValueError, match="budget"):
-        ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id="more")
-    assert np.array_equal(ledger.release(mechanism, answer(mechanism, "h1"), "h1", query_id="a"), first)
+        ask(ledger, mechanism, "h1", "more")
+    assert np.array_equal(ask(ledger, mechanism, "h1", "a"), first)
     entries = ledger.entries()
     assert [e.seq for e in entries] == list(range(1, len(entries) + 1))
     report = ledger.verify()

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import sqlite3
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-_spec = importlib.util.spec_from_file_location(
-    "bench_service", Path(__file__).parents[2] / "benchmarks" / "_service.py"
-)
-assert _spec is not None
-assert _spec.loader is not None
-_module = importlib.util.module_from_spec(_spec)
-sys.modules[_spec.name] = _module
-_spec.loader.exec_module(_module)
-NotServed, Service, released, free_port = _module.NotServed, _module.Service, _module.released, _module.free_port
-
-
-SETTINGS = _module.SETTINGS
+from benchmarks._service import SETTINGS as SETTINGS
+from benchmarks._service import NotServed as NotServed
+from benchmarks._service import Service as Service
+from benchmarks._service import free_port as free_port
+from benchmarks._service import released as released
 
 
 def copied(source: Path, target: Path) -> None:

@@ -18,7 +18,7 @@ Target = Annotated[
     str | None,
     typer.Argument(metavar="[URL|DIR]", help="sqlite:///…, postgresql://…, a run's folder; default: the data owner's."),
 ]
-Label = Annotated[str | None, option("Only this household.")]
+Label = Annotated[str | None, option("Only this label.")]
 #: Accounts that are shown.
 SHOWN = 20
 
@@ -67,7 +67,7 @@ def budget(
         str | None, option("fixed: a series fixed in advance. adaptive: releases may be chosen by earlier answers.")
     ] = None,
 ) -> Outcome:
-    """What is left of the budget; with --epsilon and --delta, set it first, for all households.
+    """What is left of the budget; with --epsilon and --delta, set it first, for every label.
 
     Each account says which mode holds. Exact composition counts for a series that was fixed in advance; an adaptive
     budget holds for any choice made in the light of earlier answers. Decide without looking at answers.
@@ -83,7 +83,7 @@ def budget(
     if mode is not None and not setting:
         raise shoal.InputError("mode: give --epsilon and --delta too; a mode is set with its budget")
     if label is not None and setting:
-        raise shoal.InputError("label: a budget holds for every household; set it without --label")
+        raise shoal.InputError("label: a budget holds for every label; set it without --label")
     with _opened(target, create=setting) as ledger:
         if epsilon is not None and delta is not None:
             ledger.budget(epsilon, delta, mode=mode)
@@ -142,7 +142,7 @@ def _accounts(ledger: shoal.Ledger, label: str | None) -> tuple[dict[str, Any], 
         if whole.tables:
             lines.append(f"{counted(whole.tables, 'released table')} on record; `shoal ledger log` lists them")
         lines.append(
-            f"{counted(whole.releases, 'charged answer')} about {counted(whole.labels, 'household')}"
+            f"{counted(whole.releases, 'charged answer')} about {counted(whole.labels, 'label')}"
             + (f"; most spent first; at most {upper(whole.largest_share)} of the budget is spent" * bool(whole.labels))
         )
     lines += [f"  {account}" for account in accounts]

@@ -122,7 +122,7 @@ class Journal:
         self._salt = secrets.token_hex(16)
 
     def append(self, kind: str, content: dict[str, Any]) -> tuple[Entry, dict[str, Any]]:
-        """The next entry, and its content. The time is told, and nothing depends on it.
+        """The next entry, and its content. It says when it was written, and nothing depends on that.
 
         The first of a transaction is salted: who holds the hash before and the hash after it, as an analyst does with
         receipts, cannot try out what was recorded in between. The batch of an entry is the number of its transaction:
@@ -162,7 +162,7 @@ def begin(transaction: Transaction, content: dict[str, Any]) -> None:
 
 def head(transaction: Transaction) -> Head:
     """The head row."""
-    row = transaction.one(select(HEAD.c.seq, HEAD.c.hash))
+    row = transaction.first(select(HEAD.c.seq, HEAD.c.hash))
     if row is None:
         raise LedgerError("ledger: the head row is missing; run verify() and restore a backup", reason="damaged")
     return Head(int(row[0]), str(row[1]))
@@ -171,7 +171,7 @@ def head(transaction: Transaction) -> Head:
 def checked_head(transaction: Transaction) -> Head:
     """The head row, compared with the last entry: nothing is added to a chain whose end does not hold."""
     stated = head(transaction)
-    last = transaction.one(select(*_FIELDS).order_by(ENTRIES.c.seq.desc()).limit(1))
+    last = transaction.first(select(*_FIELDS).order_by(ENTRIES.c.seq.desc()).limit(1))
     if stated.seq == 0 and last is None:
         return stated
     if last is None or Entry(*last).head != stated or not Entry(*last).intact:
@@ -214,7 +214,7 @@ def of_kind(transaction: Transaction, kind: str, **columns: str) -> list[Entry]:
 
 def last_of_kind(transaction: Transaction, kind: str) -> Entry | None:
     """The last entry of a kind other than a release, where there is one."""
-    row = transaction.one(select(*_FIELDS).where(is_kind(kind)).order_by(ENTRIES.c.seq.desc()).limit(1))
+    row = transaction.first(select(*_FIELDS).where(is_kind(kind)).order_by(ENTRIES.c.seq.desc()).limit(1))
     return None if row is None else Entry(*row)
 
 

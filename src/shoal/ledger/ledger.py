@@ -306,7 +306,7 @@ class Ledger:
         """Whether anything was released under a name, or under one that begins with it and a space."""
         with self.storage.reading() as transaction:
             named = or_(ENTRIES.c.query_id == name, ENTRIES.c.query_id.startswith(f"{name} ", autoescape=True))
-            return transaction.one(select(ENTRIES.c.seq).where(named).limit(1)) is not None
+            return transaction.first(select(ENTRIES.c.seq).where(named).limit(1)) is not None
 
     def cost(self, mechanism: Releasable, label: Any, *, query_id: str | None = None, times: int = 1) -> Cost:
         """What a release (or ``times`` of them) would cost. Nothing is written.

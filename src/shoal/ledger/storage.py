@@ -163,13 +163,13 @@ class Transaction:
         rows: Sequence[Any] = self._executed(statement, parameters).fetchall()
         return rows
 
-    def one(self, statement: str | Executable, **parameters: Any) -> Any:
+    def first(self, statement: str | Executable, **parameters: Any) -> Any:
         """The first row, or None."""
         return self._executed(statement, parameters).first()
 
     def value(self, statement: str | Executable, **parameters: Any) -> Any:
         """The first column of the first row, or None."""
-        row = self.one(statement, **parameters)
+        row = self.first(statement, **parameters)
         return None if row is None else row[0]
 
     def run(self, statement: str | Executable, **parameters: Any) -> None:

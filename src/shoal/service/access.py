@@ -2,7 +2,7 @@
 
 A caller is known by a key, by the cookie of a page, or by the word of a trusted proxy. A header is believed only from
 the one address that was named as the proxy's: who the user is (on pages, never under ``/v1``), and where a request came
-from. Whoever may not make a call is told what an unknown address is told.
+from. Whoever may not make a call gets the answer of an unknown address.
 """
 
 import hashlib

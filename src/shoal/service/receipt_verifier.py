@@ -44,20 +44,20 @@ def root_of_path(data: bytes, index: int, size: int, path: list[bytes]) -> bytes
     """The root that an inclusion proof leads to (RFC 9162, 2.1.3.2)."""
     if not 0 <= index < size:
         raise NotVerified("the index lies outside of the tree")
-    place, last, found = index, size - 1, leaf(data)
+    place, last, root = index, size - 1, leaf(data)
     for step in path:
         if last == 0:
             raise NotVerified("the inclusion proof is too long")
         if place % 2 or place == last:
-            found = node(step, found)
+            root = node(step, root)
             while place % 2 == 0 and place:
                 place, last = place // 2, last // 2
         else:
-            found = node(found, step)
+            root = node(root, step)
         place, last = place // 2, last // 2
     if last:
         raise NotVerified("the inclusion proof is too short")
-    return found
+    return root
 
 
 def check_consistency(first: int, second: int, old: bytes, new: bytes, path: list[bytes]) -> None:
@@ -95,9 +95,9 @@ def check_receipt(proof: dict[str, Any], checkpoint: dict[str, Any]) -> None:
     """That the answer in a proof is on record under a checkpoint."""
     receipt, entry = proof["receipt"], proof["receipt"]["entry"]
     payload = json.loads(entry["payload"])
-    told = {"question": receipt["question"], "handle": receipt["handle"], "answer": proof["answer"]}
+    answer = {"question": receipt["question"], "handle": receipt["handle"], "answer": proof["answer"]}
     inside = receipt["inside"]
-    root = root_of_path(canonical(told), inside["index"], inside["size"], _path(inside["path"]))
+    root = root_of_path(canonical(answer), inside["index"], inside["size"], _path(inside["path"]))
     if root.hex() != payload["answers"]:
         raise NotVerified("the answer is not the one that the receipt commits to")
     if payload["question"] != receipt["question"] or payload["receipt"] != receipt["id"]:
@@ -106,10 +106,10 @@ def check_receipt(proof: dict[str, Any], checkpoint: dict[str, Any]) -> None:
     digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()
     if digest != entry["hash"] or entry["kind"] != "receipt":
         raise NotVerified("the entry was altered: its content does not give its hash")
-    found = proof["inclusion"]
-    if found["size"] != checkpoint["size"]:
+    inclusion = proof["inclusion"]
+    if inclusion["size"] != checkpoint["size"]:
         raise NotVerified("the proof is for a checkpoint of another size")
-    root = root_of_path(bytes.fromhex(digest), entry["seq"] - 1, found["size"], _path(found["path"]))
+    root = root_of_path(bytes.fromhex(digest), entry["seq"] - 1, inclusion["size"], _path(inclusion["path"]))
     if root.hex() != checkpoint["root"]:
         raise NotVerified("the entry is not on record under this checkpoint")
 
@@ -133,8 +133,8 @@ def main(arguments: list[str]) -> int:
     try:
         proof, checkpoint, *earlier = [json.loads(Path(name).read_text(encoding="utf-8")) for name in arguments]
         check_receipt(proof, checkpoint)
-        for one in earlier:
-            check_checkpoints(one, checkpoint, one.get("consistency", []))
+        for known in earlier:
+            check_checkpoints(known, checkpoint, known.get("consistency", []))
     except NotVerified as problem:
         print(f"NOT verified: {problem}")
         return 1

@@ -126,7 +126,7 @@ def database_file(storage: Storage) -> Path | None:
     if storage.postgres:
         return None
     with storage.reading() as transaction:
-        return Path(str(transaction.one("PRAGMA database_list")[2])).resolve()
+        return Path(str(transaction.first("PRAGMA database_list")[2])).resolve()
 
 
 def _append(path: Path, line: bytes) -> None:

@@ -1,6 +1,6 @@
 """Whom the service knows: people, their keys, their sessions on the pages, and what they were granted.
 
-A key is 256 random bits, shown once, kept as a digest:
+A key is 256 random bits, shown once, stored as a digest:
 
     shoal_<o or a>_<43 characters, base64url of 32 bytes>_<8 hexadecimal digits, CRC-32 of all before it>
 
@@ -169,7 +169,7 @@ class Register:
 
     Args:
         storage: the database.
-        recorded: called when something may be in the chain that was not, before anybody is told.
+        recorded: called when something may be in the chain that was not, before anybody gets an answer.
     """
 
     def __init__(self, storage: Storage, recorded: Callable[[], None] = lambda: None) -> None:
@@ -226,7 +226,7 @@ class Register:
     def first_key(self) -> Key | None:
         """The first owner's key, on the very first call; None ever after."""
         with self._storage.reading() as transaction:
-            known = transaction.one(select(PEOPLE.c.id).where(PEOPLE.c.role == "owner"))
+            known = transaction.first(select(PEOPLE.c.id).where(PEOPLE.c.role == "owner"))
         return None if known is not None else self.new_owner_key()
 
     def new_owner_key(self) -> Key:
@@ -299,7 +299,7 @@ class Register:
             or_(KEYS.c.expires.is_(None), KEYS.c.expires > _now()),
         )
         with self._storage.reading() as transaction:
-            row = transaction.one(both)
+            row = transaction.first(both)
         return None if row is None else Caller(Person(*row[:3]), str(row[3]))
 
     # ------------------------------------------------------------------ grants and requests
@@ -441,7 +441,7 @@ def _maker(transaction: Transaction, by: Caller | None) -> dict[str, str | None]
 
 def _admitted(transaction: Transaction, name: str, role: str, by: Caller | None) -> Person:
     name, origin = _spelled(name), _maker(transaction, by)
-    row = transaction.one(select(PEOPLE.c.id, PEOPLE.c.ended).where(PEOPLE.c.name == name))
+    row = transaction.first(select(PEOPLE.c.id, PEOPLE.c.ended).where(PEOPLE.c.name == name))
     if row is not None and row[1] is None:
         raise NotNow("somebody of this name is here already; a new key for them is made under keys")
     person = Person(f"p_{secrets.token_hex(8)}" if row is None else str(row[0]), name, role)
