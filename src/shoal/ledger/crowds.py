@@ -92,7 +92,7 @@ class Crowd(NamedTuple):
         return least
 
 
-Row = TypeVar("Row", Member, Crowd)
+Row = TypeVar("Row", bound=Member | Crowd)
 
 
 @dataclass(frozen=True)
