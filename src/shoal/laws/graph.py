@@ -205,11 +205,17 @@ class NeighborGraph:
         except KeyError:
             raise InputError("label is not one of this graph's labels") from None
 
+    @cached_property
+    def _other_ends(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """The neighbors of all labels, label by label in order, and where those of each label begin and end."""
+        ends = np.vstack([self.edges, self.edges[:, ::-1]])
+        ends = ends[np.lexsort((ends[:, 1], ends[:, 0]))]
+        return ends[:, 1], np.searchsorted(ends[:, 0], np.arange(self.n_labels + 1))
+
     def neighbors(self, label: Any) -> tuple[str, ...]:
         """Labels joined to ``label`` by an edge."""
-        own = self.index(label)
-        others = self.edges[(self.edges == own).any(axis=1)].sum(axis=1) - own
-        return tuple(self.labels[i] for i in sorted(others.tolist()))
+        (others, places), own = self._other_ends, self.index(label)
+        return tuple(self.labels[i] for i in others[places[own] : places[own + 1]].tolist())
 
     @cached_property
     def components(self) -> NDArray[np.int32]:
