@@ -54,15 +54,6 @@ def test_every_name_lives_where_it_says(name):
     assert value.__doc__
 
 
-def test_the_contract_is_exported():
-    laws = {"GaussianClasses", "NeighborGraph", "crowd_graph", "read_meters", "simulate_meters", "fit_arma", "forecast"}
-    accounting = {"privacy_curve", "edge_deltas", "epsilon_at", "renyi_curve", "identification_risk"}
-    deterministic = {"sensitivity", "analytic_sigma"}
-    designs = {"design", "calibrate", "frontier", "perfect_rho", "codebook", "Mechanism", "load"}
-    evidence = {"Ledger", "audit", "prove", "LabelHider", "run", "ShoalError"}
-    assert laws | accounting | deterministic | designs | evidence <= set(shoal.__all__)
-
-
 def test_unknown_names_are_refused():
     with pytest.raises(AttributeError, match="no_such_name"):
         shoal.no_such_name  # noqa: B018

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from benchmarks import _ndis as ndis
 from benchmarks import _rivals as rivals
-from scipy.special import hyp1f1
 
 import shoal
 from families import random_laws
@@ -128,20 +127,6 @@ def test_noise_of_the_pufferfish_mechanisms_holds_and_is_ordered(pair):
         assert float(exact(means, covs + std**2 * np.eye(3), 1.0, "table").delta_upper) <= 1e-5
 
 
-def test_slices_of_one_gap_have_closed_forms():
-    gap = np.array([[1.0, 2.0, -1.0, 0.5]])
-    u = rivals.slices(20_000, 4)
-    squares = ((u @ gap.T) ** 2).max(axis=1)
-    few = rivals.ORDERS < 6
-    average = rivals.sliced_renyi(squares, 2.0, 1, joint=False)
-    length = float((gap**2).sum())
-    assert average == pytest.approx(rivals.ORDERS * length / 4 / (2 * 2.0**2), rel=0.02)
-    joint = rivals.sliced_renyi(squares, 2.0, 1, joint=True)[few]
-    a = rivals.ORDERS[few]
-    assert joint == pytest.approx(np.log(hyp1f1(0.5, 2.0, a * (a - 1) * length / 8)) / (a - 1), rel=0.03)
-    assert (joint >= average[few] * 0.999).all()
-
-
 @pytest.mark.parametrize(("k", "epsilon"), [(4, 0.5), (4, 3.0), (12, 1.0)])
 def test_priv_unit_is_unbiased_and_its_densities_differ_by_e_to_the_epsilon(k, epsilon):
     offset, length = rivals.priv_unit(k, epsilon)
@@ -196,12 +181,3 @@ def test_the_table_of_random_answers_on_a_few_homes():
         assert found[name][0] > found["shoal, white"][0]
         assert float(found[name][1]) <= 1e-5
     assert found["white noise, NDIS by gx2"][0] == pytest.approx(found["shoal, white"][0], rel=0.004)
-
-
-def test_the_table_of_accounting_at_one_level():
-    from benchmarks import peers
-
-    (line,) = peers.accounting((1e-3,), draws=20_000, points=2**8)
-    assert float(line[0]) == pytest.approx(1e-3, rel=0.1)
-    assert 0 <= float(line[1]) < 1e-9
-    assert abs(float(line[2])) < 1e-5

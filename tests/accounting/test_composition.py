@@ -55,12 +55,3 @@ def test_different_forms_compose():
     joint = shoal.GaussianClasses.joint([shared, diagonal, full])
     composed = log_deltas([shared, diagonal, full], graph, 2.0)
     assert log_deltas(joint, graph, 2.0) == pytest.approx(composed, rel=1e-10)
-
-
-def test_anything_with_an_output_counts_as_a_release():
-    class Mechanism:
-        output = random_family(3, 2, 3)
-
-    graph = complete(Mechanism.output)
-    expected = shoal.edge_deltas(Mechanism.output, graph, 1.0)
-    assert np.array_equal(shoal.edge_deltas(Mechanism(), graph, 1.0), expected)

@@ -63,22 +63,6 @@ def test_upper_ends_hold_what_is_proven_and_little_more(size, seed):
             assert claimed <= found * (1 + 1e-6) + 64 * k * size * 2**-52
 
 
-def test_divergence_rises_with_the_order_and_then_diverges():
-    classes = random_family(4, 2, 1)
-    graph = complete(classes)
-    orders = np.linspace(0.1, 8, 80)
-    curve = shoal.renyi_curve(classes, graph, orders)
-    values = np.asarray(curve)
-    finite = np.isfinite(values)
-    assert finite[0]
-    assert not finite[-1]
-    assert (np.diff(values[finite]) > 0).all()
-    assert (np.diff(finite.astype(int)) <= 0).all()
-    assert (curve.divergence_upper >= values).all()
-    assert len(curve) == 80
-    assert curve[0] == values[0]
-
-
 def test_an_order_at_the_pole_is_not_called_finite():
     """γ_max is known to some digits only: at the last finite order the upper end is infinite."""
     means, covs = random_laws(2, 3, 2)

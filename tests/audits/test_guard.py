@@ -96,15 +96,6 @@ def test_finite_precision_is_part_of_every_delta():
     assert guard.noise_alone == pytest.approx(guard.promise, rel=1e-9, abs=0)
 
 
-def test_answers_that_are_not_the_class_means_have_a_delta_of_their_own():
-    mechanism = cases.constants("white")
-    moved = mechanism.classes.means * 1.5
-    guard = shoal.model_guard(mechanism, 5, answers=dict(zip(mechanism.classes.labels, moved, strict=True)))
-    laws = shoal.GaussianClasses.deterministic(moved).with_noise(0.5)
-    assert guard.answers_delta == pytest.approx(shoal.privacy_curve(laws, mechanism.graph, 1.0).delta, rel=1e-6)
-    assert guard.answers_delta > guard.promise
-
-
 def test_the_gain_moves_answers_that_are_not_the_class_means():
     """q̃ = q + shift + gain (q − μ): with A = I + gain the gaps of the answers shrink by A, exactly."""
     mechanism = cases.random_laws("transport")

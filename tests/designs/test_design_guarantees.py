@@ -158,14 +158,6 @@ def test_options_agree_when_they_say_the_same() -> None:
         np.testing.assert_allclose(other.noise_cov, plain.noise_cov, rtol=1e-12)
 
 
-def test_graph_may_list_labels_in_another_order() -> None:
-    classes, graph = family(2, 4, 2)
-    shuffled = NeighborGraph.complete(classes.labels[::-1])
-    one = shoal.design(classes, graph, "white", 1.0, 0.3).certificate
-    two = shoal.design(classes, shuffled, "white", 1.0, 0.3).certificate
-    assert one.delta_upper == pytest.approx(two.delta_upper, rel=1e-9)
-
-
 class TestEndings:
     """An interrupted or late search still returns a design that keeps every promise."""
 

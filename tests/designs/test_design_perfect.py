@@ -5,7 +5,7 @@ from __future__ import annotations
 import cvxpy as cp
 import numpy as np
 import pytest
-from design_cases import family, random_covs, trial
+from design_cases import family, random_covs
 
 import shoal
 from shoal import GaussianClasses, NeighborGraph
@@ -56,19 +56,6 @@ def test_prices_of_special_families() -> None:
         graph = NeighborGraph.complete(classes.labels)
         assert shoal.perfect_rho(classes, graph) == pytest.approx(transport_price(classes), rel=1e-6)
         assert shoal.perfect_rho(classes, graph, "additive") == pytest.approx(additive_price(classes), rel=1e-6)
-
-
-def test_prices_of_the_trial() -> None:
-    classes, graph = trial()
-    assert 2 * shoal.perfect_rho(classes, graph) == pytest.approx(4.7526, abs=1e-3)
-    assert 2 * shoal.perfect_rho(classes, graph, "additive") == pytest.approx(6.1500, abs=1e-3)
-
-
-def test_two_constants_meet_halfway() -> None:
-    classes = GaussianClasses.deterministic([[0.0], [3.0]])
-    graph = NeighborGraph.complete(classes.labels)
-    assert shoal.perfect_rho(classes, graph) == pytest.approx(2.25, rel=1e-9)
-    assert shoal.perfect_rho(classes, graph, "additive") == pytest.approx(2.25, rel=1e-9)
 
 
 def test_dearest_component_sets_the_price() -> None:

@@ -99,9 +99,6 @@ def test_released_mixtures_follow_the_mechanism(method):
 
 
 def test_refusals():
-    parts = shoal.GaussianClasses([[0.0], [1.0]], [[1.0]])
-    with pytest.raises(shoal.InputError, match="must sum to 1"):
-        shoal.GaussianMixtureClasses(("a", "b"), np.array([0.5, 1.0]), parts, np.array([0, 1]))
     family = _family([[1.0], [1.0]], [[[0.0]], [[0.7]]], [[1.0]])
     with pytest.raises(shoal.InputError, match="graph must have the labels"):
         family.delta(shoal.NeighborGraph.complete(["x", "y"]), 1.0)

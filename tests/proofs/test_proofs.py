@@ -162,19 +162,6 @@ def test_edges_are_all_accounted_for_and_excluded_ones_are_smaller() -> None:
         assert all(upper <= proof.delta_lower for upper in bound)
 
 
-def test_a_mechanism_is_proved_from_its_stored_parameters() -> None:
-    rng, k = np.random.default_rng(5), 3
-    classes = pair(9, k)
-    gain = 0.3 * rng.standard_normal((2, k, k))
-    noise = np.array([campaign.covariance(rng, k, 1.0) for _ in range(2)])
-    noise = 0.5 * (noise + np.swapaxes(noise, 1, 2))
-    one = mechanism(classes, noise, rng.standard_normal((2, k)), gain)
-    proof = campaign.confirmed(one, None, "answer")
-    assert 0 < proof.finite_precision < 1e-20
-    assert proof.ideal_upper < proof.delta_upper < 1 or proof.finite_precision < math.ulp(proof.ideal_upper)
-    assert (proof.digest, proof.own_graph, proof.epsilon, proof.scope) == (one.digest, True, 1.0, "answer")
-
-
 def test_constants_that_meet_cost_finite_precision_only() -> None:
     classes = shoal.GaussianClasses.deterministic([[0.1, 0.7], [0.3, 0.2]])
     shift = np.array([[0.1, -0.25], [-0.1, 0.25]])

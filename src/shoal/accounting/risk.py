@@ -350,7 +350,7 @@ def _row_confidence(laws: GaussianClasses, tables: int, rng: np.random.Generator
 
 
 def _drawn(laws: GaussianClasses, counts: NDArray[np.integer], rng: np.random.Generator) -> list[FloatArray]:
-    """So many answers of each label."""
+    """For every label its count of answers, drawn from its law."""
     drawn = []
     for label, count in enumerate(counts):
         z = rng.standard_normal((count, laws.n_dims))

@@ -109,7 +109,7 @@ class ResidualLaws:
         return np.asarray(self.log_scale[label] - 0.5 * np.einsum("ij,ij->i", residuals, residuals))
 
     def log_densities(self, label: int, answers: FloatArray) -> FloatArray:
-        """(m,) the same from the answers."""
+        """(m,) log-density of answers (m, k) under one label's law, up to a constant common to all labels."""
         return self.log_density(label, self.residuals(label, answers))
 
 

@@ -110,20 +110,20 @@ def calibrate(
         if progress is not None:
             progress(number + 1, len(groups))
     if all(mechanism.method == "none" for _, mechanism in mechanisms) and noise_floor == 0:
-        made = design(classes, graph, "none", epsilon, 1.0, notion, scope=scope, times=times, weights=weights)
+        calibrated = design(classes, graph, "none", epsilon, 1.0, notion, scope=scope, times=times, weights=weights)
     elif len(groups) == 1 and len(groups[0]) == problem.n_labels:
-        made = mechanisms[0][1]
+        calibrated = mechanisms[0][1]
     else:
-        made = joined(method, problem, mechanisms)
-    if made.certificate.delta_upper > delta:
+        calibrated = joined(method, problem, mechanisms)
+    if calibrated.certificate.delta_upper > delta:
         raise UnreachableError(
-            f"delta: method {made.method!r} reaches {upper(made.certificate.delta_upper)} at this epsilon, not the "
-            "delta asked for; ask for a larger delta or epsilon"
+            f"delta: method {calibrated.method!r} reaches {upper(calibrated.certificate.delta_upper)} at this epsilon, "
+            "not the delta asked for; ask for a larger delta or epsilon"
         )
-    certain = proved(made)[0] if prove else made
+    certain = proved(calibrated)[0] if prove else calibrated
     if certain.certificate.delta_upper > delta:
-        above = replace(made.certificate, unproved="what can be proved lies above delta, if by a rounding")
-        return made.with_certificate(above)
+        above = replace(calibrated.certificate, unproved="what can be proved lies above delta, if by a rounding")
+        return calibrated.with_certificate(above)
     return certain
 
 

@@ -72,7 +72,7 @@ class Settings:
         return Ending.OUT_OF_TIME if self.late else Ending.COMPLETE
 
     def part(self, share: float) -> Settings:
-        """The same, with a share of the time that is left."""
+        """These settings with a share of the time that is left."""
         now = time.monotonic()
         return replace(self, deadline=now + share * max(self.deadline - now, 0.0))
 
@@ -219,12 +219,12 @@ class _Layout:
 
     @cached_property
     def _radii(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Of the sphere of all of a label's vector; where the bias has its own, of that one and of the rest's."""
+        """Radii, by label, of the sphere of its vector; of its bias and of the rest where the bias has its own."""
         radius, cap = radii(self.problem), np.sqrt(self.problem.max_bias * self.problem.budgets)
         return radius, cap, np.sqrt(np.maximum(radius**2 - cap**2, 0.0))
 
     def placed(self, x: FloatArray) -> _Placed:
-        """The point on its spheres."""
+        """The point with every label's vector scaled onto its spheres."""
         raw = x.reshape(self.problem.n_labels, -1)
         radius, cap, rest = self._radii
         size = np.linalg.norm(raw, axis=1)

@@ -33,7 +33,7 @@ def cut(points: FloatArray, most: int) -> NDArray[np.int64]:
 
 
 def parts(points: FloatArray, number: int) -> NDArray[np.int64]:
-    """The same with the number of cells given."""
+    """(n,) cell of each row of (n, d), for a given number of cells whose sizes differ by at most one."""
     x = np.ascontiguousarray(points, dtype=np.float64)
     cell = np.zeros(len(x), dtype=np.int64)
     work = [(np.arange(len(x)), number, 0)]  # members, cells to make of them, number of the first

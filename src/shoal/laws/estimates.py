@@ -52,7 +52,7 @@ class FittedLaws:
     checks: LawChecks
 
     def take(self, positions: IndexArray) -> FittedLaws:
-        """The same of some labels."""
+        """What the laws of the labels at these positions were estimated from."""
         return replace(
             self, counts=self.counts[positions], degrees=self.degrees[positions], checks=self.checks.take(positions)
         )
@@ -68,7 +68,7 @@ class Moments:
 
     @classmethod
     def of(cls, rows: FloatArray, places: IndexArray, n_labels: int) -> Moments:
-        """Of rows (m, k) whose labels are at these places (m,)."""
+        """The summary of rows (m, k), each of the label at its place (m,)."""
         k = rows.shape[1]
         means, scatter = np.zeros((n_labels, k)), np.zeros((n_labels, k, k))
         for place, own in enumerate(_by_place(places, n_labels)):
@@ -90,12 +90,12 @@ class Moments:
         return Moments(self.counts + other.counts, means, self.scatter + other.scatter + spread)
 
     def entries(self, chosen: IndexArray) -> Moments:
-        """The summary of some columns."""
+        """The summary of the chosen columns."""
         return Moments(self.counts, self.means[:, chosen], self.scatter[:, chosen[:, None], chosen[None, :]])
 
     @cached_property
     def degrees(self) -> float:
-        """Of the scatter within labels."""
+        """Degrees of freedom of the scatter within labels: rows less the labels that have any."""
         return float(np.maximum(self.counts - 1, 0).sum())
 
     @property
@@ -147,7 +147,7 @@ def log_likelihood(moments: Moments, means: FloatArray, covs: FloatArray) -> Flo
 
 
 def _by_place(places: IndexArray, n_labels: int) -> list[IndexArray]:
-    """Where each place occurs, in order."""
+    """For every label the positions of its rows, in order."""
     order = np.argsort(places, kind="stable")
     return np.split(order, np.cumsum(np.bincount(places, minlength=n_labels))[:-1])
 

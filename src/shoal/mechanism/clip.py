@@ -92,8 +92,8 @@ class Clip:
         rows = np.atleast_2d(q)
         if rows.shape[1] != self.centers.shape[1]:
             raise InputError(f"answers must have {self.centers.shape[1]} entries")
-        one = isinstance(label, str) or np.ndim(label) == 0
-        names = np.full(len(rows), str(label)) if one else np.asarray(label).astype(str)
+        single = isinstance(label, str) or np.ndim(label) == 0
+        names = np.full(len(rows), str(label)) if single else np.asarray(label).astype(str)
         if len(names) != len(rows):
             raise InputError("label must be one label, or one for each row of answers")
         places = {name: i for i, name in enumerate(self.labels)}

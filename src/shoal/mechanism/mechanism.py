@@ -195,7 +195,7 @@ class Mechanism(Stored):
 
     @property
     def weighted_rho(self) -> FloatArray:
-        """(n,) the same with the entries' weights: what is held against the budget."""
+        """(n,) mean squared error with the entries' weights, rounded up: what is held against the budget."""
         return np.asarray((self._entry_errors * self.weights).mean(axis=1))
 
     @property

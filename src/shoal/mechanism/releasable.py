@@ -160,7 +160,7 @@ class Stored(ABC):
     @classmethod
     @abstractmethod
     def from_parts(cls, header: dict[str, Any], arrays: dict[str, Any]) -> Self:
-        """The same from header and arrays; a KeyError where one is missing, a ValueError where one is impossible."""
+        """Rebuild from header and arrays; a KeyError where one is missing, a ValueError where one is impossible."""
 
     def by_kind(self, *, mechanism: Callable[[Mechanism], T], codebook: Callable[[Codebook], T]) -> T:
         """The result of the function for what this is; each gets it as what it is."""
@@ -208,7 +208,7 @@ class Stored(ABC):
 
     @classmethod
     def from_bytes(cls, content: bytes, name: str = "content") -> Self:
-        """The same from the content of a file; ``name`` is what messages call it."""
+        """Rebuild from the content of a file; ``name`` is what messages call it."""
         header, arrays = archive.unpacked(content, cls.FORMAT, cls.VERSION, name)
         kind = cls.FORMAT.removeprefix("shoal ")
         try:

@@ -123,7 +123,7 @@ class ExactMap:
         return self._indices(answer, label, normals, _places(np.array(answer)))
 
     def _indices(self, answer: Sequence[float], label: int, normals: Sequence[int], needed: int) -> list[int]:
-        """The same of an answer that needs so many binary places."""
+        """Grid indices of one released answer whose entries need ``needed`` binary places."""
         more = max(needed - self.answer_places, 0)
         q = [dyadic(value, self.answer_places + more) for value in answer]
         exponents, rows = self.noise[label].exponents, self.factor[label]

@@ -263,8 +263,8 @@ class MembershipAudit:
     @property
     def holds(self) -> bool:
         """Whether nothing contradicts the promise."""
-        kept = self.delta_lower <= self.delta_promised and self.advantage_lower <= self.advantage_promised
-        return kept and self.within and self.noise_upper >= 1.0
+        attack_fails = self.delta_lower <= self.delta_promised and self.advantage_lower <= self.advantage_promised
+        return attack_fails and self.within and self.noise_upper >= 1.0
 
 
 def audit_membership(

@@ -16,6 +16,7 @@ import numpy as np
 from shoal import validation
 from shoal.errors import InputError
 from shoal.laws.crowds import crowds as crowds_of
+from shoal.laws.crowds import means
 from shoal.readings.crowds import NoisyCrowds, curves_over, mean_load, relative_levels, shares
 from shoal.validation import FloatArray
 
@@ -76,9 +77,7 @@ def population_error(curves: Any, crowds: NoisyCrowds) -> PopulationError:
     public = (levels[:, None, None] / levels.mean() * curves_over(homes.shape[1])).reshape(-1, homes.shape[1])
     weights = np.tile(shares(), len(levels))
     public = public * (mean / (weights @ public / weights.sum()))
-    groups = np.asarray(crowds_of(homes, CROWD)) if len(homes) >= CROWD else np.zeros(len(homes), dtype=int)
-    sizes = np.bincount(groups)
-    means = np.array([np.bincount(groups, weights=step) for step in homes.T]).T / np.maximum(sizes, 1)[:, None]
+    crowd = crowds_of(homes, CROWD) if len(homes) >= CROWD else np.zeros(len(homes), dtype=np.int64)
     true, loads = homes.sum(axis=0), crowds.curves.mean(axis=1)
     order = np.argsort(loads)
     below = np.cumsum(crowds.counts[order]) / crowds.counts.sum()
@@ -90,7 +89,7 @@ def population_error(curves: Any, crowds: NoisyCrowds) -> PopulationError:
         total=float(crowds.total.sum() / true.sum() - 1),
         total_by_step=crowds.total / np.where(true > 0, true, np.nan) - 1,
         quantiles=dict(zip(QUANTILES, zip(released, own, strict=True), strict=True)),
-        crowds_of_ten=w1(homes, means, sizes.astype(np.float64))[0],
+        crowds_of_ten=w1(homes, means(homes, crowd), np.bincount(crowd).astype(np.float64))[0],
         public_curves=w1(homes, public, weights)[0],
         one_mean=float(np.abs(homes - mean).mean() / homes.mean()),
     )

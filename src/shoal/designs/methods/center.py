@@ -30,7 +30,7 @@ def center(problem: DesignProblem, settings: Settings | None = None, starts: Seq
 
 
 def mean(problem: DesignProblem, settings: Settings | None = None, starts: Sequence[Moves] = ()) -> Moves:
-    """The same towards the law of least mean error, so that a group's sum is kept; some label errs more for it."""
+    """The geodesic move towards the law of least mean error: a group's sum is kept, and some label errs more for it."""
     return geodesic(problem, mean_center(problem.classes.means, problem.classes.stored_covs))
 
 
@@ -45,7 +45,7 @@ def geodesic(problem: DesignProblem, common: Center) -> Moves:
 
 
 def additive_approach(problem: DesignProblem, common: Center) -> Moves:
-    """The same by adding noise only: b = s (m − μ), Σ_η = s (S − Σ), with s as large as the budget allows."""
+    """The move towards a center by noise alone: b = s (m − μ), Σ_η = s (S − Σ), s as large as the budget allows."""
     n, k = problem.n_labels, problem.n_dims
     gap = common.mean - problem.classes.means
     missing = np.broadcast_to(common.cov - problem.classes.stored_covs, (n, k, k))
