@@ -55,6 +55,8 @@ def test_from_key_to_answer(browser: Any, desk: QuestionService, tmp_path: Path)
             found = chrome.execute_async_script("axe.run().then(arguments[arguments.length - 1])")
             assert [one["id"] for one in found["violations"]] == [], (name, kind, scheme)
             assert chrome.execute_script("return document.documentElement.scrollWidth") <= width, (name, kind)
+            cut = "return [...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth).length"
+            assert chrome.execute_script(cut) == 0, (name, kind)
             height = min(chrome.execute_script("return document.documentElement.scrollHeight"), 2000)
             sized(width, height)
             where = pictures if (name, kind) in SHOWN and scheme == "light" else tmp_path

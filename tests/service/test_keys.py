@@ -188,3 +188,22 @@ def test_the_table_without_a_handle(owner: KeyHolder, ledger: shoal.Ledger, runs
     assert set(row["answer"]) <= {float(cells[-1]) for cells in content["rows"]}
     assert ledger.head == before
     assert ada.asks(handle, "t").status_code == 422
+
+
+def test_a_request_that_makes_no_sense_is_told_what_is_expected_and_nothing_of_itself(owner: KeyHolder) -> None:
+    owner.admits("ada")
+    body = {"analyst": "ada", "question": owner.question()["question"], "epsilon": 1.0, "delta": 1e-5}
+    for wrong, expected in (
+        ({"epsilon": -71.5}, "epsilon: input should be greater than or equal to 0"),
+        ({"delta": 71.5}, "delta: input should be less than 1"),
+        ({"epsilon": "71.5"}, "epsilon: input should be a valid number"),
+        ({"expires": "in 71.5 days"}, "expires: input should be a valid datetime"),
+        ({"handle": "71.5"}, "handle: this call does not take it"),
+        ({"field 71.5": 1}, "the body has a field that is unknown here"),
+    ):
+        status, detail = owner.refused("/v1/grants", **body | wrong)
+        assert (status, expected in detail, "71.5" in detail) == (422, True, False), detail
+    headers = {**owner.headers, "Content-Type": "application/json"}
+    assert owner.client.post("/v1/grants", content="{71.5", headers=headers).json()["detail"] == "the body is not JSON"
+    del body["analyst"]
+    assert owner.refused("/v1/grants", **body) == (422, "analyst: field required")

@@ -16,7 +16,7 @@ import json
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TextIO
+from typing import Any, TextIO
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -77,6 +77,18 @@ def problem(status: int, detail: str = "", headers: Mapping[str, str] | None = N
     content = {"type": "about:blank", "title": TITLES.get(status, "Error"), "status": status}
     more = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}}.get(status, {}) | dict(headers or {})
     return JSONResponse(content | ({"detail": detail} if detail else {}), status, more, "application/problem+json")
+
+
+def _fault(fault: Mapping[str, Any]) -> str:
+    """What is wrong with a field, in pydantic's words, which are about what is expected and repeat nothing of it."""
+    if fault["type"] == "json_invalid":
+        return "the body is not JSON"
+    field = next((str(part) for part in fault["loc"][1:2] if part in FIELDS), "the body")
+    if fault["type"] == "extra_forbidden":
+        return (
+            f"{field}: this call does not take it" if field in FIELDS else "the body has a field that is unknown here"
+        )
+    return f"{field}: {fault['msg'][0].lower()}{fault['msg'][1:]}"
 
 
 class RequestLog:
@@ -180,9 +192,7 @@ def application(
         if isinstance(error, HTTPException):
             status, headers = error.status_code, error.headers if error.status_code == 405 else None
         elif isinstance(error, RequestValidationError):
-            places = {str(part) for fault in error.errors() for part in fault.get("loc", ())[1:2]}
-            known = sorted(places & FIELDS)
-            status, detail = 422, f"look at: {', '.join(known)}" if known else ""
+            status, detail = 422, "; ".join(sorted({_fault(fault) for fault in error.errors()}))
         else:
             status = next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 500)
             if status >= 500:
