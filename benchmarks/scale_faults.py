@@ -207,7 +207,7 @@ def checked(out: Path, households: int, tally: Tally) -> None:
         tally.altered += not np.array_equal(answers.ravel(), table["kw"].to_numpy())
     on_disk = set((out / "released").glob("*.parquet"))
     tally.twice += sum(count > 1 for count in seen.values()) + len(on_disk - {Path(part.path) for part in given})
-    tally.released, tally.left_out = len(seen), sum(part.told(FitFacts).left_out for part in fitted)
+    tally.released, tally.left_out = len(seen), sum(part.facts_as(FitFacts).left_out for part in fitted)
     tally.missing = households - tally.released - tally.left_out + (len(designed) - len(given))
     tally.missing += len(set(charged) - set(seen))
     tally.shards = len(given)

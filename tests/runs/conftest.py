@@ -10,12 +10,12 @@ import small_run
 
 
 @pytest.fixture(scope="session")
-def days(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
+def days(tmp_path_factory: pytest.TempPathFactory) -> small_run.Days:
     return small_run.write_days(tmp_path_factory.mktemp("days"))
 
 
 @pytest.fixture(scope="session")
-def made_once(tmp_path_factory: pytest.TempPathFactory, days: tuple[Path, Path, Path]) -> tuple[Path, Path]:
+def made_once(tmp_path_factory: pytest.TempPathFactory, days: small_run.Days) -> tuple[Path, Path]:
     """A folder with forecasts and designs, and one that has released too."""
     folder = tmp_path_factory.mktemp("runs")
     small_run.go(folder / "designed", days[0], small_run.CHARGED, "design")

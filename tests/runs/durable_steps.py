@@ -11,7 +11,6 @@ The threads of Polars do not survive a fork: this process starts none, whatever 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import sys
@@ -22,12 +21,10 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from small_run import CHARGED, CONFIG, SECOND_DAY
+from small_run import CHARGED, CONFIG, SECOND_DAY, assert_recorded, charged, go, own_ledger, public, released
 from sqlalchemy import Connection
 
 import shoal
-from shoal.runs.config import Config
-from shoal.runs.run import Run
 
 KILLED = 9
 
@@ -85,52 +82,37 @@ def child(do: Callable[[], None], at: int = 0) -> tuple[int, int]:
     return os.waitstatus_to_exitcode(status), int(points or 0)
 
 
-def job(out: Path, config: Config, meters: Path, until: str, *, update: bool = False) -> None:
+def job(out: Path, config: shoal.Config, meters: Path, until: str, *, update: bool = False) -> None:
     """What the command does."""
-    shoal.run(meters, out, config=config, ledger="folder", until=until, update=update, workers="serial")
+    go(out, meters, config, until, ledger="folder", update=update)
 
 
 def check_means(out: Path, releases: int) -> None:
     """Every release of means is on record once, and what is written is what was recorded."""
-    run = Run.open(out)
-    with run.ledger() as ledger:
-        assert ledger.verify()
-        entries = [entry for entry in ledger.entries() if entry.kind == "crowds"]
-        assert len(entries) == releases, f"{len(entries)} releases on record instead of {releases}"
-        assert ledger.recorded_crowds(run.release_name) == entries[-1]
+    assert_recorded(out, releases)
+    with own_ledger(out) as ledger:
         assert ledger.overview().releases == 0  # nothing is charged
         book = ledger.crowds()
-    content = (out / "public" / "released.csv").read_bytes()
-    assert entries[-1].content["table"] == hashlib.sha256(content).hexdigest()
-    public = pl.read_csv(content).sort("crowd", "step")
-    assert set(public["crowd"]) == set(book.crowds["crowd"])
+    rows = public(out).sort("crowd", "step")
+    assert set(rows["crowd"]) == set(book.crowds["crowd"])
     for crowd, row in book.crowds.select("crowd", "row").iter_rows():
-        shown = public.filter(pl.col("crowd") == crowd)["kw"].to_list()
-        assert shown == np.frombuffer(row, "<f8")[1:].tolist()
-    owner = run.released
+        assert rows.filter(pl.col("crowd") == crowd)["kw"].to_list() == np.frombuffer(row, "<f8")[1:].tolist()
+    owner = shoal.Run.open(out).released
     assert owner["household"].n_unique() * 4 == len(owner)
 
 
 def check_charged(out: Path, releases: int) -> None:
     """Every home is charged once for each release, and what is written is what was charged."""
-    run = Run.open(out)
-    answers: dict[str, dict[str, list[float]]] = {}
-    with run.ledger() as ledger:
-        assert ledger.verify()
-        for entry in ledger.entries():
-            if entry.kind == "release":
-                names = answers.setdefault(entry.content["query_id"], {})
-                assert entry.content["label"] not in names, "charged twice"
-                names[entry.content["label"]] = entry.content["released"]
+    answers = charged(out)
+    assert len({query for _, query in answers}) == releases
+    with own_ledger(out) as ledger:
         assert sum(entry.kind == "crowds" for entry in ledger.entries()) == releases
-    assert len(answers) == releases
-    rows = run.released.sort("household", "step").group_by("household", maintain_order=True)
-    shown = {str(name): part["kw"].to_list() for (name,), part in rows}
-    assert shown == answers[run.release_name]
+    name = shoal.Run.open(out).release_name
+    assert released(out) == {label: row for (label, query), row in answers.items() if query == name}
 
 
 #: Case -> settings, the stage it begins after, its last stage, whether it goes on with a second day, and the check.
-CASES: dict[str, tuple[Config, str | None, str, bool, Callable[[Path, int], None]]] = {
+CASES: dict[str, tuple[shoal.Config, str | None, str, bool, Callable[[Path, int], None]]] = {
     "means": (CONFIG, None, "report", False, check_means),
     "means, a second day": (CONFIG, "release", "release", True, check_means),
     "charged": (CHARGED, "fit", "release", False, check_charged),

@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
+import json
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
+import pytest
 
 import shoal
-from shoal.runs.config import Config
-from shoal.runs.folder import STAGES
-from shoal.runs.run import Run
-from shoal.runs.shards import Listing
-from shoal.sources.meters.predictive import Forecasts
 
 #: Means of crowds: the default, in small.
-CONFIG = Config(shard_size=12, crowd=5, horizon=4, order=(2, 1), train_days=14)
+CONFIG = shoal.Config(shard_size=12, crowd=5, horizon=4, order=(2, 1), train_days=14)
 #: The same under an ε: charged, audited, proved.
 CHARGED = replace(CONFIG, method="center", epsilon=1.0, delta=1e-5)
 FIRST_DAY, SECOND_DAY, THIRD_DAY = (datetime(2024, 1, day) for day in (17, 18, 19))
 #: Homes without readings on the second day, one of them with too few left to go on; one that joins on that day with its
 #: past, and one with too few readings on the first.
 SILENT, GAP, LATE, SHORT = "H0003", "H0011", "N0001", "H0007"
+Days = tuple[Path, Path, Path]
 
 
-def write_days(folder: Path) -> tuple[Path, Path, Path]:
+def write_days(folder: Path) -> Days:
     """Meter files of 16 days, and of each of the next two."""
     every = shoal.simulate_meters(24, 18, seed=1)
     when = pl.col("timestamp")
@@ -42,36 +45,40 @@ def write_days(folder: Path) -> tuple[Path, Path, Path]:
     return first, second, third
 
 
-def opened(out: Path, meters: Path | None = None, config: Config | None = None, workers: str = "serial") -> Run:
-    return Run(out, meters, config, workers=workers, cores=2)
-
-
 def go(
-    out: Path,
-    meters: Path | None = None,
-    config: Config | None = None,
-    until: str = "card",
-    *,
-    update: bool = False,
-    workers: str = "serial",
-) -> Run:
-    """Every stage up to one of them."""
-    run = opened(out, meters, config, workers)
-    with run.held():
-        if update:
-            run.go_on()
-        for stage in STAGES[: STAGES.index(until) + 1]:
-            if run.charged or stage not in ("design", "audit"):
-                run.do(stage)
-    return run
+    out: Path, source: Any = None, config: shoal.Config | None = None, until: str = "release", **more: Any
+) -> shoal.Run:
+    """A run, by default in this process and until something is released."""
+    return shoal.run(source, out, config=config, until=until, **{"workers": "serial", "cores": 2, **more})
 
 
-def listing(out: Path, stage: str) -> Listing:
-    return Listing.read(out / f"{stage}.json", out)
+def draw_alike(patch: pytest.MonkeyPatch) -> None:
+    """From here on numbers of crowds, and lots, are drawn in one order: those of the next run are known."""
+    numbers = itertools.count()
+    patch.setattr("shoal.ledger.crowds.secrets", SimpleNamespace(randbelow=lambda n: next(numbers)))
+    patch.setattr("shoal.runs.stages.crowd_stage.shuffle", lambda n: list(range(n)))
+
+
+class Shard(NamedTuple):
+    """A shard as the list of its stage has it."""
+
+    path: Path
+    files: dict[str, str]  #: suffix -> digest
+    facts: dict[str, Any]
+
+    @property
+    def key(self) -> str:
+        return self.path.name.split(".")[0]
+
+
+def shards(out: Path, stage: str, which: str = "parts") -> list[Shard]:
+    """The shards that a stage lists, or with "inputs" what each of them was made of."""
+    listed = json.loads((out / f"{stage}.json").read_text())[which]
+    return [Shard(out / part["path"], part["files"], part["facts"]) for part in listed]
 
 
 def mechanisms(out: Path) -> list[shoal.Mechanism]:
-    return [shoal.Mechanism.load(part.path) for part in listing(out, "design").parts]
+    return [shoal.Mechanism.load(part.path) for part in shards(out, "design")]
 
 
 def left_out(out: Path) -> dict[str, str]:
@@ -89,11 +96,20 @@ def crowds(out: Path) -> dict[str, int]:
     return dict(table.select(table.columns[0], "crowd").unique().iter_rows())
 
 
-def recorded(out: Path) -> list[str]:
-    """Names of the releases of crowds on record; the ledger is intact."""
-    with shoal.Ledger.open(f"sqlite:///{out}/ledger.db", create=False) as ledger:
-        assert ledger.verify().ok
-        return [entry.content["query_id"] for entry in ledger.entries() if entry.kind == "crowds"]
+def own_ledger(out: Path) -> shoal.Ledger:
+    """The ledger in a run's folder, which is intact."""
+    ledger = shoal.Ledger.open(f"sqlite:///{out}/ledger.db", create=False)
+    assert ledger.verify().ok
+    return ledger
+
+
+def assert_recorded(out: Path, releases: int = 1) -> None:
+    """So many releases of crowds are on record, and the last is the table that is passed on."""
+    with own_ledger(out) as ledger:
+        entries = [entry.content for entry in ledger.entries() if entry.kind == "crowds"]
+    assert len(entries) == releases
+    assert entries[-1]["query_id"] == shoal.Run.open(out).release_name
+    assert entries[-1]["table"] == hashlib.sha256((out / "public/released.csv").read_bytes()).hexdigest()
 
 
 def released(out: Path) -> dict[str, list[float]]:
@@ -109,8 +125,7 @@ def charged(out: Path) -> dict[tuple[str, str], list[float]]:
     answers: dict[tuple[str, str], list[float]] = {}
     if not (out / "ledger.db").is_file():
         return answers
-    with shoal.Ledger.open(f"sqlite:///{out}/ledger.db", create=False) as ledger:
-        assert ledger.verify().ok
+    with own_ledger(out) as ledger:
         for entry in ledger.entries():
             if entry.kind == "release":
                 name = entry.content["label"], entry.content["query_id"]
@@ -121,8 +136,8 @@ def charged(out: Path) -> dict[tuple[str, str], list[float]]:
 
 def assert_released_as_charged(out: Path) -> set[str]:
     """What the last release wrote is, bit by bit, what the ledger has for it, in every file; whom it is about."""
-    answers, name = charged(out), Run.open(out).release_name
-    log = Run.open(out).config.answers == "log"
+    run = shoal.Run.open(out)
+    answers, name, log = charged(out), run.release_name, run.config.query != "point"
     table = pl.read_parquet(out / "released.parquet")
     assert pl.read_csv(out / "released.csv")["kw"].to_list() == table["kw"].to_list()
     passed_on = public(out)
@@ -132,10 +147,11 @@ def assert_released_as_charged(out: Path) -> set[str]:
     assert all(rows.to_list() == list(range(1, len(rows) + 1)) for rows in numbers["row"])
     figures = {str(home): rows["kw"].to_numpy() for (home,), rows in table.group_by("household")}
     seen: set[str] = set()
-    release = Run.open(out).release
-    lost = {one.key for one in release.failed} if release else set()
-    for block in (block for part, block in listing(out, "design").pairs if part.key not in lost):
-        known = Forecasts.load(block.path)
+    lost = {shard.key for shard in run.release.failed} if run.release else set()
+    for part, block in zip(shards(out, "design"), shards(out, "design", "inputs"), strict=True):
+        if part.key in lost:
+            continue
+        known = shoal.Forecasts.load(block.path)
         for household in known.households:
             assert household not in seen
             seen.add(household)
@@ -148,17 +164,33 @@ def assert_released_as_charged(out: Path) -> set[str]:
 def digests(out: Path) -> dict[str, dict[str, str]]:
     """Digests of all files of forecasts and mechanisms, by the key of their shard."""
     names = ("fit", "design") if (out / "design.json").is_file() else ("fit",)
-    return {part.key: part.files for name in names for part in listing(out, name).parts}
+    return {part.key: part.files for name in names for part in shards(out, name)}
 
 
-def damage(path: str | Path) -> None:
+def damage(path: Path) -> None:
     """Flip one bit in the middle of a file."""
-    data = bytearray(Path(path).read_bytes())
+    data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
-    Path(path).write_bytes(data)
+    path.write_bytes(data)
 
 
-def remove(path: str | Path) -> None:
+def remove(path: Path) -> None:
     """Remove all files of a shard, as the message about a damaged one says."""
-    for file in Path(path).parent.glob(f"{Path(path).name.split('.')[0]}.*"):
+    for file in path.parent.glob(f"{path.name.split('.')[0]}.*"):
         file.unlink()
+
+
+def on_call(number: int, function: Callable[..., Any], error: BaseException, *, after: bool) -> Callable[..., Any]:
+    """The function, which at its n-th call raises instead of, or after, doing its work."""
+    calls = 0
+
+    def stopped(*arguments: Any, **named: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls != number:
+            return function(*arguments, **named)
+        if after:
+            function(*arguments, **named)
+        raise error
+
+    return stopped

@@ -17,17 +17,13 @@ run = shoal.Run(sys.argv[1], shoal.SimulatedMeters(12, 8, 60), workers="serial",
 run.everything("release")
 assert len(run.released)
 import shoal.service.server
-from shoal.files import held
-from pathlib import Path
-busy = shoal.InputError("busy")
-lock = Path(sys.argv[1]) / "lock"
-with held(lock, busy):
+with run.held():
     try:
-        with held(lock, busy):
+        with shoal.Run(sys.argv[1]).held():
             raise SystemExit("held twice")
     except shoal.InputError:
         pass
-with held(lock, busy):
+with shoal.Run(sys.argv[1]).held():
     print("done")
 """
 

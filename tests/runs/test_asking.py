@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 import os
-from fractions import Fraction
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 import shoal
-from shoal.runs.choice import naming_bound, share
-from shoal.runs.run import Run
 
 SMALL = {"horizon": 4, "order": (2, 1), "train_days": 14}
 
@@ -40,25 +37,30 @@ def test_the_crowd_bounds_naming_as_asked(meters: Path, ledger: Path) -> None:
     assert not ledger.exists(), "nothing is written to a ledger"
 
 
-@pytest.mark.parametrize("m", range(2, 400))
-def test_every_bound_is_met_exactly_and_by_the_least_crowd(m: int) -> None:
-    assert naming_bound(1 / m) == Fraction(1, m)
-    assert math.ceil(1 / naming_bound(f"1-in-{m}")) == m
-    above = naming_bound(math.nextafter(1 / m, 0))
-    assert math.ceil(1 / above) in (m, m + 1)
-    assert Fraction(1, math.ceil(1 / above)) <= above
+LABELS = pl.DataFrame({"name": [f"n{i}" for i in range(64)], "a": [float(i) for i in range(64)]})
+
+
+def test_every_bound_is_met_exactly_and_by_the_least_crowd(tmp_path: Path) -> None:
+    run = shoal.Run(tmp_path / "run", LABELS, label="name", ledger="folder")
+    for m in range(2, 64):
+        assert run.choose(at_most=1 / m).crowd == run.choose(at_most=f"1-in-{m}").crowd == m
+        below = math.nextafter(1 / m, 0)
+        choice = run.choose(at_most=below)
+        assert choice.crowd in (m, m + 1)
+        assert choice.bound <= 1 / m
 
 
 @pytest.mark.parametrize("wrong", ["1-in-1", "1-in-0", "0", "-5%", "70%", "twenty", 1.0, 0, float("nan"), True])
-def test_what_is_no_risk_is_refused(wrong: object) -> None:
+def test_what_is_no_risk_is_refused(wrong: float | str) -> None:
     with pytest.raises(shoal.InputError, match="at_most must be"):
-        naming_bound(wrong)  # type: ignore[arg-type]
+        shoal.choose(LABELS, at_most=wrong, label="name")
 
 
 def test_errors_are_read_as_people_write_them() -> None:
-    assert share("10%") == share(0.1) == share("0.1") == 0.1
+    choices = [shoal.choose(LABELS, error=error, label="name") for error in ("20%", 0.2, "0.2")]
+    assert choices[0] == choices[1] == choices[2]
     with pytest.raises(shoal.InputError, match="within must be"):
-        share("much")
+        shoal.choose(LABELS, error="much", label="name")
 
 
 def test_the_largest_crowd_within_an_error_is_chosen_and_its_price_told(meters: Path, ledger: Path) -> None:
@@ -77,23 +79,17 @@ def test_the_largest_crowd_within_an_error_is_chosen_and_its_price_told(meters: 
     assert not ledger.exists()
 
 
-def test_the_price_is_that_of_the_days_rehearsed(meters: Path, ledger: Path, tmp_path: Path) -> None:
-    """A rehearsal of one day is what a run from that day measures when the readings come."""
-    run = Run(tmp_path / "run", meters, crowd=5, **SMALL)
-    with run.held():
-        run.do("fit")
-        rehearsal = run.rehearsal()
-    first = rehearsal.days[0]
-    assert first.origin == "2024-01-18T00:00:00"
-    one_day = type(rehearsal)(**{**vars(rehearsal), "days": (first,)})
-    earlier = shoal.run(meters, tmp_path / "earlier", crowd=5, origin=first.origin, **SMALL)
-    assert earlier.fit is not None
-    assert earlier.release is not None
-    before, after = earlier.fit.later_error, earlier.release.later_error
-    assert before is not None
-    assert after is not None
-    price = one_day.price(5).price
-    assert price == pytest.approx(after / before - 1, abs=2e-3), "rows are rounded to watts, prices are not"
+def test_the_price_is_that_of_the_days_rehearsed(meters: Path, tmp_path: Path) -> None:
+    """A rehearsal is what runs from those days measure when the readings come."""
+    choice = shoal.choose(meters, error=3.0, ledger="folder", **SMALL)
+    price = next(trial.price for trial in choice.trials if trial.crowd == 5)
+    own = released = 0.0
+    for number, origin in enumerate(choice.rehearsed):
+        run = shoal.run(meters, tmp_path / str(number), crowd=5, origin=origin, until="release", **SMALL)
+        assert run.fit is not None
+        assert run.release is not None
+        own, released = own + run.fit.later_absolute, released + run.release.later_absolute
+    assert price == pytest.approx(released / own - 1, abs=2e-3), "rows are rounded to watts, prices are not"
 
 
 def test_the_choice_does_not_depend_on_names_or_their_order(meters: Path, ledger: Path) -> None:
@@ -107,7 +103,7 @@ def test_the_choice_does_not_depend_on_names_or_their_order(meters: Path, ledger
 def test_a_run_takes_the_choice_and_later_ones_use_the_crowds_on_record(
     meters: Path, ledger: Path, tmp_path: Path
 ) -> None:
-    run = shoal.run(meters, tmp_path / "first", at_most="1-in-6", origin="2024-01-18T00:00", **SMALL)
+    run = shoal.run(meters, tmp_path / "first", at_most="1-in-6", origin="2024-01-18T00:00", until="release", **SMALL)
     assert run.config.crowd == 6
     assert run.fit is not None
     assert run.fit.smallest_group >= 6
@@ -120,7 +116,7 @@ def test_a_run_takes_the_choice_and_later_ones_use_the_crowds_on_record(
         shoal.choose(meters, at_most=1 / 7, **SMALL)
     assert shoal.choose(meters, error=3.0, **SMALL).recorded
     assert ledger.read_bytes() == bytes_before
-    again = shoal.run(meters, tmp_path / "second", **SMALL)
+    again = shoal.run(meters, tmp_path / "second", until="release", **SMALL)
     assert again.config.crowd == 6, "nobody asked for a size: that of the crowds on record"
 
 
@@ -139,13 +135,12 @@ def test_too_few_homes_are_told_the_best_that_can_be_had(meters: Path, ledger: P
 
 
 def test_a_table_is_chosen_for_by_its_spread(ledger: Path) -> None:
-    frame = pl.DataFrame({"name": [f"n{i}" for i in range(40)], "a": [float(i) for i in range(40)]})
-    choice = shoal.choose(frame, error=0.2, label="name")
+    choice = shoal.choose(LABELS, error=0.2, label="name")
     assert choice.price is not None
     assert choice.price.measure == "spread"
     assert choice.price.price is not None
     assert choice.price.price <= 0.2
-    assert choice.crowd < shoal.choose(frame, error=0.6, label="name").crowd
+    assert choice.crowd < shoal.choose(LABELS, error=0.6, label="name").crowd
 
 
 def test_check_previews_what_a_run_then_forms(meters: Path, ledger: Path, tmp_path: Path) -> None:
@@ -156,7 +151,7 @@ def test_check_previews_what_a_run_then_forms(meters: Path, ledger: Path, tmp_pa
     content = preview.to_dict()
     assert (content["usable"], content["left_out"], content["step_minutes"]) == (24, 0, 15.0)
     price = next(price for price in preview.prices if price.crowd == 5)
-    run = shoal.run(meters, tmp_path / "run", crowd=5, **SMALL)
+    run = shoal.run(meters, tmp_path / "run", crowd=5, until="release", **SMALL)
     assert run.fit is not None
     assert (price.crowds, price.smallest, price.largest) == (
         run.fit.groups, run.fit.smallest_group, run.fit.largest_group

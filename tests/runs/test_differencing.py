@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
-from small_run import CONFIG
+from small_run import CONFIG, draw_alike, go
 
 import shoal
-from shoal.ledger.ledger import Ledger
-from shoal.runs.config import Config
-from shoal.runs.stages import crowd_stage
-from shoal.runs.stages.crowd_stage import Book, Curves, Plan
 
 COLUMNS = ["x0", "x1", "x2", "x3"]
 
 
-def table_of(values: np.ndarray, names: list[str]) -> pl.DataFrame:
+def table_of(values: np.ndarray, names: Sequence[str]) -> pl.DataFrame:
     return pl.DataFrame({"who": names, **{c: values[:, j] for j, c in enumerate(COLUMNS)}})
 
 
@@ -69,7 +66,7 @@ def test_class_tables_tell_of_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 #: Meters in small: hourly readings, fits that take no time.
-METERS = Config(crowd=5, horizon=4, order=(1, 1), train_days=4)
+METERS = shoal.Config(crowd=5, horizon=4, order=(1, 1), train_days=4)
 
 
 def written(readings: pl.DataFrame, path: Path, *, watts: bool = False) -> Path:
@@ -208,73 +205,43 @@ def test_figures_of_yesterday_in_other_digits_are_no_news(tmp_path: Path, monkey
 # ------------------------------------------------------------------ who is who
 
 
-@pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Numbers of crowds, and lots, that are the same in every run."""
-
-    def numbers(self: Ledger, n: int) -> list[int]:
-        from shoal.ledger.storage import CROWD_NUMBERS  # noqa: F401
-
-        with self._storage.writing() as transaction:
-            transaction.insert("crowd_numbers", *({"crowd": 500000 + i} for i in range(n)))
-        return [500000 + i for i in range(n)]
-
-    monkeypatch.setattr(Ledger, "draw_crowd_numbers", numbers)
-    monkeypatch.setattr(crowd_stage, "shuffle", lambda n: list(range(n)))
-
-
-def released(out: Path, frame: pl.DataFrame, **settings: object) -> dict[str, bytes]:
-    """The public files of a run of its own ledger."""
+def public_bytes(out: Path, values: np.ndarray, names: Sequence[str], patch: pytest.MonkeyPatch) -> dict[str, bytes]:
+    """The public files of a run of its own ledger, with the same draws each time."""
     shutil.rmtree(out, ignore_errors=True)
-    run = shoal.run(frame, out, label="who", period="2024-01", ledger="folder", until="release", **settings)
+    draw_alike(patch)
+    run = shoal.run(table_of(values, names), out, label="who", crowd=4, period="2024-01", until="release")
     return {path.name: path.read_bytes() for path in (run.path / "public").iterdir()}
 
 
-def test_five_hundred_exchanges_and_fifty_permutations(tmp_path: Path, drawn: None) -> None:
-    """Exchange two members of a crowd, or list labels in another order: the public bytes stay."""
+def test_exchanges_and_permutations_change_no_public_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exchange two members of a crowd, shuffle all crowds inside, or list labels in another order: the bytes stay."""
     rng = np.random.default_rng(3)
     values = rng.gamma(2, 1.5, (60, 4)).round(2)
     values[::7] = values[0]  # ties
     names = [f"h{i:03d}" for i in range(60)]
     out = tmp_path / "city"
-    first = released(out, table_of(values, names))
-    owner = pl.read_csv(out / "released.csv")
-    crowd = dict(owner.select("label", "crowd").iter_rows())
-    config = Config(label="who", columns=("x0",))
-    for number in range(500):
-        a = int(rng.integers(60))
-        mates = [i for i in range(60) if crowd[names[i]] == crowd[names[a]] and i != a]
-        b = int(rng.choice(mates))
-        exchanged = values.copy()
-        exchanged[[a, b]] = exchanged[[b, a]]
-        if number < 10:
-            assert released(out, table_of(exchanged, names)) == first
-        assert _rows(config, exchanged, names) == _rows(config, values, names)
-    for number in range(50):
-        order = rng.permutation(60)
-        if number < 10:
-            assert released(out, table_of(values[order], [names[i] for i in order])) == first
-        renamed = [names[i] for i in order]
-        assert _rows(config, values, renamed) == _rows(config, values, names)
+    first = public_bytes(out, values, names, monkeypatch)
+    assert set(first) == {"released.csv", "reader.json"}
+    crowd = dict(pl.read_csv(out / "released.csv").select("label", "crowd").iter_rows())
+    numbers = np.array([crowd[name] for name in names])
+    for trial in range(100):
+        order = np.arange(60)
+        if trial < 40:  # one exchange
+            a = int(rng.integers(60))
+            b = int(rng.choice(np.flatnonzero((numbers == numbers[a]) & (order != a))))
+            order[[a, b]] = b, a
+        elif trial < 70:  # every crowd
+            for number in set(crowd.values()):
+                inside = np.flatnonzero(numbers == number)
+                order[inside] = rng.permutation(inside)
+        if trial < 70:
+            assert public_bytes(out, values[order], names, monkeypatch) == first
+        else:  # the lines of the table
+            order = rng.permutation(60)
+            assert public_bytes(out, values[order], [names[i] for i in order], monkeypatch) == first
 
 
-def _rows(config: Config, values: np.ndarray, names: list[str]) -> list[tuple[int, list[float]]]:
-    """Rows by crowd as the plan of a first release has them, to the last bit."""
-    curves = pl.DataFrame(
-        {
-            "label": names,
-            "value": pl.Series(values, dtype=pl.Array(pl.Float64, 4)),
-            "truth": pl.Series(values, dtype=pl.Array(pl.Float64, 4)),
-            "habits": pl.Series(np.concatenate([values, 0 * values], axis=1), dtype=pl.Array(pl.Float64, 8)),
-            "stored": pl.Series(values, dtype=pl.Array(pl.Float64, 4)),
-        }
-    ).sort("label")
-    everybody = Curves(curves, curves["habits"].to_numpy())
-    plan = Plan(config, everybody, Book(), "2024-01-01T00:00:00Z", {"m": 10, "decimals": [17] * 4})
-    return sorted((row.crowd, row.values) for row in plan.rows)
-
-
-def test_homes_exchanged_in_the_file_change_no_public_byte(tmp_path: Path, drawn: None) -> None:
+def test_homes_exchanged_in_the_file_change_no_public_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Through the whole way, fits included, and in other shards."""
     readings = shoal.simulate_meters(24, 16, seed=5)
     names = sorted(readings["household"].unique().to_list())
@@ -285,8 +252,8 @@ def test_homes_exchanged_in_the_file_change_no_public_byte(tmp_path: Path, drawn
         renamed = readings.with_columns(pl.col("household").replace_strict(names, order))
         path = tmp_path / f"{number}.parquet"
         (renamed.sort("household", "timestamp") if number % 2 else renamed).write_parquet(path)
-        run = shoal.run(path, tmp_path / f"run{number}", config=CONFIG, ledger="folder", until="release")
-        tables.add((run.path / "public" / "released.csv").read_bytes())
+        draw_alike(monkeypatch)
+        tables.add((go(tmp_path / f"run{number}", path, CONFIG).path / "public" / "released.csv").read_bytes())
     assert len(tables) == 1
 
 

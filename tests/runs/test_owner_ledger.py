@@ -10,15 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_run import CHARGED, charged, go, opened
-from test_run_faults import on_call
+from small_run import CHARGED, Days, charged, go, on_call
 
 import shoal
-from shoal.errors import BudgetError, InputError, LedgerError
-from shoal.ledger.ledger import Ledger
-from shoal.runs.owner_ledger import at, open_ledger, place, user_ledger, without_password
-from shoal.runs.run import Run
-from shoal.runs.stages import design_stage
 
 Patch = pytest.MonkeyPatch
 
@@ -33,61 +27,64 @@ def owner(tmp_path: Path, monkeypatch: Patch) -> Path:
 
 def names(url: Path) -> set[str]:
     """Names under which something was released."""
-    with Ledger.open(url, create=False) as ledger:
+    with shoal.Ledger.open(url, create=False) as ledger:
         return {entry.content["query_id"] for entry in ledger.entries() if entry.kind == "release"}
 
 
 def image(folder: Path) -> dict[str, str]:
-    """Every file but the lock, by the digest of its content; a database by what it holds."""
-    found = {}
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.name != ".lock" and not path.name.startswith("ledger.db"):
-            found[str(path.relative_to(folder))] = hashlib.sha256(path.read_bytes()).hexdigest()
-    return found
+    """Every file but the lock and the ledger, by the digest of its content."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in files
+        if not path.name.startswith("ledger.db")
+    }
 
 
 # ---------------------------------------------------------------------- which one
 
 
-def test_where_the_ledger_is(tmp_path: Path, monkeypatch: Patch, owner: Path) -> None:
+def test_where_the_ledger_is(tmp_path: Path, monkeypatch: Patch, owner: Path, days: Days) -> None:
     folder = tmp_path / "run"
-    folder.mkdir()
-    assert place(folder, None, None, simulated=False).url == f"sqlite:///{owner}" == f"sqlite:///{user_ledger()}"
-    assert place(folder, None, None, simulated=True).url == f"sqlite:///{folder / 'ledger.db'}"
-    monkeypatch.setenv("SHOAL_LEDGER", "postgresql://owner:secret@db/books")
-    found = place(folder, None, None, simulated=False)
-    assert (found.url, found.where) == ("postgresql://owner:secret@db/books", "postgresql://owner@db/books")
-    assert "secret" not in repr(found)
-    assert place(folder, str(tmp_path / "x.db"), None, simulated=False).url == f"sqlite:///{tmp_path / 'x.db'}"
-    assert place(folder, "folder", None, simulated=False).own
+
+    def where(source: Any = days[0], **settings: Any) -> str:
+        run = shoal.Run(folder, source, **settings)
+        assert "s3cret" not in str(run.to_dict()) + repr(run)
+        return str(run.to_dict()["ledger"]["where"])
+
+    assert where() == str(owner)
+    assert where(shoal.SimulatedMeters(10)) == where(ledger="folder") == "run/ledger.db"
+    assert where(ledger=str(tmp_path / "x.db")) == str(tmp_path / "x.db")
+    password = "postgresql://a:s3cret@h:5/d?sslmode=require&password=s3cret"
+    assert where(ledger=password) == "postgresql://a@h:5/d?sslmode=require"
+    with pytest.raises(shoal.InputError, match="ledger must be a path") as refused:
+        where(ledger="postgresql://a:s3cret@h:port/d")
+    assert "s3cret" not in str(refused.value)
+    monkeypatch.setenv("SHOAL_LEDGER", "postgresql://owner:s3cret@db/books")
+    assert where() == "postgresql://owner@db/books"
     monkeypatch.setenv("SHOAL_LEDGER", str(tmp_path / "named.db"))
-    assert place(folder, None, None, simulated=False).url == f"sqlite:///{tmp_path / 'named.db'}" == at().url
+    assert where() == str(tmp_path / "named.db")
+    folder.mkdir()
     (folder / "ledger.db").touch()  # a folder that has one keeps it
-    assert place(folder, None, None, simulated=False).own
-    assert (
-        without_password("postgresql://a:b@h:5/d?sslmode=require&password=c") == "postgresql://a@h:5/d?sslmode=require"
-    )
-    with pytest.raises(InputError, match="ledger must be a path") as refused:
-        without_password("postgresql://a:secret@h:port/d")
-    assert "secret" not in str(refused.value)
+    assert where() == "run/ledger.db"
 
 
 def test_a_new_folder_does_not_start_afresh(designed: Path, owner: Path, tmp_path: Path) -> None:
     """The same readings from another folder, and the same command, are the same question."""
     other = Path(shutil.copytree(designed, tmp_path / "other"))
     state = (other / "state.json").read_text()
-    run = Run.open(other).state.run
+    run = shoal.Run.open(other).state.run
     (other / "state.json").write_text(state.replace(run, "f" * 32))  # a run of its own
-    first = go(designed, until="release")
+    first = go(designed)
     assert not (designed / "ledger.db").exists()
     assert first.to_dict()["ledger"]["where"] == str(owner)
     assert any(str(owner) in line for _, lines in first.summary(verbose=True) for line in lines)
     before = names(owner)
-    with pytest.raises(InputError, match=r"all were released for this period; nothing was released"):
-        go(other, until="release")
+    with pytest.raises(shoal.InputError, match=r"all were released for this period; nothing was released"):
+        go(other)
     assert names(owner) == before == {first.release_name}
     assert not list(other.glob("released/*.parquet"))
-    with Ledger.open(owner) as ledger:
+    with shoal.Ledger.open(owner) as ledger:
         assert ledger.verify()
         digests = {e.content["readings"] for e in ledger.entries() if e.kind == "release"}
         assert len(digests) == len([e for e in ledger.entries() if e.kind == "release"])
@@ -104,30 +101,29 @@ def moved(url: Path, to: Path) -> None:
         Path(f"{url}{suffix}").unlink(missing_ok=True)
 
 
-def test_a_ledger_that_is_not_the_one(designed: Path, owner: Path, tmp_path: Path, days: Any) -> None:
-    go(designed, until="release")
+def test_a_ledger_that_is_not_the_one(designed: Path, owner: Path, tmp_path: Path, days: Days) -> None:
+    go(designed)
     then = names(owner)
-    kept = tmp_path / "kept.db"
-    moved(owner, kept)
+    copy = tmp_path / "copy.db"
+    moved(owner, copy)
 
     def refused(words: str) -> None:
         before = image(designed)
         for action in (
-            lambda: go(designed, days[1], until="release", update=True),
-            lambda: opened(designed).ledger(create=True).close(),
-            lambda: open_ledger(designed).close(),
+            lambda: go(designed, days[1], update=True),
+            lambda: shoal.Run.open(designed).ledger(create=True).close(),
         ):
-            with pytest.raises(LedgerError, match=words):
+            with pytest.raises(shoal.LedgerError, match=words):
                 action()
         assert image(designed) == before
 
     refused(r"is missing, in which the releases.*restore its newest copy")
     assert not owner.exists()
-    with Ledger.open(owner) as other:
+    with shoal.Ledger.open(owner) as other:
         other.budget(1.0, 1e-5)
     refused(r"is another ledger")
     owner.unlink()
-    shutil.copy(kept, owner)
+    shutil.copy(copy, owner)
     with sqlite3.connect(owner) as database:  # an older copy of the same one
         for name in ("update", "delete"):
             database.execute(f"DROP TRIGGER entries_no_{name}")
@@ -136,31 +132,29 @@ def test_a_ledger_that_is_not_the_one(designed: Path, owner: Path, tmp_path: Pat
     refused(r"was rolled back: it has 5 entries, and \d+ when")
     owner.unlink()
     moved_to = tmp_path / "elsewhere.db"  # it may lie anywhere
-    shutil.move(kept, moved_to)
-    run = Run(designed, ledger=str(moved_to))
-    run.everything("release")
+    shutil.move(copy, moved_to)
+    run = go(designed, ledger=str(moved_to))
     assert names(moved_to) == then
     assert run.did == []
 
 
 def test_a_password_is_used_and_written_nowhere(designed: Path, monkeypatch: Patch, tmp_path: Path) -> None:
-    asked: list[str] = []
-    real = Ledger.open.__func__  # type: ignore[attr-defined]
+    opened: list[str] = []
+    real = shoal.Ledger.open
 
-    def elsewhere(cls: type[Ledger], url: Any, **named: Any) -> Ledger:
-        asked.append(str(url))
-        return Ledger(real(cls, tmp_path / "server.db", **named).storage)
+    def elsewhere(url: Any, **named: Any) -> shoal.Ledger:
+        opened.append(str(url))
+        return real(tmp_path / "server.db", **named)
 
-    monkeypatch.setattr(Ledger, "open", classmethod(elsewhere))
-    run = Run(designed, ledger="postgresql://owner:s3cret@one/books?password=s3cret")
-    run.everything("release")
-    assert asked
-    assert all("s3cret" in url for url in asked)
-    rotated = Run(designed, ledger="postgresql://owner:other@two/books")  # another password, another server
-    assert rotated.is_done("release")
-    rotated.everything("release")
-    without = Run(designed)  # PGPASSWORD or .pgpass
-    assert without.place.url == "postgresql://owner@two/books"
+    monkeypatch.setattr(shoal.Ledger, "open", elsewhere)
+    run = go(designed, ledger="postgresql://owner:s3cret@one/books?password=s3cret")
+    assert opened
+    assert all("s3cret" in url for url in opened)
+    rotated = go(designed, ledger="postgresql://owner:other@two/books")  # another password, another server
+    assert rotated.did == []
+    opened.clear()
+    go(designed)  # PGPASSWORD or .pgpass
+    assert set(opened) == {"postgresql://owner@two/books"}
     for path in designed.rglob("*"):
         if path.is_file():
             assert b"s3cret" not in path.read_bytes(), path
@@ -171,55 +165,43 @@ def test_a_password_is_used_and_written_nowhere(designed: Path, monkeypatch: Pat
 # ---------------------------------------------------------------------- once
 
 
-def everything(out: Path, meters: Path, **changes: Any) -> None:
-    """`shoal run --update` but for the report, which takes longest."""
-    run = opened(out, meters, replace(CHARGED, **changes))
-    with run.held():
-        run.go_on()
-        for stage in run.stages("release"):
-            run.do(stage)
-
-
-@pytest.mark.parametrize("point", ["after the charge", "in the audit"])
 def test_a_new_day_is_charged_once_however_often_it_is_interrupted(
-    finished: Path, days: Any, monkeypatch: Patch, point: str
+    finished: Path, days: Days, monkeypatch: Patch
 ) -> None:
-    where, name, number, after = {
-        "after the charge": (Ledger, "charge", 2, True),
-        "in the audit": (design_stage, "audit_stage", 1, False),
-    }[point]
     then = charged(finished)
     with monkeypatch.context() as patch:
-        patch.setattr(where, name, on_call(number, getattr(where, name), KeyboardInterrupt(), after=after))
+        stopped = on_call(2, shoal.Ledger.charge, KeyboardInterrupt(), after=True)
+        patch.setattr(shoal.Ledger, "charge", stopped)
         with pytest.raises(KeyboardInterrupt):
-            everything(finished, days[1])
-    everything(finished, days[1])
+            go(finished, days[1], CHARGED, update=True)
+    go(finished, days[1], CHARGED, update=True)
     now = charged(finished)
     assert now.items() > then.items()
     assert len({query for _, query in now}) == 2
-    everything(finished, days[1])
+    go(finished, days[1], CHARGED, update=True)
     assert charged(finished) == now
 
 
-def test_a_refused_new_day_leaves_the_folder_as_it_was(finished: Path, days: Any, monkeypatch: Patch) -> None:
+def test_a_refused_new_day_leaves_the_folder_as_it_was(finished: Path, days: Days, monkeypatch: Patch) -> None:
     before = image(finished)
-    refusal = BudgetError("label x: no", remaining=0.0, epsilon=1.0, limit="label x")
-    for change in ({}, {"horizon": 3}):
+    refusal = shoal.BudgetError("label x: no", remaining=0.0, epsilon=1.0, limit="label x")
+
+    def refused(charge: int, config: shoal.Config) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(Ledger, "charge", on_call(1, Ledger.charge, refusal, after=False))
-            with pytest.raises(BudgetError):
-                everything(finished, days[1], **change)
+            patch.setattr(shoal.Ledger, "charge", on_call(charge, shoal.Ledger.charge, refusal, after=False))
+            with pytest.raises(shoal.BudgetError):
+                go(finished, days[1], config, update=True)
+
+    for config in (CHARGED, replace(CHARGED, horizon=3)):
+        refused(1, config)
         assert image(finished) == before
-    with monkeypatch.context() as patch:  # but not where a shard was charged
-        patch.setattr(Ledger, "charge", on_call(2, Ledger.charge, refusal, after=False))
-        with pytest.raises(BudgetError):
-            everything(finished, days[1])
+    refused(2, CHARGED)  # but not where a shard was charged
     assert image(finished) != before
     assert shoal.Run.open(finished).state.release == 2
 
 
 def test_two_operators_find_one_budget_and_the_stricter_holds(tmp_path: Path) -> None:
-    with Ledger.open(tmp_path / "ledger.db") as ledger:
+    with shoal.Ledger.open(tmp_path / "ledger.db") as ledger:
         assert ledger.ensure_budget(1.0, 1e-3)
         assert not ledger.ensure_budget(2.0, 1e-3)
         assert not ledger.ensure_budget(1.0, 1e-3)

@@ -6,13 +6,11 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from small_run import crowds, go, left_out, listing, public
+from small_run import crowds, go, left_out, public, shards
 
 import shoal
-from shoal.runs.config import Config
-from shoal.sources.meters.predictive import Forecasts
 
-CONFIG = Config(crowd=5, horizon=24, order=(1, 1), train_days=7, largest_share=0.6)
+CONFIG = shoal.Config(crowd=5, horizon=24, order=(1, 1), train_days=7, largest_share=0.6)
 
 #: Homes with panels on the roof that send out more at noon than any home draws.
 SOLAR = {"H0000", "H0001", "H0004", "H0005", "H0006", "H0012"}
@@ -30,8 +28,7 @@ def meters(tmp_path: Path) -> Path:
     return tmp_path / "m.parquet"
 
 
-def test_export_is_released(meters: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SHOAL_LEDGER", "folder")
+def test_export_is_released(meters: Path, tmp_path: Path) -> None:
     go(tmp_path / "out", meters, CONFIG, "report")
     assert not left_out(tmp_path / "out")
     table, member = public(tmp_path / "out"), crowds(tmp_path / "out")
@@ -45,16 +42,13 @@ def test_export_is_released(meters: Path, tmp_path: Path, monkeypatch: pytest.Mo
     }
 
 
-def test_laws_in_log_power_leave_them_out(meters: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SHOAL_LEDGER", "folder")
-    settings = Config(crowd=5, horizon=4, order=(1, 1), train_days=7, query="trajectory", epsilon=1.0, delta=1e-5)
+def test_laws_in_log_power_leave_them_out(meters: Path, tmp_path: Path) -> None:
+    settings = shoal.Config(crowd=5, horizon=4, order=(1, 1), train_days=7, query="trajectory", epsilon=1.0, delta=1e-5)
     go(tmp_path / "out", meters, settings, "fit")
     quality = pl.read_csv(tmp_path / "out" / "quality.csv", infer_schema=False)
     gone = quality.filter(pl.col("verdict") == "left out")
     assert len(gone)
     assert set(gone["household"]) <= SOLAR
     assert gone["reason"].str.starts_with("below zero too often").all()
-    run = shoal.Run.open(tmp_path / "out")
-    forecasts = [Forecasts.load(part.path) for part in listing(tmp_path / "out", "fit").parts]
-    assert run.config.query == "trajectory"
+    forecasts = [shoal.Forecasts.load(part.path) for part in shards(tmp_path / "out", "fit")]
     assert not any(part.exports.any() for part in forecasts)  # in log power there is consumption alone

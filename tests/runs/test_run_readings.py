@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -15,26 +16,27 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from small_run import on_call, shards
+from typer.testing import CliRunner
 
 import shoal
+from shoal.cli.main import app
 from shoal.readings.account import ReadingsAccount
-from shoal.readings.publication import MOST, PublicSettings, figure, series_plan
-from shoal.runs.folder import Folder
-from shoal.runs.run import Run
-from shoal.runs.stages import readings_stage
 
 ORIGIN = "2024-01-16T18:00"
 SETTINGS: dict[str, Any] = {
     "secret": "readings", "customers": 40, "origin": ORIGIN, "epsilon": 1.0, "unit": "kw", "interval": 60,
     "order": (2, 1), "horizon": 4, "train_days": 14, "shard_size": 10, "workers": "serial", "ledger": "folder",
 }  # fmt: skip
+#: Where the vector lies that was drawn.
+NOISY = "noisy_vector.json"
 PUBLIC = {
     "released.csv", "total.csv", "plan.json", "noisy.json", "report.html", "card.json", "card.md", "README.txt",
     "datapackage.json", "SHA256SUMS",
 }  # fmt: skip
 
 
-def go(source: Any, out: Path, **other: Any) -> Run:
+def go(source: Any, out: Path, **other: Any) -> shoal.Run:
     given = {**SETTINGS, **other}
     return shoal.run(source, out, **{name: value for name, value in given.items() if value is not None})
 
@@ -74,8 +76,8 @@ def entries(out: Path) -> list[dict[str, Any]]:
 
 def curves(out: Path) -> dict[str, bytes]:
     """Home -> the bits of its curve."""
-    homes = readings_stage.homes_of(Run.open(out))
-    return {label: curve.tobytes() for label, curve in zip(homes.labels, homes.curves, strict=True)}
+    every = pl.concat([pl.read_parquet(part.path.with_suffix(".curves.parquet")) for part in shards(out, "fit")])
+    return {label: curve.tobytes() for label, curve in zip(every["label"], every["value"].to_numpy(), strict=True)}
 
 
 # ------------------------------------------------------------------ what leaves
@@ -108,18 +110,18 @@ def test_everything_public_is_rebuilt_without_the_readings(released: Path, tmp_p
 
 
 def test_nothing_public_tells_how_many_homes_sent_readings(released: Path) -> None:
-    run = Run.open(released)
+    run = shoal.Run.open(released)
     homes = run.released["household"].unique().to_list()
     assert len(homes) == 31
     for path in (released / "public").iterdir():
         assert not any(home in path.read_text() for home in homes)
     for name in ("card.md", "README.txt"):
         assert not re.search(r"\b31\b", (released / "public" / name).read_text())
-    told = json.loads((released / "owner.json").read_text())
-    assert (told["homes"], told["left_out"]) == (31, 0)
+    owner = json.loads((released / "owner.json").read_text())
+    assert (owner["homes"], owner["left_out"]) == (31, 0)
     table = pl.read_csv(released / "public" / "released.csv")
     assert table.columns == ["crowd", "homes", "step", "timestamp", "kw"]
-    assert table["crowd"].n_unique() <= MOST
+    assert table["crowd"].n_unique() <= 240
     assert (table["kw"] >= 0).all()
 
 
@@ -135,7 +137,7 @@ def test_joined_curves_add_up_to_the_total(released: Path) -> None:
 
 
 def test_the_card_says_what_is_protected_first(released: Path) -> None:
-    run = Run.open(released)
+    run = shoal.Run.open(released)
     card = run.card
     assert card.secret == "readings"
     assert card.statement == "This table protects every home's readings, against whoever knows all others."
@@ -146,7 +148,7 @@ def test_the_card_says_what_is_protected_first(released: Path) -> None:
     plan = shoal.noisy_crowds_plan(customers=40, epsilon=1.0)
     assert content["delta"] == plan.delta(1.0) <= 1 / 400
     assert content["delta_replaced"] == plan.delta(1.0, "replace")
-    assert any("curves, counts and total only" in one.sentence for one in card.public)
+    assert any("curves, counts and total only" in said.sentence for said in card.public)
     assert run.summary()[0][1][0] == first
 
 
@@ -156,8 +158,8 @@ def test_a_second_run_releases_nothing(released: Path) -> None:
     assert run.did == []
     assert {path: path.read_bytes() for path in before} == before
     (entry,) = entries(released)
-    settings = PublicSettings.from_json((released / "public" / "plan.json").read_text())
-    assert (entry["mu"], entry["cap"]) == (settings.plan.mu, settings.series.cap)
+    card = json.loads((released / "card.json").read_text())
+    assert (entry["mu"], entry["cap"]) == (card["mu"], card["cap"])
     assert entry["labels"] == sorted(run.released["household"].unique().to_list())
 
 
@@ -208,66 +210,47 @@ class Killed(BaseException):
     """The process ends here."""
 
 
-def killed_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
-    """End the process at the step-th write or record of the release."""
-    steps = iter(range(1000))
-
-    def counting(function: Any, *, after: bool) -> Any:
-        def count(*given: Any, **named: Any) -> Any:
-            if not after and next(steps) == step:
-                raise Killed
-            value = function(*given, **named)
-            if after and next(steps) == step:
-                raise Killed
-            return value
-
-        return count
-
-    monkeypatch.setattr(Folder, "put", counting(Folder.put, after=False))
-    monkeypatch.setattr(shoal.Ledger, "record_readings", counting(shoal.Ledger.record_readings, after=True))
+def killed(out: Path, where: Any, name: str, number: int, *, after: bool = False, **more: Any) -> bool:
+    """Release, and end the process at the n-th call of a function; whether it got so far."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(where, name, on_call(number, getattr(where, name), Killed(), after=after))
+        try:
+            shoal.run(None, out, until="release", **more)
+        except Killed:
+            return True
+    return False
 
 
-@pytest.mark.parametrize("step", range(9))
-def test_what_is_recorded_is_what_is_written_wherever_it_is_killed(
-    begun: Path, step: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        killed_at(patch, step)
-        with pytest.raises(Killed):
-            shoal.run(None, begun)
-    vector, recorded = begun / readings_stage.NOISY, len(entries(begun))
-    kept = json.loads(vector.read_text())["noisy"] if vector.is_file() else None
-    public = {path.name for path in (begun / "public").glob("*")}
-    assert not public or recorded == 1  # recorded before anything is written
-    assert recorded == 0 or kept is not None  # and kept before it is recorded
-    shoal.run(None, begun)
-    now = json.loads((begun / "public" / "noisy.json").read_text())
-    assert kept is None or now == kept
-    assert len(entries(begun)) == 1
-    assert shoal.run(None, begun).did == []
+def test_what_is_recorded_is_what_is_written_wherever_it_is_killed(fitted: Path, tmp_path: Path) -> None:
+    """Before each file that gets its name, and right after the record."""
+    points = [(shoal.Ledger, "record_readings", 1, True), *((os, "replace", number, False) for number in range(1, 100))]
+    for trial, (where, name, number, after) in enumerate(points):
+        out = Path(shutil.copytree(fitted, tmp_path / str(trial)))
+        if not killed(out, where, name, number, after=after):
+            break
+        recorded = len(entries(out))
+        drawn = json.loads((out / NOISY).read_text())["noisy"] if (out / NOISY).is_file() else None
+        assert recorded == 1 or not list((out / "public").glob("*.csv"))  # recorded before anything is written
+        assert recorded == 0 or drawn is not None  # and kept before it is recorded
+        shoal.run(None, out, until="release")
+        assert drawn in (None, json.loads((out / "public" / "noisy.json").read_text()))
+        assert len(entries(out)) == 1
+    assert trial > 8
 
 
-def test_a_vector_that_is_on_record_is_never_drawn_again(begun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(readings_stage, "public_files", lambda *_: (_ for _ in ()).throw(Killed))
-        with pytest.raises(Killed):
-            shoal.run(None, begun)
-    (begun / readings_stage.NOISY).unlink()
+def test_a_vector_that_is_on_record_is_never_drawn_again(begun: Path) -> None:
+    assert killed(begun, shoal.Ledger, "record_readings", 1, after=True)
+    (begun / NOISY).unlink()
     with pytest.raises(shoal.ShoalError, match="never drawn again"):
         shoal.run(None, begun)
     assert not (begun / "public").exists()
     assert len(entries(begun)) == 1
 
 
-def test_a_copy_of_the_folder_does_not_release_another_vector(
-    begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_of_the_folder_does_not_release_another_vector(begun: Path, tmp_path: Path) -> None:
     """Both have drawn; one is on record."""
     ledger, copy = str(tmp_path / "ledger.db"), Path(shutil.copytree(begun, tmp_path / "copy"))
-    with monkeypatch.context() as patch:
-        patch.setattr(shoal.Ledger, "record_readings", lambda *_, **__: (_ for _ in ()).throw(Killed))
-        with pytest.raises(Killed):
-            go(None, copy, ledger=ledger)
+    assert killed(copy, shoal.Ledger, "record_readings", 1, ledger=ledger)
     go(None, begun, ledger=ledger, until="release")
     with pytest.raises(shoal.ShoalError, match="never drawn again"):
         go(None, copy, ledger=ledger)
@@ -282,10 +265,11 @@ def test_a_series_shares_its_budget_and_ends_with_it(meters: Path, tmp_path: Pat
     days = ["2024-01-16T18:00", "2024-01-17T06:00", "2024-01-17T12:00"]
     run = go(meters, tmp_path / "run", **{**series, "origin": days[0]})
     content = json.loads((run.path / "card.json").read_text())
-    plan, shared = series_plan(40, epsilon=None, budget_epsilon=1.0, releases=2)
-    assert (content["cap"], content["mu"], content["releases"]) == (shared.cap, plan.mu, 2)
+    assert content["releases"] == 2
+    assert 2 * content["mu"] ** 2 <= content["cap"] ** 2  # the budget of two releases, shared evenly
+    assert content["mu"] == pytest.approx(content["cap"] / np.sqrt(2), rel=1e-6)
     # What is printed is the cap's (ε, δ), for the whole series.
-    assert plan.delta(1.0) < content["delta"] <= 1 / 400
+    assert content["delta"] <= 1 / 400
     assert content["delta"] == pytest.approx(1 / 400, rel=1e-6)
     go(None, run.path, update=True, **{**series, "origin": days[1]})
     with pytest.raises(shoal.BudgetError, match="budget_epsilon"):
@@ -348,7 +332,7 @@ def test_noise_that_is_too_small_is_found_before_anything_is_released(
         shoal.run(None, begun)
     assert entries(begun) == []
     assert not (begun / "public").exists()
-    assert not (begun / readings_stage.NOISY).exists()
+    assert not (begun / NOISY).exists()
 
 
 # ------------------------------------------------------------------ refusals
@@ -435,30 +419,25 @@ def test_a_class_table_has_counts_and_means_within_declared_bounds(tmp_path: Pat
     assert [entry["period"] for entry in entries(run.path)] == ["2024-03-01T00:00:00Z"]
 
 
-def test_a_class_table_without_bounds_or_with_two_rows_a_label_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(shoal.InputError, match=r"^bounds"):
-        shoal.run(table(40), tmp_path / "a", **{**TABLE, "bounds": ()})
-    with pytest.raises(shoal.InputError, match=r"^bounds"):
-        shoal.run(table(40), tmp_path / "b", **{**TABLE, "bounds": ("income",)})
-    with pytest.raises(shoal.InputError, match=r"^cells"):
-        shoal.run(table(40), tmp_path / "c", **{**TABLE, "cells": ("age=65,40",)})
-    twice = pl.concat([table(20), table(20)])
-    with pytest.raises(shoal.InputError, match=r"^label"):
-        shoal.run(twice, tmp_path / "d", **TABLE)
-    with pytest.raises(shoal.InputError, match=r"^customers"):
-        shoal.run(table(40), tmp_path / "e", **{**TABLE, "customers": 39})
-
-
-def test_figures_are_written_without_powers_of_ten() -> None:
-    assert [figure(x, 3) for x in (123456.0, 12.345, 0.00012345, 0.9999)] == ["123000", "12.3", "0.000123", "1"]
+@pytest.mark.parametrize(
+    ("rows", "changes", "names"),
+    [
+        (table(40), {"bounds": ()}, "bounds"),
+        (table(40), {"bounds": ("income",)}, "bounds"),
+        (table(40), {"cells": ("age=65,40",)}, "cells"),
+        (pl.concat([table(20), table(20)]), {}, "label"),
+        (table(40), {"customers": 39}, "customers"),
+    ],
+)
+def test_what_a_class_table_lacks_is_named(
+    tmp_path: Path, rows: pl.DataFrame, changes: dict[str, Any], names: str
+) -> None:
+    with pytest.raises(shoal.InputError, match=f"^{names}"):
+        shoal.run(rows, tmp_path / "run", **{**TABLE, **changes})
 
 
 def test_the_command_takes_the_secret_and_names_what_is_missing(meters: Path, tmp_path: Path) -> None:
     """Through the command line: exit code 2 and one sentence with the option; then a release."""
-    from typer.testing import CliRunner
-
-    from shoal.cli.main import app
-
     given = ["--secret", "readings", "--customers", "40", "--origin", ORIGIN, "--unit", "kw", "--horizon", "4"]
     given += ["--set", "order=2,1", "--train-days", "14", "--ledger", "folder", "--workers", "serial"]
     refused = CliRunner().invoke(app, ["run", str(meters), "--out", str(tmp_path / "x"), *given, "--epsilon", "1"])
@@ -474,4 +453,4 @@ def test_the_command_takes_the_secret_and_names_what_is_missing(meters: Path, tm
 
 def test_a_rehearsal_would_look_at_the_readings(begun: Path) -> None:
     with pytest.raises(shoal.InputError, match=r"rehearse: .*noisy_crowds_plan"):
-        Run.open(begun).rehearse()
+        shoal.run(None, begun, rehearse=True)

@@ -11,20 +11,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from small_run import charged, listing
+from small_run import charged, go, on_call, own_ledger, shards
 
 import shoal
 from shoal.mechanism.clip import assumption_free
-from shoal.rounding import upper
-from shoal.runs.config import Config
-from shoal.runs.folder import STAGES
-from shoal.runs.run import Run
-from shoal.runs.stages import release_stage
 from shoal.sources.class_table import ClassTable
 
-MEANS = Config(label="customer", crowd=4, period="2024-01")
+MEANS = shoal.Config(label="customer", crowd=4, period="2024-01")
 CONSTANTS = replace(MEANS, method="center", epsilon=1.0, delta=1e-5, shard_size=12)
-SAMPLES = Config(label="speaker", crowd=3, epsilon=1.0, delta=1e-5)
+SAMPLES = shoal.Config(label="speaker", crowd=3, epsilon=1.0, delta=1e-5)
 COLUMNS = ["kg", "money", "tiny"]
 
 
@@ -53,18 +48,6 @@ def samples(labels: int = 4, rows: int = 20, seed: int = 0) -> pl.DataFrame:
     return pl.concat(parts).sample(fraction=1.0, shuffle=True, seed=1)
 
 
-def go(out: Path, source: Any, config: Config, until: str = "card", *, update: bool = False) -> Run:
-    run = Run(out, source, config, workers="serial")
-    with run.held():
-        if update:
-            run.go_on()
-        run.do("fit")
-        for stage in STAGES[1 : STAGES.index(until) + 1]:
-            if run.charged or stage not in ("design", "audit"):
-                run.do(stage)
-    return run
-
-
 @pytest.fixture(scope="module")
 def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tables")
@@ -84,13 +67,14 @@ def assert_released_as_charged(out: Path) -> pl.DataFrame:
     owned, public = pl.read_parquet(out / "released.parquet"), pl.read_csv(out / "public" / "released.csv")
     assert public.equals(owned.drop("source_row", "label").with_columns(public["crowd"], public["row"]))
     columns = [c for c in owned.columns if c not in ("source_row", "label", "crowd", "row")]
-    name, answers, seen = Run.open(out).release_name, charged(out), Counter[str]()
-    exponents = ClassTable.load(listing(out, "fit").parts[0].path).exponents
+    name, answers, seen = shoal.Run.open(out).release_name, charged(out), Counter[str]()
+    units = set()
     for row in owned.sort("source_row").iter_rows(named=True):
         seen[row["label"]] += 1
         query = name if seen[row["label"]] == 1 else f"{name} row {seen[row['label']]}"
-        recorded = np.ldexp(answers[row["label"], query], -exponents)
-        assert recorded.tolist() == [row[c] for c in columns]
+        units.add(tuple(row[c] / recorded for c, recorded in zip(columns, answers[row["label"], query], strict=True)))
+    [scales] = units  # one power of two for every column
+    assert all(np.frexp(scale)[0] == 0.5 for scale in scales)
     assert sum(seen.values()) == sum(query.startswith(name) for _, query in answers)
     for _, rows in owned.group_by("crowd"):
         assert sorted(rows["row"]) == list(range(1, len(rows) + 1))
@@ -112,7 +96,7 @@ def test_constants_become_the_answer_of_their_crowd(once: Path) -> None:
 
 
 def test_the_card_speaks_of_columns(once: Path) -> None:
-    run = Run.open(once / "constants")
+    run = shoal.Run.open(once / "constants")
     text = run.card.to_markdown()
     assert run.card.design.query == "constant"
     assert run.card.design.delta < 1e-20
@@ -129,9 +113,9 @@ def true_names(out: Path) -> set[str]:
 
 def test_one_shard_and_many_are_the_same(once: Path, tmp_path: Path) -> None:
     whole = go(tmp_path / "whole", constants(), replace(CONSTANTS, shard_size=1000), "design")
-    parts = Run.open(once / "constants")
-    assert len(listing(once / "constants", "design").parts) > 1
-    assert len(listing(tmp_path / "whole", "design").parts) == 1
+    parts = shoal.Run.open(once / "constants")
+    assert len(shards(once / "constants", "design")) > 1
+    assert len(shards(tmp_path / "whole", "design")) == 1
     one, many = whole.design, parts.design
     assert one is not None
     assert many is not None
@@ -143,15 +127,15 @@ def test_one_shard_and_many_are_the_same(once: Path, tmp_path: Path) -> None:
 def test_the_promise_covers_all_rows_of_a_label(once: Path) -> None:
     out = once / "samples"
     owned = assert_released_as_charged(out)
-    run, counts = Run.open(out), Counter(owned["label"].to_list())
-    (part,) = listing(out, "design").parts
+    run, counts = shoal.Run.open(out), Counter(owned["label"].to_list())
+    (part,) = shards(out, "design")
     mechanism = shoal.Mechanism.load(part.path)
     assert mechanism.times == max(counts.values()) == 23
     stated = run.card.design.delta
     assert stated <= 1e-5
     composed = shoal.privacy_curve([mechanism.output] * 23, mechanism.graph, 1.0, scope="table")
     assert composed.delta_upper <= stated
-    with shoal.Ledger.open(out / "ledger.db", create=False) as ledger:
+    with own_ledger(out) as ledger:
         spent = ledger.spent()
         assert {name: spent[name].releases for name in counts} == dict(counts)
         assert max(spent[name].spent for name in counts) <= stated
@@ -160,25 +144,24 @@ def test_the_promise_covers_all_rows_of_a_label(once: Path) -> None:
     assert run.card.guard.rests_on_model
 
 
-def test_killed_between_charge_and_file(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was charged is written from the record, and nothing is charged again."""
-    source = copied / "customers.csv"
-    go(copied / "again", source, CONSTANTS, "design")
+def test_rows_of_a_crowd_are_in_an_order_that_is_drawn(once: Path, tmp_path: Path) -> None:
+    """Of any two members that follow each other by name, each comes first about as often."""
+    run = go(tmp_path / "many", constants(250), replace(CONSTANTS, crowd=2, shard_size=1000))
+    rows = run.released.sort("crowd", "label")
+    before = rows.group_by("crowd", maintain_order=True).agg(pl.col("row").diff().drop_nulls().first() > 0)["row"]
+    assert len(before) > 60
+    assert abs(before.sum() - len(before) / 2) < 5.5 * np.sqrt(len(before)) / 2
 
-    def killed(*_: Any) -> Any:
-        raise KeyboardInterrupt
 
-    with monkeypatch.context() as patched:
-        patched.setattr(release_stage, "released_table", killed)
+def interrupted(out: Path, config: shoal.Config, monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], list[float]]:
+    """A release that ends right after its first charge, before anything is written; what is on record."""
+    with monkeypatch.context() as patch:
+        stopped = on_call(1, shoal.Ledger.charge, KeyboardInterrupt(), after=True)
+        patch.setattr(shoal.Ledger, "charge", stopped)
         with pytest.raises(KeyboardInterrupt):
-            go(copied / "again", None, CONSTANTS, "release")
-    before = charged(copied / "again")
-    assert before
-    run = Run(copied / "again", workers="serial")
-    run.everything("release")
-    assert before.items() <= charged(copied / "again").items()
-    assert len(charged(copied / "again")) == 26
-    assert_released_as_charged(copied / "again")
+            go(out, config=config)
+    assert not (out / "released.csv").exists()
+    return charged(out)
 
 
 def test_a_second_call_releases_nothing(copied: Path) -> None:
@@ -224,16 +207,17 @@ def test_means_of_constants(tmp_path: Path) -> None:
 def test_a_new_table_of_samples(copied: Path) -> None:
     """Crowds stay; who is new waits; a member without rows stays a neighbor, and nothing is released about it."""
     out = copied / "samples"
-    with shoal.Ledger.open(out / "ledger.db", create=False) as ledger:
+    with own_ledger(out) as ledger:
         ledger.budget(1.0, 0.9)
     before = dict(pl.read_parquet(out / "released.parquet").select("label", "crowd").unique().iter_rows())
     more = samples(6, seed=3).filter(pl.col("speaker") != "s2")
-    run = go(out, more, replace(SAMPLES, period="2030-01", delta=0.009), "release", update=True)
+    run = go(out, more, replace(SAMPLES, period="2030-01", delta=0.009), update=True)
     owned = assert_released_as_charged(out)
     assert dict(owned.select("label", "crowd").unique().iter_rows()) == {k: v for k, v in before.items() if k != "s2"}
-    left = dict(pl.read_csv(out / "left_out.csv").iter_rows())
-    assert set(left) == {"s4", "s5"}
-    (part,) = listing(out, "design").parts
+    left = pl.read_csv(out / "left_out.csv")
+    assert left.columns == ["label", "reason"]
+    assert set(left["label"]) == {"s4", "s5"}
+    (part,) = shards(out, "design")
     mechanism = shoal.Mechanism.load(part.path)
     assert set(mechanism.graph.labels) == {"s0", "s1", "s2", "s3"}
     assert mechanism.graph.n_edges == 6
@@ -241,9 +225,7 @@ def test_a_new_table_of_samples(copied: Path) -> None:
 
 
 def test_the_report_shows_columns(copied: Path) -> None:
-    run = Run(copied / "samples", workers="serial")
-    run.do("report")
-    page = run.report.read_text()
+    page = go(copied / "samples", until="report").report.read_text()
     assert 'class="panel' in page
     assert "2 columns" in page
     assert "kW" not in page
@@ -260,10 +242,8 @@ def test_every_form_of_a_table_reads_the_same(form: str, once: Path, tmp_path: P
         frame.write_ipc(source)
     given = pytest.importorskip("pandas").DataFrame(frame.to_dict(as_series=False)) if form == "pandas" else source
     go(tmp_path / "out", given, SAMPLES, "fit")
-    one, two = (ClassTable.load(listing(out, "fit").parts[0].path) for out in (tmp_path / "out", once / "samples"))
-    assert one.labels == two.labels
-    np.testing.assert_array_equal(one.values, two.values)
-    np.testing.assert_array_equal(one.source_row, two.source_row)
+    files = [[part.files for part in shards(out, "fit")] for out in (tmp_path / "out", once / "samples")]
+    assert files[0] == files[1]
 
 
 def test_a_long_table_has_an_entry_per_time(tmp_path: Path) -> None:
@@ -277,11 +257,11 @@ def test_a_long_table_has_an_entry_per_time(tmp_path: Path) -> None:
             "Model": wide[:, [2, 0, 1]].ravel(),
         }
     )
-    config = Config(label="unique_id", timestamp_column="ds", value_column="Model", crowd=4)
-    go(tmp_path / "out", long, config, "fit")
-    table = ClassTable.load(listing(tmp_path / "out", "fit").parts[0].path)
-    assert table.columns == ("2024-01-01 00:00", "2024-01-01 01:00", "2024-01-01 02:00")
-    np.testing.assert_array_equal(np.ldexp(table.values, -table.exponents), wide)
+    config = shoal.Config(label="unique_id", timestamp_column="ds", value_column="Model", crowd=4)
+    run = go(tmp_path / "out", long, config)
+    assert run.released.columns[-3:] == ["2024-01-01 00:00", "2024-01-01 01:00", "2024-01-01 02:00"]
+    members = pl.read_parquet(tmp_path / "out" / "crowds.parquet").sort("label")
+    np.testing.assert_array_equal(members["value"].to_numpy(), wide)
 
 
 BAD = {
@@ -305,7 +285,7 @@ def test_bad_tables_are_refused(case: str, tmp_path: Path) -> None:
     settings, change, words = BAD[case]
     frame = change(constants())
     with pytest.raises(shoal.InputError, match=words) as caught:
-        go(tmp_path / "out", frame, CONSTANTS.changed(**settings), "release")  # type: ignore[arg-type]
+        go(tmp_path / "out", frame, CONSTANTS, **settings)  # type: ignore[arg-type]
     assert "C0" not in str(caught.value)
     assert "secret" not in str(caught.value)
     assert not (tmp_path / "out" / "released.csv").exists()
@@ -332,12 +312,11 @@ def test_samples_without_a_law_are_refused(change: Any, words: str, tmp_path: Pa
 
 def test_rows_with_an_empty_cell_are_left_out(tmp_path: Path) -> None:
     frame = constants().with_columns(kg=pl.when(pl.col("customer") == "C07").then(None).otherwise(pl.col("kg")))
-    run = go(tmp_path / "out", frame, replace(CONSTANTS, columns=("-one",)), "fit")
-    table = [ClassTable.load(part.path) for part in listing(tmp_path / "out", "fit").parts]
-    assert "C07" not in {name for part in table for name in part.labels}
+    run = go(tmp_path / "out", frame, replace(MEANS, columns=("-one",)))
+    assert "C07" not in run.released["label"]
+    assert "one" not in run.released.columns
     assert run.fit is not None
     assert any("1 row with an empty cell" in line for line in run.fit.about)
-    assert "one" not in table[0].columns
 
 
 def test_digits_are_no_longer_told_by_their_rows(tmp_path: Path) -> None:
@@ -351,7 +330,10 @@ def test_digits_are_no_longer_told_by_their_rows(tmp_path: Path) -> None:
     names = [f"pc{j}" for j in range(12)]
     frame = pl.DataFrame({"digit": digit, **dict(zip(names, rows.T, strict=True))})
     run = go(
-        tmp_path / "digits", frame, Config(label="digit", epsilon=1.0, delta=1e-5, accept=("doubtful-law",)), "release"
+        tmp_path / "digits",
+        frame,
+        shoal.Config(label="digit", epsilon=1.0, delta=1e-5, accept=("doubtful-law",)),
+        "release",
     )
     released = run.released.sort("source_row").select(names).to_numpy()
 
@@ -367,20 +349,6 @@ def test_digits_are_no_longer_told_by_their_rows(tmp_path: Path) -> None:
     assert any("do not look Gaussian" in line for _, lines in run.summary(verbose=True) for line in lines)
 
 
-def test_forecasts_of_statsforecast(tmp_path: Path) -> None:
-    """Its long frame goes in as it is."""
-    library = pytest.importorskip("statsforecast")
-    models = pytest.importorskip("statsforecast.models")
-    rng = np.random.default_rng(0)
-    hours = pl.datetime_range(pl.datetime(2024, 1, 1), pl.datetime(2024, 1, 3), "1h", eager=True)
-    history = pl.DataFrame({"unique_id": [f"m{i}" for i in range(8)]}).join(pl.DataFrame({"ds": hours}), how="cross")
-    history = history.with_columns(y=pl.Series(rng.gamma(2.0, size=len(history))))
-    long = library.StatsForecast(models=[models.Naive()], freq="1h").forecast(df=history, h=3)
-    config = Config(label="unique_id", timestamp_column="ds", value_column="Naive", crowd=4)
-    run = go(tmp_path / "out", long, config, "release")
-    assert run.released.shape == (8, 7)
-
-
 def test_clipped_rows_have_a_figure_without_their_law(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row far out is moved before anything else, what is released is charged, and a killed release goes on."""
     out, source = tmp_path / "out", tmp_path / "speakers.csv"
@@ -390,7 +358,7 @@ def test_clipped_rows_have_a_figure_without_their_law(tmp_path: Path, monkeypatc
     frame.write_csv(source)
     config = replace(SAMPLES, clip=6.2, method="white", rho=3e5, delta=None)
     run = go(out, source, config, "design")
-    table, (part,) = ClassTable.load(listing(out, "design").inputs[0].path), listing(out, "design").parts
+    table, (part,) = ClassTable.load(shards(out, "design", "inputs")[0].path), shards(out, "design")
     mechanism = shoal.Mechanism.load(part.path)
     clip = shoal.Clip.of(mechanism.classes, 6.2)
     moved = np.flatnonzero((table.answers() != table.values).any(axis=1))
@@ -404,38 +372,27 @@ def test_clipped_rows_have_a_figure_without_their_law(tmp_path: Path, monkeypatc
     assert mechanism.certificate.delta_upper >= bare.certificate.delta_upper + loss
     assert run.design is not None
     assert mechanism.certificate.delta_upper <= run.design.delta
-    found = assumption_free(mechanism, clip)
-    assert run.design.assumption_free == found.delta_upper
-    assert run.design.delta < found.delta_upper < 1
-
-    def killed(*_: Any) -> Any:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(release_stage, "released_table", killed)
-        with pytest.raises(KeyboardInterrupt):
-            go(out, None, config, "release")
-    before = charged(out)
-    run = go(out, None, config)
+    free = assumption_free(mechanism, clip).delta_upper
+    assert run.design.delta < free == run.design.assumption_free < 1
+    before = interrupted(out, config, monkeypatch)
+    run = go(out)
     assert len(before) == 400
     assert before == charged(out)
     assert_released_as_charged(out)
-    with shoal.Ledger.open(out / "ledger.db", create=False) as ledger:
-        assert ledger.verify()
-        assert max(one.spent for one in ledger.spent()) <= 1e-5
-    assert run.design is not None
-    said = f"Whatever the law of the rows inside their ellipsoids: δ ≤ {upper(found.delta_upper)}"
+    with own_ledger(out) as ledger:
+        assert max(account.spent for account in ledger.spent()) <= 1e-5
+    said = "Whatever the law of the rows inside their ellipsoids: δ ≤ "
     for text in (run.card.to_markdown(), str(run.summary(verbose=True))):
         assert said in text
         assert "Rows are clipped" in text
-    assert run.card.to_dict()["guarantee"]["delta_any_law"] >= found.delta_upper
+    assert run.card.to_dict()["guarantee"]["delta_any_law"] >= free
 
 
 def test_a_clip_that_cannot_be_is_refused(tmp_path: Path) -> None:
     with pytest.raises(shoal.InputError, match="clip must be"):
-        Config(label="speaker", clip=0.0)
+        shoal.Config(label="speaker", clip=0.0)
     with pytest.raises(shoal.InputError, match="clip is for tables: name the column"):
-        Config(clip=3.0)
+        shoal.Config(clip=3.0)
     with pytest.raises(shoal.InputError, match="leave out --clip"):
         go(tmp_path / "constants", constants(), replace(CONSTANTS, clip=7.0), "fit")
     with pytest.raises(shoal.ShoalError, match=r"choose a radius of 5\.9 or more"):
@@ -449,7 +406,7 @@ def test_a_clip_that_cannot_be_is_refused(tmp_path: Path) -> None:
 def test_a_crowd_with_too_few_left_is_retired_and_its_rest_stays_together(tmp_path: Path) -> None:
     """Through the ledger: silent members end a crowd, its rest waits as a block, and enters a crowd of newcomers."""
     rng = np.random.default_rng(0)
-    settings = Config(label="who", crowd=4)
+    settings = shoal.Config(label="who", crowd=4)
     out = tmp_path / "run"
 
     def release(names: list[str], period: str) -> tuple[dict[str, int], dict[str, str]]:

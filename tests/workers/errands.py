@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from shoal.errors import InputError, StorageError
+import shoal
 from shoal.numerics.threads import ONE_THREAD
 
 SECRET = "8675309"
@@ -48,9 +48,9 @@ def settings(_: Errand) -> dict[str, str | int | None]:
     from shoal.numerics.threads import n_threads
 
     np.ones((2, 2)) @ np.ones((2, 2))
-    found: dict[str, str | int | None] = {name: os.environ.get(name) for name in ONE_THREAD}
+    variables: dict[str, str | int | None] = {name: os.environ.get(name) for name in ONE_THREAD}
     blas = max(entry["num_threads"] for entry in threadpool_info())
-    return found | {
+    return variables | {
         "shoal": n_threads(),
         "numba": numba.config.NUMBA_NUM_THREADS,
         "polars": pl.thread_pool_size(),
@@ -60,7 +60,7 @@ def settings(_: Errand) -> dict[str, str | int | None]:
 
 def refuse_odd(errand: Errand) -> int:
     if errand.number % 2:
-        raise InputError(f"shard {errand.number} is refused")
+        raise shoal.InputError(f"shard {errand.number} is refused")
     return errand.number
 
 
@@ -70,7 +70,7 @@ def exhaust(errand: Errand) -> int:
 
 def fill_disk(errand: Errand) -> int:
     if errand.number == 2:
-        raise StorageError("the disk is full")
+        raise shoal.StorageError("the disk is full")
     return errand.number
 
 

@@ -128,18 +128,13 @@ def members_of(block: str | Path) -> pl.DataFrame:
         raise InputError(f"shard: {path.name} is missing or damaged; remove the shard, and run again") from None
 
 
-def crowds_of(block: str | Path) -> dict[str, int]:
-    """Label -> crowd, of every member of a block's crowds."""
-    return dict(members_of(block).select("label", "crowd").iter_rows())
-
-
 def laws_of(block: str | Path, answers: Answers) -> tuple[GaussianClasses, NeighborGraph]:
     """Laws of every member of a block's crowds, and the graph that joins all of a crowd.
 
     A member without an answer today takes the mean law of its crowd, which it then does not move; nothing about it is
     released.
     """
-    laws, crowds = answers.laws(), crowds_of(block)
+    laws, crowds = answers.laws(), dict(members_of(block).select("label", "crowd").iter_rows())
     known = set(laws.labels)
     absent = [name for name in crowds if name not in known]
     if absent:

@@ -26,13 +26,11 @@ from __future__ import annotations
 import math
 import re
 import tempfile
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
-from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,12 +110,6 @@ class Rehearsal:
         """How many labels have a value today, with their noun."""
         return counted(len(self.today.labels), self.noun)
 
-    @property
-    def most(self) -> int:
-        """The largest crowd that can be formed."""
-        boundaries = self.today.boundaries
-        return len(self.today.labels) if boundaries is None else max(Counter(boundaries).values(), default=0)
-
     def price(self, crowd: int) -> CrowdPrice:
         """Crowds of a size, on record or formed anew from each day's curves, and their price as rehearsed."""
         sizes = np.unique(self._member(self.today, crowd), return_counts=True)
@@ -186,8 +178,13 @@ def _past(context: Context, fit: FitFacts, today: Curves) -> tuple[list[Curves],
         if train < FEWEST_DAYS:
             break
         settings = replace(config, train_days=train)
-        made = (_at(context, fit, settings, origin - timedelta(days=back), today) for back in wanted)
-        if days := [day for day in takewhile(lambda day: day is not None, made) if day is not None]:
+        days: list[Curves] = []
+        for back in wanted:
+            day = _at(context, fit, settings, origin - timedelta(days=back), today)
+            if day is None:
+                break
+            days.append(day)
+        if days:
             return days, train
     return ([today], config.train_days) if np.isfinite(today.truth).mean() >= 0.5 else ([], 0)
 
@@ -219,7 +216,7 @@ class Choice(Record):
     """
 
     crowd: int
-    asked: str
+    goal: str  #: what was asked for, in words
     bound: float
     price: CrowdPrice | None
     recorded: bool = False
@@ -234,7 +231,7 @@ class Choice(Record):
         elif self.price is not None:
             why = "the largest tried whose expected price is what was asked"
         lines = [
-            f"Crowds of at least {self.crowd}: {why} ({self.asked}); a row can be pinned on the right member with "
+            f"Crowds of at least {self.crowd}: {why} ({self.goal}); a row can be pinned on the right member with "
             f"probability at most 1 in {self.crowd}."
         ]
         if self.price is not None and self.price.price is None:
@@ -286,27 +283,28 @@ def trial(source: Any, settings: dict[str, Any], progress: Progress | None = Non
 
 def by_risk(rehearsal: Rehearsal, bound: Fraction) -> Choice:
     """The least crowd whose naming bound is at most this."""
-    crowd, asked, recorded = math.ceil(1 / bound), f"1 in {float(1 / bound):.12g}", rehearsal.recorded_size
+    crowd, risk = math.ceil(1 / bound), f"1 in {float(1 / bound):.12g}"
+    recorded, most = rehearsal.recorded_size, rehearsal.today.most
     if recorded is not None and recorded < crowd:
         raise UnreachableError(
             f"at_most: these labels are in crowds of at least {recorded}, on record for life, which bound naming "
-            f"by 1 in {recorded}; {asked} cannot be had for them. Nothing was released"
+            f"by 1 in {recorded}; {risk} cannot be had for them. Nothing was released"
         )
-    if recorded is None and rehearsal.most < crowd:
+    if recorded is None and most < crowd:
         within = "" if rehearsal.today.boundaries is None else " within a boundary"
         raise UnreachableError(
-            f"at_most: {rehearsal.people} can be used, so that nobody hides among more than {rehearsal.most}{within}: "
-            f"ask for 1-in-{rehearsal.most} at best. Nothing was released"
+            f"at_most: {rehearsal.people} can be used, so that nobody hides among more than {most}{within}: ask for "
+            f"1-in-{most} at best. Nothing was released"
         )
     size = recorded or crowd
-    return Choice(size, f"named at most {asked}", 1 / size, None, recorded is not None)
+    return Choice(size, f"named at most {risk}", 1 / size, None, recorded is not None)
 
 
 def by_error(rehearsal: Rehearsal, most: float) -> Choice:
     """The largest of :data:`SIZES` whose expected price is at most this; crowds on record are the only ones tried."""
     recorded = rehearsal.recorded_size
     trials: list[CrowdPrice] = []
-    for size in [size for size in SIZES if size <= rehearsal.most] if recorded is None else [recorded]:
+    for size in [size for size in SIZES if size <= rehearsal.today.most] if recorded is None else [recorded]:
         trials.append(rehearsal.price(size))
         if recorded is None and trials[-1].price is None:
             raise InputError(
@@ -431,17 +429,17 @@ def check(source: Any, *, progress: Progress | None = None, **settings: Any) -> 
         if run.charged:
             return FileCheck(fit, crowd, None, ())
         rehearsal = run.rehearsal()
-    recorded, refusal = rehearsal.recorded_size, ""
+    recorded, most, refusal = rehearsal.recorded_size, rehearsal.today.most, ""
     if recorded is not None and crowd != recorded:
         refusal = (
             f"crowd: these {many(fit.noun)} are in crowds of at least {recorded}, on record for life; go on with "
             f"--crowd {recorded}."
         )
-    elif recorded is None and rehearsal.most < crowd:
-        refusal = too_few(crowd, rehearsal.most, many(fit.noun), within=rehearsal.today.boundaries is not None)
-    sizes = {recorded} if recorded is not None else {crowd, *ALSO, *([max(rehearsal.most, 2)] if refusal else [])}
+    elif recorded is None and most < crowd:
+        refusal = too_few(crowd, rehearsal.today, many(fit.noun))
+    sizes = {recorded} if recorded is not None else {crowd, *ALSO, *([max(most, 2)] if refusal else [])}
     try:
-        prices = [rehearsal.price(size) for size in sorted(sizes) if recorded is not None or size <= rehearsal.most]
+        prices = [rehearsal.price(size) for size in sorted(sizes) if recorded is not None or size <= most]
     except InputError as error:  # as where no crowd keeps the largest share
         return FileCheck(fit, crowd, rehearsal, (), str(error))
     return FileCheck(fit, crowd, rehearsal, tuple(prices), refusal)

@@ -247,8 +247,8 @@ class Config(Record):
     def options() -> dict[str, tuple[Field[Any], Any]]:
         """Name of each setting with an option -> the field and its type, of this kind and of :class:`Speed`."""
         hints = {kind: typing.get_type_hints(kind) for kind in (Config, Speed)}
-        every = ((one, hints[kind][one.name]) for kind in hints for one in fields(kind))
-        return {one.name: (one, hint) for one, hint in every if not one.metadata["rare"]}
+        settings = ((setting, hints[kind][setting.name]) for kind in hints for setting in fields(kind))
+        return {setting.name: (setting, hint) for setting, hint in settings if not setting.metadata["rare"]}
 
     @staticmethod
     def parsed(text: str) -> tuple[str, Any]:
@@ -291,20 +291,22 @@ class Speed:
 
 def shared(settings: Mapping[str, Any]) -> tuple[dict[str, Any], Speed, str | None]:
     """Keywords sorted into those of :class:`Config`, a :class:`Speed`, and a horizon that is a time, such as 3h."""
-    config, speed = ({one.name for one in fields(kind)} for kind in (Config, Speed))
+    config, speed = ({setting.name for setting in fields(kind)} for kind in (Config, Speed))
     strange = sorted(set(settings) - config - speed)
     if strange:
         raise InputError(f"{strange[0]} is not a setting of a run; shoal.Config has them all")
-    fast = {name: value for name, value in settings.items() if name in speed and value is not None}
+    fast = Speed(**{name: value for name, value in settings.items() if name in speed and value is not None})
     chosen = {name: value for name, value in settings.items() if name in config}
     horizon = chosen.get("horizon")
-    if isinstance(horizon, str) and not horizon.strip().isdigit():
-        from shoal.sources.meters import clock
+    if not isinstance(horizon, str):
+        return chosen, fast, None
+    if horizon.strip().isdigit():
+        return chosen | {"horizon": int(horizon)}, fast, None
+    from shoal.sources.meters import clock
 
-        clock.steps(horizon, timedelta(minutes=1))  # refused here, if it is no time
-        del chosen["horizon"]
-        return chosen, Speed(**fast), horizon
-    return chosen | ({"horizon": int(horizon)} if isinstance(horizon, str) else {}), Speed(**fast), None
+    clock.steps(horizon, timedelta(minutes=1))  # refused here, if it is no time
+    del chosen["horizon"]
+    return chosen, fast, horizon
 
 
 def no_use(name: str) -> str:

@@ -118,7 +118,7 @@ class RunState(Record):
     created: str = ""
     run: str = ""
     ledger: Seal | None = None  #: the ledger that was charged, and its head after the last release
-    day: str = ""  #: on which the present release was begun
+    day: str = ""  #: on which the present release was begun: the period of a table that declares none
 
     @property
     def release_key(self) -> str | None:
@@ -176,25 +176,24 @@ class Folder:
             raise InputError(
                 f"dir: {self.path.name} is not a shoal run; `shoal run METERS --out {self.path.name}` makes one"
             ) from None
-        except (ValueError, UnicodeDecodeError):
-            raise InputError(
-                f"dir: the {STATE} in {self.path.name} is damaged; restore it or use a new folder"
-            ) from None
-        if not isinstance(content, dict) or content.get("format") != "shoal run":
-            raise InputError(f"dir: the {STATE} in {self.path.name} is not that of a shoal run")
-        if content.get("version") != VERSION:
+        except ValueError:
+            content = None
+        damaged = InputError(f"dir: the {STATE} in {self.path.name} is damaged; restore it or use a new folder")
+        if not isinstance(content, dict) or content.pop("format", None) != "shoal run":
+            raise damaged
+        if content.pop("version", None) != VERSION:
             raise InputError(f"dir: {self.path.name} was made by another version of shoal; use a new folder")
         try:
-            return RunState.from_json({name: content[name] for name in content if name not in ("format", "version")})
+            return RunState.from_json(content)
         except InputError:
-            raise InputError(f"dir: the {STATE} in {self.path.name} lacks a part; use a new folder") from None
+            raise damaged from None
 
     def snapshot(self) -> Snapshot:
         """The state as it is written, and the names of all files, but for those of the lock and of a ledger."""
         paths = (path for path in self.path.rglob("*") if path.is_file() or path.is_symlink())
         names = {str(path.relative_to(self.path)) for path in paths}
-        kept = frozenset(name for name in names if name != ".lock" and not name.startswith(LEDGER))
-        return Snapshot((self / STATE).read_bytes(), kept)
+        files = frozenset(name for name in names if name != ".lock" and not name.startswith(LEDGER))
+        return Snapshot((self / STATE).read_bytes(), files)
 
     def put_back(self, under: str, before: Snapshot) -> None:
         """Undo :meth:`archive` and all that was written since: only the files of a snapshot are left, as they were."""
@@ -242,8 +241,8 @@ class Folder:
 
 
 @dataclass(frozen=True)
-class Made:
-    """What a stage leaves: the files it wrote, and its record."""
+class StageOutcome:
+    """The files that a stage wrote, and its record."""
 
     files: tuple[str, ...]
     facts: Record
@@ -273,23 +272,13 @@ class Context:
         return self.state.source
 
     @property
-    def previous(self) -> str | None:
-        """Where the lists of the release before lie."""
-        return self.state.previous
-
-    @property
-    def day(self) -> str:
-        """The day on which the release was begun: the period of a table that declares none."""
-        return self.state.day
-
-    @property
     def series(self) -> str:
-        """With what the names of this folder's releases begin."""
+        """The prefix of the names of this folder's releases."""
         return f"run {self.state.run} "
 
     @property
     def release_name(self) -> str:
-        """The name under which the ledger is asked: that of this release of this folder."""
+        """The name of this release of this folder in the ledger."""
         return f"{self.series}release {self.state.release}"
 
     @property
@@ -313,13 +302,9 @@ class Context:
     def put(self, name: str, listing: Listing) -> None:
         self.folder.put(name, listing.text(self.path))
 
-    @contextmanager
-    def workers(self, shards: int | None = None) -> Iterator[Executor]:
-        """Where tasks run; ``shards`` is how many the run has, where that is known."""
-        with open_executor(self.speed.workers, self.speed.cores) as executor:
-            if shards is not None:
-                executor.expect(shards)
-            yield executor
+    def workers(self, shards: int | None = None) -> Executor:
+        """Where tasks run, to be used in a ``with`` statement; ``shards``: how many the run has, where it is known."""
+        return open_executor(self.speed.workers, self.speed.cores, shards)
 
     # ------------------------------------------------------------------ the ledger
 

@@ -30,12 +30,10 @@ from shoal.records import Record
 from shoal.runs.config import Config
 from shoal.runs.folder import SimulatedMeters
 from shoal.runs.shards import put_frame, put_whole
-from shoal.sources.frames import Paths, meter_files
 from shoal.sources.meters import clock
 from shoal.sources.meters.columns import ColumnsError
 from shoal.sources.meters.quality import (
     DAY,
-    REGISTER,
     Readings,
     common_interval,
     decided,
@@ -43,7 +41,15 @@ from shoal.sources.meters.quality import (
     repair,
     rising,
 )
-from shoal.sources.meters.readings import ODD_ROWS, ROW_NUMBERS, MeterSource, household_name, in_order, open_sources
+from shoal.sources.meters.readings import (
+    ODD_ROWS,
+    ROW_NUMBERS,
+    MeterSource,
+    Opened,
+    household_name,
+    in_order,
+    open_sources,
+)
 from shoal.sources.meters.simulate import simulate_meters
 
 #: First day of simulated readings.
@@ -64,47 +70,47 @@ class Grid(Record):
 
 @dataclass(frozen=True)
 class MeterRows(Record):
-    """Rows of meter files by bucket (:meth:`MeterSource.pieces`), and the grid that all share, once it is known."""
+    """Rows of meter files by bucket (:meth:`MeterSource.pieces`), and what all of them share."""
 
     folder: str  #: with a folder of pieces for each bucket that has rows
     buckets: int
     filled: tuple[int, ...]  #: buckets with rows
-    time_zone: str | None  #: zone of the instants
-    energy: bool
+    grid: Grid = Grid(0, 0)  #: once it is known
+    time_zone: str | None = None  #: zone of the instants
+    energy: bool = False
     unit: str = "kW"  #: what the readings came in
     unit_reason: str = ""
     taken: str = ""  #: which columns were taken for what
     max_kw: float | None = None
-    grid: Grid | None = None
+
+    @property
+    def step(self) -> timedelta:
+        """The interval between readings."""
+        return timedelta(microseconds=self.grid.step_us)
 
 
 @dataclass(frozen=True)
 class ShardFacts(Record):
-    """What a shard holds: usable households and those left out, on which grid and clock.
-
-    ``ends`` counts households by the microsecond of their last reading.
-    """
+    """What a shard holds; ``ends`` counts households by the microsecond of their last reading."""
 
     households: int
-    left_out: int
     ends: tuple[tuple[int, int], ...]
-    step_us: int
-    time_zone: str | None
     large: int = 0  #: households above what a home draws
     reasons: tuple[tuple[str, int], ...] = ()  #: why households are left out
-    unit: str = "kW"  #: what the readings came in
-    unit_reason: str = ""
-    taken: str = ""  #: which columns were taken for what
     number: int = 0  #: of the bucket
 
 
 # ------------------------------------------------------------------ rows by bucket
 
 
-def sort_files(path: Paths, folder: Path, config: Config, buckets: int | None = None) -> MeterRows:
-    """Sort the rows of meter files into buckets of about ``shard_size`` households; ``buckets``: into so many."""
+def open_files(files: Sequence[Path], config: Config) -> Opened:
+    """Understand meter files that are read together, by the settings of a run."""
     columns = config.named_columns or None
-    opened = open_sources(meter_files(path), columns, config.timestamp_format, config.unit, config.time_zone)
+    return open_sources(files, columns, config.timestamp_format, config.unit, config.time_zone)
+
+
+def sort_files(opened: Opened, folder: Path, config: Config, buckets: int | None = None) -> MeterRows:
+    """Sort the rows of meter files into buckets of about ``shard_size`` households; ``buckets``: into so many."""
     names = _names(opened.sources)
     count = max(-(-len(names) // config.shard_size), 1) if buckets is None else buckets
 
@@ -117,9 +123,17 @@ def sort_files(path: Paths, folder: Path, config: Config, buckets: int | None = 
         if config.interval is None and opened.numbering is not None and len(names) == rows > 2:
             raise ColumnsError(ROW_NUMBERS.format(opened.numbering))
 
-    filled = scatter(batches(), folder, count)
-    told = (opened.time_zone, opened.energy, opened.unit, opened.reason, opened.taken)
-    return MeterRows(str(folder), count, filled, *told, config.max_kw)
+    return MeterRows(
+        str(folder),
+        count,
+        scatter(batches(), folder, count),
+        time_zone=opened.time_zone,
+        energy=opened.energy,
+        unit=opened.unit,
+        unit_reason=opened.reason,
+        taken=opened.taken,
+        max_kw=config.max_kw,
+    )
 
 
 def bucket_of(name: str, buckets: int) -> int:
@@ -228,45 +242,35 @@ def common_grid(
 
 def make_shard(rows: MeterRows, bucket: int, out: str) -> ShardFacts:
     """Repair one bucket's rows and write the shard with its quality table."""
-    grid = rows.grid
-    assert grid is not None
     readings = repair(
         read_rows(rows, bucket),
-        interval=timedelta(microseconds=grid.step_us),
+        interval=rows.step,
         max_kw=rows.max_kw,
         energy=rows.energy,
-        register=grid.register,
-        phase=grid.phase_us,
+        register=rows.grid.register,
+        phase=rows.grid.phase_us,
         unit=rows.unit,
-        unit_reason=rows.unit_reason + (REGISTER if grid.register else ""),
     )
-    return replace(write_readings(out, readings), taken=rows.taken, number=bucket)
+    return replace(write_readings(out, readings), number=bucket)
 
 
 def make_simulated_shard(source: SimulatedMeters, first: int, last: int, out: str) -> ShardFacts:
     """Write a shard of the simulated households first .. last − 1."""
     step = source.step_minutes
     frame = simulate_meters(last - first, source.days, step, source.seed, start=SIMULATED_START, first=first)
-    readings = repair(frame, interval=step, phase=0, unit_reason="they are simulated so")
-    return replace(write_readings(out, readings), number=first)
+    return replace(write_readings(out, repair(frame, interval=step, phase=0)), number=first)
 
 
 def write_readings(out: str | Path, readings: Readings) -> ShardFacts:
     """Write a shard and, before it, its quality table; what it holds."""
-    width = readings.step // MICROSECOND
     put_frame(Path(out).with_suffix(f".{QUALITY}"), readings.quality)
-    put_frame(out, readings.frame, {STEP: str(width)})
+    put_frame(out, readings.frame, {STEP: str(readings.step // MICROSECOND)})
     ends = readings.frame.group_by("household").agg(pl.col("timestamp").max().dt.epoch("us"))["timestamp"]
     return ShardFacts(
         households=len(ends),
-        left_out=len(readings.left_out),
         ends=tuple(sorted(Counter(ends.to_list()).items())),
-        step_us=width,
-        time_zone=readings.time_zone,
         large=int(readings.quality["large"].sum()),
         reasons=tuple(Counter(readings.quality["reason"].drop_nulls().to_list()).most_common(LISTED)),
-        unit=readings.unit,
-        unit_reason=readings.unit_reason,
     )
 
 

@@ -38,7 +38,7 @@ class Place:
 
     url: str
     where: str
-    kept: str  #: what a run keeps of it, to find it again
+    stored: str  #: what a run writes down, to find it again
 
     def __repr__(self) -> str:
         return f"Place({self.where!r})"
@@ -46,7 +46,7 @@ class Place:
     @property
     def own(self) -> bool:
         """Whether it is in the run's folder."""
-        return self.kept == IN_FOLDER
+        return self.stored == IN_FOLDER
 
     @property
     def file(self) -> Path | None:
@@ -97,8 +97,8 @@ def at(given: str | None = None) -> Place:
     if "://" not in given:
         path = Path(given).expanduser().resolve()
         return Place(f"sqlite:///{path}", str(path), str(path))
-    told = without_password(given)
-    return Place(given, told, told)
+    shown = without_password(given)
+    return Place(given, shown, shown)
 
 
 def without_password(url: str) -> str:
@@ -137,23 +137,23 @@ def opened(where: Place, seal: Seal | None, *, create: bool) -> Ledger:
 
     It is made only where ``create`` allows it and nothing was charged to another before.
     """
-    file, before = where.url.removeprefix("sqlite:///"), "" if seal is None else seal.where
+    before = "" if seal is None else seal.where
     before = f"{FILE} in its folder" if before == IN_FOLDER else before
     try:
-        if file != where.url and not Path(file).is_file():
+        if where.file is not None and not where.file.is_file():
             if seal is not None or not create:
                 raise LedgerError(
                     f"ledger: there is no {where.where}. `shoal run` makes the ledger with the release; where there "
                     "was one, check its name",
                     reason="absent",
                 )
-            Path(file).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            where.file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         ledger = Ledger.open(where.url, create=create and seal is None)
     except LedgerError as error:
         if seal is None or error.reason != "absent":
             raise
         fault = f"there is no {where.where}; the releases of this folder are on record in {before}"
-        if where.kept == seal.where:
+        if where.stored == seal.where:
             fault = f"{where.where} is missing, in which the releases of this folder are on record"
         raise LedgerError(f"ledger: {fault}. {_RESTORE}", reason="absent") from None
     if seal is None:

@@ -19,11 +19,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from shoal.errors import InputError
+from shoal.records import Record
 from shoal.validation import FloatArray
 
 if TYPE_CHECKING:
@@ -38,13 +39,23 @@ FILE = "public/reader.json"
 
 
 @dataclass(frozen=True)
-class ReaderLaw:
-    """How far homes lie from the row of their crowd, pooled over all crowds: quantiles by step (or column)."""
+class EntryLaw(Record):
+    """How far homes lie from the row of their crowd at one entry, a step or a column: one figure per quantile."""
 
-    entries: tuple[str, ...]  #: step 1, 2, … or names of columns
+    entry: str
+    distance: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class ReaderLaw(Record):
+    """How far homes lie from the row of their crowd, pooled over all crowds: the file that is passed on."""
+
     relative: bool  #: to the level of the row
-    quantiles: tuple[tuple[float, ...], ...]  #: by entry, those of :data:`QUANTILES`
     crowds: int
+    entries: tuple[EntryLaw, ...]
+    level: str = ""
+    what: str = "how far homes lie from the row of their crowd, pooled over all crowds: (home - row) / level"
+    quantiles: tuple[float, ...] = QUANTILES
 
     @classmethod
     def of(
@@ -57,10 +68,10 @@ class ReaderLaw:
         import polars as pl
 
         new = rows.filter(pl.col("news") & ~pl.col("retired")).select("crowd", row="values")
-        told = members.filter(pl.col("news") & pl.col("value").is_not_null() & ~pl.col("waits"))
-        both = told.join(new, on="crowd", how="inner").filter(pl.col("row").list.len() == len(entries))
-        number = both["crowd"].n_unique()
-        if number < FEWEST:
+        heard = members.filter(pl.col("news") & pl.col("value").is_not_null() & ~pl.col("waits"))
+        both = heard.join(new, on="crowd", how="inner").filter(pl.col("row").list.len() == len(entries))
+        crowds = both["crowd"].n_unique()
+        if crowds < FEWEST:
             return None
         values, means = both["value"].to_numpy(), np.array(both["row"].to_list())
         off, decimals = values - means, [DECIMALS] * len(entries)
@@ -69,18 +80,22 @@ class ReaderLaw:
             off = off[level > 0] / level[level > 0][:, None]
         else:
             spread = np.sort(values, axis=0).std(axis=0)
-            decimals = [1 - int(np.floor(np.log10(one))) if one > 0 else DECIMALS for one in spread.tolist()]
+            decimals = [1 - int(np.floor(np.log10(width))) if width > 0 else DECIMALS for width in spread.tolist()]
         if not len(off):
             return None
         # Order statistics, not interpolated: the same bits in every order of homes.
         points = np.quantile(off, QUANTILES, axis=0, method="inverted_cdf").T.tolist()
-        rounded = (tuple(round(x, digits) + 0.0 for x in row) for row, digits in zip(points, decimals, strict=True))
-        return cls(tuple(entries), relative, tuple(rounded), number)
+        laws = (
+            EntryLaw(name, tuple(round(x, digits) + 0.0 for x in row))
+            for name, row, digits in zip(entries, points, decimals, strict=True)
+        )
+        level_words = "the mean of the row's entries" if relative else "1 (units of the column)"
+        return cls(relative, crowds, tuple(laws), level_words)
 
     def around(self, row: Sequence[float] | FloatArray) -> pl.DataFrame:
         """Entry, the row's figure, and the figures below which 10, 25, 50, 75 and 90 % of homes lie, by step.
 
-        >>> law = ReaderLaw(("1", "2"), True, ((-0.5, -0.2, 0.0, 0.2, 0.5),) * 2, 12)
+        >>> law = ReaderLaw(True, 12, tuple(EntryLaw(step, (-0.5, -0.2, 0.0, 0.2, 0.5)) for step in "12"))
         >>> law.around([1.0, 3.0]).row(1)
         ('2', 3.0, 2.0, 2.6, 3.0, 3.4, 4.0)
         """
@@ -90,46 +105,29 @@ class ReaderLaw:
         if given.shape != (len(self.entries),) or not np.isfinite(given).all():
             raise InputError(f"row must be the number of a crowd, or its {len(self.entries)} released figures")
         level = abs(float(given.mean())) if self.relative else 1.0
-        bounds = given[:, None] + level * np.array(self.quantiles)
+        bounds = given[:, None] + level * np.array([law.distance for law in self.entries])
         names = [f"below_{100 * q:g}" for q in QUANTILES]
         return pl.DataFrame(
-            {"entry": list(self.entries), "row": given.tolist()}
+            {"entry": [law.entry for law in self.entries], "row": given.tolist()}
             | {name: [round(x, 6) + 0.0 for x in bounds[:, j].tolist()] for j, name in enumerate(names)}
         )
 
     def text(self) -> str:
         """The file to pass on."""
-        content = {
-            "what": "how far homes lie from the row of their crowd, pooled over all crowds: (home - row) / level",
-            "level": "the mean of the row's entries" if self.relative else "1 (units of the column)",
-            "quantiles": list(QUANTILES),
-            "relative": self.relative,
-            "crowds": self.crowds,
-            "entries": [
-                {"entry": name, "distance": list(row)} for name, row in zip(self.entries, self.quantiles, strict=True)
-            ],
-        }
-        return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+        return json.dumps(self.to_json(), indent=1, ensure_ascii=False) + "\n"
 
     @classmethod
-    def read(cls, path: str | Path) -> ReaderLaw:
+    def read(cls, path: Path) -> ReaderLaw:
         """From the file that was passed on."""
         try:
-            content: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
-            entries = content["entries"]
-            return cls(
-                tuple(str(one["entry"]) for one in entries),
-                bool(content["relative"]),
-                tuple(tuple(float(x) for x in one["distance"]) for one in entries),
-                int(content["crowds"]),
-            )
+            return cls.from_json(json.loads(path.read_text(encoding="utf-8")))
         except FileNotFoundError:
             raise InputError(
                 f"reader: fewer than {FEWEST} crowds have news in this release, and how far so few homes lie from "
                 "their rows is not told: it would be a second figure about the same members"
             ) from None
-        except (OSError, ValueError, KeyError, TypeError):
-            raise InputError(f"reader: {Path(path).name} is damaged; ask for it again") from None
+        except (OSError, ValueError):
+            raise InputError(f"reader: {path.name} is damaged; ask for it again") from None
 
 
 def around(law: Path, table: Path, row: int | Sequence[float]) -> pl.DataFrame:
@@ -141,5 +139,6 @@ def around(law: Path, table: Path, row: int | Sequence[float]) -> pl.DataFrame:
         rows = pl.read_csv(table).filter(pl.col("crowd") == row)
         if not len(rows):
             raise InputError("row must be the number of a crowd in public/released.csv, or its figures")
-        row = rows["kw"].to_list() if "step" in rows.columns else list(rows.select(pooled.entries).row(0))
+        columns = [entry.entry for entry in pooled.entries]
+        row = rows["kw"].to_list() if "step" in rows.columns else list(rows.select(columns).row(0))
     return pooled.around(row)

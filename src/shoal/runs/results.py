@@ -22,7 +22,7 @@ from shoal.files import digest_of, file_digest
 from shoal.records import Record
 from shoal.runs import reader, secret
 from shoal.runs.config import Config
-from shoal.runs.folder import DESIGN, LEDGER, Context, Made
+from shoal.runs.folder import DESIGN, LEDGER, Context, StageOutcome
 from shoal.runs.stages import (
     card_stage,
     crowd_stage,
@@ -63,7 +63,7 @@ class Stage:
 
     doing: str
     settings: tuple[str, ...]
-    work: Callable[[Results], Made]
+    work: Callable[[Results], StageOutcome]
 
 
 METERS = Stage("reading meters", fit_stage.SETTINGS, lambda run: fit_stage.stage(run))
@@ -326,7 +326,9 @@ class Results(Context):
         ]
         with self.workers(len(works)) as executor:
             shards = executor.every(works)
-        return {name: [max(deltas) for deltas in zip(*(one[name] for one in shards), strict=True)] for name in methods}
+        return {
+            name: [max(deltas) for deltas in zip(*(shard[name] for shard in shards), strict=True)] for name in methods
+        }
 
     def prove(self, *, epsilon: float | None = None, scope: str | None = None) -> dict[str, Proof]:
         """A proof of every shard's mechanism, written to ``proof/``; by default at the ε and scope of its design."""
@@ -360,10 +362,10 @@ class Results(Context):
         """Write one page for a board and an annex for a regulator, from the card; their paths."""
         from shoal.card.render import annex, board
 
-        card, title, made = self.card, self.config.title, self.released_on
+        card, title, day = self.card, self.config.title, self.released_on
         return (
-            self.folder.put(BOARD, board(card, title=title, made=made)),
-            self.folder.put(ANNEX, annex(card, purpose=purpose, title=title, made=made)),
+            self.folder.put(BOARD, board(card, title=title, made=day)),
+            self.folder.put(ANNEX, annex(card, purpose=purpose, title=title, made=day)),
         )
 
     # ------------------------------------------------------------------ what to say about it
@@ -454,7 +456,7 @@ def _frontier_of(
     mechanism, shard = load(path), answers_of(block, config)
     graph, scope, times = mechanism.graph, mechanism.scope, mechanism.times
     if shard.labels != graph.labels:
-        raise InputError("dir: some households have no forecast today; ask again after a day when all are there")
+        raise InputError("dir: some labels have no answer today; ask again after a day when all have one")
     figures = frontier(shard.laws(), graph, methods, epsilon, rho, iterations=iterations, scope=scope, times=times)
     moved = mechanism.by_kind(mechanism=lambda m: moved_delta(m.outside, epsilon, times, scope), codebook=lambda _: 0.0)
     return {name: [min(float(delta) + moved, 1.0) for delta in figures.delta_upper[name]] for name in methods}

@@ -54,11 +54,11 @@ if TYPE_CHECKING:
 
 #: What a run can be stopped after -> its last stage.
 UNTIL = {"fit": "crowds", "design": "design", "audit": "audit", "release": "release", "report": "report"}
-#: Releases about the same households, of overlapping histories, are not independent given the household under
-#: ``marginal``, while the ledger composes releases as independent.
+#: Releases about the same labels, of overlapping histories, are not independent given the label under ``marginal``,
+#: while the ledger composes releases as independent.
 ONCE = (
-    "query: under 'marginal' the history's own randomness protects a household, and it does so once. A second release "
-    "about the same households would not be independent of the first, and its cost is not known; use 'point' or "
+    "query: under 'marginal' the history's own randomness protects a label, and it does so once. A second release "
+    "about the same labels would not be independent of the first, and its cost is not known; use 'point' or "
     "'trajectory' for repeated releases"
 )
 
@@ -289,15 +289,16 @@ class Run(Results):
             return
         self._say(stage, step.doing, 0, 0)
         begun = time.monotonic()
-        made = step.work(self)
-        if isinstance(made.facts, FitFacts):
-            self._settle_horizon(made.facts)
-        digests = {name: self.folder.digest(name) for name in made.files}
+        outcome = step.work(self)
+        facts = outcome.facts
+        if isinstance(facts, FitFacts):
+            self._settle_horizon(facts)
+        digests = {name: self.folder.digest(name) for name in outcome.files}
         seconds = round(time.monotonic() - begun, 3)
-        stages = {**self.state.stages, stage: Done(self.key(stage), digests, seconds, _now(), made.facts.to_json())}
+        stages = {**self.state.stages, stage: Done(self.key(stage), digests, seconds, _now(), facts.to_json())}
         state = replace(self.state, stages={name: stages[name] for name in STAGES if name in stages})
-        if isinstance(made.facts, ReleaseFacts) and state.ledger is not None:
-            state = replace(state, releasing=None, ledger=replace(state.ledger, head=made.facts.head))
+        if isinstance(facts, ReleaseFacts) and state.ledger is not None:
+            state = replace(state, releasing=None, ledger=replace(state.ledger, head=facts.head))
         self._remember(state)
         self.did.append(stage)
         self._say(stage, step.doing, 1, 1)
@@ -327,15 +328,15 @@ class Run(Results):
         A release that was begun and interrupted is continued, since the ledger gives the same answers again.
         """
         if self.has_released and "fit" in self.state.stages:
-            made = self.state.release_key
-            if self.key("release") != made:
+            key = self.state.release_key
+            if self.key("release") != key:
                 raise InputError(
                     f"dir: {self.path.name} has released, and this is {self._difference()}. Nothing was changed. What "
                     "is new about the same labels takes a later period: --update goes on with a new day or table here, "
                     "or name a new folder; their crowds are used in both"
                 )
             if self.charged and "release" in self.state.stages and self.failed("design", "release"):
-                self._forget("design", "audit", "release", releasing=made)  # what is mended is released under this name
+                self._forget("design", "audit", "release", releasing=key)  # what is mended is released under this name
         if self.state != self._saved:
             self._remember(self.state)
 
@@ -379,7 +380,7 @@ class Run(Results):
         if not self.place.own and self.place.file is not None and not self.place.file.exists():
             self.new_ledger = self.place.where
         with self.ledger(create=True) as ledger:
-            seal = Seal(ledger.identity, str(ledger.head), self.place.kept)
+            seal = Seal(ledger.identity, str(ledger.head), self.place.stored)
         self._remember(replace(self.state, releasing=self.key("release"), ledger=seal))
 
     def go_on(self) -> None:
@@ -439,8 +440,8 @@ class Run(Results):
             for stage in self.stages("audit")[1:]:
                 self.do(stage)
             if not self.charged:
-                name, facts = release_stage.rehearse(self, self.plan)
-                self.rehearsed = self.folder / name
+                facts = release_stage.rehearse(self, self.plan)
+                self.rehearsed = self.folder / release_stage.REHEARSAL
                 card = ReleaseCard.of(self.plan.fit, None, facts, None, charged=False)
                 self.rehearsed_card = card_stage.attacked(self, card, self.plan)
 
@@ -475,7 +476,7 @@ class Run(Results):
         if self.has_released and choice.crowd != self.config.crowd:
             raise InputError(
                 f"crowd: {self.path.name} has released with crowds of at least {self.config.crowd}, and now "
-                f"{choice.crowd} would be chosen ({choice.asked}). Leave --at-most and --within out, or name a new "
+                f"{choice.crowd} would be chosen ({choice.goal}). Leave --at-most and --within out, or name a new "
                 "folder. Nothing was released"
             )
         self.choice = choice

@@ -16,8 +16,8 @@ from shoal.errors import InputError
 if TYPE_CHECKING:
     from shoal.readings.publication import Series
     from shoal.runs.config import Config
-    from shoal.runs.folder import Source
     from shoal.runs.meter_rows import Grid
+    from shoal.sources.meters.readings import Opened
 
 READINGS = "readings"
 #: Settings that belong to the label's promise.
@@ -144,18 +144,15 @@ def planned(config: Config) -> tuple[Any, Series]:
 # ------------------------------------------------------------------ meter files
 
 
-def check_files(config: Config, source: Source) -> None:
+def check_files(config: Config, opened: Opened) -> None:
     """Refuse meter files whose reading would take a decision from the readings themselves."""
     from shoal.sources.meters import clock
     from shoal.sources.meters.columns import recognize
-    from shoal.sources.meters.readings import open_sources
 
     if config.unit is None:
         raise InputError("unit: --secret readings needs the unit of the readings, --unit")
     if config.interval is None:
         raise InputError("interval: --secret readings needs the minutes between readings, --interval")
-    columns = config.named_columns or None
-    opened = open_sources(source.paths, columns, config.timestamp_format, config.unit, config.time_zone)
     try:
         instants = datetime.fromisoformat(str(config.origin)).tzinfo is not None
     except ValueError:
@@ -168,7 +165,7 @@ def check_files(config: Config, source: Source) -> None:
         if file.epoch is not None:
             raise InputError(f"path: {name} counts time since 1970, in a unit that its first rows tell; with --secret "
                              "readings give ISO 8601 text or a column of datetimes")  # fmt: skip
-        if recognize(list(file.table.raw.collect_schema()), columns, name).clock is not None:
+        if recognize(list(file.table.raw.collect_schema()), config.named_columns or None, name).clock is not None:
             raise InputError(f"timestamp_column: {name} has date and time in two columns; with --secret readings give "
                              "one column of timestamps")  # fmt: skip
         if file.forms and not file.named and file.forms != ISO:

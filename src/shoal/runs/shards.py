@@ -13,7 +13,6 @@ import contextlib
 import errno
 import json
 import os
-import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -38,7 +37,7 @@ Kind = TypeVar("Kind", bound=Record)
 
 @dataclass(frozen=True)
 class Part(Record):
-    """A finished shard: where its main file lies, the digest of each file by suffix, and what to tell about it."""
+    """A finished shard: where its main file lies, the digest of each file by suffix, and the facts about it."""
 
     path: str
     files: dict[str, str]
@@ -49,8 +48,8 @@ class Part(Record):
         """The name of its files, before the suffix."""
         return _key(self.path)
 
-    def told(self, kind: type[Kind]) -> Kind:
-        """What the job that made it had to tell."""
+    def facts_as(self, kind: type[Kind]) -> Kind:
+        """The facts, as the record that its job returned."""
         return kind.from_json(self.facts)
 
     def beside(self, suffix: str) -> Path:
@@ -61,7 +60,7 @@ class Part(Record):
         """Raise unless the shard's files, each read through once, are as they were written."""
         for suffix, digest in self.files.items():
             try:
-                fault = "" if file_digest(_file(self.path, suffix)) == digest else "is damaged"
+                fault = "" if file_digest(self.beside(suffix)) == digest else "is damaged"
             except OSError as error:
                 fault = "is missing" if isinstance(error, FileNotFoundError) else "cannot be read"
             if fault:
@@ -88,7 +87,8 @@ def out_path(root: Path, stage: str, suffix: str, settings: dict[str, Any], inpu
 
 def receipted(path: str | Path, facts: Record) -> Part:
     """Leave the receipt of a shard whose files are written: from now on it is done."""
-    key, receipt = _key(path), _file(path, RECEIPT)
+    key = _key(path)
+    receipt = Path(path).with_name(f"{key}.{RECEIPT}")
     beside = (file for file in sorted(receipt.parent.glob(f"{key}.*")) if file != receipt)
     files = {file.name.removeprefix(f"{key}."): file_digest(file) for file in beside}
     body = json.loads(json.dumps(Part(Path(path).name, files, facts.to_json()).to_json()))  # as it will be read
@@ -103,15 +103,15 @@ def finished(path: str | Path) -> Part | None:
     Contents are checked where they are read, by ``Part.check``.
     """
     try:
-        content = json.loads(_file(path, RECEIPT).read_bytes())
+        content = json.loads(Path(path).with_name(f"{_key(path)}.{RECEIPT}").read_bytes())
         seal = content.pop("seal")
-        part = Part.from_json(content)
-        # Its facts are figures of privacy: damaged ones are not taken for true.
-        good = seal == digest_of(content) and part.path == Path(path).name
-        good = good and all(_file(path, suffix).is_file() for suffix in part.files)
+        stored = Part.from_json(content)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return replace(part, path=str(path)) if good else None
+    part = replace(stored, path=str(path))
+    # Its facts are figures of privacy: damaged ones are not taken for true.
+    good = seal == digest_of(content) and stored.path == Path(path).name
+    return part if good and all(part.beside(suffix).is_file() for suffix in part.files) else None
 
 
 def sweep(root: str | Path) -> int:
@@ -142,21 +142,12 @@ def disk_space() -> Iterator[None]:
     except (OSError, pl.exceptions.PolarsError) as error:
         codes, code = (errno.ENOSPC, errno.EDQUOT), getattr(error, "errno", None)
         # Polars keeps the code in the text only. The text itself is not passed on.
-        in_text = any(f"os error {one})" in str(error) or os.strerror(one) in str(error) for one in codes)
+        in_text = any(f"os error {full})" in str(error) or os.strerror(full) in str(error) for full in codes)
         if code in codes or (code is None and in_text):
             raise StorageError(
                 "the disk is full. Nothing that was finished is lost: free some space and run the same command again"
             ) from None
         raise
-
-
-def _file(path: str | Path, suffix: str) -> Path:
-    """A file of the shard at a path; names that are none of a shard's files are refused."""
-    file = Path(path).parent / f"{_key(path)}.{suffix}"
-    name = f"{Path(path).parent.name}/{_key(path)}.{suffix}"
-    if not re.fullmatch(r"[a-z][a-z0-9_-]*/[0-9a-f]{32}(\.[a-z0-9]+)+", name):
-        raise InputError("shards: a stage, key or suffix is not a name of a shard file")
-    return file
 
 
 def _key(path: str | Path) -> str:
@@ -235,18 +226,18 @@ class Listing(Record):
 
     @property
     def pairs(self) -> list[tuple[Part, Part]]:
-        """(part, its input)"""
+        """Every part with what it was made of."""
         return list(zip(self.parts, self.inputs, strict=True))
 
     def text(self, folder: Path) -> str:
-        """As its file holds it, paths relative to the run's folder."""
+        """The content of its file: JSON, paths relative to the run's folder."""
         base = folder.resolve()
         relative = self._moved(lambda path: str(Path(path).resolve().relative_to(base)))
         return json.dumps(relative.to_json(), indent=1)
 
     @classmethod
     def read(cls, path: Path, folder: Path) -> Listing:
-        """What :meth:`text` wrote."""
+        """Read the file that :meth:`text` describes."""
         try:
             return cls.from_json(json.loads(path.read_text()))._moved(lambda inside: str(folder / inside))
         except (OSError, ValueError, TypeError, AttributeError):

@@ -51,7 +51,7 @@ class Cluster(Processes):
         errors = self._ray.exceptions
         self.deadly = (errors.WorkerCrashedError, errors.OutOfMemoryError, errors.NodeDiedError,
                        errors.ObjectLostError, errors.LocalRayletDiedError)  # fmt: skip
-        self._joined, self._cores = not self._ray.is_initialized(), cores
+        self._joined = not self._ray.is_initialized()
         # On this machine, workers import from where the driver does.
         paths = {} if address.startswith("ray://") else {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         environment = {"env_vars": {**ONE_THREAD, **paths}}
@@ -63,7 +63,9 @@ class Cluster(Processes):
             place = address if address != "ray" else os.environ.get("RAY_ADDRESS") or "auto"
             _connect(self._ray, place, cores, environment)
         try:
-            self.expect(1)
+            with contextlib.suppress(self._ray.exceptions.RayError, ConnectionError):  # the probe will tell
+                available = max(1, int(self._ray.cluster_resources().get("CPU", 0)))
+                self.workers = 2 * available if cores is None else min(available, cores)
             here, there = versions(), worker_versions(self._ray)
             others = {name: sorted({answer[name] for answer in there} - {here[name]}) for name in here}
             differences = [f"{name} {here[name]} here, {' and '.join(o)} on workers" for name, o in others.items() if o]
@@ -75,11 +77,6 @@ class Cluster(Processes):
         except BaseException:
             self.close()
             raise
-
-    def expect(self, shards: int) -> None:
-        with contextlib.suppress(self._ray.exceptions.RayError, ConnectionError):  # sending a task will tell
-            cores = max(1, int(self._ray.cluster_resources().get("CPU", 0)))
-            self.workers = 2 * cores if self._cores is None else min(cores, self._cores)
 
     def send(self, work: Callable[[Any], Any], task: Any) -> Future[Any]:
         try:

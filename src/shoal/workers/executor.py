@@ -68,6 +68,12 @@ class Failure:
     unreachable: bool = False  #: a guarantee that cannot be met, which concerns more than this task
 
 
+#: A task that is given up.
+DIED = Failure(
+    f"the worker died {TRIES} times on this task; out of memory? Use fewer workers or smaller shards", died=True
+)
+
+
 class TaskError(RuntimeError):
     """A bug in a task: which exception, and where in the code. Its text is left out, since it may hold data."""
 
@@ -98,12 +104,6 @@ def settled(outcome: Any) -> Any:
     return outcome
 
 
-def died(times: int) -> Failure:
-    """Describe a task whose workers died so many times."""
-    text = f"the worker died {times} times on this task; out of memory? Use fewer workers or smaller shards"
-    return Failure(text, died=True)
-
-
 class Executor:
     """Runs a function over many tasks, in this process. Used in a ``with`` statement, which ends the workers."""
 
@@ -116,15 +116,15 @@ class Executor:
         A ``ShoalError`` of a task is a ``Failure``, as is a task that ends its worker ``TRIES`` times. A full disk is
         raised, because it concerns every task; so is any other exception, as a ``TaskError``, because it is a bug.
         """
-        for position in range(len(tasks)):
+        for position, task in enumerate(tasks):
             with one_library_thread():
-                outcome = attempt(work, tasks[position])
+                outcome = attempt(work, task)
             yield position, settled(outcome)
 
     def every(
         self, works: Sequence[Callable[[], Result]], heard: Callable[[float], None] = lambda _: None
     ) -> list[Result]:
-        """The results of all functions in order; ``heard`` gets the number done, and the first failure is raised."""
+        """Call all functions; their results in order. ``heard`` gets the number done; the first failure is raised."""
         results: dict[int, Result] = {}
         with listening(lambda share: heard(len(results) + min(share, 1.0))):
             for position, result in self.run(call, works):
@@ -133,9 +133,6 @@ class Executor:
                 results[position] = result
                 heard(len(results))
         return [results[position] for position in range(len(works))]
-
-    def expect(self, shards: int) -> None:
-        """Prepare for a run of so many shards, before its tasks come."""
 
     def close(self) -> None:
         """End the workers. An executor can be closed twice."""
@@ -152,8 +149,8 @@ class Processes(Executor):
 
     Workers are started afresh rather than forked, because the threads of Numba and Polars do not survive a fork. One
     death takes every task under way with it (``shared_fate``): all of them count one and run again one by one, so that
-    every further death is their own and no task is given up for what another one did. With ``auto``, tasks run in this
-    process as long as a run has one shard, which need not wait for a start.
+    every further death is their own and no task is given up for what another one did. With ``auto``, a single task runs
+    in this process and need not wait for a start.
     """
 
     shared_fate = True
@@ -161,16 +158,13 @@ class Processes(Executor):
     _open = True
 
     def __init__(self, workers: int, *, auto: bool = False) -> None:
-        self.workers, self._auto, self._here = workers, auto, auto
+        self.workers, self._auto = workers, auto
         self._pool: ProcessPoolExecutor | None = None
-
-    def expect(self, shards: int) -> None:
-        self._here = self._auto and (shards == 1 or self.workers == 1)
 
     def run(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result | Failure]]:
         if not self._open:
             raise RuntimeError("this executor is closed")
-        if self._here or (self._auto and len(tasks) == 1):
+        if self._auto and len(tasks) == 1:
             yield from super().run(work, tasks)
             return
         waiting, again = deque(range(len(tasks))), deque[int]()
@@ -198,7 +192,7 @@ class Processes(Executor):
                     if deaths[position] < TRIES:
                         again.append(position)
                     else:
-                        answers.append((position, died(TRIES)))
+                        answers.append((position, DIED))
         finally:
             if flying:
                 self.drop()
@@ -261,18 +255,20 @@ def _begin() -> None:
     threading.Thread(target=end_with_driver, daemon=True).start()
 
 
-def open_executor(workers: str = "auto", cores: int | None = None) -> Executor:
+def open_executor(workers: str = "auto", cores: int | None = None, shards: int | None = None) -> Executor:
     """Open "serial", "processes", "ray", "ray://host:port" or "auto", with ``cores`` tasks at a time.
 
-    "auto" is "processes" for a run of several shards where more than one core may be used, otherwise "serial".
+    "auto" is "processes" where more than one core may be used, and "serial" for a run of one shard (``shards``: their
+    number, where it is known).
     """
     from shoal.validation import count  # loads NumPy, whose threads a worker sets before it does
 
     wanted = None if cores is None else count(cores=cores)
-    if workers == "serial":
+    at_a_time = wanted or n_threads()
+    if workers == "serial" or (workers == "auto" and (shards == 1 or at_a_time == 1)):
         return Executor()
     if workers in ("auto", "processes"):
-        return Processes(wanted or n_threads(), auto=workers == "auto")
+        return Processes(at_a_time, auto=workers == "auto")
     if isinstance(workers, str) and (workers == "ray" or workers.startswith("ray://")):
         from shoal.workers.cluster import Cluster
 

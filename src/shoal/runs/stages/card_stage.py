@@ -1,6 +1,6 @@
 """The last two stages: the release card, with an attack on the rows that were released, and the pages.
 
-The card is made from what the stages before it have told. The owner's page draws every crowd, members' figures beside
+The card is made from the facts of the stages before it. The owner's page draws every crowd, members' figures beside
 what was released; ``public/`` becomes a data package. What both say comes from the card.
 """
 
@@ -26,7 +26,7 @@ from shoal.readings.publication import NOISY as VECTOR
 from shoal.readings.publication import PLAN, TOTAL
 from shoal.records import Record
 from shoal.runs import reader
-from shoal.runs.folder import FIT, STATE, Context, Folder, Made
+from shoal.runs.folder import FIT, STATE, Context, Folder, StageOutcome
 from shoal.runs.stages.crowd_stage import CROWDS, ROWS, CrowdFacts, horizon_stamps, members_and_rows, with_rows
 from shoal.runs.stages.release_stage import PARQUET
 from shoal.runs.stages.release_stage import PUBLIC as TABLE
@@ -62,7 +62,7 @@ def rehearse(fit: FitFacts, design: DesignFacts, audit: AuditFacts | None) -> No
         printed(card)
 
 
-def stage(context: Context, card: ReleaseCard, plan: CrowdFacts | None) -> Made:
+def stage(context: Context, card: ReleaseCard, plan: CrowdFacts | None) -> StageOutcome:
     """Write the card for machines and for people, and where something is certified for the registry.
 
     The card of readings with noise is a function of the public settings: nothing is measured for it.
@@ -79,7 +79,7 @@ def stage(context: Context, card: ReleaseCard, plan: CrowdFacts | None) -> Made:
         texts[COURSE] = json.dumps(card.course.to_json(), indent=1)
     for name, text in texts.items():
         context.folder.put(name, text)
-    return Made(tuple(texts), CardFacts(card.digest, card.statement, card.attack, card.course, card.rules))
+    return StageOutcome(tuple(texts), CardFacts(card.digest, card.statement, card.attack, card.course, card.rules))
 
 
 def attacked(context: Context, card: ReleaseCard, plan: CrowdFacts) -> ReleaseCard:
@@ -141,9 +141,9 @@ def kept_rules(members: pl.DataFrame, rows: pl.DataFrame) -> tuple[str, ...]:
 
 def _course(context: Context) -> Course | None:
     """The prices of earlier releases of a series, the last one measured now that its hours are known."""
-    if context.previous is None or context.config.label is not None:
+    if context.state.previous is None or context.config.label is not None:
         return None
-    before = Folder(context.folder.path / context.previous)
+    before = Folder(context.folder.path / context.state.previous)
     file = before / COURSE
     prices = Course.from_json(json.loads(file.read_text())).prices if file.is_file() else ()
     price = _price_of(before, [part.path for part in context.listing(FIT).inputs[:METERED]])
@@ -188,7 +188,7 @@ def report_stage(
     handed: Sequence[Statement],
     timings: Mapping[str, float],
     made: str = "",
-) -> Made:
+) -> StageOutcome:
     """Write the owner's page, and everything in ``public/`` beside the table; readings with noise have no ``plan``."""
     config = context.config
     crowds: list[CrowdCurves] = []
@@ -212,7 +212,7 @@ def report_stage(
         if ledger.head.seq <= ENTRIES:
             intact = bool(ledger.verify().ok)
     shown = sum(len(crowd.names) for crowd in crowds)
-    return Made((REPORT, *(f"public/{name}" for name in files)), ReportFacts(shown, intact))
+    return StageOutcome((REPORT, *(f"public/{name}" for name in files)), ReportFacts(shown, intact))
 
 
 def _crowds(context: Context, plan: CrowdFacts, *, same: bool) -> list[CrowdCurves]:

@@ -41,7 +41,7 @@ from shoal.plaintext import as_cells
 from shoal.records import Record
 from shoal.rounding import counted
 from shoal.runs.config import Config
-from shoal.runs.folder import FIT, Context, Made
+from shoal.runs.folder import FIT, Context, StageOutcome
 from shoal.runs.shards import Part
 from shoal.runs.stages.fit_stage import CURVES, QUALITY_TABLE
 from shoal.sources.class_table import ClassTable
@@ -174,6 +174,11 @@ class Curves:
         """(n, k) what was metered later; NaN where it is not known."""
         return self.frame["truth"].to_numpy()
 
+    @property
+    def most(self) -> int:
+        """The largest crowd that can be formed of everybody."""
+        return len(self.frame) if self.boundaries is None else max(Counter(self.boundaries).values(), default=0)
+
     def limits(self, share: float | None, at: Any = slice(None)) -> dict[str, Any]:
         """What :func:`formed` takes beside the points, of some rows."""
         values = self.values[at]
@@ -193,37 +198,38 @@ def gathered(shards: Sequence[Part]) -> pl.DataFrame:
 # ------------------------------------------------------------------ the stage
 
 
-def stage(context: Context, fit: FitFacts) -> Made:
+def stage(context: Context, fit: FitFacts) -> StageOutcome:
     """Who is in which crowd, and the row of every crowd; nothing is recorded."""
     config, folder, parts = context.config, context.folder, context.listing(FIT).parts
     for part in parts:
         part.check()
     curves = Curves.gathered(config, fit, parts)
-    earlier = folder.path / str(context.previous) / CROWDS  # of the release before, in a folder that goes on
+    earlier = folder.path / str(context.state.previous) / CROWDS  # of the release before, in a folder that goes on
     everybody = set(curves.labels)
-    if context.previous is not None and earlier.is_file():
+    if context.state.previous is not None and earlier.is_file():
         everybody |= set(pl.read_parquet(earlier, columns=["label"])["label"])
     with context.existing_ledger() as ledger:
         book = Book.read(ledger, sorted(everybody))
     columns = ClassTable.load(parts[0].path).columns if config.label is not None else ()
-    told = (config.period or context.day) if config.label is not None else fit.origin or ""
-    period = as_period(told)
+    declared = (config.period or context.state.day) if config.label is not None else fit.origin or ""
+    period = as_period(declared)
     plan = Plan(config, curves, book, period, setting_of(config, fit, columns, curves))
     members, rows = plan.frames(everybody)
     folder.write(CROWDS, lambda path: members.write_parquet(path))
     folder.write(ROWS, lambda path: rows.write_parquet(path))
-    schema = {"household": pl.String, "reason": pl.String}
+    who = "household" if config.label is None else "label"
+    schema = {who: pl.String, "reason": pl.String}
     left = [as_cells(pl.DataFrame(list(plan.waiting.items()), schema=schema, orient="row"))]
     if (folder / QUALITY_TABLE).is_file():
         quality = pl.read_csv(folder / QUALITY_TABLE, infer_schema=False).filter(pl.col("verdict") == "left out")
         left.append(quality.select(pl.col("household").fill_null(""), "reason"))
-    out = pl.concat(left).unique("household", keep="first", maintain_order=True).sort("household")
+    out = pl.concat(left).unique(who, keep="first", maintain_order=True).sort(who)
     shown = rows.filter(~pl.col("retired"))
     # Who has no new readings and is in a crowd has a row all the same.
     placed = members.filter(~pl.col("waits") & pl.col("crowd").is_in(shown["crowd"].to_list()))
-    here = as_cells(placed.select(household="label"))["household"].to_list()
-    silent = Counter(out.filter(pl.col("household").is_in(here))["reason"].to_list())
-    folder.write(LEFT_OUT, lambda path: out.filter(~pl.col("household").is_in(here)).write_csv(path))
+    has_row = pl.col(who).is_in(as_cells(placed.select("label"))["label"].to_list())
+    silent = Counter(out.filter(has_row)["reason"].to_list())
+    folder.write(LEFT_OUT, lambda path: out.filter(~has_row).write_csv(path))
     if not len(shown):
         raise InputError("crowd: nobody has a crowd yet; left_out.csv says who waits for what")
     sizes, usual, about = shown["homes"].to_list(), formation_size(config.crowd), list(fit.about)
@@ -237,7 +243,7 @@ def stage(context: Context, fit: FitFacts) -> Made:
         about.append("Crowds are those on record in the ledger: they are formed once, for life.")
     reasons = Counter(plan.waiting.values())
     others = Counter(dict(fit.reasons)) - silent
-    zoned = config.label is not None and len(told) > 10 and datetime.fromisoformat(told).tzinfo is not None
+    zoned = config.label is not None and len(declared) > 10 and datetime.fromisoformat(declared).tzinfo is not None
     fit = replace(
         fit,
         time_zone="UTC" if zoned else fit.time_zone,
@@ -255,7 +261,7 @@ def stage(context: Context, fit: FitFacts) -> Made:
     )
     repeated, recorded = (~shown["news"] & ~shown["recorded"]).sum(), shown["recorded"].sum()
     facts = CrowdFacts(fit, plan.setting, period, book.digest, columns, int(repeated), int(recorded))
-    return Made((CROWDS, ROWS, LEFT_OUT), facts)
+    return StageOutcome((CROWDS, ROWS, LEFT_OUT), facts)
 
 
 def members_and_rows(context: Context) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -435,9 +441,7 @@ class Plan:
         crowd = formed(points, self.m, None if first else shuffle, **limits) if len(at) else np.empty(0, dtype=np.int64)
         if first and (crowd < 0).all():
             noun = "labels" if self._curves.ahead is None else "households"
-            inside = limits["boundaries"]
-            most = len(at) if inside is None else max(Counter(inside).values(), default=0)
-            raise InputError(too_few(self.m, most, noun, within=inside is not None))
+            raise InputError(too_few(self.m, self._curves, noun))
         joined = {name: int(c) for name, c in zip(newcomers, crowd.tolist(), strict=True) if c >= 0}
         self.waiting |= {name: FEW if first else WAITS for name in newcomers if name not in joined}
         blocks = self._by_crowd(name for name, member in self.members.items() if member.block == member.crowd)
@@ -542,14 +546,15 @@ def _differs(name: str, recorded: Any, given: Any) -> str:
     )
 
 
-def too_few(m: int, most: int, noun: str, *, within: bool) -> str:
+def too_few(m: int, curves: Curves, noun: str) -> str:
     """Why no crowd can be formed, and the number that would work."""
-    where = f"at most {most} {noun} share a boundary" if within else f"{most} {noun} can be used"
-    remedy = f"--crowd {most} would work" if most >= 2 else "nobody could hide"
+    where, wider = f"{curves.most} {noun} can be used", ""
+    if curves.boundaries is not None:
+        where, wider = f"at most {curves.most} {noun} share a boundary", " or wider boundaries"
+    remedy = f"--crowd {curves.most} would work" if curves.most >= 2 else "nobody could hide"
     return (
-        f"crowd: {where}, and a crowd of {m} needs {m}; {remedy}, or have more of them"
-        f"{' or wider boundaries' if within else ''}. `shoal check` says who cannot be used, and why. Nothing was "
-        "released"
+        f"crowd: {where}, and a crowd of {m} needs {m}; {remedy}, or have more of them{wider}. `shoal check` says who "
+        "cannot be used, and why. Nothing was released"
     )
 
 

@@ -40,7 +40,7 @@ from shoal.mechanism.releasable import load
 from shoal.proofs.proof import proved
 from shoal.runs.blocks import Answers, BlockFacts, answers_of, laws_of, make_blocks
 from shoal.runs.config import SEARCH, Config
-from shoal.runs.folder import DESIGN, MECHANISM, Context, Made
+from shoal.runs.folder import DESIGN, MECHANISM, Context, StageOutcome
 from shoal.runs.shards import Job, Part, out_path, put_whole, run_jobs
 from shoal.workers.executor import tick
 
@@ -66,7 +66,7 @@ DRAWS = 20
 # ------------------------------------------------------------------ design
 
 
-def stage(context: Context) -> Made:
+def stage(context: Context) -> StageOutcome:
     """A mechanism per block of whole crowds."""
     config, blocks = context.config, make_blocks(context)
     settings = {**config.part("query", "epsilon", "rho", "delta"), "method": config.way}
@@ -77,8 +77,8 @@ def stage(context: Context) -> Made:
     with context.workers(len(jobs)) as executor:
         mechanisms = run_jobs(executor, DOING, jobs, context.tell)
     context.put(DESIGN, mechanisms)
-    facts = DesignFacts.merged([part.told(DesignFacts) for part in mechanisms.parts])
-    strange = sum(block.told(BlockFacts).not_gaussian for block in blocks)
+    facts = DesignFacts.merged([part.facts_as(DesignFacts) for part in mechanisms.parts])
+    strange = sum(block.facts_as(BlockFacts).not_gaussian for block in blocks)
     facts = replace(facts, failed=mechanisms.failed[:LISTED], not_gaussian=strange)
     if facts.doubtful and config.clip is None and "doubtful-law" not in config.accept:
         raise UnreachableError(
@@ -86,7 +86,7 @@ def stage(context: Context) -> Made:
             "rests on, so it would hold for a model and not for these rows; nothing is released. A table with one row "
             "per label needs no law; --accept-doubtful-law releases these all the same"
         )
-    return Made((DESIGN,), facts)
+    return StageOutcome((DESIGN,), facts)
 
 
 def do(block: str, config: Config, out: str) -> DesignFacts:
@@ -162,14 +162,14 @@ def _spent(config: Config, classes: GaussianClasses, graph: NeighborGraph, times
     """The design that spends ρ, every group for itself: none depends on who else is in the shard."""
     problem = DesignProblem.of(classes, graph, config.stated_epsilon, config.rho, scope=SCOPE, times=times)
     groups = [members for members in problem.components if len(members) > 1]
-    found = []
+    how: dict[str, Any] = {"scope": SCOPE, "times": times, "iterations": SEARCH, "interruptible": True}
+    designs = []
     for number, members in enumerate(groups):
         part = problem.part(members)
-        how: dict[str, Any] = {"scope": SCOPE, "times": times, "iterations": SEARCH, "interruptible": True}
         epsilon = part.epsilons[:, 0].copy()
-        found.append((members, design(part.original, part.graph, config.way, epsilon, config.rho, **how)))
+        designs.append((members, design(part.original, part.graph, config.way, epsilon, config.rho, **how)))
         tick(number + 1, len(groups))
-    return joined(config.way, problem, found)
+    return joined(config.way, problem, designs)
 
 
 def undamaged(pairs: Sequence[tuple[Part, Part]]) -> list[tuple[Part, Part]]:
@@ -188,17 +188,17 @@ def undamaged(pairs: Sequence[tuple[Part, Part]]) -> list[tuple[Part, Part]]:
 
 def hardest(pairs: Sequence[tuple[Part, Part]]) -> tuple[Part, Part]:
     """The mechanism with the largest δ, and its block."""
-    return max(pairs, key=lambda pair: (pair[0].told(DesignFacts).delta, pair[0].key))
+    return max(pairs, key=lambda pair: (pair[0].facts_as(DesignFacts).delta, pair[0].key))
 
 
 # ------------------------------------------------------------------ audit
 
 
-def audit_stage(context: Context) -> Made:
+def audit_stage(context: Context) -> StageOutcome:
     """Attack the groups that the rule names."""
     config = context.config
     listing = context.listing(DESIGN)
-    total = sum(part.told(DesignFacts).groups for part in listing.parts)
+    total = sum(part.facts_as(DesignFacts).groups for part in listing.parts)
     chosen = sampled(undamaged(listing.pairs), SEED)
     confidence = 1.0 - (1.0 - CONFIDENCE) / len(chosen)
     works = [
@@ -216,15 +216,15 @@ def audit_stage(context: Context) -> Made:
     facts = replace(AuditFacts.merged(parts), confidence=CONFIDENCE, of_groups=total, rule=rule)
     content = {"together": facts.to_json(), "groups": [part.to_json() for part in parts]}
     context.folder.put(AUDIT, json.dumps(content, indent=1, ensure_ascii=False))
-    return Made((AUDIT,), facts)
+    return StageOutcome((AUDIT,), facts)
 
 
 def sampled(pairs: Sequence[tuple[Part, Part]], seed: int) -> list[tuple[tuple[Part, Part], int]]:
     """Crowds to attack, ((mechanism, block), component): the hardest to hide in first, the others at random."""
     pair = hardest(pairs)
-    graph, (label, _) = load(pair[0].path).graph, pair[0].told(DesignFacts).worst_edge
+    graph, (label, _) = load(pair[0].path).graph, pair[0].facts_as(DesignFacts).worst_edge
     first = pair, int(graph.components[graph.labels.index(label)])
-    every = [(pair, number) for pair in pairs for number in range(pair[0].told(DesignFacts).groups)]
+    every = [(pair, number) for pair in pairs for number in range(pair[0].facts_as(DesignFacts).groups)]
     order = np.random.default_rng(seed).permutation(len(every)).tolist()
     return [first, *(every[i] for i in order if every[i] != first)][:CROWDS]
 
@@ -235,14 +235,12 @@ def attack(mechanism: str, block: str, component: int, config: Config, confidenc
     members = [whole.graph.labels[i] for i in np.flatnonzero(whole.graph.components == component)]
     return whole.by_kind(
         mechanism=lambda m: _attacked(m, members, block, config, confidence),
-        codebook=lambda b: _drawn(b, members, confidence),
+        codebook=lambda book: _attacked_book(book.part(members), confidence),
     )
 
 
-def _drawn(book: Codebook, members: list[str], confidence: float) -> AuditFacts:
-    part = book.part(members)
-    attacked = audit_book(part, n_samples=SAMPLES, confidence=confidence)
-    return book_audit_facts(attacked, part)
+def _attacked_book(book: Codebook, confidence: float) -> AuditFacts:
+    return book_audit_facts(audit_book(book, n_samples=SAMPLES, confidence=confidence), book)
 
 
 def _attacked(mechanism: Mechanism, members: list[str], block: str, config: Config, confidence: float) -> AuditFacts:

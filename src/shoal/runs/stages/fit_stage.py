@@ -26,14 +26,17 @@ from shoal.errors import InputError
 from shoal.plaintext import as_cells
 from shoal.runs import secret
 from shoal.runs.config import Config
-from shoal.runs.folder import FIT, FORECASTS, SHARDS, Context, Made
+from shoal.runs.folder import FIT, FORECASTS, SHARDS, Context, StageOutcome
 from shoal.runs.meter_rows import (
+    MICROSECOND,
     QUALITY,
+    Grid,
     MeterRows,
     ShardFacts,
     common_grid,
     make_shard,
     make_simulated_shard,
+    open_files,
     read_readings,
     sort_files,
     survey,
@@ -45,7 +48,7 @@ from shoal.sources.meters.columns import ColumnsError, named_meter
 from shoal.sources.meters.forecast import ABSENT, ShortHistory, forecast, update_forecasts
 from shoal.sources.meters.neighborhoods import hourly_habits, usual_day
 from shoal.sources.meters.predictive import Forecasts
-from shoal.sources.meters.quality import LARGE, NEGATIVE, Readings
+from shoal.sources.meters.quality import LARGE, NEGATIVE, REGISTER, Readings
 from shoal.validation import FloatArray
 from shoal.workers.executor import Executor, tick
 
@@ -143,12 +146,12 @@ def write_curves(shard: Path, labels: Sequence[str], here: Sequence[bool], **col
 # ------------------------------------------------------------------ readings
 
 
-def readings_shards(executor: Executor, context: Context, buckets: int | None) -> Listing:
-    """Repaired readings on the common grid, in shards by a hash of the name; ``buckets`` keeps their number.
+def readings_shards(executor: Executor, context: Context, buckets: int | None) -> tuple[Listing, MeterRows]:
+    """Repaired readings in shards by a hash of the name, and what they share; ``buckets`` keeps the number of shards.
 
     Rows are sorted into buckets once, which is noted, and again where a shard is lacking and the sorted rows are gone.
     """
-    root, source, config, homes = context.path / SHARDS, context.source, context.config, context.source.simulated
+    root, config, homes = context.path / SHARDS, context.config, context.source.simulated
 
     def out(**settings: Any) -> str:
         return out_path(root, "readings", "parquet", settings)
@@ -160,65 +163,68 @@ def readings_shards(executor: Executor, context: Context, buckets: int | None) -
             Job(partial(make_simulated_shard, homes, first, last), out(**asdict(homes), first=first, last=last))
             for first, last in spans
         ]
-        executor.expect(len(jobs))
-        return replace(run_jobs(executor, "simulating", jobs, context.tell, for_good=True), buckets=len(jobs))
-    settings = {**config.part(*READING), "source": source.digest, "shard_size": config.shard_size, "buckets": buckets}
-    if config.secret == secret.READINGS:
-        settings["grid"] = config.origin  # which then lies on it, whatever the readings are
+        grid = Grid(timedelta(minutes=homes.step_minutes) // MICROSECOND, 0)
+        rows = MeterRows("", len(jobs), (), grid, unit_reason="they are simulated so")
+        return run_jobs(executor, "simulating", jobs, context.tell, for_good=True), rows
+    settings = {
+        **config.part(*READING, "shard_size"),
+        "source": context.source.digest,
+        "buckets": buckets,
+        # Under the readings' promise the origin lies on the grid, whatever the readings are.
+        "grid": config.origin if config.secret == secret.READINGS else None,
+    }
     note = out_path(root, "sort", "sorted", settings)
     folder, part = root / "rows" / Path(note).stem, finished(note)
-    rows = None if part is None else replace(part.told(MeterRows), folder=str(folder))
-    if rows is None or (
-        not folder.is_dir() and any(finished(out(**settings, number=number)) is None for number in rows.filled)
+    sorted_rows = None if part is None else replace(part.facts_as(MeterRows), folder=str(folder))
+    if sorted_rows is None or (
+        not folder.is_dir() and any(finished(out(**settings, number=number)) is None for number in sorted_rows.filled)
     ):
         try:
-            rows = _sorted(executor, context, folder, buckets)
+            sorted_rows = _sorted(executor, context, folder, buckets)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-        receipted(note, rows)
-    executor.expect(len(rows.filled))
-    jobs = [Job(partial(make_shard, rows, number), out(**settings, number=number)) for number in rows.filled]
+        receipted(note, sorted_rows)
+    jobs = [
+        Job(partial(make_shard, sorted_rows, number), out(**settings, number=number)) for number in sorted_rows.filled
+    ]
     shards = run_jobs(executor, "reading meters", jobs, context.tell, for_good=True)
     if not shards.failed:
         shutil.rmtree(folder, ignore_errors=True)  # all of it is in the shards now
-    return replace(shards, buckets=rows.buckets)
+    return shards, sorted_rows
 
 
 def _sorted(executor: Executor, context: Context, folder: Path, buckets: int | None) -> MeterRows:
     """The rows of the source by bucket, with the grid of all of them: the declared one, or what most have."""
-    config, declared = context.config, context.config.secret == secret.READINGS
+    config = context.config
     context.tell("sorting readings by household", 0, 0)
-    if declared:
-        secret.check_files(config, context.source)
     try:
-        rows = sort_files(context.source.path, folder, config, buckets)
-        if declared:
-            return replace(rows, grid=secret.declared_grid(config, energy=rows.energy))
-        executor.expect(len(rows.filled))
-        surveys = executor.every([partial(survey, rows, number) for number in rows.filled])
-        grid = common_grid(surveys, config.interval, energy=rows.energy, meter=named_meter(config.unit))
+        opened = open_files(context.source.paths, config)
+        if config.secret == secret.READINGS:
+            secret.check_files(config, opened)
+        rows = sort_files(opened, folder, config, buckets)
+        if config.secret == secret.READINGS:
+            grid = secret.declared_grid(config, energy=rows.energy)
+        else:
+            surveys = executor.every([partial(survey, rows, number) for number in rows.filled])
+            grid = common_grid(surveys, config.interval, energy=rows.energy, meter=named_meter(config.unit))
     except ColumnsError as error:
         raise InputError(
             f"{error.what}. Name them: --household-column, --timestamp-column and --value-column, or the same settings "
             "in a file (--config)"
         ) from None
-    return replace(rows, grid=grid)
+    return replace(rows, grid=grid, unit_reason=rows.unit_reason + (REGISTER if grid.register else ""))
 
 
-def _refuse_implausible(shards: Sequence[ShardFacts], config: Config, *, simulated: bool) -> None:
-    """Before anything is made of readings: refuse those of which none can be used, and those no home has.
-
-    Among very many simulated homes a few are large; nobody can have mistaken their unit.
-    """
+def _refuse_implausible(shards: Sequence[ShardFacts], config: Config, unit: str) -> None:
+    """Before anything is made of readings: refuse those of which none can be used, and those no home has."""
     large = sum(facts.large for facts in shards)
     usable = sum(facts.households for facts in shards)
-    if large and "large" not in config.accept and not simulated:
+    if large and "large" not in config.accept:
         raise InputError(
             f"readings: {large} of {usable} households {LARGE}. Nothing was released. If the unit is wrong, name it "
-            f"with --unit (read were {shards[0].unit}); if they are totals, say --unit kwh-register; if single "
-            "readings are faults, leave them out with --set max_kw=50; if these are large customers, go on with --set "
-            "accept=large"
+            f"with --unit (read were {unit}); if they are totals, say --unit kwh-register; if single readings are "
+            "faults, leave them out with --set max_kw=50; if these are large customers, go on with --set accept=large"
         )
     if not usable and shards:
         reasons = tallied(facts.reasons for facts in shards)
@@ -232,68 +238,64 @@ def _refuse_implausible(shards: Sequence[ShardFacts], config: Config, *, simulat
 # ------------------------------------------------------------------ the stage
 
 
-def stage(context: Context) -> Made:
+def stage(context: Context) -> StageOutcome:
     """Forecasts of every household, in shards by a hash of the name."""
     config = context.config
     # Forecasts go on from those of the release before; where they are lost, the readings have to hold all days of
     # training. Under the readings' promise no stored window is used: it is kept with a shard, which is there while one
     # of its homes is usable.
     before: Listing | None = None
-    if context.previous is not None and config.secret != secret.READINGS:
+    if context.state.previous is not None and config.secret != secret.READINGS:
         try:
-            listing = context.listing(FIT, context.previous)
+            listing = context.listing(FIT, context.state.previous)
             for part in listing.parts:
                 part.check()
             before = listing
         except InputError:
             context.tell("the forecasts of the last release are lost; they are made anew", 0, 0)
     with context.workers() as executor:
-        readings = readings_shards(executor, context, None if before is None else before.buckets)
-        shards = readings.parts
-        known = [shard.told(ShardFacts) for shard in shards]
-        _refuse_implausible(known, config, simulated=context.source.simulated is not None)
-        if len({facts.time_zone for facts in known}) > 1 or len({facts.step_us for facts in known}) > 1:
-            raise InputError("shard: readings shards differ in time zone or interval; use a new folder")
-        origin = _origin(known, config.origin)
+        readings, rows = readings_shards(executor, context, None if before is None else before.buckets)
+        shards = [(part, part.facts_as(ShardFacts)) for part in readings.parts]
+        if context.source.simulated is None:  # among very many simulated homes a few are large
+            _refuse_implausible([facts for _, facts in shards], config, rows.unit)
+        origin = _origin([facts for _, facts in shards], rows, config.origin)
         if context.horizon is not None:
-            step = timedelta(microseconds=known[0].step_us)
-            config = replace(config, horizon=clock.steps(context.horizon, step))
-        names = pl.concat([pl.read_parquet(shard.path, columns=["household"]).unique() for shard in shards])
-        lasting = context.foresee(names["household"].to_list(), origin, known[0].step_us / 60e6)
+            config = replace(config, horizon=clock.steps(context.horizon, rows.step))
+        names = pl.concat([pl.read_parquet(part.path, columns=["household"]).unique() for part in readings.parts])
+        minutes = rows.step / timedelta(minutes=1)
+        lasting = context.foresee(names["household"].to_list(), origin, minutes)
         # The forecasts of an earlier day, by the bucket of the homes in them.
-        earlier = {} if before is None else {made_of.told(ShardFacts).number: part for part, made_of in before.pairs}
+        earlier = {} if before is None else {shard.facts_as(ShardFacts).number: part for part, shard in before.pairs}
         jobs = [
-            fit_job(context.path, shard, config, origin, earlier.get(facts.number), lasting)
-            for shard, facts in zip(shards, known, strict=True)
+            fit_job(context.path, part, config, origin, earlier.get(facts.number), lasting)
+            for part, facts in shards
             if facts.households
         ]
         forecasts = run_jobs(executor, "fitting forecasts", jobs, context.tell, for_good=True)
     failed = (*readings.failed, *forecasts.failed)
-    context.put(FIT, replace(forecasts, failed=failed, buckets=readings.buckets))
-    shard = known[0]
-    reasons, notes = _quality(context, forecasts.parts, shards, shard)
-    hours, minutes = config.horizon * shard.step_us / 3.6e9, shard.step_us / 60e6
-    columns = f"; {shard.taken}" if shard.taken else ""
+    context.put(FIT, replace(forecasts, failed=failed, buckets=rows.buckets))
+    reasons, notes = _quality(context, forecasts.parts, readings.parts, rows)
+    columns = f"; {rows.taken}" if rows.taken else ""
     chosen = " (chosen: with less than four weeks a season by week fits badly)" if config.train_days < 28 else ""
     facts = replace(
-        FitFacts.merged([part.told(FitFacts) for part in forecasts.parts]),
+        FitFacts.merged([part.facts_as(FitFacts) for part in forecasts.parts]),
         failed=failed[:LISTED],
         source=str(context.source),
         left_out=sum(reasons.values()),
         reasons=tuple(most_common(reasons)[:LISTED]),
         about=(
-            f"Forecasts: {config.horizon} steps ({hours:g} h) from {origin}, trained on {config.train_days} days, "
-            f"season by {config.season}{chosen}.",
-            f"Readings: {shard.unit} every {minutes:g} minutes: {shard.unit_reason}{columns}.",
+            f"Forecasts: {config.horizon} steps ({config.horizon * minutes / 60:g} h) from {origin}, trained on "
+            f"{config.train_days} days, season by {config.season}{chosen}.",
+            f"Readings: {rows.unit} every {minutes:g} minutes: {rows.unit_reason}{columns}.",
         ),
         doubts=tuple(notes),
-        unit=shard.unit,
+        unit=rows.unit,
         origin=origin,
         step_minutes=minutes,
-        time_zone=shard.time_zone,
+        time_zone=rows.time_zone,
         crowd=config.crowd,
     )
-    return Made((FIT, QUALITY_TABLE), facts)
+    return StageOutcome((FIT, QUALITY_TABLE), facts)
 
 
 def fit_job(home: Path, shard: Part, config: Config, origin: str, before: Part | None, lasting: bool = False) -> Job:
@@ -306,7 +308,7 @@ def fit_job(home: Path, shard: Part, config: Config, origin: str, before: Part |
 
 
 def _quality(
-    context: Context, forecasts: Sequence[Part], shards: Sequence[Part], shard: ShardFacts
+    context: Context, forecasts: Sequence[Part], shards: Sequence[Part], rows: MeterRows
 ) -> tuple[Counter[str], list[str]]:
     """Write the quality table of all shards; reasons for leaving households out, counted, and what to settle."""
     gone = [pl.scan_parquet(part.beside(QUALITY)).filter(pl.col("verdict") == "left out") for part in shards]
@@ -314,17 +316,16 @@ def _quality(
     every = pl.concat(tables, how="diagonal_relaxed").unique("household", keep="first", maintain_order=True)
     table = every.sort("household").collect()
     context.folder.write(QUALITY_TABLE, lambda path: as_cells(table).write_csv(path))
-    frame = pl.DataFrame(schema={"household": pl.String, "timestamp": pl.Datetime("us", shard.time_zone)})
-    notes = Readings(frame, table, timedelta(microseconds=shard.step_us)).notes()
+    frame = pl.DataFrame(schema={"household": pl.String, "timestamp": pl.Datetime("us", rows.time_zone)})
+    notes = Readings(frame, table, rows.step).notes()
     return Counter(table.filter(pl.col("verdict") == "left out")["reason"].drop_nulls().to_list()), notes
 
 
-def _origin(shards: Sequence[ShardFacts], asked: str | None) -> str:
-    """The origin asked for, else the latest one that at least half of the households reach."""
-    zone = shards[0].time_zone
-    if asked is not None:
-        return clock.instant(asked, zone, name="origin").isoformat()
+def _origin(shards: Sequence[ShardFacts], rows: MeterRows, given: str | None) -> str:
+    """The given origin, else the latest one that at least half of the households reach."""
+    if given is not None:
+        return clock.instant(given, rows.time_zone, name="origin").isoformat()
     ends = tallied(facts.ends for facts in shards)
     if not ends:
         raise InputError(f"readings: no household is left; {QUALITY_TABLE} says why")
-    return clock.in_zone(median_low(ends.elements()) + shards[0].step_us, zone).isoformat()
+    return clock.in_zone(median_low(ends.elements()) + rows.grid.step_us, rows.time_zone).isoformat()

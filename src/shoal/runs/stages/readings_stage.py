@@ -42,7 +42,7 @@ from shoal.readings.publication import (
 from shoal.readings.tables import table_sum
 from shoal.rounding import percent
 from shoal.runs import secret
-from shoal.runs.folder import FIT, Context, Made
+from shoal.runs.folder import FIT, Context, StageOutcome
 from shoal.runs.stages.crowd_stage import as_period, gathered
 from shoal.runs.stages.release_stage import CSV, PARQUET, facts_of
 from shoal.runs.stages.table_stage import noun_of
@@ -70,7 +70,7 @@ class Homes:
 # ------------------------------------------------------------------ a class table
 
 
-def read_table(context: Context) -> Made:
+def read_table(context: Context) -> StageOutcome:
     """The named columns of a class table, one row a label; rows with an empty cell in one of them are left out."""
     config = context.config
     names = tuple(dict.fromkeys((*secret.bounds_of(config), *secret.cells_of(config))))
@@ -81,7 +81,7 @@ def read_table(context: Context) -> Made:
     context.folder.write(ROWS, lambda path: whole.select(LABEL, *names).write_parquet(path))
     facts = FitFacts(str(context.source), len(whole), 0, 0, 0, 0, left_out=len(rows) - len(whole),
                      noun=noun_of(str(config.label)), entry="column")  # fmt: skip
-    return Made((ROWS,), facts)
+    return StageOutcome((ROWS,), facts)
 
 
 # ------------------------------------------------------------------ what is declared, and what is read
@@ -92,8 +92,8 @@ def settings_of(context: Context, fit: FitFacts) -> PublicSettings:
     config = context.config
     plan, series = secret.planned(config)
     if config.label is not None:
-        period = as_period(config.period or context.day)
-        return PublicSettings(plan, series, period, context.day, noun=fit.noun)
+        period = as_period(config.period or context.state.day)
+        return PublicSettings(plan, series, period, context.state.day, noun=fit.noun)
     simulated = context.source.simulated
     minutes = config.interval if simulated is None else simulated.step_minutes
     assert minutes is not None
@@ -104,7 +104,7 @@ def settings_of(context: Context, fit: FitFacts) -> PublicSettings:
         f"readings: {config.train_days} days of training, season by {config.season}, ARMA({p}, {q})."
     )
     return PublicSettings(
-        plan, series, as_period(origin), context.day, origin, float(minutes), config.horizon, words, "home"
+        plan, series, as_period(origin), context.state.day, origin, float(minutes), config.horizon, words, "home"
     )
 
 
@@ -164,28 +164,28 @@ def attacked(homes: Homes, plan: Any, total: FloatArray) -> MembershipAudit:
 # ------------------------------------------------------------------ the release
 
 
-def stage(context: Context, fit: FitFacts) -> Made:
+def stage(context: Context, fit: FitFacts) -> StageOutcome:
     """Draw, keep, record, write: in this order, each once."""
     homes, settings = homes_of(context), settings_of(context, fit)
     made_from = digest_of(
         [context.release_name, settings.to_json(), context.folder.digest(FIT if context.config.label is None else ROWS)]
     )
     with context.ledger() as ledger:
-        kept = _kept(context, made_from)
-        if ledger.has(context.release_name) and (kept is None or not ledger.has(_name(context, kept))):
+        vector = _stored_vector(context, made_from)
+        if ledger.has(context.release_name) and (vector is None or not ledger.has(_name(context, vector))):
             raise LedgerError(
                 f"ledger: this release is on record, and {NOISY} in the folder does not hold what was drawn for it. It "
                 "is never drawn again: restore the file, or release a later period"
             )
-        if kept is None:
+        if vector is None:
             total = total_of(homes, settings.plan)
             audit = attacked(homes, settings.plan, total)
             noisy = settings.plan.account.released(total)
-            kept = {"made from": made_from, "noisy": noisy.tolist(), "audit": asdict(audit)}
-            context.folder.put(NOISY, json.dumps(kept))
+            vector = {"made from": made_from, "noisy": noisy.tolist(), "audit": asdict(audit)}
+            context.folder.put(NOISY, json.dumps(vector))
         try:
             ledger.record_readings(
-                _name(context, kept),
+                _name(context, vector),
                 period=settings.period,
                 labels=homes.labels,
                 mu=settings.plan.mu,
@@ -197,25 +197,25 @@ def stage(context: Context, fit: FitFacts) -> Made:
                 "--budget-epsilon with --releases, the same each time",
                 limit=error.limit,
             ) from None
-        facts = facts_of(context, ledger, settings.period, len(homes.labels))
-    noisy = np.array(kept["noisy"])
+        facts = facts_of(context, ledger, settings.period, labels=len(homes.labels))
+    noisy = np.array(vector["noisy"])
     files = {f"{PUBLIC}/{name}": content for name, content in public_files(noisy, settings).items()}
     for name, content in files.items():
         context.folder.put(name, content)
     owner = owner_rows(homes, noisy, settings)
     context.folder.write(CSV, lambda path: owner.write_csv(path))
     context.folder.write(PARQUET, lambda path: owner.write_parquet(path))
-    known = {"homes": len(homes.labels), "left_out": fit.left_out, "audit": kept["audit"]}
+    known = {"homes": len(homes.labels), "left_out": fit.left_out, "audit": vector["audit"]}
     context.folder.put(OWNER, json.dumps({**known, **errors(homes, noisy, settings)}, indent=1))
-    return Made((NOISY, CSV, PARQUET, OWNER, *files), facts)
+    return StageOutcome((NOISY, CSV, PARQUET, OWNER, *files), facts)
 
 
-def _name(context: Context, kept: dict[str, Any]) -> str:
+def _name(context: Context, vector: dict[str, Any]) -> str:
     """The name on record: that of the release and of the vector that was drawn for it, so that no other is taken."""
-    return f"{context.release_name} {digest_of(kept['noisy'])[:32]}"
+    return f"{context.release_name} {digest_of(vector['noisy'])[:32]}"
 
 
-def _kept(context: Context, made_from: str) -> dict[str, Any] | None:
+def _stored_vector(context: Context, made_from: str) -> dict[str, Any] | None:
     """What was drawn for this release before it was interrupted; None where nothing was."""
     try:
         content = json.loads((context.folder / NOISY).read_text())

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from shoal.card.facts import LISTED, MEANINGLESS, Accuracy, DesignFacts, Lost, ReleaseFacts, SpentFacts
+from shoal.card.facts import LISTED, MEANINGLESS, DesignFacts, Lost, ReleaseFacts, SpentFacts
 from shoal.card.measures import errors
 from shoal.errors import BudgetError, InputError, LedgerError, UnreachableError
 from shoal.ledger.bounds import MechanismBound, mechanism_bound
@@ -40,7 +40,7 @@ from shoal.rounding import upper
 from shoal.runs import reader
 from shoal.runs.blocks import Answers, answers_of, members_of
 from shoal.runs.config import Config
-from shoal.runs.folder import DESIGN, SHARDS, Context, Made
+from shoal.runs.folder import DESIGN, SHARDS, Context, StageOutcome
 from shoal.runs.shards import Part, out_path, put_whole
 from shoal.runs.stages.crowd_stage import Book, CrowdFacts, horizon_stamps, members_and_rows, with_rows
 from shoal.runs.stages.design_stage import hardest, undamaged
@@ -69,52 +69,56 @@ STALE = (
 # ------------------------------------------------------------------ means of crowds
 
 
-def means(context: Context, plan: CrowdFacts) -> Made:
+def means(context: Context, plan: CrowdFacts) -> StageOutcome:
     """Draw the numbers of new crowds, record every row, write."""
     members, rows = members_and_rows(context)
-    of_table = context.config.label is not None
     with context.ledger() as ledger:
         numbers, _ = drawn_of(context, ledger, rows)
         public, owner = _tables(context, plan, members, rows, numbers)
         record(context, ledger, plan, numbers, hashlib.sha256(csv_bytes(public)).hexdigest(), charged=False)
-        measured, known, off = accuracy(members, rows, "units of the columns" if of_table else "kW")
+        measured = _measured(context, members, rows, public, owner)
         facts = facts_of(
-            context,
-            ledger,
-            plan.period,
-            owner[owner.columns[0]].n_unique(),
-            later_known=known,
-            later_absolute=off,
-            crowds=public["crowd"].n_unique(),
-            repeated=plan.repeated,
-            recorded_before=plan.recorded,
-            accuracy=measured,
+            context, ledger, plan.period, repeated=plan.repeated, recorded_before=plan.recorded, **measured
         )
-    entries = plan.columns if of_table else [str(step) for step in range(1, context.config.horizon + 1)]
-    law = reader.ReaderLaw.of(members, rows, entries, relative=not of_table)
+    of_meters = context.config.label is None
+    entries = [str(step) for step in range(1, context.config.horizon + 1)] if of_meters else plan.columns
+    law = reader.ReaderLaw.of(members, rows, entries, relative=of_meters)
     (context.folder / reader.FILE).unlink(missing_ok=True)
     if law is not None:
         context.folder.put(reader.FILE, law.text())
-    return Made((*_written(context, public, owner), *([reader.FILE] if law is not None else [])), facts)
+    return StageOutcome((*_written(context, public, owner), *([reader.FILE] if law is not None else [])), facts)
 
 
-def rehearse(context: Context, plan: CrowdFacts) -> tuple[str, ReleaseFacts]:
+def rehearse(context: Context, plan: CrowdFacts) -> ReleaseFacts:
     """Write what would be released to a file that says that it was not; nothing is recorded, drawn or charged."""
     members, rows = members_and_rows(context)
     public, owner = _tables(context, plan, members, rows, drawn_of(context, None, rows)[0])
     context.folder.put(REHEARSAL, csv_bytes(owner.select(pl.lit("not released").alias("status"), pl.all())))
-    measured, known, off = accuracy(members, rows, "kW" if context.config.label is None else "units of the columns")
-    facts = ReleaseFacts(
-        name="",
-        labels=owner[owner.columns[0]].n_unique(),
-        ledger="",
-        head="",
-        later_known=known,
-        later_absolute=off,
-        crowds=public["crowd"].n_unique(),
-        accuracy=measured,
+    return ReleaseFacts(name="", ledger="", head="", **_measured(context, members, rows, public, owner))
+
+
+def _measured(
+    context: Context, members: pl.DataFrame, rows: pl.DataFrame, public: pl.DataFrame, owner: pl.DataFrame
+) -> dict[str, Any]:
+    """Facts of a release of means: who is in it, and how far rows are from members' own values and from what came."""
+    both = with_rows(members, rows)
+    sizes = {"labels": owner[owner.columns[0]].n_unique(), "crowds": public["crowd"].n_unique()}
+    if not len(both):
+        return sizes
+    value, row = both["value"].to_numpy(), np.array(both["row"].to_list())
+    of_meters = context.config.label is None
+    scale = 1.0 if of_meters else 1.0 / np.maximum(value.std(axis=0), 1e-300)
+    off = row - value
+    squares, off = off**2 * np.square(scale), off * scale
+    ends = off.min(axis=0), off.max(axis=0)
+    accuracy = errors(
+        ReleaseErrors(squares.mean(axis=1), squares, off, ends, 1.0, np.zeros(off.shape[1]), noise_alone=False),
+        value * scale,
+        np.unique(both["crowd"].to_numpy(), return_inverse=True)[1].astype(np.int64),
+        unit="kW" if of_meters else "standard deviations of the columns",
     )
-    return REHEARSAL, facts
+    known, absolute = off_by(both["truth"].to_numpy(), row)
+    return sizes | {"accuracy": accuracy, "later_known": known, "later_absolute": absolute}
 
 
 def _tables(
@@ -137,25 +141,6 @@ def _tables(
     return public, key.join(public, on="crowd", how="inner").select(order[0], *public.columns).sort(order)
 
 
-def accuracy(members: pl.DataFrame, rows: pl.DataFrame, unit: str) -> tuple[Accuracy | None, int, float]:
-    """Errors of rows beside their members' own values; entries whose truth came later, and absolute errors there."""
-    both = with_rows(members, rows)
-    if not len(both):
-        return None, 0, 0.0
-    value, row = both["value"].to_numpy(), np.array(both["row"].to_list())
-    scale = 1.0 if unit == "kW" else 1.0 / np.maximum(value.std(axis=0), 1e-300)
-    off = row - value
-    squares, off = off**2 * np.square(scale), off * scale
-    ends = off.min(axis=0), off.max(axis=0)
-    measured = errors(
-        ReleaseErrors(squares.mean(axis=1), squares, off, ends, 1.0, np.zeros(off.shape[1]), noise_alone=False),
-        value * scale,
-        np.unique(both["crowd"].to_numpy(), return_inverse=True)[1].astype(np.int64),
-        unit=unit if unit == "kW" else "standard deviations of the columns",
-    )
-    return measured, *off_by(both["truth"].to_numpy(), row)
-
-
 # ------------------------------------------------------------------ a method
 
 
@@ -175,7 +160,7 @@ def refuse(context: Context) -> None:
             "1e-5); `shoal frontier` shows what an error buys"
             + (". --set accept=no-guarantee releases it all the same" if reached < 1.0 else "")
         )
-    if not all(part.told(DesignFacts).accuracy.beside_largest <= PLAUSIBLE for part in listing.parts):
+    if not all(part.facts_as(DesignFacts).accuracy.beside_largest <= PLAUSIBLE for part in listing.parts):
         raise UnreachableError(
             f"method: released figures would be off by more than {PLAUSIBLE:g} times the largest forecast of a group, "
             "so nothing is released and nothing was charged. Leave out --method, which then releases the mean "
@@ -183,7 +168,7 @@ def refuse(context: Context) -> None:
         )
 
 
-def method(context: Context, plan: CrowdFacts) -> Made:
+def method(context: Context, plan: CrowdFacts) -> StageOutcome:
     """Every block through the ledger under the name of this release: drawn by workers, charged here, then written.
 
     A block that is on record is drawn again, and the ledger gives the recorded answers for it.
@@ -225,7 +210,7 @@ def method(context: Context, plan: CrowdFacts) -> Made:
                     series=context.series,
                 )
             except BudgetError as error:
-                others = f". {labels} household(s) of other shards had been charged before" if len(pairs) > 1 else ""
+                others = f". {labels} label(s) of other shards had been charged before" if len(pairs) > 1 else ""
                 raise BudgetError(
                     f"{error}{others}", remaining=error.remaining, epsilon=error.epsilon, limit=error.limit
                 ) from None
@@ -243,15 +228,15 @@ def method(context: Context, plan: CrowdFacts) -> Made:
             context,
             ledger,
             plan.period,
-            labels,
             charged=True,
+            labels=labels,
             budget_set=budget_set,
             later_known=sum(known for known, _ in later),
             later_absolute=math.fsum(off for _, off in later),
             failed=tuple(failed)[:LISTED],
         )
     every = pl.concat(tables).sort("crowd", maintain_order=True)
-    return Made(_written(context, every.drop(private), every), facts)
+    return StageOutcome(_written(context, every.drop(private), every), facts)
 
 
 def do(
@@ -289,8 +274,8 @@ def released_table(shard: Answers, crowds: Mapping[str, int], released: FloatArr
     """
     n = len(released)
     groups = np.array([crowds[name] for name in shard.owners], dtype=np.int64)
-    asked = zip(shard.owners, shard.questions(""), strict=True)
-    lots = [hashlib.blake2b(f"{question}\0{name}".encode(), key=key).digest() for name, question in asked]
+    questions = zip(shard.owners, shard.questions(""), strict=True)
+    lots = [hashlib.blake2b(f"{question}\0{name}".encode(), key=key).digest() for name, question in questions]
     order = np.array(sorted(range(n), key=lambda i: (groups[i], lots[i])))
     groups = groups[order]
     first = np.concatenate([[0], np.flatnonzero(np.diff(groups)) + 1])
@@ -362,14 +347,11 @@ def record(
         raise
 
 
-def facts_of(
-    context: Context, ledger: Ledger, period: str, labels: int, *, charged: bool = False, **more: Any
-) -> ReleaseFacts:
+def facts_of(context: Context, ledger: Ledger, period: str, *, charged: bool = False, **more: Any) -> ReleaseFacts:
     """What was released, with where it is on record and, where it is charged, what was spent of the worst account."""
     overview = ledger.overview()
     return ReleaseFacts(
         name=context.release_name,
-        labels=labels,
         ledger=ledger.identity,
         head=str(ledger.head),
         releases=overview.releases,

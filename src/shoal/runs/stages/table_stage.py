@@ -18,7 +18,7 @@ from shoal.card.facts import FitFacts
 from shoal.errors import InputError
 from shoal.rounding import counted, upper
 from shoal.runs.config import Config, no_use
-from shoal.runs.folder import FIT, LAWS, Context, Made, Source
+from shoal.runs.folder import FIT, LAWS, Context, Source, StageOutcome
 from shoal.runs.shards import Listing, finished, out_path, put_whole, receipted
 from shoal.runs.stages.fit_stage import write_curves
 from shoal.sources.class_table import LABEL, SOURCE_ROW, SUFFIX, ClassTable, label_means, table_rows
@@ -34,19 +34,19 @@ LARGEST = 1e150
 SPREAD = 10
 
 
-def stage(context: Context) -> Made:
+def stage(context: Context) -> StageOutcome:
     """The rows of every label, with the columns of the release before where there is one."""
     config, known = context.config, None
-    if context.previous is not None:
-        known = ClassTable.load(context.listing(FIT, context.previous).parts[0].path).columns
+    if context.state.previous is not None:
+        known = ClassTable.load(context.listing(FIT, context.state.previous).parts[0].path).columns
     settings = {**config.part(*SETTINGS), "source": context.source.digest, "known": known, "charged": config.charged}
     out = out_path(context.path, LAWS, SUFFIX, settings)
     context.tell(DOING, 0, 0)
     part = finished(out) or receipted(out, read(context.source, config, known, Path(out)))
     context.put(FIT, Listing((part,)))
-    facts = replace(part.told(FitFacts), source=str(context.source), crowd=config.crowd)
+    facts = replace(part.facts_as(FitFacts), source=str(context.source), crowd=config.crowd)
     refuse_rows(config, facts.labels, facts.most_rows)
-    return Made((FIT,), facts)
+    return StageOutcome((FIT,), facts)
 
 
 def read(source: Source, config: Config, known: Sequence[str] | None, out: Path) -> FitFacts:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
-from collections import Counter
+import contextlib
+import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,29 +14,13 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_run import go
 
 import shoal
-from shoal.errors import InputError
-from shoal.runs.config import Config
-from shoal.runs.folder import SimulatedMeters
-from shoal.runs.meter_rows import (
-    QUALITY,
-    Survey,
-    common_grid,
-    make_shard,
-    make_simulated_shard,
-    read_readings,
-    read_rows,
-    sort_files,
-    survey,
-    write_readings,
-)
-from shoal.sources.meters import readings as room
-from shoal.sources.meters.quality import repair
 from shoal.sources.meters.readings import meter_readings
-from shoal.sources.meters.simulate import simulate_meters
 
 ZURICH = "Europe/Zurich"
+BATCH = "shoal.sources.meters.readings.BATCH"
 Write = Callable[..., Path]
 
 
@@ -52,48 +35,31 @@ def write(tmp_path: Path) -> Write:
     return writer
 
 
-@pytest.fixture(autouse=True)
-def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "BATCH", 5)
+def sharded(path: Any, folder: Path, size: int, batch: int = 5, **options: Any) -> tuple[list[Path], list[Path]]:
+    """Shards of readings that a run writes, and their quality tables; too few rows for forecasts are no matter here."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with pytest.MonkeyPatch.context() as patch, contextlib.suppress(shoal.InputError):
+        patch.setattr(BATCH, batch)
+        go(folder, path, until="fit", shard_size=size, **options)
+    every = sorted((folder / "shards" / "readings").glob("*.parquet"))
+    quality = [file for file in every if file.name.endswith(".quality.parquet")]
+    return [file for file in every if file not in quality], quality
 
 
-def partition(path: Any, folder: Path, *, columns: dict[str, str] | None = None, **options: Any) -> list[Path]:
-    """Readings shards ``000000.parquet`` ... in ``folder``, from meter files."""
-    named = {f"{name}_column": column for name, column in (columns or {}).items()}
-    config = Config().changed(**options, **named)
-    folder.mkdir(parents=True, exist_ok=True)
-    rows = sort_files(path, folder / "rows", config)
-    surveys = [survey(rows, bucket) for bucket in rows.filled]
-    rows = replace(rows, grid=common_grid(surveys, config.interval, energy=rows.energy, meter=None))
-    paths = [folder / f"{bucket:06d}.parquet" for bucket in rows.filled]
-    for bucket, target in zip(rows.filled, paths, strict=True):
-        make_shard(rows, bucket, str(target))
-    return paths
-
-
-def quality_path(path: Path) -> Path:
-    """Where the quality table of a shard lies."""
-    return path.with_suffix(f".{QUALITY}")
-
-
-def compare(path: Any, folder: Path, size: int = 1, **options: Any) -> list[Path]:
-    """Shards of ``size`` households hold exactly what meter_readings reads."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(room, "BATCH", 1_000_000)
-        whole = meter_readings(path, **options)
-    shards = partition(path, folder, shard_size=size, **options)
-    parts = [read_readings(shard) for shard in shards]
-    assert {part.step for part in parts} == {whole.step}
-    quality = pl.concat([part.quality for part in parts]).sort("household")
-    assert quality.schema == whole.quality.schema
-    assert quality.equals(whole.quality), (quality, whole.quality)
-    frame = pl.concat([part.frame for part in parts]).sort("household", maintain_order=True)
+def compare(path: Any, folder: Path, size: int = 1, batch: int = 5, **options: Any) -> pl.DataFrame:
+    """Shards of about ``size`` households hold exactly what is read in one go; the quality table."""
+    whole = meter_readings(path, **options)
+    readings, quality = sharded(path, folder, size, batch, **options)
+    frames = [pl.read_parquet(file) for file in readings]
+    assert all(frame["household"].is_sorted() for frame in frames)
+    assert {pl.read_parquet_metadata(file)["step_us"] for file in readings} == {str(whole.step // timedelta(0, 0, 1))}
+    table = pl.concat([pl.read_parquet(file) for file in quality]).sort("household")
+    assert table.schema == whole.quality.schema
+    assert table.equals(whole.quality), (table, whole.quality)
+    frame = pl.concat(frames).sort("household", maintain_order=True)
     assert frame.schema == whole.frame.schema
     assert frame.equals(whole.frame)
-    for shard in shards:
-        names = read_readings(shard).frame["household"].to_list()
-        assert names == sorted(names)
-    return shards
+    return table
 
 
 def dirty(rng: np.random.Generator, n: int = 7, rows: int = 60) -> pl.DataFrame:
@@ -108,8 +74,8 @@ def dirty(rng: np.random.Generator, n: int = 7, rows: int = 60) -> pl.DataFrame:
                 "kw": rng.choice([0.0, 0.4, 1.2, -1.0, 77.0], rows, p=[0.1, 0.4, 0.4, 0.05, 0.05]),
             }
         )
-        kept = part.filter(pl.Series(rng.random(rows) > 0.15))
-        parts += [kept, kept.sample(4, seed=i).with_columns(pl.col("kw") + 0.1)]
+        heard = part.filter(pl.Series(rng.random(rows) > 0.15))
+        parts += [heard, heard.sample(4, seed=i).with_columns(pl.col("kw") + 0.1)]
     return pl.concat(parts)[rng.permutation(sum(map(len, parts)))]
 
 
@@ -119,8 +85,7 @@ def test_dirty_files_in_many_shapes(tmp_path: Path, size: int) -> None:
     frame.write_csv(tmp_path / "a.csv", datetime_format="%Y-%m-%d %H:%M")
     frame.write_parquet(tmp_path / "a.parquet", row_group_size=17)
     for name in ("a.csv", "a.parquet"):
-        shards = compare(tmp_path / name, tmp_path / "out", size, max_kw=50.0)
-        assert len(shards) <= -(-7 // size)  # a bucket may have nobody
+        compare(tmp_path / name, tmp_path / "out", size, max_kw=50.0)
     (tmp_path / "many").mkdir()
     for i in range(4):
         frame[i * 100 : (i + 1) * 100].write_csv(tmp_path / "many" / f"{i}.csv")
@@ -130,7 +95,7 @@ def test_dirty_files_in_many_shapes(tmp_path: Path, size: int) -> None:
 
 
 def test_wide_files(tmp_path: Path) -> None:
-    frame = simulate_meters(5, 1, 60, seed=1).with_columns(pl.col("timestamp").dt.strftime("%Y-%m-%d %H:%M"))
+    frame = shoal.simulate_meters(5, 1, 60, seed=1).with_columns(pl.col("timestamp").dt.strftime("%Y-%m-%d %H:%M"))
     wide = frame.pivot(on="household", index="timestamp", values="kw")
     wide.write_csv(tmp_path / "wide.csv")
     compare(tmp_path / "wide.csv", tmp_path / "out", 2, unit="kw")
@@ -148,7 +113,7 @@ def test_wide_files(tmp_path: Path) -> None:
 
 def test_files_as_utilities_hand_them_out(tmp_path: Path) -> None:
     """A row per home and day, totals of a register with a replaced meter, and NEM12, in batches of five rows."""
-    homes = simulate_meters(3, 2, 60, seed=1)
+    homes = shoal.simulate_meters(3, 2, 60, seed=1)
     stamp = pl.col("timestamp")
     long = homes.select("household", date=stamp.dt.date(), clock=stamp.dt.strftime("%H:%M"), kw="kw")
     long.pivot(on="clock", index=["household", "date"], values="kw").write_csv(tmp_path / "days.csv")
@@ -156,8 +121,7 @@ def test_files_as_utilities_hand_them_out(tmp_path: Path) -> None:
     total = homes.select("household", "timestamp", kwh=pl.col("kw").cum_sum().over("household"))
     later = (pl.col("household") == "H0001") & (stamp >= datetime(2024, 1, 2))
     total.with_columns(kwh=pl.when(later).then(pl.col("kwh") / 100).otherwise("kwh")).write_csv(tmp_path / "total.csv")
-    shards = compare(tmp_path / "total.csv", tmp_path / "out", 2)
-    assert sorted(n for shard in shards for n in read_readings(shard).quality["falls"]) == [0, 0, 1]
+    assert sorted(compare(tmp_path / "total.csv", tmp_path / "out", 2)["falls"]) == [0, 0, 1]
     values = [part["kw"].to_list() for (_,), part in homes.group_by("household", maintain_order=True)]
     lines = ["100,NEM12,202402010000,A,B"]
     for number, row in enumerate(values):
@@ -178,8 +142,8 @@ def test_faults_of_every_kind(write: Write, tmp_path: Path) -> None:
     rows += [f"e,2024-01-01 0{h}:{m:02d},1" for h in range(9) for m in (0, 15, 30, 45)]
     path = write("a.csv", "id,time,kw", *rows)
     for size in (1, 2, 9):
-        shards = compare(path, tmp_path / "out", size, max_kw=40)
-    assert read_readings(shards[0]).left_out.keys() == {"", "hourly", "stray"}
+        quality = compare(path, tmp_path / "out", size, max_kw=40.0)
+    assert set(quality.filter(pl.col("verdict") == "left out")["household"]) == {"", "hourly", "stray"}
 
 
 @pytest.mark.parametrize("by_instant", [True, False])
@@ -196,20 +160,21 @@ def test_clock_changes(write: Write, tmp_path: Path, by_instant: bool) -> None:
     second = write("b.csv", "id,time,kw", *(f"b,2024-10-27 {t},{v + 100}" for t, v in rows))
     third = write("c.csv", "id,time,kw", "z,2024-10-27T00:45Z,1", "z,2024-10-27T01:00Z,1", "z,2024-10-27T01:15Z,2")
     compare(first, tmp_path / "out", time_zone=ZURICH)
-    compare([first, second, third], tmp_path / "out", 2, time_zone=ZURICH)
     compare(third, tmp_path / "out")
     compare(third, tmp_path / "out", time_zone="America/St_Johns")
-    with pytest.raises(InputError, match="time_zone"):
-        partition([first, third], tmp_path / "out")
+    compare(first.parent, tmp_path / "out", 2, time_zone=ZURICH)
+    second.unlink()
+    with pytest.raises(shoal.InputError, match="time_zone"):
+        go(tmp_path / "other", first.parent)
 
 
 def test_zones_in_parquet(tmp_path: Path) -> None:
-    frame = simulate_meters(3, 1, 60)
+    frame = shoal.simulate_meters(3, 1, 60)
     zoned = [frame.with_columns(pl.col("timestamp").dt.replace_time_zone(z)) for z in (ZURICH, "UTC")]
     for i, each in enumerate(zoned):
         each.write_parquet(tmp_path / f"{i}.parquet")
     compare(tmp_path / "0.parquet", tmp_path / "out")
-    compare([tmp_path / "0.parquet", tmp_path / "1.parquet"], tmp_path / "out", 2)
+    compare(str(tmp_path / "*.parquet"), tmp_path / "out", 2)
 
 
 @settings(derandomize=True, deadline=None, max_examples=12)
@@ -217,9 +182,7 @@ def test_zones_in_parquet(tmp_path: Path) -> None:
 def test_any_order_any_batch(tmp_path_factory: pytest.TempPathFactory, seed: int, size: int, batch: int) -> None:
     folder = tmp_path_factory.mktemp("any")
     dirty(np.random.default_rng(seed), 4, 25).write_parquet(folder / "a.parquet", row_group_size=13)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(room, "BATCH", batch)
-        compare(folder / "a.parquet", folder / "out", size)
+    compare(folder / "a.parquet", folder / "out", size, batch)
 
 
 def test_the_grid_is_that_of_the_whole(write: Write, tmp_path: Path) -> None:
@@ -232,62 +195,30 @@ def test_the_grid_is_that_of_the_whole(write: Write, tmp_path: Path) -> None:
         "c.csv", "id,time,kw", *(f"{h},2024-01-01 0{t}:{m},1" for h in "de" for t in "12" for m in (11, 26, 41))
     )
     compare(path, tmp_path / "out")
-    path = write("a.csv", "id,time,kw", *lines)
-    pieces = sort_files(path, tmp_path / "pieces", Config(), buckets=64)
-    first, *others = sorted(pieces.filled, key=lambda bucket: read_rows(pieces, bucket)["household"][0])
-    assert len(others) == 2
-    surveys = [survey(pieces, bucket) for bucket in (first, *others)]
-    grid = common_grid(surveys)
-    assert (grid.step_us, grid.phase_us) == (15 * 60 * 10**6, 0)
-    assert common_grid(surveys[:1]).phase_us == 7 * 60 * 10**6
-    facts = make_shard(replace(pieces, grid=grid), first, str(tmp_path / "a.parquet"))
-    assert (facts.households, facts.left_out) == (0, 1)
-    assert len(read_readings(tmp_path / "a.parquet").frame) == 0
-    with pytest.raises(InputError, match="interval cannot be inferred"):
-        common_grid([Survey(Counter(), Counter({0: 3}))])
+    quality = compare(write("a.csv", "id,time,kw", *lines), tmp_path / "out")
+    assert quality.filter(pl.col("verdict") == "left out")["household"].to_list() == ["a"]
+    with pytest.raises(shoal.InputError, match="interval cannot be inferred"):
+        go(tmp_path / "other", write("d.csv", "id,time,kw", *(f"{h},2024-01-01 00:00,1" for h in "ab")))
 
 
 def test_simulated_shards_are_stretches_of_the_whole(tmp_path: Path) -> None:
-    whole = simulate_meters(9, 2, 30, seed=4)
-    for first, last in ((0, 4), (4, 9)):
-        source, out = SimulatedMeters(9, 2, 30, 4), str(tmp_path / f"{first}.parquet")
-        assert make_simulated_shard(source, first, last, out).households == last - first
-    parts = [read_readings(tmp_path / f"{i}.parquet") for i in (0, 4)]
-    assert pl.concat([p.frame for p in parts]).equals(whole)
-    assert pl.concat([p.quality for p in parts]).equals(repair(whole).quality)
-    names = simulate_meters(3, 1, 60, first=9_999)["household"].unique().to_list()
-    assert sorted(names) == ["H10000", "H10001", "H9999"]
+    readings, _ = sharded(shoal.SimulatedMeters(9, 2, 30, 4), tmp_path / "out", 4)
+    assert len(readings) == 3
+    frame = pl.concat([pl.read_parquet(file) for file in readings]).sort("household", maintain_order=True)
+    assert frame.equals(shoal.simulate_meters(9, 2, 30, seed=4))
 
 
 def test_shards_are_the_same_bytes_each_time(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     dirty(np.random.default_rng(3)).write_parquet(path)
-    first = [p.read_bytes() + quality_path(p).read_bytes() for p in partition(path, tmp_path / "1", shard_size=3)]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(room, "BATCH", 1000)
-        again = partition(path, tmp_path / "2", shard_size=3)
-    assert [p.read_bytes() + quality_path(p).read_bytes() for p in again] == first
+    first, again = (
+        [file.read_bytes() for files in sharded(path, tmp_path / str(batch), 3, batch) for file in files]
+        for batch in (5, 1000)
+    )
+    assert first == again
 
 
 # ---------------------------------------------------------------------- refusals
-
-
-def test_bad_shards(tmp_path: Path) -> None:
-    readings = repair(simulate_meters(2, 1, 60))
-    good, bad = tmp_path / "good.parquet", tmp_path / "bad.parquet"
-    facts = write_readings(good, readings)
-    assert (facts.households, facts.step_us) == (2, 3600 * 10**6)
-    assert read_readings(good).frame.equals(readings.frame)
-    readings.frame.write_parquet(bad)
-    with pytest.raises(InputError, match=r"bad\.parquet is no readings shard"):
-        read_readings(bad)
-    bad.write_bytes(good.read_bytes()[:500])
-    with pytest.raises(InputError, match=r"bad\.parquet is no readings shard"):
-        read_readings(bad)
-    quality_path(good).unlink()
-    with pytest.raises(InputError, match=r"good\.parquet is no readings shard, or a file of it is missing"):
-        read_readings(good)
-    assert [p.name for p in tmp_path.iterdir() if ".part" in p.name] == []
 
 
 @pytest.mark.parametrize(
@@ -302,41 +233,29 @@ def test_bad_shards(tmp_path: Path) -> None:
     ],
 )
 def test_bad_files_are_named(write: Write, tmp_path: Path, lines: list[str], message: str) -> None:
-    fine = write("fine.csv", "id,time,kw", "a,2024-01-01 00:00,1", "a,2024-01-01 00:15,1")
+    write("fine.csv", "id,time,kw", "a,2024-01-01 00:00,1", "a,2024-01-01 00:15,1")
     bad = write("bad.csv", *lines)
-    with pytest.raises(InputError, match=message) as caught, warnings.catch_warnings():
-        partition([fine, bad], tmp_path / "out")
-    assert "123" not in str(caught.value)
     folder = tmp_path / "run"
-    with pytest.raises(InputError, match=message):
-        shoal.run(bad.parent, folder, ledger="folder", workers="serial")
+    with pytest.raises(shoal.InputError, match=message) as caught:
+        go(folder, bad.parent)
+    assert "123" not in str(caught.value)
     assert not list(folder.rglob("*.arrow"))  # nothing of a refused file is left
 
 
-def test_lost_pieces_are_named(write: Write, tmp_path: Path) -> None:
-    path = write("a.csv", "id,time,kw", *(f"a,2024-01-01 00:{m},1" for m in ("00", "15", "30")))
-    pieces = sort_files(path, tmp_path / "pieces", Config())
-    (piece,) = (tmp_path / "pieces" / "000000").iterdir()
-    content = piece.read_bytes()
-    piece.write_bytes(content[: len(content) - 40])
-    with pytest.raises(InputError, match="bucket 0"):
-        survey(pieces, 0)
-    piece.unlink()
-    with pytest.raises(InputError, match="bucket 0"):
-        survey(pieces, 0)
-
-
-def test_bad_arguments(write: Write, tmp_path: Path) -> None:
-    path = write("a.csv", "id,time,kw", "a,2024-01-01 00:00,1", "a,2024-01-01 00:15,1")
-    for options, message in [
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
         ({"unit": "watt"}, "unit must be one of"),
         ({"interval": 7}, "divide one day"),
         ({"time_zone": "Mars/Olympus"}, "time_zone must name"),
-        ({"columns": {"value": "nope"}}, "no column 'nope'"),
-        ({"max_kw": -1}, "max_kw must be above 0"),
+        ({"value_column": "nope"}, "no column 'nope'"),
+        ({"max_kw": -1.0}, "max_kw must be above 0"),
         ({"shard_size": 0}, "shard_size must be at least 1"),
-    ]:
-        with pytest.raises(InputError, match=message):
-            partition(path, tmp_path / "out", **options)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="path"):
-        partition(tmp_path / "gone.csv", tmp_path / "out")
+    ],
+)
+def test_bad_settings_are_named(write: Write, tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    path = write("a.csv", "id,time,kw", "a,2024-01-01 00:00,1", "a,2024-01-01 00:15,1")
+    with pytest.raises(shoal.InputError, match=message):
+        go(tmp_path / "out", path, **options)
+    with pytest.raises(shoal.InputError, match="path"):
+        go(tmp_path / "out", tmp_path / "gone.csv")
