@@ -46,7 +46,7 @@ from shoal.rounding import counted, many
 from shoal.runs.config import Config
 from shoal.runs.folder import FIT, Context
 from shoal.runs.shards import run_jobs
-from shoal.runs.stages.crowd_stage import Book, Curves, too_few
+from shoal.runs.stages.crowd_stage import Book, Curves, charged, too_few
 from shoal.runs.stages.fit_stage import fit_job
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def rehearsal(context: Context, fit: FitFacts, *, days: bool = True) -> Rehearsa
     Without ``days`` only who is there and what is on record is looked at.
     """
     config = context.config
-    if config.charged or fit.most_rows > 1:
+    if charged(config, fit):
         raise InputError(
             "at_most and within choose the crowd of a table of averages; with a --method, a --query or several rows "
             "per label the guarantee is asked for as --epsilon and --delta, or --rho, beside --crowd"

@@ -119,7 +119,7 @@ class Results(Context):
     @property
     def charged(self) -> bool:
         """Whether a method releases a row per label or sample under an ε: asked for, or several rows per label."""
-        return self.config.charged or (self.fit is not None and self.fit.most_rows > 1)
+        return self.config.charged if self.fit is None else crowd_stage.charged(self.config, self.fit)
 
     @property
     def of_readings(self) -> bool:

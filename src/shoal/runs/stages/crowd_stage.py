@@ -225,8 +225,9 @@ def stage(context: Context, fit: FitFacts) -> StageOutcome:
         left.append(quality.select(pl.col("household").fill_null(""), "reason"))
     out = pl.concat(left).unique(who, keep="first", maintain_order=True).sort(who)
     shown = rows.filter(~pl.col("retired"))
-    # Who has no new readings and is in a crowd has a row all the same.
     placed = members.filter(~pl.col("waits") & pl.col("crowd").is_in(shown["crowd"].to_list()))
+    if charged(config, fit):  # else who has no new readings and is in a crowd has a row all the same
+        placed = placed.filter(pl.col("value").is_not_null())
     has_row = pl.col(who).is_in(as_cells(placed.select("label"))["label"].to_list())
     silent = Counter(out.filter(has_row)["reason"].to_list())
     folder.write(LEFT_OUT, lambda path: out.filter(~has_row).write_csv(path))
@@ -293,9 +294,14 @@ def as_period(text: str) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def charged(config: Config, fit: FitFacts) -> bool:
+    """Whether rows are released one by one under an ε: by a method, or where labels have several."""
+    return config.charged or fit.most_rows > 1
+
+
 def setting_of(config: Config, fit: FitFacts, columns: Sequence[str], curves: Curves | None) -> dict[str, Any]:
     """What is fixed for a crowd's life; without ``curves``, but for the decimals of a table."""
-    kind = config.way if config.charged or fit.most_rows > 1 else "mean"
+    kind = config.way if charged(config, fit) else "mean"
     common = {"m": config.crowd, "release": kind, "boundaries": (config.boundaries or "").rpartition(":")[2] or None}
     if config.label is not None:
         # Decimals that mean something: thousandths of a column's spread.
