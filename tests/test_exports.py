@@ -23,6 +23,9 @@ def test_dir_shows_public_names_only():
     assert len(shoal.__all__) <= 60
 
 
+EXTRAS = (
+    "matplotlib", "ray", "psycopg", "fastapi", "starlette", "uvicorn", "httpx", "jwt", "pandas", "duckdb", "deltalake",
+)  # fmt: skip
 WITHOUT_EXTRAS = """
 import sys
 from importlib.abc import MetaPathFinder
@@ -37,13 +40,42 @@ from shoal import *
 import pydoc, shoal
 print(all(name in globals() for name in shoal.__all__), "privacy_curve" in pydoc.render_doc(shoal))
 """
+NEED_EXTRAS = """
+import os, pathlib, tempfile
+folder = pathlib.Path(tempfile.mkdtemp())
+(folder / "table" / "_delta_log").mkdir(parents=True)
+laws = shoal.GaussianClasses([[0.0], [1.0]], [[[1.0]]] * 2)
+curve = shoal.privacy_curve(laws, shoal.NeighborGraph.complete(laws.labels), 1.0)
+for call in (
+    curve.plot,
+    lambda: shoal.Ledger.open("postgresql://owner@db/ledger"),
+    lambda: shoal.read_meters(folder / "table"),
+    lambda: shoal.run(shoal.SimulatedMeters(12), folder / "run", workers="ray"),
+):
+    try:
+        call()
+    except shoal.InputError as error:
+        print(error)
+from shoal.cli.main import app
+app(["run", "--database", str(folder / "m.duckdb"), "--query", "SELECT 1"])
+"""
 
 
 def test_all_names_and_help_come_without_extras():
-    extras = ("matplotlib", "ray", "psycopg", "fastapi", "starlette", "uvicorn", "httpx", "jwt", "pandas")
-    code = WITHOUT_EXTRAS.format(extras=extras)
+    code = WITHOUT_EXTRAS.format(extras=EXTRAS)
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed.split() == ["True", "True"]
+
+
+def test_a_missing_extra_is_named_with_its_pip_line_where_it_is_needed():
+    """What `shoal serve` says is tested with the service."""
+    code = WITHOUT_EXTRAS.format(extras=EXTRAS) + NEED_EXTRAS
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    for line, extra in zip(done.stdout.splitlines()[1:], ("plot", "postgres", "delta", "ray"), strict=True):
+        assert f"pip install 'shoal[{extra}]'" in line
+    assert done.returncode == 2, done.stderr
+    assert "pip install 'shoal[duckdb]'" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("name", sorted(shoal._HOME))

@@ -20,7 +20,9 @@ from shoal.accounting.tails import range_in_doubt, reach_error
 from shoal.errors import InputError
 from shoal.laws.graph import NeighborGraph
 from shoal.numerics.compiled import kernel
+from shoal.numerics.notebook import table
 from shoal.numerics.threads import map_blocks
+from shoal.rounding import upper
 from shoal.validation import FloatArray
 
 #: Values and errors of a block of edges, (edges, directions, n) each.
@@ -39,6 +41,16 @@ class RenyiCurve:
     divergence: Any
     divergence_upper: Any
     worst_edge: Any
+
+    def __repr__(self) -> str:
+        return f"RenyiCurve({', '.join(f'order {order}: at most {value}' for order, value in self._shown()[:4])})"
+
+    def _repr_html_(self) -> str:
+        return table("Rényi divergence", ("order", "nats, at most"), self._shown())
+
+    def _shown(self) -> list[tuple[str, str]]:
+        pairs = zip(np.atleast_1d(self.order), np.atleast_1d(self.divergence_upper), strict=True)
+        return [(f"{order:g}", "unbounded" if np.isinf(value) else upper(value)) for order, value in pairs]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.divergence, dtype=dtype)

@@ -25,7 +25,9 @@ from shoal.accounting.tails import is_trivial, tail
 from shoal.errors import InputError
 from shoal.laws.graph import NeighborGraph
 from shoal.numerics.compiled import kernel
+from shoal.numerics.notebook import table
 from shoal.numerics.threads import map_blocks
+from shoal.rounding import upper
 from shoal.validation import FloatArray
 
 
@@ -41,6 +43,14 @@ class TradeoffCurve:
     instead: str
     fpr: FloatArray
     tpr_upper: FloatArray
+
+    def __repr__(self) -> str:
+        return f"TradeoffCurve({self.claim} against {self.instead}, {np.size(self.fpr)} rates)"
+
+    def _repr_html_(self) -> str:
+        pairs = zip(np.atleast_1d(self.fpr), np.atleast_1d(self.tpr_upper), strict=True)
+        rows = [(f"{wrong:g}", upper(right)) for wrong, right in pairs]
+        return table(repr(self), ("wrong claims", "right claims, at most"), rows)
 
     @property
     def fnr_lower(self) -> FloatArray:

@@ -33,17 +33,18 @@ from shoal.card.facts import (
     promised,
 )
 from shoal.card.measures import audit_facts, design_facts, fit_facts
-from shoal.card.statements import KIND, POOLED, PUBLIC, SHOWN_DIGITS, Statement, statements
+from shoal.card.statements import HEADINGS, KIND, POOLED, PUBLIC, SHOWN_DIGITS, Statement, statements
 from shoal.card.words import HOLDERS, question
+from shoal.numerics.notebook import sections
 from shoal.records import plain
 from shoal.rounding import down, nearest, up
 
 if TYPE_CHECKING:
     from shoal.audits.guard import ModelGuard
-    from shoal.card.measures import AnswerSource
     from shoal.ledger.ledger import Ledger
     from shoal.mechanism.mechanism import Mechanism
     from shoal.readings.publication import PublicSettings
+    from shoal.sources.meters.predictive import Forecasts
 
 VERSION = 4
 #: The δ's of a guard.
@@ -204,11 +205,11 @@ class ReleaseCard:
         return {**self._content, "digest": self.digest}
 
     def to_json(self) -> str:
-        """For machines."""
+        """The card as JSON text, with its digest."""
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
     def to_markdown(self) -> str:
-        """For people."""
+        """The card as a page of Markdown: its public statements and tables."""
         from shoal.card.render import markdown
 
         return markdown(self)
@@ -223,8 +224,12 @@ class ReleaseCard:
 
         return registry_record(self, deployment)
 
-    def _repr_markdown_(self) -> str:
-        return self.to_markdown()
+    def _repr_html_(self) -> str:
+        """What may be published, the first sentence about each matter."""
+        first: dict[str, list[str]] = {}
+        for statement in self.public:
+            first.setdefault(HEADINGS[statement.key], [statement.sentence])
+        return sections(f"Release card {self.digest[:12]}", first.items())
 
     def __repr__(self) -> str:
         return f"ReleaseCard({self.statement}, digest {self.digest[:12]})"
@@ -250,6 +255,7 @@ class ReleaseCard:
 
 
 def _means_content(card: ReleaseCard) -> dict[str, Any]:
+    """Figures of a release of averages, as the JSON of the card has them."""
     fit, release, accuracy = card.fit, card.release, card.accuracy
     return {
         "technique": KIND,
@@ -270,7 +276,7 @@ def _means_content(card: ReleaseCard) -> dict[str, Any]:
 
 
 def _readings_content(card: ReleaseCard, settings: PublicSettings) -> dict[str, Any]:
-    """The figures for machines."""
+    """Figures of a release under the readings' promise, as the JSON of the card has them."""
     plan, series = settings.plan, settings.series
     zero_out, replaced = series.deltas(plan.account)
     return {
@@ -289,7 +295,7 @@ def _readings_content(card: ReleaseCard, settings: PublicSettings) -> dict[str, 
 
 
 def _method_content(card: ReleaseCard, design: DesignFacts) -> dict[str, Any]:
-    """Everything about a method's release, for machines."""
+    """Figures of a method's release, as the JSON of the card has them."""
     guard = card.guard
     return {
         "mechanism": {"method": design.method, "notes": list(design.notes)},
@@ -344,7 +350,7 @@ def release_card(
     *,
     query: str | None = None,
     unit: str | None = None,
-    forecasts: AnswerSource | None = None,
+    forecasts: Forecasts | None = None,
     ledger: Ledger | None = None,
     audit: Audit | AuditFacts | None = None,
     guard: ModelGuard | None = None,

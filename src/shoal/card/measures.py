@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,16 +57,6 @@ THOROUGH = 5000
 SETTLED = 1e-20
 #: Share of a false positive rate that a bound from the curve may give away before edges are searched.
 CLOSE = 0.01
-
-
-class AnswerSource(Protocol):
-    """Where class laws come from, if it can describe itself: :class:`shoal.Forecasts`."""
-
-    def facts(self, graph: NeighborGraph) -> FitFacts:
-        """Who has a law, who was left out, and which laws hold."""
-
-    def accuracy(self, mechanism: Mechanism) -> Accuracy:
-        """Errors in the unit in which answers are used."""
 
 
 def fit_facts(graph: NeighborGraph, *, fitted_on_private_data: bool | None = None) -> FitFacts:
@@ -139,7 +129,7 @@ def _of_mechanism(mechanism: Mechanism, thorough: bool, seed: int) -> dict[str, 
 
 
 def _of_book(book: Codebook) -> dict[str, Any]:
-    """The same fields of a codebook, whose privacy losses have finitely many values."""
+    """The fields of :class:`DesignFacts` of a codebook, whose privacy losses have finitely many values."""
     epsilon, certificate = book.epsilon, book.certificate
     grid = np.unique([*EPSILONS, epsilon, 2 * epsilon])
     curve = tuple(zip(grid.tolist(), np.minimum.accumulate(book.curve(grid).delta_upper).tolist(), strict=True))

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from shoal.errors import InputError
 from shoal.plaintext import as_html as escape
 
 #: One color per line, readable on white and by the color-blind (Okabe & Ito).
@@ -32,12 +33,19 @@ def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -
     return f"<table><caption>{escape(caption)}</caption>{top}<tbody>{body}</tbody></table>{more}"
 
 
+def sections(caption: str, parts: Iterable[tuple[str, Sequence[str]]]) -> str:
+    """Headings with their sentences as an HTML table, a row for each heading."""
+    return table(caption, (), ((heading, " ".join(sentences)) for heading, sentences in parts))
+
+
 def axes_or_new(axes: Any = None) -> Any:
     """The axes given, or those of a new figure."""
     if axes is not None:
         return axes
-    import matplotlib.pyplot as plt
-
+    try:
+        import matplotlib.pyplot as plt
+    except ModuleNotFoundError:
+        raise InputError("plot needs matplotlib, which is not installed: pip install 'shoal[plot]'") from None
     return plt.subplots(figsize=(6.4, 4.0), layout="constrained")[1]
 
 

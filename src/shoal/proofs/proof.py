@@ -33,11 +33,12 @@ from shoal.mechanism.mechanism import Mechanism
 from shoal.mechanism.releasable import law_parts
 from shoal.noise.grid import UP as LOSS_UP
 from shoal.noise.grid import NoiseGrid, edge_loss, label_tv
+from shoal.numerics.notebook import table
 from shoal.proofs import enclosure
 from shoal.proofs.dyadic_laws import Compared, DyadicLaws, Unsettled, down, up
 from shoal.proofs.enclosure import Path
 from shoal.proofs.pencil import Pencil, pencil
-from shoal.rounding import upper
+from shoal.rounding import lower, upper
 from shoal.validation import FloatArray, IndexArray
 
 FORMAT, VERSION = "shoal proof", 1
@@ -138,6 +139,21 @@ class Proof:
         where = f"proved over {self.n_edges} edge(s), worst for {a} against {b}"
         doubt = f"; not settled: {'; '.join(self.unsettled)}" if self.unsettled else ""
         return f"δ ≤ {upper(self.delta_upper)} ({self.scope}), {where}{doubt}"
+
+    def __repr__(self) -> str:
+        return f"Proof({self})"
+
+    def _repr_html_(self) -> str:
+        a, b = self.worst_edge
+        rows = [
+            ("δ, at least", lower(self.delta_lower)),
+            ("δ, at most", upper(self.delta_upper)),
+            ("of it finite precision", upper(self.finite_precision)),
+            ("scope, pairs", f"{self.scope}, {self.n_edges}"),
+            ("worst pair", f"{a} → {b}"),
+            *(("not settled", reason) for reason in self.unsettled),
+        ]
+        return table("Proof", (), rows)
 
 
 def prove(

@@ -30,7 +30,9 @@ import scipy
 
 from shoal import validation
 from shoal.errors import InputError
+from shoal.numerics.notebook import table
 from shoal.readings.plan import HIGHEST, LOWEST, CrowdsPlan
+from shoal.rounding import counted
 from shoal.validation import FloatArray, IndexArray
 
 #: Homes whose distances to the public curves are in memory at a time.
@@ -64,6 +66,16 @@ class NoisyCrowds(PublicTables):
     plan: CrowdsPlan
     noisy: FloatArray = field(repr=False)  #: the noisy vector: all that was drawn from the readings
     crowd_of: IndexArray = field(repr=False)  #: (n,) the row of ``curves`` each home is in: the owner's, never to leave
+
+    def __repr__(self) -> str:
+        """Sizes and the account."""
+        rows, steps = self.curves.shape
+        return f"NoisyCrowds({rows} curves of {counted(steps, 'step')}, {self.plan!r})"
+
+    def _repr_html_(self) -> str:
+        """What may leave: every curve's count and mean power, with noise."""
+        rows = zip(np.round(self.counts, 1), np.round(self.curves.mean(axis=1), 3), strict=True)
+        return table(repr(self), ("homes like it, with noise", "mean kW, with noise"), rows)
 
     @property
     def mu(self) -> float:

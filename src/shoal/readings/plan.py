@@ -29,6 +29,7 @@ from typing import ClassVar
 from shoal import validation
 from shoal.errors import InputError
 from shoal.readings.account import UNIT, NoisePlan, ReadingsAccount, declared
+from shoal.rounding import counted, upper
 
 #: Level cells span these multiples of a typical home's mean load.
 LOWEST, HIGHEST = 1 / 40, 12.0
@@ -64,6 +65,10 @@ class CrowdsPlan(NoisePlan):
     swing_clip: float  #: kW, root mean square of a curve around its mean
     expected_w1: float  #: over the mean load, for homes like those it was fitted on (docs/theory.md, section 16)
     expected_total: float  #: mean absolute error of the horizon's total, relative, without clip bias
+
+    def __repr__(self) -> str:
+        promise = f"(ε, δ) = ({self.epsilon:g}, {upper(self.delta_bound)})"
+        return f"CrowdsPlan({counted(self.customers, 'customer')}, {promise}, method {self.method!r})"
 
     @property
     def method(self) -> str:

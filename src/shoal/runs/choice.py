@@ -41,6 +41,7 @@ from shoal.card.facts import FitFacts
 from shoal.errors import InputError, UnreachableError
 from shoal.laws.crowds import means
 from shoal.laws.membership import formed
+from shoal.numerics.notebook import sections
 from shoal.records import Record
 from shoal.rounding import counted, many
 from shoal.runs.config import Config
@@ -104,6 +105,10 @@ class Rehearsal:
     recorded_size: int | None  #: least members promised of the crowds on record
     noun: str
     train_days: int  #: with which the days were rehearsed
+
+    def __repr__(self) -> str:
+        """Counts alone: curves and names of labels stay inside."""
+        return f"Rehearsal({self.people} on {counted(len(self.days), 'day')})"
 
     @property
     def people(self) -> str:
@@ -222,6 +227,12 @@ class Choice(Record):
     recorded: bool = False
     trials: tuple[CrowdPrice, ...] = ()
     rehearsed: tuple[str, ...] = ()  #: instants from which forecasts were rehearsed
+
+    def __repr__(self) -> str:
+        return f"Choice(crowd {self.crowd}: {self.asked})"
+
+    def _repr_html_(self) -> str:
+        return sections(repr(self), [("", self.sentences()), *((f"crowd {p.crowd}", [p.words]) for p in self.trials)])
 
     def sentences(self) -> list[str]:
         """What was chosen and why."""
@@ -348,6 +359,13 @@ class FileCheck:
     rehearsal: Rehearsal | None  #: None under a method, whose crowds have another price
     prices: tuple[CrowdPrice, ...]
     refusal: str = ""  #: why a run would be refused; empty where it would not
+
+    def __repr__(self) -> str:
+        usable = f"{self.fit.labels} of {counted(self.fit.labels + self.fit.left_out, self.fit.noun)} usable"
+        return f"FileCheck({usable}, crowd {self.crowd}: {self.refusal or 'a run would form crowds'})"
+
+    def _repr_html_(self) -> str:
+        return sections("What a run would find", self.parts())
 
     @property
     def ok(self) -> bool:

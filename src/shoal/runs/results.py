@@ -19,6 +19,7 @@ from shoal.card.facts import AuditFacts, DesignFacts, FitFacts, ReleaseFacts
 from shoal.card.statements import HEADINGS, Statement, handing, would_protect
 from shoal.errors import InputError
 from shoal.files import digest_of, file_digest
+from shoal.numerics.notebook import sections
 from shoal.records import Record
 from shoal.runs import reader, secret
 from shoal.runs.config import Config
@@ -113,6 +114,10 @@ class Results(Context):
         """The folder and how far it is; nothing of what is in it."""
         far = f"done until {list(self.state.stages)[-1]}" if self.state.stages else "nothing done"
         return f"{type(self).__name__}({self.path.name!r}, release {self.state.release}, {far})"
+
+    def _repr_html_(self) -> str:
+        """The summary, for the owner."""
+        return sections(repr(self), self.summary())
 
     # ------------------------------------------------------------------ stages
 
