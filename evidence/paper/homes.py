@@ -83,5 +83,5 @@ def nmse(log_kw: FloatArray, noise_cov: FloatArray) -> tuple[float, float]:
     """Expected normalized MSE of a forecast (k,) with zero-mean Gaussian noise: in ln W, and in kW."""
     watts = log_kw + math.log(1000.0)
     in_log = float(np.trace(noise_cov) / (watts**2).sum())
-    error = power_error(log_kw[None], 0.0, np.diagonal(noise_cov)[None])
-    return in_log, float(error.mse.sum() / np.exp(2 * log_kw).sum())
+    _, mse = power_error(log_kw[None], 0.0, np.diagonal(noise_cov)[None])
+    return in_log, float(mse.sum() / np.exp(2 * log_kw).sum())

@@ -48,7 +48,7 @@ def verify(
 
     Examples:
         shoal ledger verify january
-        shoal ledger verify sqlite:///ledger.db --head 12:3f6c…
+        shoal ledger verify sqlite:///ledger.db --head SEAL
     """
     with _opened(target) as ledger:
         report = ledger.verify(head)

@@ -101,17 +101,15 @@ def explained(error: BaseException) -> str:
     if isinstance(error, KeyboardInterrupt):
         return "interrupted. What is finished is kept: the same `shoal run` continues from there."
     if isinstance(error, MemoryError):
-        return "the memory is not enough; use fewer households, a shorter horizon or more groups"
+        return "the memory is not enough; use fewer labels at a time, or a shorter horizon"
     if not isinstance(error, OSError):
         return by_options(str(error))
     name = f" {error.filename}" if error.filename else ""
-    kept, denied = (
-        "Nothing that was finished is lost: make room and run",
-        "choose another folder with --out, or change its",
-    )
+    room = "Nothing that was finished is lost: make room and run the same command again."
+    denied = "choose another folder with --out, or change its"
     reasons = {
-        errno.ENOSPC: f"the disk is full. {kept} the same command again.",
-        errno.EDQUOT: f"your quota on the disk is used up. {kept} again.",
+        errno.ENOSPC: f"the disk is full. {room}",
+        errno.EDQUOT: f"your quota on the disk is used up. {room}",
         errno.ENOENT: f"there is no{name or ' such file'}; check the path",
         errno.EADDRINUSE: "the port is in use; stop what uses it, or choose another with --port",
     } | dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), f"no permission to use{name}; {denied} permissions")

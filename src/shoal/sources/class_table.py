@@ -135,16 +135,16 @@ def _entries(raw: pl.LazyFrame, schema: Mapping[str, Any], label: str, columns: 
     return entries
 
 
-def _named(given: Sequence[str], found: Sequence[str]) -> tuple[list[str], list[str]]:
+def _named(given: Sequence[str], header: Sequence[str]) -> tuple[list[str], list[str]]:
     """Columns that were named and those named as -NAME, each for itself or several with commas between them."""
     names: list[str] = []
     for text in given:
-        names += [text] if text in found else [part.strip() for part in text.split(",")]
-    named = [name for name in dict.fromkeys(names) if name in found or not name.startswith("-")]
+        names += [text] if text in header else [part.strip() for part in text.split(",")]
+    named = [name for name in dict.fromkeys(names) if name in header or not name.startswith("-")]
     dropped = [name[1:] for name in names if name not in named]
-    missing = [name for name in (*named, *dropped) if name not in found]
+    missing = [name for name in (*named, *dropped) if name not in header]
     if missing:
-        raise InputError(f"columns: the table has no column {missing[0]!r}; its columns are {_listed(found)}")
+        raise InputError(f"columns: the table has no column {missing[0]!r}; its columns are {_listed(header)}")
     return named, dropped
 
 
@@ -169,7 +169,7 @@ def _checked(batch: pl.DataFrame, entries: Sequence[str]) -> pl.DataFrame:
     names = batch[LABEL].str.strip_chars()
     if names.null_count() or (names == "").any():
         raise InputError(f"label: {int((names.fill_null('') == '').sum())} row(s) have no label; give every row one")
-    found = [names, batch[SOURCE_ROW]]
+    columns = [names, batch[SOURCE_ROW]]
     for name in entries:
         column = batch[name]
         if column.dtype == pl.String:
@@ -188,8 +188,8 @@ def _checked(batch: pl.DataFrame, entries: Sequence[str]) -> pl.DataFrame:
                 f"columns: {name!r} holds NaN or an infinity in some row(s). Leave those cells empty, which leaves "
                 "their rows out, or put in what they stand for"
             )
-        found.append(column)
-    return pl.DataFrame(found)
+        columns.append(column)
+    return pl.DataFrame(columns)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -266,20 +266,20 @@ class ClassTable:
         return self.values if self.clip is None else Clip.of(self.laws(), self.clip).apply(self.values, self.owners)
 
     def readings(self) -> tuple[str, ...]:
-        """Of the row itself."""
+        """Digests of the rows, by which the ledger knows the same question again."""
         return tuple(hashlib.sha256((row + 0.0).astype("<f8").tobytes()).hexdigest() for row in self.values)
 
     def questions(self, name: str) -> list[str]:
         """A label's first row has the name of the release, the others a number beside it."""
         seen = np.zeros(len(self.labels), dtype=np.int64)
-        found = []
+        names = []
         for i in self.owner.tolist():
             seen[i] += 1
-            found.append(name if seen[i] == 1 else f"{name} row {seen[i]}")
-        return found
+            names.append(name if seen[i] == 1 else f"{name} row {seen[i]}")
+        return names
 
     def accuracy(self, mechanism: Releasable) -> Accuracy:
-        """In scaled units; columns have different meanings, so that their mean answer and total say nothing."""
+        """Errors of what is released, in scaled units; means and totals over columns say nothing and are left out."""
         return replace(accuracy_facts(mechanism, self.labels, "units of the columns"), answers=None, total_error=None)
 
     def guard(self, group: Mechanism, draws: int, seed: int) -> ModelGuard | None:

@@ -86,10 +86,10 @@ def in_batches(table: pl.LazyFrame, rows: int) -> Iterator[pl.DataFrame]:
 def meter_files(path: Paths) -> list[Path]:
     """Every file that a path, a pattern or a folder stands for, in sorted order."""
     if not isinstance(path, (str, os.PathLike)):
-        found = [file for each in path for file in meter_files(each)]
-        if not found:
+        files = [file for part in path for file in meter_files(part)]
+        if not files:
             raise InputError("path must name at least one file")
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(files))
     text = os.fspath(path)
     if os.path.isdir(text):
         if is_run(text):
@@ -127,11 +127,11 @@ def _inside(folder: str) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class FileTable:
-    """A file as a lazy table; ``kept`` is the temporary file that it reads from, if any."""
+    """A file as a lazy table; ``scratch`` is the temporary file that it reads from, if any."""
 
     raw: pl.LazyFrame
     decimal_comma: bool = False
-    kept: Any = None
+    scratch: Any = None
 
 
 def open_file(file: Path) -> FileTable:
@@ -142,15 +142,15 @@ def open_file(file: Path) -> FileTable:
     if name.endswith(ARROW):
         return FileTable(pl.scan_ipc(file))
     encoding, text = beginning(file)
-    table, kept = file, None
+    table, scratch = file, None
     if encoding != "utf-8":
-        kept = Scratch("rows.csv")
-        table = kept.path
+        scratch = Scratch("rows.csv")
+        table = scratch.path
         with text_of(file, encoding) as source, table.open("w", encoding="utf-8", newline="") as out:
             shutil.copyfileobj(source, out, CHUNK)
     header = text.splitlines()[0] if text else ""
     separator = max(SEPARATORS, key=header.count)
-    return FileTable(pl.scan_csv(table, separator=separator, infer_schema=False), separator != ",", kept)
+    return FileTable(pl.scan_csv(table, separator=separator, infer_schema=False), separator != ",", scratch)
 
 
 def beginning(file: Path) -> tuple[str, str]:

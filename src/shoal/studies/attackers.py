@@ -118,12 +118,12 @@ def weekly(tables: Sequence[Table], ends: Sequence[int]) -> list[Comparison]:
     within = off.T @ off / (homes * (weeks - 1))
     within += np.diag(RIDGE * np.var(prints.mean(axis=1), axis=0) + 1e-9)
     profile = np.eye(width)[:, : ends[1]]
-    found = [inverse_root(within), profile]
+    metrics = [inverse_root(within), profile]
     for start, end in zip((0, *ends[:-1]), ends, strict=True):
         block = np.zeros((width, end - start))
         block[start:end] = inverse_root(within[start:end, start:end])
-        found.append(block)
-    return [Comparison(np.zeros(width), np.eye(width), metric) for metric in found]
+        metrics.append(block)
+    return [Comparison(np.zeros(width), np.eye(width), metric) for metric in metrics]
 
 
 def curves(tables: Sequence[Table]) -> list[Comparison]:
@@ -173,11 +173,11 @@ class Boosted:
 
         pairs, truth = [], []
         part = np.arange(len(tables[0][0])) % PARTS
-        for asked in (part == number for number in range(PARTS)):
-            comparisons = self._compare([(known[~asked], rows[~asked]) for known, rows in tables])
+        for judged in (part == number for number in range(PARTS)):
+            comparisons = self._compare([(known[~judged], rows[~judged]) for known, rows in tables])
             for known, rows in tables:
                 different, which = _different(rows)
-                described, own = _described(comparisons, known[asked], different), which[asked]
+                described, own = _described(comparisons, known[judged], different), which[judged]
                 home = np.arange(len(own))
                 order = np.argsort(-described[:, :, 0], axis=1)[:, : WRONG + 1]
                 wrong = order != own[:, None]
@@ -197,8 +197,8 @@ class Boosted:
         described = _described(self._comparisons, known, rows)
         plain = described[:, :, 0]
         best = np.argsort(-plain, axis=1)[:, :RERANKED]
-        asked = np.take_along_axis(described, best[:, :, None], axis=1)
-        odds = self._model.decision_function(asked.reshape(-1, described.shape[2])).reshape(best.shape)
+        pairs = np.take_along_axis(described, best[:, :, None], axis=1)
+        odds = self._model.decision_function(pairs.reshape(-1, described.shape[2])).reshape(best.shape)
         scores: FloatArray = plain - plain.max() + odds.min() - 1.0
         np.put_along_axis(scores, best, odds, axis=1)
         return scores

@@ -325,14 +325,14 @@ def reidentify(
     # Every forecast that anybody makes here: by days of training and week.
     wanted = [(train_days, week) for week in judged] + [(7, week) for week in judged if train_days > 7]
     wanted += [(7 * count, judged[n]) for count in reach[1:] if 7 * count < train_days for n in late]
-    made: dict[tuple[int, int], dict[str, FloatArray]] = {}
+    forecast_by: dict[tuple[int, int], dict[str, FloatArray]] = {}
     alike: dict[str, FloatArray] = {}
     for number, (days, week) in enumerate(wanted):
         tell(f"forecasting from {days} days", 0.05 + 0.4 * number / len(wanted))
         fc = forecast(own, order=order, train_days=days, horizon=horizon, season="day", origin=starts[week])
-        made[days, week] = dict(zip(fc.households, fc.power, strict=True))
+        forecast_by[days, week] = dict(zip(fc.households, fc.power, strict=True))
         alike = alike or dict(zip(fc.households, likeness(fc), strict=True))
-    usable = np.array([all(name in power for power in made.values()) for name in names], dtype=bool)
+    usable = np.array([all(name in power for power in forecast_by.values()) for name in names], dtype=bool)
     left_out = incomplete if usable.all() else {**incomplete, "without a forecast": int((~usable).sum())}
     names = tuple(name for name, there in zip(names, usable, strict=True) if there)
     _demand(names, crowd, left_out)
@@ -341,7 +341,7 @@ def reidentify(
 
     def forecasts(at: Sequence[int], days: int) -> list[FloatArray]:
         """(homes, k) kW at every origin, learned from so many days before it."""
-        return [np.stack([made[days, week][name] for name in names]) for week in at]
+        return [np.stack([forecast_by[days, week][name] for name in names]) for week in at]
 
     def knowledge(at: Sequence[int], count: int) -> list[FloatArray]:
         """(homes, f + k) what so many weeks before each origin say: fingerprints, and what one would forecast."""
@@ -419,14 +419,14 @@ def _weeks(
     enough = np.isfinite(whole.kw).mean(axis=1) >= OBSERVED
     kw = _filled(whole.kw[enough], steps)
     names = tuple(name for name, there in zip(whole.households, enough, strict=True) if there)
-    found, starts = [], []
-    for week in range(count):
-        part = kw[:, week * 7 * steps : (week + 1) * 7 * steps].reshape(len(names), 7, steps)
-        days = [begin + timedelta(days=7 * week + day) for day in range(7)]
+    weeks, starts = [], []
+    for number in range(count):
+        part = kw[:, number * 7 * steps : (number + 1) * 7 * steps].reshape(len(names), 7, steps)
+        days = [begin + timedelta(days=7 * number + day) for day in range(7)]
         weekend = np.array([day.weekday() >= 5 for day in days])
-        found.append((part, weekend))
-        starts.append(whole.timestamps[week * 7 * steps])
-    return names, found, starts, int((~enough).sum())
+        weeks.append((part, weekend))
+        starts.append(whole.timestamps[number * 7 * steps])
+    return names, weeks, starts, int((~enough).sum())
 
 
 def _filled(kw: FloatArray, steps: int) -> FloatArray:

@@ -20,7 +20,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -139,26 +139,14 @@ def power_accuracy(mechanism: Mechanism) -> Accuracy:
     covs = np.broadcast_to(mechanism.classes.stored_covs, (n, k, k))
     together = 0.0 if mechanism.gain is None else np.diagonal(mechanism.gain @ covs, axis1=1, axis2=2)
     variance = np.diagonal(covs, axis1=1, axis2=2)
-    error = power_error(means, mechanism.bias, mechanism.error_variance, log_var=variance, log_noise_cov=together)
-    return accuracy_facts(mechanism, unit="kW", powers=(error.mse, error.bias, np.exp(means)))
-
-
-class PowerError(NamedTuple):
-    """Error of the released power, per household (rows) and horizon step (columns)."""
-
-    bias: FloatArray  #: (n, h) E p̃ − p, kW
-    mse: FloatArray  #: (n, h) E (p̃ − p)², kW²
-
-    @property
-    def rmse(self) -> FloatArray:
-        """(n, h) root mean squared error, kW."""
-        return np.sqrt(self.mse)
+    bias, mse = power_error(means, mechanism.bias, mechanism.error_variance, log_var=variance, log_noise_cov=together)
+    return accuracy_facts(mechanism, unit="kW", powers=(mse, bias, np.exp(means)))
 
 
 def power_error(
     log_mean: FloatArray, noise_mean: Any, noise_var: Any, *, log_var: Any = 0.0, log_noise_cov: Any = 0.0
-) -> PowerError:
-    """Bias and mean squared error of released power in kW, per entry.
+) -> tuple[FloatArray, FloatArray]:
+    """Bias E p̃ − p in kW and mean squared error E (p̃ − p)² in kW² of released power, each (n, h).
 
     Args:
         log_mean: (n, h) mean of the answer q in ln kW; the answer itself where it is a constant.
@@ -167,8 +155,8 @@ def power_error(
         log_var: variance of q given the household; 0 for a point forecast.
         log_noise_cov: covariance of q and η; 0 for noise that does not depend on the answer.
 
-    >>> error = power_error(np.array([[0.0]]), noise_mean=0.0, noise_var=0.04)
-    >>> print(f"{error.bias[0, 0]:.4f}", f"{error.rmse[0, 0]:.4f}")
+    >>> bias, mse = power_error(np.array([[0.0]]), noise_mean=0.0, noise_var=0.04)
+    >>> print(f"{bias[0, 0]:.4f}", f"{mse[0, 0] ** 0.5:.4f}")
     0.0202 0.2071
     """
     a, m, s2, v, c = np.broadcast_arrays(log_mean, noise_mean, noise_var, log_var, log_noise_cov)
@@ -177,4 +165,4 @@ def power_error(
         # e^{2g+s²} − 2e^g + 1 = e^{2g}(e^{s²} − 1) + (e^g − 1)² with g = m + 2c + s²/2: no cancellation.
         g = m + 2 * c + s2 / 2
         mse = np.exp(2 * a + 2 * v) * (np.exp(2 * g) * np.expm1(s2) + np.expm1(g) ** 2)
-    return PowerError(np.asarray(bias), np.asarray(mse))
+    return np.asarray(bias), np.asarray(mse)

@@ -74,8 +74,8 @@ def step(interval: Any) -> timedelta | None:
 def steps(horizon: Any, step: timedelta, *, name: str = "horizon") -> int:
     """A horizon in steps: a whole number of them, or text such as "3h", "90min" or "2d" that is a multiple of a step.
 
-    >>> steps("3h", timedelta(minutes=15)), steps("2d", timedelta(hours=1)), steps("12", timedelta(minutes=30))
-    (12, 48, 12)
+    >>> [steps(text, timedelta(minutes=30)) for text in ("3h", " 90 MIN", "0.5h", "2d", "12", 7)]
+    [6, 3, 1, 96, 12, 7]
     """
     if isinstance(horizon, str) and not horizon.strip().isdigit():
         parts = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(min|h|d)", horizon.strip().lower())

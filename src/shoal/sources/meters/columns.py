@@ -50,10 +50,10 @@ def named_unit(unit: str | None) -> Unit | None:
     """The unit that a caller names: "kwh", or with what :func:`named_meter` takes from it, "kwh-register"."""
     if unit is None:
         return None
-    found = UNITS.get(unit.lower().partition("-")[0]) if isinstance(unit, str) else None
-    if found is None:
+    known = UNITS.get(unit.lower().partition("-")[0]) if isinstance(unit, str) else None
+    if known is None:
         raise InputError(f"unit must be one of {', '.join(UNITS)}")
-    return found
+    return known
 
 
 def named_meter(unit: str | None) -> str | None:
@@ -61,24 +61,24 @@ def named_meter(unit: str | None) -> str | None:
     return (unit or "").lower().partition("-")[2] or None
 
 
-def told_by(name: str) -> Unit | None:
+def unit_in_name(name: str) -> Unit | None:
     """The unit that the name of a column or the entry of a unit field says; None where it says none, or several.
 
-    >>> told_by("energy(kWh/hh)").name, told_by("powerKW").name, told_by("Verbrauch")
+    >>> unit_in_name("energy(kWh/hh)").name, unit_in_name("powerKW").name, unit_in_name("Verbrauch")
     ('kWh', 'kW', None)
     """
     lower = name.lower()
     if _PER_HOUR.search(lower):
         return None
-    found = {UNITS[symbol] for symbol in _SYMBOL.findall(lower)}
+    units = {UNITS[symbol] for symbol in _SYMBOL.findall(lower)}
     for prefix, hours in _WORD.findall(lower):
-        found.add(UNITS[{"kilo": "k", "mega": "m"}.get(prefix, "") + ("wh" if hours else "w")])
-    if not found and "kwh" in plain(name):
-        found.add(UNITS["kwh"])
+        units.add(UNITS[{"kilo": "k", "mega": "m"}.get(prefix, "") + ("wh" if hours else "w")])
+    if not units and "kwh" in plain(name):
+        units.add(UNITS["kwh"])
     last = _LAST.search(plain(name)) or _LAST_CASED.search(name)
-    if not found and last:
-        found.add(UNITS[last.group(1).lower()])
-    return found.pop() if len(found) == 1 else None
+    if not units and last:
+        units.add(UNITS[last.group(1).lower()])
+    return units.pop() if len(units) == 1 else None
 
 
 def plain(name: str) -> str:
@@ -168,13 +168,13 @@ def recognize(header: Sequence[str], columns: Mapping[str, str] | None, file: st
         return MeterColumns("times", household, None, None, across)
     unit_field = first_known(rest, UNIT_FIELDS)
     rest = [c for c in rest if c != unit_field]
-    units = {c: told_by(c) for c in rest}
+    units = {c: unit_in_name(c) for c in rest}
     saying = [c for c in rest if units[c] is not None]
     value = given.get("value") or first_known(rest, VALUES)
     if timestamp is not None and household is not None:
         value = value or (rest[0] if len(rest) == 1 else saying[0] if len(saying) == 1 else None)
         if value is not None:
-            return MeterColumns("long", household, timestamp, value, (), clock, told_by(value), unit_field)
+            return MeterColumns("long", household, timestamp, value, (), clock, unit_in_name(value), unit_field)
         what = "several columns" if saying else "no column"
         raise ColumnsError(
             f"columns: {file} has {what} that look{'' if saying else 's'} like power or energy; found {_list(header)}"
@@ -182,7 +182,7 @@ def recognize(header: Sequence[str], columns: Mapping[str, str] | None, file: st
     if timestamp is not None and rest:
         value = value or (rest[0] if len(rest) == 1 and saying else None)
         if value is not None and len(rest) == 1:
-            return MeterColumns("single", None, timestamp, value, (), clock, told_by(value), unit_field)
+            return MeterColumns("single", None, timestamp, value, (), clock, unit_in_name(value), unit_field)
         quantities = len(saying) == len(rest) and all(QUANTITIES.search(plain(c)) for c in rest)
         if value is not None or 0 < len(saying) < len(rest) or quantities:
             # Columns of one meter, or of readings among others: taken for households, they would be read as power.

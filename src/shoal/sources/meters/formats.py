@@ -169,13 +169,14 @@ def _place(links: list[tuple[str, str]], kind: str) -> str:
 
 def _tail(href: str, kind: str) -> str:
     """A link up to and with the number of this kind of thing."""
-    found = re.search(rf"^.*/{kind}/[^/]+", href)
-    return found.group() if found else href
+    place = re.search(rf"^.*/{kind}/[^/]+", href)
+    return place.group() if place else href
 
 
 def _id(links: list[tuple[str, str]], kind: str) -> str:
-    found = (re.search(rf"/{kind}/([^/]+)", href) for rel, href in links if rel in ("self", "up"))
-    return next((match.group(1) for match in found if match), "")
+    """The number of this kind of thing in the link of an entry, or in the one up."""
+    places = (re.search(rf"/{kind}/([^/]+)", href) for rel, href in links if rel in ("self", "up"))
+    return next((place.group(1) for place in places if place), "")
 
 
 def _tag(element: Any) -> str:

@@ -411,7 +411,7 @@ def decided(like: int, judged: int, *, energy: bool, meter: str | None) -> bool:
         if validation.choice(("register", "interval"), unit=meter) == "register" and not energy:
             raise InputError("unit: the total of a register is energy; pass unit='kwh-register' (or 'wh-', 'mwh-')")
         return meter == "register"
-    found = judged > 0 and 2 * like > judged
-    if found and not energy:
+    register = judged > 0 and 2 * like > judged
+    if register and not energy:
         raise InputError(RISING_POWER)
-    return found
+    return register

@@ -42,7 +42,7 @@ from shoal.sources.meters.columns import (
     named_meter,
     named_unit,
     recognize,
-    told_by,
+    unit_in_name,
 )
 from shoal.sources.meters.quality import LARGE, REGISTER, QualityWarning, Readings, decided, repair, rising
 
@@ -251,7 +251,7 @@ def _unit(raw: pl.LazyFrame, layout: MeterColumns, file: Path, named: Unit | Non
         return named, "you said so (unit)"
     if layout.unit_field is not None:
         entries = raw.select(pl.col(layout.unit_field).cast(pl.String)).unique().collect(engine="streaming")
-        said = {told_by(entry.strip()) for entry in entries.to_series().drop_nulls().to_list()}
+        said = {unit_in_name(entry.strip()) for entry in entries.to_series().drop_nulls().to_list()}
         if len(said) == 1 and None not in said:
             return next(unit for unit in said if unit), f"its column {layout.unit_field!r} says so"
         raise InputError(
@@ -289,12 +289,12 @@ def _translated(
     rows: Callable[[Path], Iterable[tuple[str, str, str, str]]], file: Path, unit: str, reason: str
 ) -> tuple[FileTable, Unit, str]:
     """Another format as a long table of mean power; channels of one household that meet are added."""
-    kept = Scratch("meters.csv")
-    with kept.path.open("w", newline="", encoding="utf-8") as handle:
+    scratch = Scratch("meters.csv")
+    with scratch.path.open("w", newline="", encoding="utf-8") as handle:
         writer = csv.writer(handle)
         writer.writerow(("household", "channel", "timestamp", "kw"))
         writer.writerows(rows(file))
-    raw = pl.scan_csv(kept.path, infer_schema=False)
+    raw = pl.scan_csv(scratch.path, infer_schema=False)
     channels = raw.group_by("household").agg(channels=pl.col("channel").n_unique()).collect()
     if (channels["channels"] > 1).any():
         value = pl.col("kw").cast(pl.Float64, strict=False)
@@ -304,7 +304,7 @@ def _translated(
             .join(channels.lazy(), on="household", how="left", maintain_order="left")
             .select("household", "timestamp", kw=pl.when(pl.col("known") == pl.col("channels")).then("kw"))
         )
-    return FileTable(raw, kept=kept), replace(UNITS["kw"], name=unit), reason
+    return FileTable(raw, scratch=scratch), replace(UNITS["kw"], name=unit), reason
 
 
 def _melt(raw: pl.LazyFrame, layout: MeterColumns, file: Path) -> pl.LazyFrame:
