@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import shoal
 from shoal.accounting.curve import PrivacyCurve
 from shoal.mechanism.releasable import Certificate
-from shoal.rounding import down, lower, nearest, percent, up, upper
+from shoal.rounding import counted, down, lower, many, nearest, percent, up, upper
 
 #: Every pattern of bits is as likely as any other, so that half of the exponents are extreme.
 anything = st.integers(0, 2**63 - 1).map(lambda bits: struct.unpack("<d", bits.to_bytes(8, "little"))[0])
@@ -66,7 +66,24 @@ def test_percent(value: float) -> None:
 
 def test_what_has_no_digits() -> None:
     assert [upper(value) for value in (None, math.inf, math.nan)] == ["—"] * 3
+    assert up(None) is up(math.inf) is down(math.nan) is None
     assert nearest(0.25, 1) == "0.2"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0"), (1.0, "1"), (0.25, "0.25"), (1e-6, "1e-06"), (1.23456e-6, "1.235e-06"), (123456.7, "123500"),
+     (0.00012341, "0.0001235"), (-0.12345, "-0.1234")],
+)  # fmt: skip
+def test_upper_reads_well_and_is_what_is_stored(value: float, text: str) -> None:
+    assert upper(value) == text
+    assert up(value) == float(text)
+    assert up(0.99999, most=1.0) == 1.0
+
+
+def test_counts_with_their_noun() -> None:
+    assert [many(unit) for unit in ("household", "city", "day", "class")] == ["households", "cities", "days", "classes"]
+    assert [counted(n, "city") for n in (1, 2)] == ["1 city", "2 cities"]
 
 
 @settings(max_examples=100)

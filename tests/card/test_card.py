@@ -65,15 +65,14 @@ def test_a_large_delta_is_called_no_guarantee(strong: shoal.Mechanism, weak: sho
     assert "meaningful" not in good.to_markdown()
 
 
-def test_the_papers_accounting_is_never_a_guarantee(strong: shoal.Mechanism) -> None:
+def test_what_is_said_of_each_query(strong: shoal.Mechanism) -> None:
     assert not shoal.release_card(strong, query="as_in_paper").meaningful
-
-
-def test_a_drawn_answer_says_what_is_not_counted(strong):
     drawn = shoal.release_card(strong, query="trajectory")
     assert "not in the figures" in drawn.to_dict()["query"]["not_counted"]
     assert "not in the figures" in drawn.to_markdown()
     assert "not in the figures" not in shoal.release_card(strong, query="point").to_markdown()
+    with pytest.raises(shoal.InputError, match="query"):
+        shoal.release_card(strong, query="guess")
 
 
 def test_accuracy_is_that_of_simulated_releases(strong: shoal.Mechanism) -> None:
@@ -126,13 +125,6 @@ def test_json_and_digest(strong: shoal.Mechanism, weak: shoal.Mechanism) -> None
     assert card.digest in card.to_markdown()
 
 
-def test_labels_cannot_break_the_page(strong: shoal.Mechanism) -> None:
-    text = shoal.release_card(strong).to_markdown()
-    name = strong.certificate.worst_edge[0]
-    assert name not in text
-    assert not any(one in text or one in shoal.release_card(strong).to_json() for one in strong.classes.labels)
-
-
 @pytest.mark.parametrize(("members", "told"), [(2, False), (9, False), (10, True)])
 def test_errors_by_step_are_told_of_crowds_only(members: int, told: bool) -> None:
     """A mean error and a mean square are two equations: with one released answer they give back a group of two."""
@@ -174,11 +166,6 @@ def test_a_pdp_design_is_stated_as_dp() -> None:
     claim = card.to_dict()["guarantee"]
     assert (claim["notion"], claim["designed_for"]) == ("dp", "pdp")
     assert "designed for pdp" in card.to_markdown()
-
-
-def test_refusals(strong: shoal.Mechanism) -> None:
-    with pytest.raises(shoal.InputError, match="query"):
-        shoal.release_card(strong, query="guess")
 
 
 def test_a_card_names_its_scope() -> None:

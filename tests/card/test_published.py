@@ -17,7 +17,7 @@ from shoal.card.render import annex, board, public_page, report, summary
 
 def made(members: int, method: str = "center", *, private: bool = True, groups: int = 1) -> ReleaseCard:
     rng = np.random.default_rng(7)
-    names = [f"Home-{i:03d}" for i in range(members * groups)]
+    names = [f"Home-{i:03d} |`" for i in range(members * groups)]
     classes = shoal.GaussianClasses.deterministic(2 + rng.standard_normal((len(names), 2)), names)
     graph = shoal.NeighborGraph.within_groups(names, [i // members for i in range(len(names))])
     mechanism = (

@@ -7,6 +7,7 @@ from html import unescape
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from card_cases import NASTY
 from sklearn.datasets import load_breast_cancer
@@ -77,12 +78,6 @@ def test_the_price_is_rounded_as_a_ratio(means: shoal.Run) -> None:
     assert "% off" not in str(means.summary())
 
 
-def test_models_are_checked_aloud_only_where_something_rests_on_them(means: shoal.Run, certified: shoal.Run) -> None:
-    for run in (means, certified):
-        for text in (run.card.to_markdown(), (run.path / "public" / "report.html").read_text()):
-            assert "Model checks" not in text
-
-
 def test_the_naming_bound_of_a_codebook_comes_first_in_words(certified: shoal.Run) -> None:
     """Finding 13."""
     bound = certified.card.to_dict()["identification"]
@@ -96,12 +91,9 @@ def test_the_naming_bound_of_a_codebook_comes_first_in_words(certified: shoal.Ru
     assert page.index("right at most") < page.index("δ")
 
 
-def test_a_run_takes_no_codebook_unasked(means: shoal.Run) -> None:
-    assert means.card.kind == "means"
-    assert not means.charged
-
-
 def test_the_attack_is_on_the_rows_of_this_release(means: shoal.Run) -> None:
+    assert means.card.kind == "means"  # no codebook unasked
+    assert not means.charged
     attack = means.card.attack
     assert attack is not None
     assert attack.labels == 60
@@ -117,6 +109,8 @@ def test_what_is_drawn_agrees_with_its_text(means: shoal.Run, certified: shoal.R
         page = (run.path / "report.html").read_text()
         tables = re.findall(r'<table class="bars">.*?</table>', page, flags=re.DOTALL)
         assert tables
+        deltas = {delta for _, delta in run.card.design.curve} if run.card.design else set()
+        assert ('id="curve"' in page) is (len(deltas) > 1)  # what has nothing to show is not drawn
         for table in tables:
             bars = re.findall(
                 r'width="([\d.]+)" height="10" data-value="([\d.e+-]+)"/></svg></td><td class="text">([^<]+)<', table
@@ -163,17 +157,6 @@ def test_a_series_tells_the_price_of_the_release_before(means: shoal.Run) -> Non
     assert "now that its hours are metered" in words((means.path / "report.html").read_text())
 
 
-def test_what_has_nothing_to_show_is_not_drawn(certified: shoal.Run) -> None:
-    from shoal.card.pictures import bars
-
-    assert bars("a", "b", "c", [("one", "5 %", "")]) is None
-    assert bars("a", "b", "c", [("one", "5 %", ""), ("two", "5 %", "")]) is None
-    assert bars("a", "b", "c", [("one", "0", ""), ("two", "0", "")]) is None
-    page = (certified.path / "report.html").read_text()
-    deltas = {delta for _, delta in certified.card.design.curve}  # type: ignore[union-attr]
-    assert ('id="curve"' in page) is (len(deltas) > 1)
-
-
 def test_the_board_page_is_short_and_the_annex_has_its_chapters(means: shoal.Run) -> None:
     pages = documents(means)
     assert len(words(pages["board.html"]).split()) < 480
@@ -186,41 +169,22 @@ def test_the_board_page_is_short_and_the_annex_has_its_chapters(means: shoal.Run
         assert "H0001" not in pages[name]
 
 
-def test_rules_are_stated_where_the_figures_show_that_they_were_kept(means: shoal.Run) -> None:
-    import polars as pl
-
-    from shoal.runs.stages.card_stage import kept_rules
-
-    def kept(sizes: list[int], values: list[float]) -> tuple[str, ...]:
-        crowd = [number for number, size in enumerate(sizes) for _ in range(size)]
-        members = pl.DataFrame(
-            {"label": [str(i) for i in range(len(crowd))], "crowd": crowd, "value": [[v] for v in values],
-             "waits": [False] * len(crowd)},
-            schema={"label": pl.String, "crowd": pl.Int64, "value": pl.Array(pl.Float64, 1), "waits": pl.Boolean},
-        )  # fmt: skip
-        rows = pl.DataFrame(
-            {
-                "crowd": list(range(len(sizes))),
-                "homes": sizes,
-                "values": [[0.0]] * len(sizes),
-                "retired": [False] * len(sizes),
-            }
-        )
-        return kept_rules(members, rows)
-
-    assert kept([15], [1.0] * 15) == ("15/15", "4/80", "five devices")
-    assert kept([15], [1.0] * 14 + [100.0]) == ("five devices",)
-    assert kept([14, 15], [1.0] * 29) == ("4/80", "five devices")
-    assert kept([4], [1.0] * 4) == ("4/80",)
-    assert "100 accounts" in kept([100], [1.0] * 100)
-    assert kept([15], [1.0] * 14 + [-1.0]) == ("five devices",)  # shares of what flows both ways mean nothing
-    assert means.card.rules == kept_rules(*_members_and_rows(means))
-
-
-def _members_and_rows(run: shoal.Run) -> tuple:
-    from shoal.runs.stages.crowd_stage import members_and_rows
-
-    return members_and_rows(run)
+@pytest.mark.parametrize(
+    ("values", "rules"),
+    [
+        ([1.0] * 15, ("15/15", "4/80", "five devices")),
+        ([1.0] * 14 + [100.0], ("five devices",)),
+        ([1.0] * 14 + [-1.0], ("five devices",)),  # shares of what flows both ways mean nothing
+        ([1.0] * 6, ("4/80", "five devices")),
+        ([1.0] * 100, ("15/15", "4/80", "five devices", "100 accounts")),
+    ],
+)
+def test_rules_are_stated_where_the_figures_show_that_they_were_kept(
+    values: list[float], rules: tuple[str, ...], tmp_path: Path
+) -> None:
+    figures = [value + i * 1e-6 for i, value in enumerate(values)]
+    table = pl.DataFrame({"who": [f"a{i}" for i in range(len(figures))], "x": figures})
+    assert shoal.run(table, tmp_path / "run", label="who", crowd=len(figures)).card.rules == rules
 
 
 def test_a_law_that_rows_reject_is_refused_and_said(tmp_path: Path) -> None:

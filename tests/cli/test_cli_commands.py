@@ -13,9 +13,8 @@ import pytest
 from calls import SMALL, call
 from typer.testing import CliRunner
 
-import shoal
+from shoal import Config, InputError, Mechanism, __version__
 from shoal.cli.main import app
-from shoal.runs.config import Config
 
 ROOT = Path(__file__).parents[2]
 _SPEC = importlib.util.spec_from_file_location("make_cli", ROOT / "docs" / "make_cli.py")
@@ -76,7 +75,7 @@ def test_a_look_at_a_run_loads_no_part_of_scipy_that_computes(finished):
 
 def test_the_installed_command_and_its_version():
     done = subprocess.run([sys.executable, "-m", "shoal", "--version"], capture_output=True, text=True, check=True)
-    assert done.stdout == f"shoal {shoal.__version__}\n"
+    assert done.stdout == f"shoal {__version__}\n"
 
 
 def test_completion_is_offered():
@@ -125,7 +124,7 @@ def test_curve(charged):
     done = call("curve", charged, "--epsilon", "0.1:2:20", "--json").json
     assert len(done["epsilon"]) == len(done["delta_upper"]) == 20
     (path,) = (charged / "mechanism").glob("*.shoal")
-    mechanism = shoal.Mechanism.load(path)
+    mechanism = Mechanism.load(path)
     assert done["delta_upper"] == pytest.approx(mechanism.released_curve(done["epsilon"]).delta_upper.tolist())
     far = call("curve", charged, "--epsilon", "0.1:60:30", "--json").json["delta_upper"]
     assert far == sorted(far, reverse=True)  # what holds at ε holds above it, finite precision or not
@@ -186,7 +185,7 @@ def test_settings_in_a_file_have_sections_or_none(tmp_path):
 )
 def test_bad_configuration(text, says, tmp_path):
     (tmp_path / "c.toml").write_text(text)
-    with pytest.raises(shoal.InputError) as error:
+    with pytest.raises(InputError) as error:
         Config.read(tmp_path / "c.toml")
     assert says in str(error.value)
 
@@ -230,17 +229,17 @@ def test_any_setting_is_set_by_its_name(text):
 
 @pytest.mark.parametrize("text", ["max_kw", "max_kw=", "nothing=1"])
 def test_what_is_no_setting_is_refused(text):
-    with pytest.raises(shoal.InputError, match="NAME=VALUE"):
+    with pytest.raises(InputError, match="NAME=VALUE"):
         Config.parsed(text)
 
 
-def test_no_line_of_the_help_is_cut():
-    shown = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"}).stdout
-    assert "…" not in shown
-    for name, command in COMMANDS.items():
-        if name.count(" ") == 1:
-            first = command.help.strip().splitlines()[0]
-            assert len(first) <= 66, name
+@pytest.mark.parametrize("name", ["shoal", "shoal ledger", *sorted(COMMANDS)])
+def test_no_line_of_the_help_is_cut(name):
+    shown = CliRunner().invoke(app, [*name.split()[1:], "--help"], env={"COLUMNS": "80"}).stdout
+    assert max(map(len, shown.splitlines())) <= 80
+    assert [line for line in shown.splitlines() if re.search(r"…\s*│?\s*$", line)] == []
+    if name.count(" ") == 1 and name in COMMANDS:
+        assert len(COMMANDS[name].help.strip().splitlines()[0]) <= 66
 
 
 def test_the_command_imports_shoal_and_its_own_modules_only():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import sqlite3
 from pathlib import Path
 
 import polars as pl
@@ -12,9 +13,6 @@ import pytest
 from calls import SMALL, call
 
 import shoal
-from shoal.cli.screen import exit_code, explained
-from shoal.runs.run import Run
-from shoal.runs.stages import design_stage
 
 
 def refused(*arguments: object, code: int, says: str) -> str:
@@ -26,50 +24,41 @@ def refused(*arguments: object, code: int, says: str) -> str:
     return done.err
 
 
-def test_missing_file(tmp_path):
-    refused("run", tmp_path / "none.csv", "--out", tmp_path / "x", code=2, says="none.csv is not a file")
-    assert not (tmp_path / "x").exists()
-
-
-def test_no_meters_for_a_new_folder(tmp_path):
-    refused("run", "--out", tmp_path / "x", code=2, says="name a meter file")
-
-
-def test_wrong_columns_say_which_were_found(tmp_path):
-    (tmp_path / "m.csv").write_text("alpha,beta\n1,2\n")
-    refused(
-        "run",
-        tmp_path / "m.csv",
-        "--out",
-        tmp_path / "x",
-        code=2,
-        says="found 'alpha', 'beta'. Name them: --household-column",
-    )
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["none.csv"], "none.csv is not a file"),
+        ([], "name a meter file"),
+        (["two.csv"], "found 'alpha', 'beta'. Name them: --household-column"),
+        (["short.csv", "--crowd", "3"], "--train-days=15"),
+        (["meters.csv", "--delta", "0.1", "--rho", "0.1"], "exclude each other"),
+        (["meters.csv", "--set", "order=six"], "order must be"),
+        (["meters.csv", "--method", "magic"], "method must be one of"),
+        (["meters.csv", "--epsilon", "-1"], "epsilon must not be negative"),
+        (["meters.csv", "--config", "no.toml"], "there is no file no.toml"),
+        (["meters.csv", *SMALL, "--query", "as_in_paper", "--method", "white", "--rho", "0.5"], "as_in_paper"),
+    ],
+)
+def test_what_is_given_wrong(arguments, says, meters, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("meters.csv").symlink_to(meters)
+    Path("two.csv").write_text("alpha,beta\n1,2\n")
+    shoal.simulate_meters(3, 3).write_csv("short.csv")
+    refused("run", *arguments, "--out", "x", code=2, says=says)
+    assert not Path("x", "ledger.db").exists()
 
 
 def test_columns_are_named_on_the_command_line(meters, tmp_path):
     names = {"household": "Zähler", "timestamp": "Zeit", "kw": "Wert"}
     pl.read_csv(meters).rename(names).write_csv(tmp_path / "m.csv", separator=";")
     named = ["--household-column", "Zähler", "--timestamp-column", "Zeit", "--value-column", "Wert", "--unit", "kw"]
-    small = ["--crowd", "4", "--horizon", "4", "--set", "order=2,1"]
-    done = call("run", tmp_path / "m.csv", "--out", tmp_path / "x", "--until", "fit", *small, *named, "--json")
+    done = call("run", tmp_path / "m.csv", "--out", tmp_path / "x", "--until", "fit", *SMALL, *named, "--json")
     assert done.code == 0, done.err
     assert done.json["stages"]["fit"]["labels"] == 12
 
 
-def test_too_short_a_file(tmp_path):
-    shoal.simulate_meters(3, 3).write_csv(tmp_path / "m.csv")
-    refused("run", tmp_path / "m.csv", "--out", tmp_path / "x", "--crowd", "3", code=2, says="--train-days=15")
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["--delta", "1e-60"], "finite precision"),
-    ],
-)
-def test_a_guarantee_that_cannot_be_met(unreleased, options, says):
-    refused("run", "--out", unreleased, "--until", "design", *options, code=4, says=says)
+def test_a_guarantee_that_cannot_be_met(unreleased):
+    refused("run", "--out", unreleased, "--until", "design", "--delta", "1e-60", code=4, says="finite precision")
 
 
 def test_a_poor_guarantee_is_released_only_when_it_is_accepted(unreleased):
@@ -80,13 +69,6 @@ def test_a_poor_guarantee_is_released_only_when_it_is_accepted(unreleased):
     assert 0.01 < stated < 1
     refused("run", "--out", unreleased, code=4, says="shoal frontier")
     assert not (unreleased / "ledger.db").exists()
-
-
-def test_as_in_paper_is_not_released(tmp_path, meters):
-    out = tmp_path / "x"
-    chosen = ["--query", "as_in_paper", "--method", "white", "--rho", "0.5"]
-    refused("run", meters, "--out", out, *SMALL, *chosen, code=2, says="as_in_paper")
-    assert not (out / "ledger.db").exists()
 
 
 def test_a_release_beyond_the_budget(unreleased):
@@ -106,20 +88,26 @@ def test_a_folder_that_is_not_a_run(tmp_path, meters):
     (tmp_path / "thesis.txt").write_text("years of work")
     refused("run", meters, "--out", tmp_path, code=2, says="is not a shoal run")
     refused("curve", tmp_path, code=2, says="is not a shoal run")
+    refused("run", meters, "--out", tmp_path / "thesis.txt", code=2, says="is a file")
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
-def test_a_file_in_place_of_a_folder(tmp_path, meters):
-    (tmp_path / "x").write_text("")
-    refused("run", meters, "--out", tmp_path / "x", code=2, says="is a file")
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (PermissionError(errno.EACCES, "Permission denied", "x"), "no permission to use x; choose another folder"),
+        (FileNotFoundError(errno.ENOENT, "No such file", "x.csv"), "there is no x.csv; check the path"),
+        (OSError(errno.EDQUOT, "Quota exceeded"), "your quota on the disk is used up"),
+        (OSError(errno.EIO, "Input/output error", "x"), "Input/output error: x; put it right"),
+        (MemoryError(), "the memory is not enough; use fewer labels"),
+    ],
+)
+def test_what_the_system_refuses_is_a_sentence(error, says, meters, tmp_path, monkeypatch):
+    def fail(*_: object, **__: object) -> None:
+        raise error
 
-
-def test_no_write_permission(tmp_path, meters, monkeypatch):
-    def deny(self: Path, *_: object, **__: object) -> None:
-        raise PermissionError(errno.EACCES, "Permission denied", str(self))
-
-    monkeypatch.setattr(Path, "mkdir", deny)
-    refused("run", meters, "--out", tmp_path / "x", code=2, says="no permission")
+    monkeypatch.setattr(shoal, "run", fail)
+    refused("run", meters, "--out", tmp_path / "x", code=2, says=says)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
@@ -154,13 +142,13 @@ def test_an_interrupt_leaves_what_run_continues(unreleased, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(design_stage, "sampled", interrupted)
+        patch.setattr("shoal.runs.stages.design_stage.sampled", interrupted)
         refused("run", "--out", unreleased, code=130, says="the same `shoal run` continues")
     assert call("run", "--out", unreleased, "--json").json["did"] == ["audit", "release", "card", "report"]
 
 
 def test_two_at_once(january):
-    with Run.open(january).held():
+    with shoal.Run.open(january).held():
         refused("run", "--out", january, code=2, says="another shoal is working")
 
 
@@ -179,8 +167,6 @@ def test_a_foreign_ledger(january):
 
 
 def test_a_tampered_ledger_is_found(charged):
-    import sqlite3
-
     with sqlite3.connect(charged / "ledger.db") as database:
         for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
             database.execute(f'DROP TRIGGER "{name}"')
@@ -188,20 +174,6 @@ def test_a_tampered_ledger_is_found(charged):
     done = call("ledger", "verify", charged, "--json")
     assert done.code == 2
     assert done.json["ok"] is False
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["run", "--delta", "0.1", "--rho", "0.1"], "exclude each other"),
-        (["run", "--set", "order=six"], "order must be"),
-        (["run", "--method", "magic"], "method must be one of"),
-        (["run", "--epsilon", "-1"], "epsilon must not be negative"),
-        (["run", "--config", "no.toml"], "there is no file no.toml"),
-    ],
-)
-def test_bad_options(arguments, says, meters, tmp_path):
-    refused(arguments[0], meters, "--out", tmp_path / "x", *arguments[1:], code=2, says=says)
 
 
 def test_bad_numbers(charged):
@@ -218,15 +190,6 @@ def test_debug_shows_the_error(tmp_path, monkeypatch):
     monkeypatch.setenv("SHOAL_DEBUG", "1")
     with pytest.raises(shoal.InputError):
         call("run", tmp_path / "none.csv", "--out", tmp_path / "x")
-
-
-def test_exit_codes():
-    assert exit_code(shoal.InputError("")) == 2
-    assert exit_code(shoal.UnreachableError("")) == 4
-    assert exit_code(shoal.BudgetError("")) == 3
-    assert exit_code(KeyboardInterrupt()) == 130
-    assert "memory" in explained(MemoryError())
-    assert "check the path" in explained(FileNotFoundError(errno.ENOENT, "No such file", "x.csv"))
 
 
 def test_a_parquet_file_works_like_a_csv(meters, tmp_path):

@@ -128,7 +128,8 @@ def test_horizons_in_hours_are_steps(here: Path) -> None:
     assert call("run", "--out", "run", "--horizon", "1h", "--json").json["did"] == []
     assert call("run", "--out", "run", "--horizon", "4", "--json").json["did"] == []
     assert "multiple of the 15 minutes" in refused("check", "19.csv", "--horizon", "50min")
-    assert "a time such as 3h" in refused("run", "19.csv", "--out", "new", "--horizon", "soon")
+    for text in ("soon", "3 hours", "-3h"):
+        assert "a time such as 3h" in refused("run", "19.csv", "--out", "new", f"--horizon={text}")
 
 
 def test_check_and_asking_on_the_command_line(here: Path) -> None:

@@ -8,11 +8,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from evidence.backtest import backtest
+from evidence.backtest import backtest, inflation
 from evidence.homes import SWISS
-from shoal.errors import InputError
-from shoal.sources.meters.forecast import forecast
-from shoal.sources.meters.simulate import simulate_meters
+from shoal import InputError, forecast, simulate_meters
+from shoal.sources.meters.season import fit_season
 
 START = datetime(2024, 1, 1)
 
@@ -88,3 +87,18 @@ def test_refusals() -> None:
         backtest(frame, 2, every=timedelta(minutes=7))
     with pytest.raises(InputError, match="levels"):
         backtest(frame, 2, levels=[1.0])
+
+
+@pytest.mark.parametrize("repeats", [2, 3, 15])
+def test_inflation_is_what_estimating_the_mean_costs(repeats: int) -> None:
+    """Independent readings: error variance of the next one over the variance of the residuals, by simulation."""
+    rng = np.random.default_rng(repeats)
+    n = 4000
+    logs = rng.standard_normal((n, (repeats + 1) * 96))
+    phase = np.tile(np.arange(96), repeats)
+    season = fit_season(np.exp(logs[:, : repeats * 96]), phase, period="day", step=timedelta(minutes=15), floor=1e-9)
+    inside = season.remove(np.exp(logs[:, : repeats * 96]), phase).var()
+    ahead = (logs[:, repeats * 96 :] - season.profile[:, np.arange(96)]).var()
+    factor = inflation(season, np.arange(96))
+    assert (factor == factor[0, 0]).all()
+    assert ahead / inside == pytest.approx(factor[0, 0], rel=0.02)

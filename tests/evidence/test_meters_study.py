@@ -28,13 +28,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def calls() -> list[tuple[str, int, int]]:
-    return []
-
-
-@pytest.fixture(scope="module")
-def study(folder: Path, calls: list[tuple[str, int, int]]) -> meters_study.MetersStudy:
-    return meters_study.reproduce_meters(None, folder, quick=True, progress=lambda *call: calls.append(call))
+def study(folder: Path) -> meters_study.MetersStudy:
+    return meters_study.reproduce_meters(None, folder, quick=True)
 
 
 @pytest.fixture(scope="module")
@@ -149,11 +144,6 @@ def test_files_hold_what_was_found_and_no_household(study, folder, forecasts):
     printed = str(study) + repr(study.homes) + text
     assert not any(name in printed for name in forecasts[0].households)
     assert f"{study.homes[0].past[0]:.6g}" not in repr(study.homes)
-
-
-def test_progress_runs_from_nothing_to_done(study, calls):
-    assert [done for _, done, _ in calls] == list(range(len(calls)))
-    assert {total for _, _, total in calls} == {len(calls) - 1}
 
 
 def test_the_text_warns_about_the_claim(study):

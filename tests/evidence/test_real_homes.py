@@ -191,13 +191,6 @@ def test_accounts_are_gaussian() -> None:
         assert gaussian_delta(mu, 1.0, max(epsilon - 2e-4, 0.0)) >= 8e-4 or epsilon == 0
 
 
-def test_results_are_one_row_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage, "FOLDER", tmp_path)
-    path = storage.store("some", {"a": 1.5, "part": {"rows": [{"x": 1}, {"x": 2}]}, "none": None})
-    assert storage.stored("some")["part"] == {"rows": [{"x": 1}, {"x": 2}]}
-    assert len(path.read_text().splitlines()) == 12
-
-
 @pytest.mark.skipif(not (SWISS.there and LONDON.there), reason="the real homes are not here (../shared/data)")
 def test_one_stored_price_is_made_again() -> None:
     found = storage.stored("prices")["six"]

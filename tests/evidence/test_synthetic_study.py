@@ -11,7 +11,7 @@ import pytest
 
 import shoal
 from evidence.paper import synthetic_study
-from evidence.paper.lines import CONVENTIONS, NOTIONS, as_text, edge_curves, per_entry, shown
+from evidence.paper.lines import CONVENTIONS, NOTIONS, edge_curves, shown
 from evidence.paper.synthetic import TOTAL_BUDGETS, four_classes
 from evidence.paper.synthetic_study import METHODS
 
@@ -22,13 +22,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def calls() -> list[tuple[str, int, int]]:
-    return []
-
-
-@pytest.fixture(scope="module")
-def study(folder: Path, calls: list[tuple[str, int, int]]) -> synthetic_study.SyntheticStudy:
-    return synthetic_study.reproduce_synthetic(folder, quick=True, progress=lambda *call: calls.append(call))
+def study(folder: Path) -> synthetic_study.SyntheticStudy:
+    return synthetic_study.reproduce_synthetic(folder, quick=True)
 
 
 @pytest.mark.parametrize("notion", NOTIONS)
@@ -105,12 +100,6 @@ def test_files_hold_what_was_found(study, folder):
         assert picture.stat().st_size > 10_000
 
 
-def test_progress_runs_from_nothing_to_done(study, calls):
-    assert [done for _, done, _ in calls] == list(range(len(calls)))
-    assert {total for _, _, total in calls} == {len(calls) - 1}
-    assert calls[-1][0] == "done"
-
-
 def test_the_text_shows_every_method_and_rounds_up(study):
     text = str(study)
     for name in (*METHODS, "one-sided PDP", "two-sided PDP", "hockey-stick DP", "per entry", "total"):
@@ -118,19 +107,3 @@ def test_the_text_shows_every_method_and_rounds_up(study):
     delta = study.lines.at(1.0, method="transport", convention="total", budget=TOTAL_BUDGETS[1], notion="dp")
     assert shown(delta) in text
     assert float(shown(delta)) >= delta
-
-
-def test_small_parts():
-    assert (shown(0.12301), shown(0.99999), shown(0.0), shown(1.0)) == ("0.124", "1", "0", "1")
-    assert (per_entry(0.6, "total", 12), per_entry(0.6, "per entry", 12)) == (pytest.approx(0.05), 0.6)
-    assert as_text(["a", "bb"], [["ccc", "d"]]).splitlines() == ["a    bb", "---  --", "ccc   d"]
-
-
-def test_a_line_must_be_named_fully(study):
-    with pytest.raises(shoal.InputError, match="name one"):
-        study.lines.one(method="white")
-
-
-def test_a_bad_seed_is_refused():
-    with pytest.raises(shoal.InputError, match="seed"):
-        synthetic_study.reproduce_synthetic(seed=-1)

@@ -10,10 +10,8 @@ import polars as pl
 import pytest
 
 import shoal
-from shoal.sources.meters.predictive import Forecasts
-from shoal.sources.meters.quality import NEGATIVE, repair
+from shoal import Forecasts
 from shoal.sources.meters.readings import meter_readings
-from shoal.sources.meters.season import export_scale, scaled
 
 SETTINGS = {"order": (1, 1), "train_days": 7, "horizon": 24, "season": "day"}
 ORIGIN = datetime(2024, 1, 10)
@@ -93,26 +91,26 @@ def test_files_and_the_next_day(forecasts: Forecasts, readings: pl.DataFrame, tm
     assert np.array_equal(moved.power, fresh.power)
 
 
-def test_the_scale_is_the_homes_own() -> None:
-    kw = np.array([[1.0, 2.0, -3.0, np.nan], [0.5, 0.0, 0.2, 0.1], [0.5, 0.0, 0.2, 0.1]])
-    many = np.tile(kw, (1, 60))
-    many[2, 0] = -0.01  # one in 240: a fault, or noise of the meter
-    scale = export_scale(many, 0.02)
-    assert scale.tolist() == [2.0, 0.0, 0.0]
-    x = scaled(many, 0.02, scale)
-    np.testing.assert_allclose(2.0 * np.sinh(x[0, :3]), kw[0, :3])
-    assert x[2, 0] == np.log(0.02)
+def test_the_scale_is_the_homes_own(readings: pl.DataFrame) -> None:
+    """A home with a single reading below zero, a fault or noise of the meter, stays on the logarithm."""
+    once = (pl.col("household") == "H0007") & (pl.col("timestamp") == ORIGIN - timedelta(days=3))
+    data = readings.with_columns(kw=pl.when(once).then(-0.01).otherwise("kw"))
+    made = shoal.forecast(data, origin=ORIGIN - timedelta(days=1), export=True, **SETTINGS)
+    expected = np.nanmedian(np.abs(made.past), axis=1) * np.isin(made.households, SOLAR)
+    np.testing.assert_allclose(made.season.scale, expected)
 
 
 def test_what_is_never_above_zero_is_no_home(readings: pl.DataFrame, tmp_path: Path) -> None:
     generation = readings.with_columns(
         kw=pl.when(pl.col("household") == "H0004").then(-pl.col("kw").abs()).otherwise("kw")
     )
-    assert repair(generation).left_out == {"H0004": NEGATIVE}
+    (home, reason), *others = meter_readings(generation).left_out.items()
+    assert (home, others) == ("H0004", [])
+    assert reason.startswith("never above zero and often below: a meter of generation")
     generation.write_parquet(tmp_path / "meters.parquet")
     data = meter_readings(tmp_path / "meters.parquet")
     assert data.summary()["left out"] == 1
     (note,) = data.notes()
     assert "count as export" in note
     short = generation.filter(pl.col("timestamp") < datetime(2024, 1, 2))
-    assert not repair(short).left_out  # a day without drawing any is possible
+    assert not meter_readings(short).left_out  # a day without drawing any is possible

@@ -9,11 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from shoal.errors import InputError
-from shoal.sources.meters.forecast import forecast
-from shoal.sources.meters.predictive import AccountingWarning, Forecasts
-from shoal.sources.meters.quality import repair
-from shoal.sources.meters.simulate import simulate_meters
+from shoal import Forecasts, InputError, forecast, simulate_meters
 
 START = datetime(2024, 1, 1)
 SMALL = {"order": (2, 1), "train_days": 15, "horizon": 6}
@@ -60,8 +56,6 @@ def test_classes_of_each_query(fc: Forecasts) -> None:
     np.testing.assert_allclose(fc.classes("trajectory").covs, fc.error_cov, atol=1e-12)
     np.testing.assert_array_equal(fc.classes("marginal").means, fc.season_part)
     assert fc.classes("marginal").labels == fc.households
-    with pytest.warns(AccountingWarning):
-        fc.classes("as_in_paper")
     draw = fc.answer("trajectory", np.zeros_like(fc.log_mean))
     np.testing.assert_array_equal(draw, fc.log_mean)
 
@@ -107,8 +101,7 @@ def test_bad_households_are_reported_and_stop_nobody(readings: pl.DataFrame, fc:
         kw=pl.when(home == "H0000").then(0.0).when(home == "H0001").then(repeating).otherwise(kw)
     ).filter((home != "H0002") | (time >= START + timedelta(days=10)))
     stray = pl.DataFrame({"household": "lost", "timestamp": [START, datetime(2090, 1, 1)], "kw": 1.0})
-    mended = repair(pl.concat([broken, stray]))
-    result = forecast(mended, season="day", **SMALL)
+    result = forecast(pl.concat([broken, stray]), season="day", **SMALL)
     assert result.households == ("H0003", "H0004", "H0005")
     np.testing.assert_allclose(result.log_mean, fc.log_mean[3:], rtol=1e-10)
     assert set(result.left_out) == {"H0000", "H0001", "H0002", "lost"}
@@ -152,6 +145,33 @@ def test_floor_is_counted(readings: pl.DataFrame) -> None:
         )
         assert row["floored"] == (window["kw"] < 0.3).sum()
     assert (high.season.profile >= np.log(0.3) - 1e-12).all()
+
+
+@pytest.mark.parametrize("season", ["day", "week"])
+def test_the_season_is_the_mean_of_each_time_and_borrows_where_none_was_seen(
+    readings: pl.DataFrame, season: str
+) -> None:
+    home, time = pl.col("household"), pl.col("timestamp")
+    early = (time.dt.hour() == 1) & (time.dt.minute() == 15)
+    gone = early & ((home == "H0000") & (time.dt.weekday() == 1) | (home == "H0001"))
+    holes = readings.filter(~gone).filter(
+        pl.Series(np.random.default_rng(1).random((~readings.select(gone).to_series()).sum()) > 0.05)
+    )
+    fc = forecast(holes, season=season, **SMALL)
+    stamps = fc.history.timestamps
+    slot = (stamps.dt.hour().cast(int) * 4 + stamps.dt.minute() // 15).to_numpy()
+    phase = slot if season == "day" else (stamps.dt.weekday().to_numpy().astype(int) - 1) * 96 + slot
+    logs = np.log(np.maximum(fc.past, fc.season.floor))
+    assert fc.season.profile.shape == (6, {"day": 96, "week": 7 * 96}[season])
+    for k in range(0, fc.season.profile.shape[1], 37):
+        part, seen = logs[:, phase == k], fc.season.repeats[:, k] > 0
+        np.testing.assert_array_equal(fc.season.repeats[:, k], np.isfinite(part).sum(axis=1))
+        np.testing.assert_allclose(fc.season.profile[seen, k], np.nanmean(part[seen], axis=1), atol=1e-12)
+    assert fc.season.repeats[1, 5] == 0
+    assert fc.season.profile[1, 5] == pytest.approx(np.nanmean(logs[1]))
+    if season == "week":
+        assert fc.season.repeats[0, 5] == 0
+        assert fc.season.profile[0, 5] == pytest.approx(np.nanmean(logs[0, slot == 5]))
 
 
 def test_clock_change_inside_the_window() -> None:
@@ -210,7 +230,7 @@ def test_the_first_step_is_close_to_the_last_reading() -> None:
 
 
 def test_progress_counts_the_households(readings: pl.DataFrame) -> None:
-    told: list[tuple[int, int]] = []
-    forecast(readings, season="day", **SMALL, progress=lambda *step: told.append(step))
-    assert told[-1] == (6, 6)
-    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    steps: list[tuple[int, int]] = []
+    forecast(readings, season="day", **SMALL, progress=lambda *step: steps.append(step))
+    assert steps[-1] == (6, 6)
+    assert [done for done, _ in steps] == sorted(done for done, _ in steps)

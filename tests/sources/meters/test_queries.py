@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import shoal
-from shoal.errors import InputError
-from shoal.sources.meters.predictive import AccountingWarning, Forecasts
+from shoal import Forecasts, InputError
 
 H, T = 3, 40
 
@@ -121,7 +120,7 @@ def test_singular_covariances_of_long_horizons() -> None:
 
 def test_as_in_paper_warns_and_differs(gaussian_process: tuple[Forecasts, np.ndarray, np.ndarray]) -> None:
     law = gaussian_process[0]
-    with pytest.warns(AccountingWarning, match="leaks more"):
+    with pytest.warns(UserWarning, match="leaks more"):
         family = law.classes("as_in_paper")
     np.testing.assert_array_equal(family.covs, law.classes("trajectory").covs)
     np.testing.assert_array_equal(law.answer("as_in_paper"), law.answer("point"))

@@ -9,9 +9,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from shoal.errors import InputError
-from shoal.sources.meters.quality import repair
-from shoal.sources.meters.simulate import REGISTERS, simulate_meters
+from shoal import InputError, simulate_meters
+from shoal.sources.meters.readings import meter_readings
 
 SHARES = (0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 LAGS = {"15 min": 1, "1 day": 96, "1 week": 672}
@@ -77,7 +76,7 @@ def test_readings_are_whole_register_steps(simulated: np.ndarray) -> None:
         counts = row / 4 / 0.001
         assert np.abs(counts - counts.round()).max() < 1e-6
         coarse += bool((np.abs(row / 4 / 0.01 - (row / 4 / 0.01).round()) < 1e-6).all())
-    assert coarse / len(simulated) == pytest.approx(REGISTERS[0.01], abs=0.1)
+    assert coarse / len(simulated) == pytest.approx(0.76, abs=0.1)  # of meters count hundredths
 
 
 def test_a_household_depends_on_seed_and_number_alone() -> None:
@@ -92,7 +91,7 @@ def test_a_household_depends_on_seed_and_number_alone() -> None:
 def test_steps(step: int) -> None:
     frame = simulate_meters(2, 2, step_minutes=step, start="2024-03-30")
     assert len(frame) == 2 * 2 * 1440 // step
-    table = repair(frame).quality
+    table = meter_readings(frame).quality
     assert table["verdict"].to_list() == ["ok", "ok"]
     assert frame.schema == {"household": pl.String, "timestamp": pl.Datetime("us"), "kw": pl.Float64}
 

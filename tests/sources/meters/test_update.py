@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import shoal
-from shoal.sources.meters.quality import repair
+from shoal.sources.meters.readings import meter_readings
 
 START = datetime(2024, 1, 1)
 ORIGIN = START + timedelta(days=7)
@@ -137,7 +137,7 @@ def test_refusals(yesterday, readings):
         shoal.update_forecasts(yesterday, new.with_columns(pl.col("timestamp").dt.replace_time_zone("UTC")))
     with pytest.raises(shoal.InputError, match="grid"):
         shoal.update_forecasts(yesterday, new.with_columns(pl.col("timestamp") + timedelta(minutes=7)))
-    hourly = repair(new.filter(pl.col("timestamp").dt.minute() == 0), interval=60)
+    hourly = meter_readings(new.filter(pl.col("timestamp").dt.minute() == 0), interval=60)
     with pytest.raises(shoal.InputError, match="every 0:30:00"):
         shoal.update_forecasts(yesterday, hourly)
     with pytest.raises(shoal.InputError, match="horizon"):
