@@ -229,7 +229,7 @@ class Choice(Record):
     rehearsed: tuple[str, ...] = ()  #: instants from which forecasts were rehearsed
 
     def __repr__(self) -> str:
-        return f"Choice(crowd {self.crowd}: {self.asked})"
+        return f"Choice(crowd {self.crowd}: {self.goal})"
 
     def _repr_html_(self) -> str:
         return sections(repr(self), [("", self.sentences()), *((f"crowd {p.crowd}", [p.words]) for p in self.trials)])
