@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from contextlib import suppress
@@ -82,6 +83,21 @@ def test_every_command_of_a_page_runs(page: str, files: Path, monkeypatch: pytes
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception
         assert done.exit_code == 0, (words, done.stderr[-1500:])
+
+
+def test_make_knows_every_target_that_a_page_names() -> None:
+    """They set up an environment, so they are read here and not run; what they call is tested by itself."""
+    if shutil.which("make") is None:
+        pytest.skip("no make")
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    targets = set(re.findall(r"(?:^|`)make ([a-z][a-z-]*)\b", text, flags=re.MULTILINE))
+    assert {"demo", "test"} <= targets
+    for target in sorted(targets):
+        done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 0, (target, done.stderr)
+        if target == "demo":
+            assert "shoal demo --out out/demo" in done.stdout
 
 
 @pytest.mark.parametrize("name", ["voices", "physiology", "heating"])

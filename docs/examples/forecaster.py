@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +31,7 @@ class Found:
 
 def forecasts(kw: np.ndarray) -> np.ndarray:
     """(homes, 6) the network's forecasts of the last six hours of (homes, hours), learned from the hours before."""
+    from sklearn.exceptions import ConvergenceWarning
     from sklearn.neural_network import MLPRegressor
 
     past = kw[:, :-HORIZON]
@@ -38,7 +40,9 @@ def forecasts(kw: np.ndarray) -> np.ndarray:
     starts = range(LAGS, past.shape[1] - HORIZON + 1, 3)
     x = np.concatenate([scaled[:, at - LAGS : at] for at in starts])
     y = np.concatenate([scaled[:, at : at + HORIZON] for at in starts])
-    net = MLPRegressor(hidden_layer_sizes=(32,), max_iter=60, random_state=0).fit(x, y)
+    net = MLPRegressor(hidden_layer_sizes=(32,), max_iter=60, random_state=0)
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):  # sixty passes are enough here
+        net.fit(x, y)
     return np.maximum(net.predict(scaled[:, -LAGS:]) * level, 0.0)
 
 

@@ -179,6 +179,9 @@ def test_means_of_constants(tmp_path: Path) -> None:
     out = tmp_path / "means"
     run = go(out, constants(), MEANS)
     assert not run.charged
+    (other,) = [line for _, lines in run.summary() for line in lines if "would protect" in line]
+    assert "every customer's figures" in other
+    assert "kW" not in other
     public, owned = pl.read_csv(out / "public" / "released.csv"), run.released
     assert public.columns == ["crowd", "homes", "news", *COLUMNS]
     assert owned.columns == ["label", *public.columns]

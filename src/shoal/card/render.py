@@ -243,7 +243,7 @@ def public_page(card: ReleaseCard, *, title: str | None = None, made: str = "") 
 
 def board(card: ReleaseCard, *, title: str | None = None, made: str = "") -> str:
     """One sheet for a board: what was released, who hides, what it costs, what is left."""
-    instead = would_protect(card.fit.labels, card.fit.noun) if card.kind == "means" else ""
+    instead = would_protect(card.fit) if card.kind == "means" else ""
     return _page("board.html", card, _nameless(card), title=title, made=made, body_class="board", instead=instead)
 
 

@@ -21,7 +21,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from shoal import __version__
-from shoal.card.facts import CROWD, MEANINGLESS, DesignFacts, promised
+from shoal.card.facts import CROWD, MEANINGLESS, DesignFacts, FitFacts, promised
 from shoal.card.words import HOLDERS, factor, promise, question
 from shoal.plaintext import printable
 from shoal.readings.plan import noisy_crowds_plan
@@ -182,11 +182,16 @@ def any_law(design: DesignFacts) -> str:
     return f"{bound} at ε = {design.epsilon:g}; the promised δ rests on the Gaussian law."
 
 
-def would_protect(customers: int, noun: str = "home") -> str:
-    """For the summary of a label's release: what the other secret would protect, and what it would cost."""
-    plan = noisy_crowds_plan(customers=max(customers, 2), epsilon=1.0)
+def would_protect(fit: FitFacts) -> str:
+    """For the summary of a label's release: what the other secret would protect, and for meters what it would cost."""
+    if fit.entry == "column":
+        return (
+            f"`--secret readings` would protect every {fit.noun}'s figures, against whoever knows all others, with "
+            "noise that the ends of the columns, which you declare (--bounds), decide."
+        )
+    plan = noisy_crowds_plan(customers=max(fit.labels, 2), epsilon=1.0)
     return (
-        f"`--secret readings` would protect every {noun}'s readings, against whoever knows all others; with "
+        f"`--secret readings` would protect every {fit.noun}'s readings, against whoever knows all others; with "
         f"{counted(plan.customers, 'customer')} of {plan.typical_kw:g} kW and a privacy budget (epsilon) of 1 its "
         f"curves, as a population and not home by home, would be off by about {percent(plan.expected_w1)} of the mean "
         f"load, its total by {percent(plan.expected_total)}."

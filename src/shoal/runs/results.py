@@ -405,7 +405,7 @@ class Results(Context):
         parts = [] if fit is None else summary(self.card_so_far, self.handing, verbose=verbose)
         if not self.of_readings and fit is not None:
             attack = next((lines for heading, lines in parts if heading == HEADINGS["attack"]), parts[-1][1])
-            attack.append(would_protect(fit.labels, fit.noun))
+            attack.append(would_protect(fit))
         if self.audit is not None and self.audit.verdict == "violated":
             parts.insert(0, ("Violated", ["The audit found more than is promised. Do not use this release."]))
         if self.rehearsed is not None:
