@@ -6,15 +6,26 @@ from typing import Any
 
 
 def run() -> None:
-    """Load the command and run it. Ctrl-C while modules load ends the process at once, with a sentence."""
+    """Load the command and run it. Ctrl-C before the command begins ends the process at once, with a sentence."""
     interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # not where it is ignored
     if interruptible:
         signal.signal(signal.SIGINT, _end)
+    from shoal.cli import screen
     from shoal.cli.main import app
 
-    if interruptible:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    app()
+    try:
+        if interruptible:
+            screen.ON_BEGIN.append(_interruptible)
+        app()
+    finally:
+        if interruptible:
+            screen.ON_BEGIN.remove(_interruptible)
+            _interruptible()
+
+
+def _interruptible() -> None:
+    """From here on Ctrl-C is an exception, which a command turns into its own sentence."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _end(*_: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -11,7 +12,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from shoal.errors import ShoalError
+from shoal.errors import ShoalError, StorageError
+
+FULL = "the disk is full. Nothing that was finished is lost: free some space and run the same command again"
 
 
 def private(path: Path) -> None:
@@ -86,3 +89,23 @@ def held(path: Path, busy: ShoalError) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def full(error: Exception) -> bool:
+    """Whether an error of Python or Polars says that the disk, or a user's share of it, is full."""
+    codes, code = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)), getattr(error, "errno", None)
+    if code is not None:
+        return code in codes
+    # Polars keeps the code in the text only.
+    return any(f"os error {one})" in str(error) or os.strerror(one) in str(error) for one in codes)
+
+
+@contextlib.contextmanager
+def disk_space() -> Iterator[None]:
+    """A full disk, as Python or Polars reports it, becomes a ``StorageError``; the text itself is not passed on."""
+    try:
+        yield
+    except Exception as error:
+        if not isinstance(error, ShoalError) and full(error):
+            raise StorageError(FULL) from None
+        raise

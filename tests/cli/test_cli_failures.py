@@ -116,6 +116,25 @@ def test_no_write_permission_for_real(tmp_path, meters):
     refused("run", meters, "--out", tmp_path / "closed" / "x", code=2, says="no permission")
 
 
+def test_permissions_name_what_the_user_knows():
+    for path in ("january/.lock", "january/.board.html.part", "january"):
+        text = explained(PermissionError(errno.EACCES, "Permission denied", path))
+        assert text == "no permission to use january; change its permissions, or name another"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_full_temporary_folder_is_not_called_an_empty_file(tmp_path, meters, monkeypatch):
+    file = tmp_path / "wide.csv"
+    file.write_text(Path(meters).read_text(), encoding="utf-16")
+
+    class FullFolder:
+        def __init__(self, name):
+            self.name, self.path = name, Path("/dev/full")
+
+    monkeypatch.setattr("shoal.sources.frames.Scratch", FullFolder)
+    refused("check", file, code=2, says="the disk is full")
+
+
 def test_a_full_disk_loses_nothing(unreleased, monkeypatch):
     def kept() -> dict[str, bytes]:
         return {

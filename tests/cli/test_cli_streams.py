@@ -18,13 +18,23 @@ from shoal.cli.screen import Outcome, Stages, command
 from shoal.numerics import compiled
 from shoal.runs.run import compile_first
 
-EARLY = """
+LOADING = """
 import os, signal, sys
 class Interrupt:
     def find_spec(self, name, path=None, target=None):
         if name == "typer":
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Interrupt())
+from shoal.__main__ import run
+run()
+"""
+OPTIONS = """
+import os, signal, typer.main
+make = typer.main.get_command
+def interrupted(app):
+    os.kill(os.getpid(), signal.SIGINT)
+    return make(app)
+typer.main.get_command = interrupted
 from shoal.__main__ import run
 run()
 """
@@ -60,8 +70,9 @@ def test_a_run_goes_on_where_nobody_reads_its_progress(closed: TextIO, monkeypat
             progress(stage, "working", 0, 0)
 
 
-def test_an_interrupt_while_modules_load_has_no_traceback() -> None:
-    done = subprocess.run([sys.executable, "-c", EARLY], capture_output=True, text=True, timeout=60)
+@pytest.mark.parametrize("moment", [LOADING, OPTIONS])
+def test_an_interrupt_before_the_command_begins_is_one_sentence(moment: str) -> None:
+    done = subprocess.run([sys.executable, "-c", moment], capture_output=True, text=True, timeout=120)
     assert done.returncode == -signal.SIGINT
     assert done.stderr == "shoal: interrupted before anything was begun.\n"
 

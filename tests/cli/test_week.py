@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from datetime import datetime
 from pathlib import Path
@@ -81,6 +82,27 @@ def test_a_ledger_that_is_gone_moved_exchanged_or_restored_is_told_at_once(here:
     done = call("run", "20.csv", "--out", "run", "--update", "--ledger", here / "moved.db")
     assert done.code == 0, done.err
     assert call("run", "--out", "run").code == 0
+
+
+def test_a_ledger_that_moved_and_came_back_is_found_from_anywhere(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.move("own.db", "moved.db")
+    assert call("run", "--out", "run", "--ledger", "moved.db").code == 0
+    (here / "elsewhere").mkdir()
+    monkeypatch.chdir(here / "elsewhere")
+    assert call("run", "--out", here / "run").code == 0
+    shutil.move(here / "moved.db", here / "own.db")
+    assert call("run", "--out", here / "run").code == 0
+    assert call("run", here / "19.csv", "--out", here / "run", "--update").code == 0
+
+
+def test_a_period_is_released_once_and_that_is_said(here: Path) -> None:
+    again = call("run", "18.csv", "--out", "again", *SMALL)
+    assert again.code == 0, again.err
+    assert "released for this period before: given again as on record" in " ".join(again.out.split())
+    assert (here / "again/public/released.csv").read_bytes() == (here / "run/public/released.csv").read_bytes()
+    for horizon in ("2h", "8"):
+        text = refused("run", "18.csv", "--out", "longer", *SMALL[2:], "--horizon", horizon)
+        assert "on record with 4 steps, and a period is released once; --horizon 4 gives them again" in text
 
 
 @pytest.mark.parametrize("lost", ["forecasts", "shards", "crowds.parquet", "fit.json", "released.csv", "public"])
@@ -165,6 +187,31 @@ def test_too_few_homes_are_told_the_number_that_works(here: Path) -> None:
     text = refused("run", "speakers.csv", "--out", "nine", "--label", "speaker", "--ledger", here / "nine.db")
     assert "9 speakers can be used" in text or "9 labels can be used" in text
     assert "--crowd 9 would work" in text
+
+
+def test_everybody_without_a_row_is_counted_and_what_to_settle_is_told(here: Path) -> None:
+    frame = pl.read_csv("18.csv", try_parse_dates=True)
+    home, time, kw = pl.col("household"), pl.col("timestamp"), pl.col("kw")
+    late = (home == "H0000") & (time < datetime(2024, 1, 14))
+    ended = (home == "H0001") & (time > datetime(2024, 1, 3))
+    gaps = (home == "H0002") & time.dt.day().is_between(10, 14)
+    values = {"H0003": pl.lit(0.2), "H0004": -kw.abs() - 0.1}
+    wrong = kw
+    for name, value in values.items():
+        wrong = pl.when(home == name).then(value).otherwise(wrong)
+    twice = frame.filter((home == "H0010") & (time.dt.day() == 12)).with_columns(kw=kw + 1)
+    pl.concat([frame, twice]).filter(~late & ~ended & ~gaps).with_columns(kw=wrong).write_csv("mixed.csv")
+    done = call("run", "mixed.csv", "--out", "mixed", *SMALL, "--crowd", 5, "--ledger", here / "mixed.db")
+    assert done.code == 0, done.err
+    words = " ".join(done.out.split())
+    assert "Without a row: 5 households" in words
+    reasons = ("too short", "no readings", "too many gaps", "constant", "never above zero")
+    assert all(re.search(rf"{reason}[^;]*\(1\)", words) for reason in reasons)
+    assert "96 instants with several readings that differ, in 1 household;" in words
+    assert "--time-zone Europe/London" in words
+    assert "taken for export" not in words  # the one home below zero is left out
+    preview = " ".join(call("check", "mixed.csv", *SMALL, "--crowd", 5, "--ledger", here / "new.db").out.split())
+    assert "96 instants with several readings that differ, in 1 household;" in preview
 
 
 def test_short_histories_name_the_days_of_training(here: Path) -> None:

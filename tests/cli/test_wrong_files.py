@@ -124,7 +124,7 @@ QUESTIONED: list[tuple[Callable[[pl.DataFrame, Path], None], str, list[str] | No
         _spikes,
         "readings: 1 of 4 households draw more than a home (the rule of plausible power: on some day a mean above"
         " 50 kW, or a reading above 100 kW). Nothing was released. If the unit is wrong, name it with --unit "
-        "(read were kW); if they are totals, say --unit kwh-register; if single readings are faults, leave them "
+        "(it was read as kW); if they are totals, say --unit kwh-register; if single readings are faults, leave them "
         "out with --set max_kw=50; if these are large customers, go on with --set accept=large",
         ["--set", "max_kw=50"],
     ),

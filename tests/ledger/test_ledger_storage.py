@@ -247,6 +247,25 @@ def fill(ledger: Ledger, shown: dict[str, np.ndarray], count: int) -> None:
         shown[str(i)] = ask(ledger, i)
 
 
+@pytest.mark.parametrize("code", ["SQLITE_FULL", "SQLITE_IOERR_SHMSIZE"])
+def test_a_disk_that_is_full_at_the_very_end_says_what_to_do(sqlite_url: str, code: str) -> None:
+    from sqlalchemy import event
+
+    def at_the_end(_cursor: Any, statement: str, *_: Any) -> None:
+        if statement == "COMMIT":
+            error = sqlite3.OperationalError("quotes what was being written")
+            error.sqlite_errorname = code
+            raise error
+
+    with Ledger.open(sqlite_url) as ledger:
+        event.listen(ledger.storage._engine, "do_execute", at_the_end)
+        with pytest.raises(LedgerError, match=r"the disk is full; free some space.*do the same again") as caught:
+            ledger.budget(1.0, 0.01)
+        assert caught.value.reason == "full"
+        assert "query_id" not in str(caught.value)
+        assert "quotes" not in str(caught.value)
+
+
 def test_a_full_disk_charges_and_shows_nothing(sqlite_url: str) -> None:
     from sqlalchemy import event
 

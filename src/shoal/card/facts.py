@@ -159,7 +159,7 @@ class Accuracy(Record):
     squares: tuple[float, ...] = merging(_entry_by_entry(math.fsum))  #: by entry: sum of expected squared errors
     biases: tuple[float, ...] = merging(_entry_by_entry(math.fsum))  #: by entry: sum of expected errors
     square_largest: float = merging(max)  #: largest over labels of the mean over entries
-    answers: float | None = merging(_if_known(math.fsum))  #: sum over labels of the mean true answer
+    answers: float | None = merging(_if_known(math.fsum))  #: sum over labels of the mean size of a true answer
     grid: tuple[float, ...] = merging(_entry_by_entry(max))  #: step between values that an entry can take
     coverage: float = merging(first)  #: of the interval
     interval: tuple[tuple[float, float], ...] = merging(_hull)  #: by entry: released − true; a ratio with ``ratio``

@@ -204,7 +204,7 @@ def errors(off: ReleaseErrors, answers: FloatArray, groups: NDArray[np.int64], *
         squares=tuple(math.fsum(column) for column in off.squares.T),
         biases=tuple(math.fsum(column) for column in off.biases.T),
         square_largest=float(off.squares.mean(axis=1).max()),
-        answers=math.fsum(answers.mean(axis=1)),
+        answers=math.fsum(np.abs(answers).mean(axis=1)),  # export is no load below zero
         grid=tuple(float(step) for step in off.grid),
         coverage=off.coverage,
         interval=tuple((float(a), float(b)) for a, b in zip(*off.interval, strict=True)),

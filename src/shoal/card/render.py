@@ -76,7 +76,7 @@ def summary(card: ReleaseCard, handed: Sequence[Statement] = (), *, verbose: boo
         dict(parts)[HEADINGS["attack" if card.attack else "hidden"]].append(KNOWS)
     absent = [one.figure for one in every if one.key == "missing" and one.figure and not one.warning]
     if absent and card.kind != "readings":
-        why = "; ".join(f"{reason} ({number})" for reason, number in card.fit.reasons[:3])
+        why = "; ".join(f"{reason} ({number})" for reason, number in card.fit.reasons)
         parts[0][1].append(f"Without a row: {absent[0]}{why and f': {why}'}. left_out.csv has their names.")
     warnings = [one.sentence for one in every if one.warning]
     return [*parts, ("Mind", warnings)] if warnings else parts

@@ -21,12 +21,14 @@ import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any, TextIO, TypeVar
 
 import typer
 
 import shoal
 from shoal.cli import options
+from shoal.files import FULL, full
 from shoal.plaintext import printable
 from shoal.records import plain
 
@@ -34,6 +36,8 @@ from shoal.records import plain
 Json = Annotated[bool, options.option("One JSON object on standard output, nothing else.", "Output", "--json")]
 #: With this variable of the environment set, an error shows its traceback.
 DEBUG = "SHOAL_DEBUG"
+#: Called where a command begins, after all was loaded and its options were read.
+ON_BEGIN: list[Callable[[], None]] = []
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -64,6 +68,8 @@ def command(*sections: str, also: tuple[str, ...] = ()) -> Callable[[Command], C
         def guarded(*, as_json: bool, **given: Any) -> None:
             warnings.showwarning = lambda message, *_, **__: said(f"shoal: note: {message}")
             try:
+                for begin in ON_BEGIN:
+                    begin()
                 chosen = options.taken(known, given)
                 outcome = function(**given, **chosen)
                 code = outcome.code
@@ -104,15 +110,17 @@ def explained(error: BaseException) -> str:
         return "the memory is not enough; use fewer labels at a time, or a shorter horizon"
     if not isinstance(error, OSError):
         return by_options(str(error))
-    name = f" {error.filename}" if error.filename else ""
-    room = "Nothing that was finished is lost: make room and run the same command again."
-    denied = "choose another folder with --out, or change its"
+    path = Path(str(error.filename or ""))
+    if path.name.startswith("."):  # a lock, or a file that is being written: what the user knows is its folder
+        path = path.parent
+    name = f" {path}" if error.filename else ""
+    denied = f"no permission to use{name or ' a file'}; change its permissions, or name another"
     reasons = {
-        errno.ENOSPC: f"the disk is full. {room}",
-        errno.EDQUOT: f"your quota on the disk is used up. {room}",
         errno.ENOENT: f"there is no{name or ' such file'}; check the path",
         errno.EADDRINUSE: "the port is in use; stop what uses it, or choose another with --port",
-    } | dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), f"no permission to use{name}; {denied} permissions")
+    } | dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), denied)
+    if full(error):
+        return FULL
     reason = error.strerror or "an operation on files failed"
     other = f"{reason}{f':{name}' if name else ''}; put it right and run the command again"
     return reasons.get(error.errno or 0, other)

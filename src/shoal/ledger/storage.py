@@ -123,13 +123,15 @@ WRONG_URL = (
     "url must look like sqlite:///ledger.db or postgresql://user@host:5432/database, with a port from 1 to 65535"
 )
 UNKNOWN = (
-    "It is not known whether the last step was recorded: ask again, with the same query_id, and find out at no cost"
+    "It is not known whether the last step was recorded: do the same again, under the same name; what is on record is "
+    "not charged twice"
 )
 #: How the codes of a database begin -> the reason of the error, and what it means.
 CAUSES = {
-    ("SQLITE_FULL", "53100"): ("full", "the disk is full"),
+    ("SQLITE_FULL", "SQLITE_IOERR_SHM", "53100"): ("full", "the disk is full; free some space and do the same again"),
     ("SQLITE_BUSY", "SQLITE_LOCKED", "55P03"): ("busy", "another writer held the ledger for too long; try again"),
     ("SQLITE_READONLY", "25006"): ("read-only", "the ledger is read-only"),
+    ("SQLITE_IOERR",): ("", "the disk does not read or write as it should; see whether it is full or failing"),
     ("SQLITE_CORRUPT", "SQLITE_NOTADB", "XX"): ("damaged", "the file is damaged, or is not a ledger"),
     ("SQLITE_CANTOPEN", "08", "57", "28", "3D", "OperationalError"): (
         "unreachable",

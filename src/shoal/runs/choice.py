@@ -384,6 +384,8 @@ class FileCheck:
         sections = [("Read", [f"{fit.source}."]), ("Who can be used", used)]
         if fit.about:
             sections.append(("What was understood", list(fit.about)))
+        if fit.doubts:
+            sections.append(("Mind", list(fit.doubts)))
         if self.refusal:
             sections.append(("A run would be refused", [self.refusal]))
         if self.rehearsal is not None and self.prices:

@@ -82,7 +82,8 @@ def place(folder: Path, named: str | None, seal: Seal | None, *, simulated: bool
     own, before = folder / FILE, None if seal is None else seal.where
     if named is None and (simulated or own.is_file() or before == IN_FOLDER):
         named = IN_FOLDER
-    given = named or os.environ.get(VARIABLE) or before
+    seen = before if before is not None and Path(before).is_file() else None
+    given = named or seen or os.environ.get(VARIABLE) or before
     if given == IN_FOLDER:
         return Place(f"sqlite:///{own.resolve()}", f"{folder.resolve().name}/{FILE}", IN_FOLDER)
     return at(given)

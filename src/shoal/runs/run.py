@@ -35,7 +35,7 @@ from shoal.runs import secret
 from shoal.runs.choice import Choice, Rehearsal, by_error, by_risk, naming_bound, rehearsal, share
 from shoal.runs.config import Config, shared
 from shoal.runs.folder import DESIGN, FIT, SHARDS, STAGES, STATE, Done, Folder, Progress, RunState, Snapshot, source_of
-from shoal.runs.owner_ledger import Seal, without_password
+from shoal.runs.owner_ledger import IN_FOLDER, Seal, at
 from shoal.runs.results import Results
 from shoal.runs.shards import finished, put_whole, sweep
 from shoal.runs.stages import (
@@ -108,6 +108,7 @@ def run(
     work = Run(out, source, config, progress, **settings)
     if work.state.ledger is not None:
         work.ledger().close()  # before anything is done: is it there, and the one it was?
+        work.state = replace(work.state, ledger=replace(work.state.ledger, where=work.place.kept))
     if not rehearse and until in ("release", "report") and (update or not work.has_released):
         work.place.refuse_read_only()
     with work.held():
@@ -147,12 +148,15 @@ class Run(Results):
         if self._saved is None and source is None:
             raise InputError(f"file: {self.folder.path.name} is not a shoal run yet; name a meter file, or a table")
         base = config or (Config() if self._saved is None else self._saved.config)
-        # Where nobody asked for a size, that of the crowds on record is the one.
-        self._any_crowd = self._saved is None and config is None and settings.get("crowd") is None
+        # Where nobody asked for a size, now or in a run that was refused here, that of the crowds on record is the one.
+        begun = self._saved is not None and (bool(self._saved.stages) or base.crowd != Config().crowd)
+        self._any_crowd = not begun and config is None and settings.get("crowd") is None
         settled = base.changed(**settings)
-        self.named_ledger = settled.ledger
-        if settled.ledger is not None:
-            settled = replace(settled, ledger=without_password(settled.ledger))
+        known = self._saved is not None and self._saved.ledger is not None  # then it is where it was last seen
+        given = settings.get("ledger") or (None if config is None else config.ledger)
+        self.named_ledger = given if known else settled.ledger
+        if settled.ledger not in (None, IN_FOLDER):
+            settled = replace(settled, ledger=at(settled.ledger).kept)
         self._rows: Scratch | None = None
         if self._saved is not None:
             self.state = replace(self._saved, config=settled)
@@ -309,7 +313,10 @@ class Run(Results):
             book = Book.read(ledger, labels)
         if book.size is not None and self._any_crowd:
             self._configure(crowd=book.size)
-        book.allow(self.config, origin, step_minutes)
+        steps = self.config.horizon
+        if self.horizon is not None:
+            steps = clock.steps(self.horizon, timedelta(minutes=step_minutes))
+        book.allow(replace(self.config, horizon=steps), origin, step_minutes)
         return book.size is not None
 
     def _settle_horizon(self, fit: FitFacts) -> None:

@@ -9,12 +9,9 @@ is read, and named.
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import json
-import os
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,8 +21,8 @@ import polars as pl
 
 import shoal
 from shoal.card.facts import Lost
-from shoal.errors import InputError, StorageError, UnreachableError, WorkerError
-from shoal.files import digest_of, file_digest, private_folder, write_whole
+from shoal.errors import InputError, UnreachableError, WorkerError
+from shoal.files import digest_of, disk_space, file_digest, private_folder, write_whole
 from shoal.records import Record
 from shoal.workers.executor import Executor, Failure, listening
 
@@ -132,22 +129,6 @@ def put_whole(path: str | Path, put: Callable[[Path], Any]) -> None:
 def put_frame(path: str | Path, frame: pl.DataFrame, metadata: dict[str, str] | None = None) -> None:
     """Write a table as Parquet, whole or not at all; the same bytes for the same table."""
     put_whole(path, partial(frame.write_parquet, compression="zstd", compression_level=1, metadata=metadata))
-
-
-@contextlib.contextmanager
-def disk_space() -> Iterator[None]:
-    """A full disk, as Python or Polars reports it, becomes a ``StorageError``."""
-    try:
-        yield
-    except (OSError, pl.exceptions.PolarsError) as error:
-        codes, code = (errno.ENOSPC, errno.EDQUOT), getattr(error, "errno", None)
-        # Polars keeps the code in the text only. The text itself is not passed on.
-        in_text = any(f"os error {full})" in str(error) or os.strerror(full) in str(error) for full in codes)
-        if code in codes or (code is None and in_text):
-            raise StorageError(
-                "the disk is full. Nothing that was finished is lost: free some space and run the same command again"
-            ) from None
-        raise
 
 
 def _key(path: str | Path) -> str:

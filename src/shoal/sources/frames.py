@@ -31,8 +31,8 @@ from zoneinfo import available_timezones
 import numpy as np
 import polars as pl
 
-from shoal.errors import InputError
-from shoal.files import private
+from shoal.errors import InputError, StorageError
+from shoal.files import disk_space, private
 
 WORKBOOKS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods")
 _WORKBOOK_BYTES = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
@@ -146,7 +146,7 @@ def open_file(file: Path) -> FileTable:
     if encoding != "utf-8":
         scratch = Scratch("rows.csv")
         table = scratch.path
-        with text_of(file, encoding) as source, table.open("w", encoding="utf-8", newline="") as out:
+        with disk_space(), text_of(file, encoding) as source, table.open("w", encoding="utf-8", newline="") as out:
             shutil.copyfileobj(source, out, CHUNK)
     header = text.splitlines()[0] if text else ""
     separator = max(SEPARATORS, key=header.count)
@@ -242,10 +242,13 @@ def stored(source: Any) -> Scratch | None:
         scratch.name = Path(os.fspath(source).partition("?")[0]).name
     rows = scratch.path.with_name("rows.parquet")
     try:
-        if table is None:
-            source.write_parquet(str(rows))
-            table = pl.scan_parquet(rows)
-        table.sink_parquet(scratch.path, row_group_size=ROW_GROUP)
+        with disk_space():
+            if table is None:
+                source.write_parquet(str(rows))
+                table = pl.scan_parquet(rows)
+            table.sink_parquet(scratch.path, row_group_size=ROW_GROUP)
+    except StorageError:
+        raise
     except Exception:  # noqa: BLE001 (databases and object stores raise their own; the texts may quote rows)
         raise InputError("source: its rows cannot be read as a table; check the address and what opens it") from None
     rows.unlink(missing_ok=True)

@@ -11,7 +11,6 @@ and the lines of code.
 from __future__ import annotations
 
 import contextlib
-import errno
 import multiprocessing
 import os
 import signal
@@ -29,6 +28,7 @@ from pathlib import PurePath
 from typing import Any, Self, TypeVar
 
 from shoal.errors import InputError, ShoalError, StorageError, UnreachableError
+from shoal.files import FULL, full
 from shoal.numerics.threads import ONE_THREAD, n_threads, one_library_thread
 
 Task = TypeVar("Task")
@@ -89,8 +89,8 @@ def attempt(work: Callable[[Task], Any], task: Task) -> Any:
     except MemoryError:
         return Failure("the memory is not enough for this task; use fewer workers or smaller shards")
     except Exception as error:  # noqa: BLE001 - the boundary: a bug is raised in the driver, by settled()
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)):
-            return StorageError("the disk is full; make room and run again, what is finished is kept")
+        if isinstance(error, OSError) and full(error):
+            return StorageError(FULL)
         reason = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
         frames = traceback.extract_tb(error.__traceback__)[: -LINES - 1 : -1]
         places = "; ".join(f"{PurePath(frame.filename).name}:{frame.lineno} in {frame.name}" for frame in frames)

@@ -54,9 +54,9 @@ def test_rows_that_disagree_name_the_zone(tmp_path: Path) -> None:
     kw = 0.5 + 0.3 * np.sin(np.arange(len(wall)))
     path = _written(tmp_path, pl.DataFrame({"household": "a", "timestamp": wall, "kw": kw}))
     (note,) = meter_readings(path).notes()
-    assert note.startswith("1 instants of 1 homes have several readings that differ")
+    assert note.startswith("1 instant with several readings that differ, in 1 household;")
     assert "--time-zone" in note
-    with pytest.warns(UserWarning, match="time_zone"):
+    with pytest.warns(UserWarning, match="--time-zone"):
         shoal.read_meters(path)
     assert meter_readings(path, time_zone="Europe/London").notes() == []
 
@@ -67,9 +67,9 @@ def test_wall_times_that_do_not_exist_and_export_are_told(tmp_path: Path) -> Non
     kw = np.where(np.arange(len(stamps)) < 3, -0.5, 0.3)
     path = _written(tmp_path, pl.DataFrame({"household": "a", "timestamp": stamps, "kw": kw}))
     skipped, export = meter_readings(path, time_zone="Europe/London").notes()
-    assert "1 readings are at wall times that the spring clock change skips" in skipped
+    assert "1 reading at wall times that the spring clock change skips, in 1 household" in skipped
     assert "Etc/GMT-1" in skipped
-    assert export.startswith("3 readings of 1 homes are below zero")
+    assert export.startswith("3 readings below zero, in 1 household, taken for export")
 
 
 def test_pandas_frames_of_any_kind_of_column(readings: pl.DataFrame) -> None:

@@ -130,6 +130,14 @@ class Book:
         later = [entry["period"] for entry in self.lasting if entry["period"] > period]
         if later:
             raise InputError(EARLIER.format(max(later), period))
+        released = [entry["row"] for entry in self.lasting if entry["period"] == period]
+        steps = max((len(row_values(row)) for row in released), default=0)
+        if config.label is None and not config.charged and 0 < steps < config.horizon:
+            raise InputError(
+                f"horizon: forecasts from {origin} are on record with {counted(steps, 'step')}, and a period is "
+                f"released once; --horizon {steps} gives them again, a later --origin may have more. Nothing was "
+                "released"
+            )
 
 
 @dataclass(frozen=True)

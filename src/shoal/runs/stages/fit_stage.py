@@ -24,6 +24,7 @@ import polars as pl
 from shoal.card.facts import LISTED, FitFacts, most_common, tallied
 from shoal.errors import InputError
 from shoal.plaintext import as_cells
+from shoal.rounding import counted
 from shoal.runs import secret
 from shoal.runs.config import Config
 from shoal.runs.folder import FIT, FORECASTS, SHARDS, Context, StageOutcome
@@ -222,9 +223,10 @@ def _refuse_implausible(shards: Sequence[ShardFacts], config: Config, unit: str)
     usable = sum(facts.households for facts in shards)
     if large and "large" not in config.accept:
         raise InputError(
-            f"readings: {large} of {usable} households {LARGE}. Nothing was released. If the unit is wrong, name it "
-            f"with --unit (read were {unit}); if they are totals, say --unit kwh-register; if single readings are "
-            "faults, leave them out with --set max_kw=50; if these are large customers, go on with --set accept=large"
+            f"readings: {large} of {counted(usable, 'household')} {LARGE}. Nothing was released. If the unit is wrong, "
+            f"name it with --unit (it was read as {unit}); if they are totals, say --unit kwh-register; if "
+            "single readings are faults, leave them out with --set max_kw=50; if these are large customers, go on with "
+            "--set accept=large"
         )
     if not usable and shards:
         reasons = tallied(facts.reasons for facts in shards)
@@ -317,7 +319,7 @@ def _quality(
     table = every.sort("household").collect()
     context.folder.write(QUALITY_TABLE, lambda path: as_cells(table).write_csv(path))
     frame = pl.DataFrame(schema={"household": pl.String, "timestamp": pl.Datetime("us", rows.time_zone)})
-    notes = Readings(frame, table, rows.step).notes()
+    notes = Readings(frame, table, rows.step).notes(export=exports(context.config))
     return Counter(table.filter(pl.col("verdict") == "left out")["reason"].drop_nulls().to_list()), notes
 
 

@@ -43,6 +43,7 @@ import polars as pl
 
 from shoal import validation
 from shoal.errors import InputError
+from shoal.rounding import counted
 from shoal.sources import frames
 from shoal.sources.meters import clock
 from shoal.sources.meters.clock import MICROSECOND
@@ -77,18 +78,20 @@ RISING_POWER = (
     "for the totals of a register, or unit='kw-interval' if they are power all the same"
 )
 
-#: Count in the quality table -> what its owner should settle, with its total and the number of homes.
+#: What the quality table counts -> what its owner should settle, with the total and the number of homes.
 NOTES = {
-    "conflicts": "{} instants of {} homes have several readings that differ; the last one in the file was taken.{zone} "
+    "conflicts": "{total} with several readings that differ, in {homes}; the last one in the file was taken.{zone} "
     "Otherwise take the wrong rows out of the file.",
-    "no_such_time": "{} readings are at wall times that the spring clock change skips, and were left missing. If the "
-    "meter ignores summer time, name a fixed zone: time_zone (--time-zone), 'Etc/GMT-1' for UTC+1.",
-    "negative": "{} readings of {} homes are below zero and count as export. If these homes export nothing, they are "
-    "faults: take them out of the file.",
+    "no_such_time": "{total} at wall times that the spring clock change skips, in {homes}, left missing. If the meter "
+    "ignores summer time, name a fixed zone: --time-zone Etc/GMT-1 for UTC+1.",
+    "export": "{total} below zero, in {homes}, taken for export. If there is none, they are faults: take them out of "
+    "the file.",
+    "no export": "{total} below zero, in {homes}, taken for missing: export is forecast only where the mean of each "
+    "crowd or a codebook is released.",
 }
 AUTUMN = (
-    " If it is the hour that the autumn clock change repeats, name the zone of the timestamps: time_zone "
-    "(--time-zone), for example 'Europe/London'."
+    " If it is the hour that the autumn clock change repeats, name the zone of the timestamps, such as --time-zone "
+    "Europe/London."
 )
 
 COLUMNS = ("household", "timestamp", "kw")
@@ -176,15 +179,22 @@ class Readings:
             raise InputError("origin lies before the first reading of every household: nothing is left to train on")
         return at
 
-    def notes(self) -> list[str]:
-        """What an owner should settle about these readings, in sentences with the option that settles it."""
+    def notes(self, *, export: bool = True) -> list[str]:
+        """What an owner should settle about these readings, in sentences with the option that settles it.
+
+        ``export``: readings below zero are forecast, but for those of homes that are left out.
+        """
         zone = AUTUMN if self.time_zone is None else ""
-        counts = {name: self.quality[name] for name in NOTES}
-        return [
-            NOTES[name].format(column.sum(), (column > 0).sum(), zone=zone)
-            for name, column in counts.items()
-            if column.sum()
-        ]
+        used = self.quality.filter(pl.col("verdict") != "left out")
+        counts = {name: self.quality[name] for name in ("conflicts", "no_such_time")}
+        counts |= {"export": used["negative"]} if export else {"no export": self.quality["negative"]}
+        sentences = []
+        for name, column in counts.items():
+            total, homes = int(column.sum()), int((column > 0).sum())
+            if total:
+                things = counted(total, "instant" if name == "conflicts" else "reading")
+                sentences.append(NOTES[name].format(total=things, homes=counted(homes, "household"), zone=zone))
+        return sentences
 
     def summary(self) -> dict[str, int]:
         """Totals over households: how many of each verdict, and each count of the table."""

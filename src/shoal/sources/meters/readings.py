@@ -19,6 +19,7 @@ from typing import Any
 import polars as pl
 
 from shoal.errors import InputError
+from shoal.files import disk_space
 from shoal.sources.frames import (
     ARROW,
     FRAME,
@@ -290,7 +291,7 @@ def _translated(
 ) -> tuple[FileTable, Unit, str]:
     """Another format as a long table of mean power; channels of one household that meet are added."""
     scratch = Scratch("meters.csv")
-    with scratch.path.open("w", newline="", encoding="utf-8") as handle:
+    with disk_space(), scratch.path.open("w", newline="", encoding="utf-8") as handle:
         writer = csv.writer(handle)
         writer.writerow(("household", "channel", "timestamp", "kw"))
         writer.writerows(rows(file))
