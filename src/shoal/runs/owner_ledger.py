@@ -128,9 +128,12 @@ def open_ledger(target: str | Path | None = None, *, create: bool = False) -> Le
     """
     if target is None or "://" in str(target) or Path(target).is_file():
         return opened(at(None if target is None else str(target)), None, create=create)
-    from shoal.runs.run import Run
+    from shoal.runs.folder import Folder  # not the whole run: a ledger is looked at in a moment
 
-    return Run.open(target).ledger(create=create)
+    state = Folder(target).state()
+    named = None if state.ledger is not None else state.config.ledger
+    where = place(Path(target), named, state.ledger, simulated=state.source.simulated is not None)
+    return opened(where, state.ledger, create=create and state.release_key is None)
 
 
 def opened(where: Place, seal: Seal | None, *, create: bool) -> Ledger:

@@ -403,8 +403,9 @@ class Results(Context):
 
         fit = self.fit
         parts = [] if fit is None else summary(self.card_so_far, self.handing, verbose=verbose)
-        if not self.of_readings and fit is not None:
-            attack = next((lines for heading, lines in parts if heading == HEADINGS["attack"]), parts[-1][1])
+        # With a new table only: it takes longer to compute than a second look at all the rest.
+        if self.did and not self.of_readings and fit is not None:
+            attack = next((lines for heading, lines in parts if heading == HEADINGS["attack"]), parts[0][1])
             attack.append(would_protect(fit))
         if self.audit is not None and self.audit.verdict == "violated":
             parts.insert(0, ("Violated", ["The audit found more than is promised. Do not use this release."]))

@@ -108,7 +108,7 @@ def run(
     work = Run(out, source, config, progress, **settings)
     if work.state.ledger is not None:
         work.ledger().close()  # before anything is done: is it there, and the one it was?
-        work.state = replace(work.state, ledger=replace(work.state.ledger, where=work.place.kept))
+        work.state = replace(work.state, ledger=replace(work.state.ledger, where=work.place.stored))
     if not rehearse and until in ("release", "report") and (update or not work.has_released):
         work.place.refuse_read_only()
     with work.held():
@@ -156,7 +156,7 @@ class Run(Results):
         given = settings.get("ledger") or (None if config is None else config.ledger)
         self.named_ledger = given if known else settled.ledger
         if settled.ledger not in (None, IN_FOLDER):
-            settled = replace(settled, ledger=at(settled.ledger).kept)
+            settled = replace(settled, ledger=at(settled.ledger).stored)
         self._rows: Scratch | None = None
         if self._saved is not None:
             self.state = replace(self._saved, config=settled)
