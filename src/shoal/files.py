@@ -14,7 +14,8 @@ from typing import Any
 
 from shoal.errors import ShoalError, StorageError
 
-FULL = "the disk is full. Nothing that was finished is lost: free some space and run the same command again"
+ROOM = "Nothing that was finished is lost: free some space and run the same command again"
+FULL = f"the disk is full. {ROOM}"
 
 
 def private(path: Path) -> None:

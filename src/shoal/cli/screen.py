@@ -28,7 +28,7 @@ import typer
 
 import shoal
 from shoal.cli import options
-from shoal.files import FULL, full
+from shoal.files import FULL, ROOM
 from shoal.plaintext import printable
 from shoal.records import plain
 
@@ -116,11 +116,11 @@ def explained(error: BaseException) -> str:
     name = f" {path}" if error.filename else ""
     denied = f"no permission to use{name or ' a file'}; change its permissions, or name another"
     reasons = {
+        errno.ENOSPC: FULL,
+        errno.EDQUOT: f"your quota on the disk is used up. {ROOM}",
         errno.ENOENT: f"there is no{name or ' such file'}; check the path",
         errno.EADDRINUSE: "the port is in use; stop what uses it, or choose another with --port",
     } | dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), denied)
-    if full(error):
-        return FULL
     reason = error.strerror or "an operation on files failed"
     other = f"{reason}{f':{name}' if name else ''}; put it right and run the command again"
     return reasons.get(error.errno or 0, other)

@@ -149,8 +149,8 @@ class Run(Results):
             raise InputError(f"file: {self.folder.path.name} is not a shoal run yet; name a meter file, or a table")
         base = config or (Config() if self._saved is None else self._saved.config)
         # Where nobody asked for a size, now or in a run that was refused here, that of the crowds on record is the one.
-        begun = self._saved is not None and (bool(self._saved.stages) or base.crowd != Config().crowd)
-        self._any_crowd = not begun and config is None and settings.get("crowd") is None
+        asked = self._saved is not None and (bool(self._saved.stages) or base.crowd != Config().crowd)
+        self._any_crowd = not asked and config is None and settings.get("crowd") is None
         settled = base.changed(**settings)
         known = self._saved is not None and self._saved.ledger is not None  # then it is where it was last seen
         given = settings.get("ledger") or (None if config is None else config.ledger)
