@@ -124,7 +124,7 @@ def test_lost_forecasts_and_one_day_say_what_to_give(here: Path) -> None:
     ("setting", "words"),
     [
         (["--crowd", "7"], "formed with crowd 5, and now it is crowd 7"),
-        (["--epsilon", "3"], "nothing here uses it"),
+        (["--epsilon", "3"], "shoal: --epsilon: nothing here uses it"),
         (["--method", "codebook", "--epsilon", "3"], "formed with no method"),
         (["--largest-share", "0.5"], "with no --largest-share"),
         (["--train-days", "10"], "--train-days differs"),
@@ -151,7 +151,9 @@ def test_horizons_in_hours_are_steps(here: Path) -> None:
     assert call("run", "--out", "run", "--horizon", "4", "--json").json["did"] == []
     assert "multiple of the 15 minutes" in refused("check", "19.csv", "--horizon", "50min")
     for text in ("soon", "3 hours", "-3h"):
-        assert "a time such as 3h" in refused("run", "19.csv", "--out", "new", f"--horizon={text}")
+        assert ": --horizon must be a number of steps, or a time such as 3h" in refused(
+            "run", "19.csv", "--out", "new", f"--horizon={text}"
+        )
 
 
 def test_check_and_asking_on_the_command_line(here: Path) -> None:

@@ -131,6 +131,8 @@ def by_options(text: str) -> str:
 
     >>> by_options("train_days must be at least 1; pass interval=, or timestamp_format=")
     '--train-days must be at least 1; pass --interval, or --set timestamp_format='
+    >>> by_options("horizon must be at least 1")
+    '--horizon must be at least 1'
     """
     names = {name: f"--{name.replace('_', '-')}" for name in (*shoal.Config.options(), "at_most")}
 
@@ -143,6 +145,8 @@ def by_options(text: str) -> str:
     text = re.sub(r"\b(pass|or) ([a-z_]+)=('?)", as_option, text)
     named = "|".join(name for name in names if "_" in name)
     text = re.sub(rf"(?<![-\w])({named})(?![-\w.])(?: \(--[a-z-]+\))?", lambda match: names[match[1]], text)
+    first = rf"^({'|'.join(names)})(?= must | exclude| needs |: nothing here)"
+    text = re.sub(first, lambda match: names[match[1]], text)
     return re.sub("^within: ", "--within: ", text)
 
 
