@@ -14,8 +14,7 @@ from typing import Any
 
 from shoal.errors import ShoalError, StorageError
 
-ROOM = "Nothing that was finished is lost: free some space and run the same command again"
-FULL = f"the disk is full. {ROOM}"
+FULL = "the disk is full. Nothing that was finished is lost: free some space and run the same command again"
 
 
 def private(path: Path) -> None:

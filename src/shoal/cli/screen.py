@@ -28,7 +28,6 @@ import typer
 
 import shoal
 from shoal.cli import options
-from shoal.files import FULL, ROOM
 from shoal.plaintext import printable
 from shoal.records import plain
 
@@ -115,9 +114,10 @@ def explained(error: BaseException) -> str:
         path = path.parent
     name = f" {path}" if error.filename else ""
     denied = f"no permission to use{name or ' a file'}; change its permissions, or name another"
+    room = "Nothing that was finished is lost: free some space and run the same command again"
     reasons = {
-        errno.ENOSPC: FULL,
-        errno.EDQUOT: f"your quota on the disk is used up. {ROOM}",
+        errno.ENOSPC: f"the disk is full. {room}",
+        errno.EDQUOT: f"your quota on the disk is used up. {room}",
         errno.ENOENT: f"there is no{name or ' such file'}; check the path",
         errno.EADDRINUSE: "the port is in use; stop what uses it, or choose another with --port",
     } | dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), denied)
