@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from shoal.rounding import upper
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
 if TYPE_CHECKING:
@@ -122,7 +123,8 @@ class LawChecks:
             said.append("Privacy losses of held-out rows do not follow the law that the fitted laws promise.")
         said.append(
             f"The label with fewest rows has {int(self.fitted_rows.min())}: samples alone support no δ below about "
-            f"{self.smallest_delta:.1g}. A smaller one rests on the tails of the Gaussian law, which nobody has seen."
+            f"{upper(self.smallest_delta, 1)}. A smaller one rests on the tails of the Gaussian law, which nobody has "
+            "seen."
         )
         return tuple(said)
 

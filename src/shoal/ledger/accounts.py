@@ -268,7 +268,8 @@ def logged(state: State) -> list[LogRow]:
             number = homes if isinstance(homes, int) else 0
             row = replace(row, folder=folder, table=content["table"], labels=number)
         else:
-            row = replace(row, labels=len(content["labels"]), cost=f"μ = {content['mu']:g} of {content['cap']:g}")
+            cost = f"μ = {upper(content['mu'])} of {upper(content['cap'])}"
+            row = replace(row, labels=len(content["labels"]), cost=cost)
         rows[key] = row
     return list(rows.values())
 

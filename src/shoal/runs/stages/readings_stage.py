@@ -40,7 +40,7 @@ from shoal.readings.publication import (
     timestamps,
 )
 from shoal.readings.tables import table_sum
-from shoal.rounding import percent
+from shoal.rounding import lower, percent, upper
 from shoal.runs import secret
 from shoal.runs.folder import FIT, Context, StageOutcome
 from shoal.runs.stages.crowd_stage import as_period, gathered
@@ -274,15 +274,15 @@ def owner_statements(folder: Path) -> tuple[Statement, ...]:
     except (OSError, ValueError):
         return ()
     audit, left_out = known["audit"], known["left_out"]
-    lower, power = f"{audit['advantage_lower']:.2g}", audit.get("power", 0.0)
+    certain, power = lower(audit["advantage_lower"], 2), audit.get("power", 0.0)
     in_it = f"{known['homes']} are in it, {left_out} could not be used. These numbers are yours alone."
     attack = (
-        f"Attacked {audit['draws']} times before the release, by somebody who has all others: an advantage of {lower} "
-        f"is certain, {audit['advantage_promised']:.2g} is allowed. So few draws show gross mistakes only; noise that "
-        "is too small shows in its size, which was tested as well"
+        f"Attacked {audit['draws']} times before the release, by somebody who has all others: an advantage of "
+        f"{certain} is certain, {upper(audit['advantage_promised'], 2)} is allowed. So few draws show gross mistakes "
+        "only; noise that is too small shows in its size, which was tested as well"
         + (f" (20 % too little is found in {percent(power, 'lower')} of cases)." if power else ".")
     )
-    said = [Statement("missing", TO_OWNER, str(left_out), in_it), Statement("attack", TO_OWNER, lower, attack)]
+    said = [Statement("missing", TO_OWNER, str(left_out), in_it), Statement("attack", TO_OWNER, certain, attack)]
     if "w1" in known:
         words = f"curves are off by {known['w1']:.1%} of the mean load (W1), the total by {known['total']:+.1%}"
         said.append(Statement("cost", TO_OWNER, f"{known['w1']:.1%}", f"Measured, for you alone: {words}."))
