@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal import validation
+from shoal import rounding, validation
 from shoal.accounting.curve import BLOCK, TINIEST
 from shoal.accounting.edges import EdgeBlock, loss_law
 from shoal.accounting.generating import HOCKEY, LEFT, RIGHT, TAIL, LossLaw, slopes
@@ -27,7 +27,6 @@ from shoal.laws.graph import NeighborGraph
 from shoal.numerics.compiled import kernel
 from shoal.numerics.notebook import table
 from shoal.numerics.threads import map_blocks
-from shoal.rounding import upper
 from shoal.validation import FloatArray
 
 
@@ -49,7 +48,7 @@ class TradeoffCurve:
 
     def _repr_html_(self) -> str:
         pairs = zip(np.atleast_1d(self.fpr), np.atleast_1d(self.tpr_upper), strict=True)
-        rows = [(f"{wrong:g}", upper(right)) for wrong, right in pairs]
+        rows = [(f"{wrong:g}", rounding.upper(right)) for wrong, right in pairs]
         return table(repr(self), ("wrong claims", "right claims, at most"), rows)
 
     @property
