@@ -147,12 +147,12 @@ def main() -> None:
     sizes: dict[str, dict[int, float]] = {}
     if SWISS.there:
         readings = SWISS.read()
-        origins = {name: occasion(readings, name, options.keep, name) for name in ORIGINS}
+        origins = {name: occasion(readings, name, options.keep, f"swiss-{name}") for name in ORIGINS}
         at_once(origins)
         pairs = {}
         for name in FIRST:
             second = (datetime.fromisoformat(name) + LATER).isoformat(timespec="minutes")
-            first, later = (occasion(readings, text, options.keep, text) for text in (name, second))
+            first, later = (occasion(readings, text, options.keep, f"swiss-{text}") for text in (name, second))
             pairs[name] = (first, later)
         kept(pairs)
         several = list(origins.values())

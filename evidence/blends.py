@@ -1,11 +1,13 @@
-"""How forecast and habits are weighed when crowds are formed: what was tried, chosen on even homes, held against odd.
+"""Weights of forecast and usual day when crowds are formed: what was tried, chosen on even homes, held against odd.
 
-Weights are those of the habits of the whole day, of the habits at the forecast's hours and of the forecast, each over
-its spread (:func:`shoal.sources.meters.neighborhoods.blend` has the first as 1). The forecast enters as its power
-``exponent``: 0.5 is the root, 1 is kW. Blocks that are not relative are over the root of their number of columns.
-Prices are means over origins of the first release and of the one three weeks later, of homes that are in both; every
-origin of London, every third of the Swiss ones. Even and odd: by the last digit in London, by place in the sorted file
-for the Swiss homes.
+Two families. *Roots* (:func:`shoal.sources.meters.neighborhoods.blend`): everything in √kW, with the share of the usual
+load in what stands for the forecast, the weight of the usual load at the forecast's times and that of the whole usual
+day. *Spreads*, in use before: hourly means of √kW of the whole day, the same at the forecast's hours, and the root of
+the forecast, each over its spread over the homes, with three weights.
+
+Prices are means over origins of the first release, of the one three weeks later at the same hour, and of those at the
+other hours of that day, of homes that are in all; every origin of London, every third of the Swiss ones. Even and odd:
+by the last digit in London, by place in the sorted file for the Swiss homes.
 """
 
 from __future__ import annotations
@@ -18,53 +20,68 @@ from typing import Any
 import numpy as np
 
 from evidence.homes import EVERY
-from evidence.occasions import days_later, habits_of, occasion
+from evidence.occasions import Occasion, days_later, occasion
 from evidence.prices import DAYS, HOURS, LATER_DAYS
-from shoal.laws.crowds import crowds, means
+from shoal.laws.crowds import crowds
+from shoal.sources.meters.neighborhoods import AHEAD_WEIGHT, DAY_WEIGHT, USUAL_SHARE, blend
 from shoal.validation import FloatArray
 
 
 @dataclass(frozen=True)
-class Blend:
-    """Weights of the three blocks, exponent of the forecast, whether blocks are over their spread, members."""
+class Roots:
+    """Weights of what a run uses, and members that a crowd is formed with."""
+
+    share: float = USUAL_SHARE
+    ahead: float = AHEAD_WEIGHT
+    day: float = DAY_WEIGHT
+    members: int = 12
+
+    def points(self, homes: Occasion) -> FloatArray:
+        """(n, d) points that crowds are formed by."""
+        assert homes.habits is not None
+        return blend(homes.power, homes.habits.day, homes.habits.ahead, (self.share, self.ahead, self.day))
+
+
+@dataclass(frozen=True)
+class Spreads:
+    """Weights of three blocks, each over its spread over the homes, and members that a crowd is formed with."""
 
     day: float = 1.0
     ahead: float = 1.0
     curve: float = 1.5
-    exponent: float = 0.5
-    relative: bool = True
     members: int = 12
 
-    def points(self, power: FloatArray, habits: FloatArray, ahead: Any) -> FloatArray:
+    def points(self, homes: Occasion) -> FloatArray:
         """(n, d) points that crowds are formed by."""
-        blocks = ((self.day, habits), (self.ahead, habits[:, ahead]), (self.curve, power**self.exponent))
-        return np.concatenate([weight * self._scaled(block) for weight, block in blocks if weight], axis=1)
+        assert homes.habits is not None
+        hours = homes.habits.roots
+        each = homes.habits.day.shape[1] // hours.shape[1]
+        ahead = hours[:, np.unique(homes.habits.ahead // each)]
+        blocks = ((self.day, hours), (self.ahead, ahead), (self.curve, np.sqrt(homes.power)))
+        return np.concatenate([weight * _over_spread(block) for weight, block in blocks if weight], axis=1)
 
-    def _scaled(self, block: FloatArray) -> FloatArray:
-        if not self.relative:
-            return np.asarray(block / np.sqrt(block.shape[1]))
-        return np.asarray(block / np.sqrt(((block - block.mean(axis=0)) ** 2).sum() / len(block)))
+
+def _over_spread(block: FloatArray) -> FloatArray:
+    return np.asarray(block / np.sqrt(((block - block.mean(axis=0)) ** 2).sum() / len(block)))
 
 
-TRIED = {
-    "before: 1, 1, 1.5": Blend(),
-    "1, 1, 3": Blend(curve=3),
-    "0.5, 1, 1.5": Blend(day=0.5),
-    "no habits of the day: 0, 1, 1.5": Blend(day=0),
-    "0.5, 1, 2": Blend(day=0.5, curve=2),
-    "0.5, 1, 3": Blend(day=0.5, curve=3),
-    "0.3, 1, 3": Blend(day=0.3, curve=3),
-    "0.5, 2, 3 (adopted; the same as 1, 4, 6)": Blend(day=0.5, ahead=2, curve=3),
-    "0.4, 1.5, 3": Blend(day=0.4, ahead=1.5, curve=3),
-    "forecast alone": Blend(day=0, ahead=0, curve=1),
-    "forecast alone, in kW": Blend(day=0, ahead=0, curve=1, exponent=1),
-    "forecast in kW: 1, 1, 1.5": Blend(exponent=1),
-    "forecast to the power 0.35: 1, 1, 1.5": Blend(exponent=0.35),
-    "blocks in √kW, not over their spread: 1, 1, 1.5": Blend(relative=False),
-    "blocks in √kW: 1, 1, 2.5": Blend(curve=2.5, relative=False),
+BEFORE, LATELY, ADOPTED = "before: spreads 1, 1, 1.5", "lately: spreads 1, 4, 6", "adopted: roots 0.2, 0.4, 0.3"
+TRIED: dict[str, Roots | Spreads] = {
+    BEFORE: Spreads(),
+    LATELY: Spreads(1, 4, 6),
+    "spreads 1, 2, 6": Spreads(1, 2, 6),
+    "forecast alone": Spreads(0, 0, 1),
+    ADOPTED: Roots(),
+    "roots 0, 0.4, 0.1": Roots(0, 0.4, 0.1),
+    "roots 0, 0.5, 0.1": Roots(0, 0.5, 0.1),
+    "roots 0.2, 0.5, 0.1": Roots(0.2, 0.5, 0.1),
+    "roots 0.1, 0.5, 0.4": Roots(0.1, 0.5, 0.4),
+    "roots 0.2, 0, 0.5": Roots(0.2, 0, 0.5),
+    "roots 0.2, 0, 0.6": Roots(0.2, 0, 0.6),
+    "roots 0, 0, 0.8": Roots(0, 0, 0.8),
 }
 #: What crowds of exactly those promised would cost, without the fifth more that a crowd for life is formed with.
-SMALLER = {"before, formed with 10": Blend(members=10)}
+SMALLER: dict[str, Roots | Spreads] = {"adopted, formed with 10": Roots(members=10)}
 
 
 def chosen(name: str, households: list[str], half: str) -> list[str]:
@@ -77,35 +94,46 @@ def chosen(name: str, households: list[str], half: str) -> list[str]:
     return households[int(odd) :: 2]
 
 
-def prices_of(name: str, half: str, tried: dict[str, Blend], keep: Path | None) -> dict[str, tuple[float, float]]:
-    """Blend -> mean price of the first release and three weeks later."""
+def prices_of(
+    name: str, half: str, tried: dict[str, Roots | Spreads], keep: Path | None
+) -> dict[str, tuple[float, float, float]]:
+    """Blend -> mean price of the first release, three weeks later at the same hour, and at the other hours."""
     readings = EVERY[name].read()
-    every = [f"{day}T{hour:02d}:00" for days in DAYS[name].values() for day in days for hour in HOURS]
-    found: dict[str, list[tuple[float, float]]] = {}
-    for origin in every if name == "london" else every[::3]:
-        when = (origin, days_later(origin, LATER_DAYS))
-        first, second = (occasion(readings, at, keep, f"{name}-{at}") for at in when)
-        homes = chosen(name, sorted(set(first.households) & set(second.households)), half)
-        rows = [first.households.index(home) for home in homes]
-        habits, ahead = habits_of(readings, origin, keep, f"{name}-{origin}")
-        before, after = first.of(homes), second.of(homes)
-        for words, blend in tried.items():
-            member = crowds(blend.points(before.power, habits[rows], ahead), blend.members, beside=before.power)
-            later = after.errors(means(after.power, member)[member]).sum() / after.errors(after.power).sum()
-            found.setdefault(words, []).append((before.price(member), float(later)))
-    return {words: tuple(np.mean(values, axis=0).tolist()) for words, values in found.items()}
+
+    def at(origin: str) -> Occasion:
+        return occasion(readings, origin, keep, f"{name}-{origin}")
+
+    every = [(day, hour) for days in DAYS[name].values() for day in days for hour in HOURS]
+    prices: dict[str, list[tuple[float, float, float]]] = {}
+    for day, hour in every if name == "london" else every[::3]:
+        first = at(f"{day}T{hour:02d}:00")
+        later = {other: at(days_later(f"{day}T{other:02d}:00", LATER_DAYS)) for other in HOURS}
+        there = set(first.households).intersection(*(each.households for each in later.values()))
+        homes = chosen(name, sorted(there), half)
+        before, after = first.of(homes), {other: each.of(homes) for other, each in later.items()}
+        for words, weights in tried.items():
+            member = crowds(weights.points(before), weights.members, beside=before.power)
+            costs = {other: each.price(member) for other, each in after.items()}
+            others = float(np.mean([cost for other, cost in costs.items() if other != hour]))
+            prices.setdefault(words, []).append((before.price(member), costs[hour], others))
+    result = {}
+    for words, values in prices.items():
+        at_once, same, others = np.mean(values, axis=0).tolist()
+        result[words] = (at_once, same, others)
+    return result
 
 
 def study(keep: Path | None = None, progress: Callable[[str, float], None] | None = None) -> dict[str, Any]:
-    """Every blend on even homes; that in use before, the adopted one and the nearest rivals on odd and on all."""
-    few = {w: b for w, b in TRIED.items() if w.startswith(("before: ", "0.5, 1, 3", "0.5, 2, 3"))}
+    """Every blend on even homes; those in use before and lately and the adopted one on odd and on all."""
+    few = {words: TRIED[words] for words in (BEFORE, LATELY, ADOPTED)}
     rows = []
     for half, tried in (("even", TRIED), ("odd", few), ("all", few | SMALLER)):
         for name, homes in EVERY.items():
-            if not homes.there or (half, name) == ("all", "swiss"):
+            if not homes.there:
                 continue
             if progress is not None:
                 progress(f"{name}, {half} homes", 0.0)
-            found = prices_of(name, half, tried, keep)
-            rows += [{"data": name, "half": half, "blend": w, "price": p, "later": q} for w, (p, q) in found.items()]
+            for words, (price, later, others) in prices_of(name, half, tried, keep).items():
+                row = {"data": name, "half": half, "blend": words}
+                rows.append({**row, "price": price, "later": later, "other_hours": others})
     return {"rows": rows}

@@ -82,7 +82,7 @@ def price_blocks(found: dict[str, Any]) -> dict[str, str]:
     def cells(row: dict[str, Any]) -> list[str]:
         return [
             str(row["homes"]), str(row["origins"]), f"{row['error_kw']:.3f}", with_interval(row["price"]),
-            with_interval(row["later"]), with_interval(row["named_forecast"], True),
+            with_interval(row["later"]), with_interval(row["other_hours"]), with_interval(row["named_forecast"], True),
             with_interval(row["named_crowd"], True),
         ]  # fmt: skip
 
@@ -92,7 +92,7 @@ def price_blocks(found: dict[str, Any]) -> dict[str, str]:
 
     heads = (
         "homes, when | homes | origins | error of the forecasts, kW | price at once | three weeks later | "
-        "named in forecasts | named in crowds"
+        "then, at other hours | named in forecasts | named in crowds"
     )
     coarse = [row for row in found["rows"] if "all" in (row["season"], row["hour"])]
     fine = [row for row in found["rows"] if "all" not in (row["season"], row["hour"])]
@@ -103,9 +103,10 @@ def price_blocks(found: dict[str, Any]) -> dict[str, str]:
         whole = rows[data, "all", "all"]
         lines.append(
             f"**{NAMES[data]}** ({whole['homes']} homes, {whole['origins']} origins): "
-            f"{with_interval(whole['price'])} at once, {with_interval(whole['later'])} three weeks later. Who knows a "
-            f"week of a home's readings names it among unprotected forecasts in "
-            f"{with_interval(whole['named_forecast'], True)} of cases, from the table of crowds in "
+            f"{with_interval(whole['price'])} at once, {with_interval(whole['later'])} three weeks later at the same "
+            f"hour and {with_interval(whole['other_hours'])} at other hours of that day. Who knows a week of a home's "
+            f"readings names it among unprotected forecasts in {with_interval(whole['named_forecast'], True)} of "
+            "cases, from the table of crowds in "
             f"{with_interval(whole['named_crowd'], True)}."
         )
     lines.append(
@@ -122,12 +123,46 @@ def price_blocks(found: dict[str, Any]) -> dict[str, str]:
 
 
 def blend_blocks(found: dict[str, Any]) -> dict[str, str]:
-    """What was tried when crowds are formed: at once and three weeks later, by half of the homes."""
-    figures = {(r["data"], r["half"], r["blend"]): f"{r['price']:.3f}, {r['later']:.3f}" for r in found["rows"]}
-    columns = (("swiss", "even"), ("london", "even"), ("swiss", "odd"), ("london", "odd"), ("london", "all"))
+    """What was tried when crowds are formed: at once, three weeks later and at other hours, by half of the homes."""
+    figures = {
+        (row["data"], row["half"], row["blend"]): ", ".join(
+            f"{row[name]:.3f}" for name in ("price", "later", "other_hours")
+        )
+        for row in found["rows"]
+    }
+    columns = [(data, half) for half in ("even", "odd", "all") for data in ("swiss", "london")]
     heads = " | ".join(["blend", *(f"{NAMES[data]}, {half}" for data, half in columns)])
     blends = list(dict.fromkeys(row["blend"] for row in found["rows"]))
-    return {"tried": table(heads, ([b, *(figures.get((*column, b), "") for column in columns)] for b in blends))}
+    before, lately, adopted = (
+        next(blend for blend in blends if blend.startswith(f"{word}:")) for word in ("before", "lately", "adopted")
+    )
+    rows = {(row["data"], row["half"], row["blend"]): row for row in found["rows"]}
+
+    def change(half: str, measure: str, since: str) -> str:
+        """Figures of both data sets then and now, and the change of what hiding adds."""
+        parts = []
+        for data in ("swiss", "london"):
+            was, now = (rows[data, half, blend][measure] for blend in (since, adopted))
+            sign = "+" if now > was else "−"
+            parts.append(f"{NAMES[data]} {was:.3f} to {now:.3f} ({sign}{100 * abs(now - was) / (was - 1):.1f} %)")
+        return ", ".join(parts)
+
+    def changes(half: str, since: str) -> str:
+        words = {"price": "at once", "later": "three weeks later at the same hour", "other_hours": "at other hours"}
+        return "; ".join(f"{text} {change(half, measure, since)}" for measure, text in words.items())
+
+    ten = rows["london", "all", blends[-1]]
+    says = [
+        f"**Since before**, all homes (in brackets the change of what hiding adds): {changes('all', before)}.",
+        f"**Since lately**: {changes('all', lately)}.",
+        f"**On odd homes**, which took no part, since before: {changes('odd', before)}.",
+        f"**Smaller crowds**: formed with 10 instead of 12, London would cost {ten['price']:.3f} at once and "
+        f"{ten['later']:.3f} three weeks later. The two in reserve are what lets a crowd outlive members who leave.",
+    ]
+    return {
+        "tried": table(heads, ([b, *(figures.get((*column, b), "") for column in columns)] for b in blends)),
+        "tried-says": "\n".join(f"- {line}" for line in says),
+    }
 
 
 # ---------------------------------------------------------------- a real year

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 import shoal
 from shoal.laws.crowds import means
 from shoal.laws.membership import formed
-from shoal.sources.meters.neighborhoods import blend, hourly_habits, hours_ahead, usual_day
+from shoal.sources.meters.neighborhoods import blend, usual_day
+from shoal.sources.meters.season import phase_means, phases
 from shoal.validation import FloatArray
 
 #: Members that are promised; crowds are formed with a fifth more (``shoal.laws.membership``).
@@ -26,6 +27,19 @@ KNOWN_DAYS = 7
 
 
 @dataclass(frozen=True)
+class Habits:
+    """What homes usually do in the training days, for other ways to form crowds (:mod:`evidence.blends`)."""
+
+    day: FloatArray  #: (n, steps of a day) mean kW by time of the day
+    roots: FloatArray  #: (n, 24) mean of √kW by hour
+    ahead: NDArray[np.int64]  #: (k,) columns of ``day`` that the forecast covers
+
+    def take(self, rows: Any) -> Habits:
+        """Some of the homes, by position."""
+        return Habits(self.day[rows], self.roots[rows], self.ahead)
+
+
+@dataclass(frozen=True)
 class Occasion:
     """Forecasts in kW at one origin, what was metered later (NaN: missing), and the points crowds are formed by."""
 
@@ -34,11 +48,14 @@ class Occasion:
     metered: FloatArray  #: (n, k)
     points: FloatArray  #: (n, d)
     usual: FloatArray  #: (n, k) mean kW at the same times of the training days
+    habits: Habits | None = None
 
     def take(self, rows: Any) -> Occasion:
-        """Some of the homes, by position; their points are relative to all of them."""
+        """Some of the homes, by position."""
         names = tuple(np.array(self.households)[rows].tolist())
-        return Occasion(names, *(getattr(self, name)[rows] for name in ("power", "metered", "points", "usual")))
+        habits = None if self.habits is None else self.habits.take(rows)
+        arrays = (getattr(self, name)[rows] for name in ("power", "metered", "points", "usual"))
+        return Occasion(names, *arrays, habits)
 
     def of(self, households: Any) -> Occasion:
         """The homes named, in this order."""
@@ -73,10 +90,7 @@ def occasion(readings: Any, origin: Any, keep: Path | None = None, name: str = "
     path = None if keep is None else keep / f"{name}.npz"
     if path is not None and path.is_file():
         stored = np.load(path)
-        points = blend(stored["power"], stored["habits"], stored["ahead"])
-        return Occasion(
-            tuple(stored["households"].tolist()), stored["power"], stored["metered"], points, stored["usual"]
-        )
+        return _occasion(*(stored[name] for name in ("households", "power", "metered", "day", "roots", "ahead")))
     fc = shoal.forecast(readings, order=ORDER, train_days=TRAIN_DAYS, horizon=STEPS, season=SEASON, origin=origin)
     frame = readings if isinstance(readings, pl.DataFrame) else readings.frame
     later = frame.filter(pl.col("timestamp").is_between(fc.timestamps[0], fc.timestamps[-1]))
@@ -84,16 +98,20 @@ def occasion(readings: Any, origin: Any, keep: Path | None = None, name: str = "
         later.pivot("timestamp", index="household", values="kw"), on="household", how="left", maintain_order="left"
     )
     metered = wide.select(sorted(wide.columns[1:])).to_numpy().astype(np.float64)
-    day = usual_day(fc)
-    slot = (_minutes(fc.timestamps) // int(fc.step / timedelta(minutes=1))) % day.shape[1]
-    habits, ahead = hourly_habits(fc), hours_ahead(fc)
+    day, ahead = usual_day(fc), phases(fc.timestamps, "day", fc.step)
+    hour = np.array([time.hour for time in fc.history.timestamps], dtype=np.int64)
+    roots, _ = phase_means(np.sign(fc.past) * np.sqrt(np.abs(fc.past)), hour, 24)
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(
-            path, households=fc.households, power=fc.power, metered=metered, habits=habits, ahead=ahead,
-            usual=day[:, slot],
-        )  # fmt: skip
-    return Occasion(fc.households, fc.power, metered, blend(fc.power, habits, ahead), day[:, slot])
+        np.savez(path, households=fc.households, power=fc.power, metered=metered, day=day, roots=roots, ahead=ahead)
+    return _occasion(np.array(fc.households), fc.power, metered, day, roots, ahead)
+
+
+def _occasion(
+    names: Any, power: FloatArray, metered: FloatArray, day: FloatArray, roots: FloatArray, ahead: Any
+) -> Occasion:
+    points = blend(power, day, ahead)
+    return Occasion(tuple(names.tolist()), power, metered, points, day[:, ahead], Habits(day, roots, ahead))
 
 
 def own_forecasts(readings: Any, origin: Any, keep: Path | None = None, name: str = "") -> tuple[Any, FloatArray]:
@@ -108,20 +126,6 @@ def own_forecasts(readings: Any, origin: Any, keep: Path | None = None, name: st
     return np.array(fc.households), fc.power
 
 
-def habits_of(readings: Any, origin: Any, keep: Path | None = None, name: str = "") -> tuple[FloatArray, Any]:
-    """Hourly habits of the homes of an occasion and which of their columns the forecast covers."""
-    if keep is not None and (keep / f"{name}.npz").is_file():
-        stored = np.load(keep / f"{name}.npz")
-        return stored["habits"], stored["ahead"]
-    fc = shoal.forecast(readings, order=ORDER, train_days=TRAIN_DAYS, horizon=STEPS, season=SEASON, origin=origin)
-    return hourly_habits(fc), hours_ahead(fc)
-
-
 def days_later(origin: str, days: int) -> str:
     """The same hour so many days later."""
     return (datetime.fromisoformat(origin) + timedelta(days=days)).isoformat(timespec="minutes")
-
-
-def _minutes(times: pl.Series) -> NDArray[np.int64]:
-    """(k,) minutes of the local day."""
-    return np.array([time.hour * 60 + time.minute for time in times], dtype=np.int64)

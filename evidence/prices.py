@@ -1,5 +1,7 @@
 """Price and risk of crowds by data set, season and hour: what a run releases, at once and three weeks later.
 
+Three weeks later there are two prices: at the hour of the first release, and at the three others that are looked at.
+
 The price is the mean absolute error of the crowds' means against what was metered later, over that of the unprotected
 forecasts; the mean over origins. Crowds are a run's: formed with 12, promised as 10, kept for the second release. The
 risk is what somebody finds who knows a home's last week of readings, forecasts for it and takes the nearest row (in
@@ -59,6 +61,7 @@ class PriceRow:
     error_kw: float  #: mean absolute error of the unprotected forecasts
     price: tuple[float, float, float]
     later: tuple[float, float, float]
+    other_hours: tuple[float, float, float]  #: the price three weeks later of releases at the other hours of the day
     named_forecast: tuple[float, float, float]
     named_crowd: tuple[float, float, float]
 
@@ -87,15 +90,23 @@ def measured(name: str, keep: Path | None = None, progress: Callable[[str, float
             occasion(readings, origin, keep, f"{name}-{origin}") for origin in (at, days_later(at, LATER_DAYS))
         )
         member = first.crowds()
+        others = [days_later(f"{day}T{other:02d}:00", LATER_DAYS) for other in HOURS if other != hour]
         names, week = own_forecasts(readings, at, keep, f"{name}-{at}")
         sums = {"steps": (first, first.seen.astype(np.float64))}
         sums |= _at_once(first, member) | _kept(first, second, member) | _risk(first, member, names, week)
-        placed = {}
-        for what, (who, values) in sums.items():
-            placed[what] = np.zeros(len(every))
-            placed[what][np.searchsorted(every, np.array(who.households))] = values
+        placed = {what: _by_home(every, *values) for what, values in sums.items()}
+        for what, part in (("other off", "later off"), ("other without", "later without")):
+            occasions = (occasion(readings, origin, keep, f"{name}-{origin}") for origin in others)
+            placed[what] = np.sum([_by_home(every, *_kept(first, other, member)[part]) for other in occasions], axis=0)
         result.append(_Measured(season, hour, len(first.households), placed))
     return result
+
+
+def _by_home(every: Any, homes: Occasion, values: FloatArray) -> FloatArray:
+    """(homes of the set,) values of some homes at their places, 0 elsewhere."""
+    placed = np.zeros(len(every))
+    placed[np.searchsorted(every, np.array(homes.households))] = values
+    return placed
 
 
 def _at_once(first: Occasion, member: Member) -> dict[str, tuple[Occasion, FloatArray]]:
@@ -136,6 +147,7 @@ def _nearest(known: FloatArray, rows: FloatArray) -> Any:
 RATIOS = {
     "price": ("off", "without"),
     "later": ("later off", "later without"),
+    "other_hours": ("other off", "other without"),
     "named_forecast": ("named", "tried"),
     "named_crowd": ("named in crowd", "tried"),
 }

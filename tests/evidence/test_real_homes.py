@@ -13,7 +13,6 @@ from evidence import blends, blocks, page, prices, storage, year
 from evidence.homes import LONDON, SWISS
 from evidence.occasions import Occasion, days_later, occasion
 from evidence.paper.lines import shown
-from shoal.sources.meters.neighborhoods import AHEAD_WEIGHT, CURVE_WEIGHT
 
 ROOT = Path(__file__).parents[2]
 
@@ -59,26 +58,26 @@ def test_figures_of_the_readme_are_stored_ones() -> None:
     rows = blocks.price_rows(storage.stored("prices"))
     for data in ("swiss", "london"):
         whole = rows[data, "all", "all"]
-        for name in ("price", "later"):
+        for name in ("price", "later", "other_hours"):
             assert blocks.with_interval(whole[name]) in text
         assert f"{whole['homes']} {blocks.NAMES[data]} homes" in text
         assert f"{whole['origins']} origins" in text
 
 
-def test_the_adopted_blend_was_chosen_on_even_homes() -> None:
-    """Nowhere worse than before on even homes, and the lowest mean of those; weights are those in use."""
-    rows = storage.stored("blends")["rows"]
-    even: dict[str, list[float]] = {}
-    for row in rows:
-        if row["half"] == "even":
-            even.setdefault(row["blend"], []).extend([row["price"], row["later"]])
-    assert set(even) == set(blends.TRIED)
-    before = even["before: 1, 1, 1.5"]
-    better = {name: sum(prices) for name, prices in even.items() if np.all(np.array(prices) <= before)}
-    adopted = min(better, key=better.__getitem__)
-    blend = blends.TRIED[adopted]
-    assert "adopted" in adopted
-    assert (blend.ahead / blend.day, blend.curve / blend.day) == (AHEAD_WEIGHT, CURVE_WEIGHT)
+def test_the_adopted_blend_on_even_homes() -> None:
+    """Not dearer than before at once and at the same hour later, cheaper than lately at other hours; and in use."""
+    measures = ("price", "later", "other_hours")
+    even = {
+        (row["data"], row["blend"]): np.array([row[name] for name in measures])
+        for row in storage.stored("blends")["rows"]
+        if row["half"] == "even"
+    }
+    assert {words for _, words in even} == set(blends.TRIED)
+    assert blends.TRIED[blends.ADOPTED] == blends.Roots()
+    for data in ("swiss", "london"):
+        adopted, before, lately = (even[data, words] for words in (blends.ADOPTED, blends.BEFORE, blends.LATELY))
+        assert (adopted[:2] <= before[:2]).all()
+        assert adopted[2] < lately[2]
 
 
 def test_the_paper_states_a_median_pair() -> None:
@@ -156,7 +155,8 @@ def test_intervals_hold_the_mean_and_shrink_with_homes() -> None:
             homes = simulated(n, seed)
             member = homes.crowds()
             sums = {"steps": (homes, homes.seen.astype(float))} | prices._at_once(homes, member)
-            sums |= prices._kept(homes, homes, member)
+            kept = prices._kept(homes, homes, member)
+            sums |= kept | {name.replace("later", "other"): values for name, values in kept.items()}
             sums |= prices._risk(homes, member, np.array(homes.households), homes.power)
             result.append(prices._Measured("winter", 0, n, {name: values for name, (_, values) in sums.items()}))
         return result

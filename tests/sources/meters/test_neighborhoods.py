@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 from shoal import Forecasts, InputError, crowd_graph, forecast, simulate_meters
+from shoal.sources.meters.neighborhoods import blend, likeness
 
 
 @pytest.fixture(scope="module")
@@ -49,14 +50,27 @@ def test_the_15_15_rule() -> None:
         assert inside.max() <= 0.15 * inside.sum()
 
 
-def test_likeness_is_the_stated_blend_of_forecast_and_habits(forecasts: Forecasts) -> None:
-    roots, hour = np.sqrt(forecasts.past), forecasts.history.timestamps.dt.hour().to_numpy()
-    habits = np.stack([np.nanmean(roots[:, hour == h], axis=1) for h in range(24)], axis=1)
-    ahead = np.unique(forecasts.timestamps.dt.hour().to_numpy())
-    parts = [(1.0, habits), (4.0, habits[:, ahead]), (6.0, np.sqrt(forecasts.power))]
-    points = np.concatenate([weight * x / np.sqrt(x.var(axis=0).sum()) for weight, x in parts], axis=1)
+def test_likeness_is_the_stated_blend_of_forecast_and_usual_day(forecasts: Forecasts) -> None:
+    times, ahead = (
+        [f"{time.hour:02d}:{time.minute:02d}" for time in series]
+        for series in (forecasts.history.timestamps, forecasts.timestamps)
+    )
+    usual = {time: np.nanmean(forecasts.past[:, np.array(times) == time], axis=1) for time in sorted(set(times))}
+    at_times = np.sqrt([usual[time] for time in ahead]).T
+    hours = np.sqrt([np.mean([usual[t] for t in usual if t.startswith(f"{h:02d}:")], axis=0) for h in range(24)]).T
+    near = 0.8 * np.sqrt(forecasts.power) + 0.2 * at_times
+    points = np.concatenate([near, 0.4 * at_times, 0.3 * np.sqrt(6 / 24) * hours], axis=1)
     assert crowds(forecasts) == crowds(forecasts, points)
-    assert crowds(forecasts) != crowds(forecasts, habits)
+    assert crowds(forecasts) != crowds(forecasts, hours)
+
+
+def test_homes_are_alike_whatever_others_are_there(forecasts: Forecasts) -> None:
+    """A home's point is a function of its own readings, to the last bit: shards may be made apart and put together."""
+    points = likeness(forecasts)
+    rows = np.random.default_rng(2).permutation(30)[:7]
+    assert likeness(forecasts.take(rows)).tobytes() == points[rows].tobytes()
+    export = blend(np.array([[-4.0]]), np.array([[-1.0, 4.0]]), np.array([0]), (0.5, 1.0, 2.0))
+    assert export == pytest.approx(np.array([[-1.5, -1.0, -np.sqrt(2), 2 * np.sqrt(2)]]))
 
 
 def test_crowds_are_the_same_in_any_order_of_homes(forecasts: Forecasts) -> None:

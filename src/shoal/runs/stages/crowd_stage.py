@@ -144,7 +144,7 @@ class Book:
 class Curves:
     """Everybody's figures from one origin, and what crowds are formed by."""
 
-    frame: pl.DataFrame  #: label, value, truth, habits, stored, sorted by label
+    frame: pl.DataFrame  #: label, value, truth, stored and, of a table, habits; sorted by label
     points: FloatArray  #: (n, d) what crowds are alike in
     boundaries: Any = None  #: (n,) texts that crowds do not cross
     ahead: tuple[int, ...] | None = None  #: time of the day, in steps, of each entry; None for a table
@@ -154,18 +154,19 @@ class Curves:
     def gathered(
         cls, config: Config, fit: FitFacts, shards: Sequence[Part], among: Sequence[str] | None = None
     ) -> Curves:
-        """From the files beside shards, of some labels or of everybody; habits and forecast together make them alike.
+        """From the files beside shards, of some labels or of everybody.
 
-        The habits of a table are what its stage wrote as such.
+        Forecast and usual day together make homes alike, and labels of a table what its stage wrote as habits.
         """
         frame = gathered(shards)
         frame = frame if among is None else frame.filter(pl.col("label").is_in(among))
-        points, ahead = frame["habits"].to_numpy(), None
         if config.label is None:
             step = timedelta(minutes=fit.step_minutes or 0)
-            ahead = tuple(phases(horizon_stamps(fit, config.horizon), "day", step).tolist())
-            per_hour = max(frame.schema["stored"].shape[0] // 24, 1)  # type: ignore[attr-defined]
-            points = blend(frame["value"].to_numpy(), points, np.unique(np.array(ahead) // per_hour))
+            times = phases(horizon_stamps(fit, config.horizon), "day", step)
+            points = blend(frame["value"].to_numpy(), frame["stored"].to_numpy(), times)
+            ahead: tuple[int, ...] | None = tuple(times.tolist())
+        else:
+            points, ahead = frame["habits"].to_numpy(), None
         return cls(frame, points, boundaries_of(config, frame["label"].to_list()), ahead, fit.origin or "")
 
     @property
@@ -199,7 +200,7 @@ class Curves:
 
 
 def gathered(shards: Sequence[Part]) -> pl.DataFrame:
-    """The curves of every shard: label, value, truth, habits, stored."""
+    """The curves of every shard: label, value, truth, stored and, of a table, habits."""
     return pl.concat([pl.read_parquet(part.beside(CURVES)) for part in shards]).sort("label")
 
 

@@ -1,7 +1,7 @@
 """The first stage: rows to shards by a hash of the name, and readings to forecasts, shard by shard.
 
 A shard of forecasts is ``<key>.zip``; beside it ``<key>.curves.parquet``, one row per household with its value today,
-habits, usual day and what was metered later (:data:`CURVES`), and ``<key>.quality.parquet``, one row per household
+usual day and what was metered later (:data:`CURVES`), and ``<key>.quality.parquet``, one row per household
 read, those that could not be used included. A forecast needs no crowd: crowds come after it
 (:mod:`shoal.runs.stages.crowd_stage`).
 """
@@ -47,7 +47,7 @@ from shoal.sources.meters import clock
 from shoal.sources.meters.answered import off_by
 from shoal.sources.meters.columns import ColumnsError, named_meter
 from shoal.sources.meters.forecast import ABSENT, ShortHistory, forecast, update_forecasts
-from shoal.sources.meters.neighborhoods import hourly_habits, usual_day
+from shoal.sources.meters.neighborhoods import usual_day
 from shoal.sources.meters.predictive import Forecasts
 from shoal.sources.meters.quality import LARGE, NEGATIVE, REGISTER, Readings
 from shoal.validation import FloatArray
@@ -115,7 +115,6 @@ def do(readings: str, origin: str, config: Config, before: str | None, lasting: 
         [name in heard for name in names],
         value=forecasts.power,
         truth=truth,
-        habits=hourly_habits(forecasts),
         stored=usual_day(forecasts),
     )
     silent = pl.col("household").is_in([name for name in names if name not in heard])
@@ -135,7 +134,7 @@ def exports(config: Config) -> bool:
 
 
 def write_curves(shard: Path, labels: Sequence[str], here: Sequence[bool], **columns: FloatArray) -> None:
-    """Write beside a shard what crowds and rows are made from: label, value, truth, habits, stored, of who is here."""
+    """Write beside a shard what crowds and rows of those here need: label, value, truth, stored (and habits)."""
     arrays = {
         name: pl.Series(np.ascontiguousarray(rows), dtype=pl.Array(pl.Float64, rows.shape[1]))
         for name, rows in columns.items()

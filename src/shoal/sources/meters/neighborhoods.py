@@ -13,7 +13,6 @@ from datetime import timedelta
 from typing import Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from shoal import validation
@@ -82,75 +81,63 @@ def crowd_graph(
     return NeighborGraph.within_groups(names, members.tolist())
 
 
-#: Weight of the forecast against the habits of the whole day, and of the habits at the forecast's hours, in
-#: :func:`blend`. Chosen on every second home of two data sets, for the first release and for one three weeks later; the
-#: other halves are reported in docs/evidence.md.
-CURVE_WEIGHT, AHEAD_WEIGHT = 6.0, 4.0
+#: Weights in :func:`blend`: share of the usual load in what stands for the forecast, weight of the usual load at the
+#: forecast's times, and weight of the whole usual day. Chosen on every second home of two data sets, for the first
+#: release and for later ones at the same hour and at others; the other halves are reported in docs/evidence.md.
+USUAL_SHARE, AHEAD_WEIGHT, DAY_WEIGHT = 0.2, 0.4, 0.3
 
 
 def likeness(forecasts: Forecasts) -> FloatArray:
-    """(n, d) points whose nearness makes a crowd that serves at once and for life: forecast and habits together."""
-    return blend(forecasts.power, hourly_habits(forecasts), hours_ahead(forecasts))
+    """(n, d) points whose nearness makes a crowd that serves at once and for life: forecast and usual day together."""
+    return blend(forecasts.power, usual_day(forecasts), phases(forecasts.timestamps, "day", forecasts.step))
 
 
-def blend(curves: FloatArray, habits: FloatArray, ahead: NDArray[np.int64]) -> FloatArray:
-    """Put forecasts and habits of a whole population side by side, each relative to its spread over the homes.
+def blend(
+    curves: FloatArray,
+    day: FloatArray,
+    ahead: NDArray[np.int64],
+    weights: tuple[float, float, float] = (USUAL_SHARE, AHEAD_WEIGHT, DAY_WEIGHT),
+) -> FloatArray:
+    """Put the forecast of each home and its usual day side by side, in √kW.
 
-        [h / s(h),  a · h_ahead / s(h_ahead),  w · √f / s(√f)],   s(x)² = Σ over columns of the variance over homes,
+        [(1 − s) √f + s √u,  a √u,  b √(k/H) √d]     s = 0.2, a = 0.4, b = 0.3
 
-    with w = 6 and a = 4. The root weighs small and large homes by what an error costs either, √f is −√|f| where a
-    home exports. A row is a function of its own home and of sums over all homes, which are exactly rounded: in another
-    order of homes the same rows come out, to the last bit.
+    with the forecast f and the usual load u at the same k times, and the usual load d in the H hours of the day. The
+    root weighs small and large homes by what an error costs either; √f is −√|f| where a home exports. A row is a
+    function of its own home alone: neither the others nor their order change a bit of it.
 
     Args:
         curves: (n, k) forecasts in kW.
-        habits: (n, hours) of the same homes (:func:`hourly_habits`); shards may be made apart and put together.
-        ahead: columns of ``habits`` that the forecast covers (:func:`hours_ahead`).
+        day: (n, steps of a day) usual load of the same homes in kW (:func:`usual_day`).
+        ahead: (k,) columns of ``day`` that the forecast covers.
+        weights: s, a and b.
     """
-    parts = ((habits, 1.0), (habits[:, ahead], AHEAD_WEIGHT), (_root(curves), CURVE_WEIGHT))
-    return np.concatenate([weight * _relative(part) for part, weight in parts], axis=1)
-
-
-def hourly_habits(forecasts: Forecasts) -> FloatArray:
-    """(n, hours) mean of √kW by hour of the day in the training window; hours without a reading take the home's mean.
-
-    Readings are added in the order of time, home by home: the sums do not depend on which homes are in one array.
-    """
-    hours, column = np.unique(_hours(forecasts.history.timestamps, forecasts.step), return_inverse=True)
-    return _means_by_time(_root(forecasts.past), column, len(hours))
-
-
-def hours_ahead(forecasts: Forecasts) -> NDArray[np.int64]:
-    """Columns of :func:`hourly_habits` that the forecast covers, ascending."""
-    hours = np.unique(_hours(forecasts.history.timestamps, forecasts.step))
-    return np.flatnonzero(np.isin(hours, _hours(forecasts.timestamps, forecasts.step)))
+    share, at_times, all_day = weights
+    usual, hours = _root(day[:, ahead]), _root(_by_hour(day))
+    near = (1 - share) * _root(curves) + share * usual
+    return np.concatenate([near, at_times * usual, all_day * math.sqrt(len(ahead) / hours.shape[1]) * hours], axis=1)
 
 
 def usual_day(forecasts: Forecasts) -> FloatArray:
-    """(n, steps of a day) mean kW by time of the day in the training window: stored for life when a crowd is formed."""
-    column = phases(forecasts.history.timestamps, "day", forecasts.step)
-    return _means_by_time(forecasts.past, column, int(timedelta(days=1) / forecasts.step))
+    """(n, steps of a day) mean kW by time of the day in the training window: stored for life when a crowd is formed.
+
+    Times without a reading take the home's mean.
+    """
+    values, column = forecasts.past, phases(forecasts.history.timestamps, "day", forecasts.step)
+    means, count = phase_means(values, column, int(timedelta(days=1) / forecasts.step))
+    overall = np.array([math.fsum(row[np.isfinite(row)]) for row in values]) / np.maximum(count.sum(axis=1), 1)
+    return np.where(count > 0, means, overall[:, None])
 
 
-def _hours(times: pl.Series, step: timedelta) -> NDArray[np.int64]:
-    """(T,) hour of the day of each instant, or its step of the day where steps are longer."""
-    return np.asarray(phases(times, "day", step) // max(int(timedelta(hours=1) / step), 1))
+def _by_hour(day: FloatArray) -> FloatArray:
+    """(n, hours) means of the steps of each hour; the steps themselves where no whole number of them is an hour."""
+    steps = day.shape[1]
+    each = steps // 24 if steps % 24 == 0 else 1
+    total = day[:, ::each]
+    for step in range(1, each):
+        total = total + day[:, step::each]
+    return np.asarray(total / each)
 
 
 def _root(kw: FloatArray) -> FloatArray:
     return np.asarray(np.sign(kw) * np.sqrt(np.abs(kw)))
-
-
-def _relative(x: FloatArray) -> FloatArray:
-    """Columns over the root of their total variance over the rows; zeros where nothing varies."""
-    n = len(x)
-    centers = np.array([math.fsum(column) / n for column in x.T.tolist()])
-    variance = math.fsum(math.fsum(column) for column in ((x - centers) ** 2).T.tolist()) / n
-    return x / math.sqrt(variance) if variance > 0 else np.zeros_like(x)
-
-
-def _means_by_time(values: FloatArray, column: NDArray[np.int64], n: int) -> FloatArray:
-    """(n, columns) means of (n, T) values by column, (T,); a column without any takes the mean of all."""
-    means, count = phase_means(values, column, n)
-    overall = np.array([math.fsum(row[np.isfinite(row)]) for row in values]) / np.maximum(count.sum(axis=1), 1)
-    return np.where(count > 0, means, overall[:, None])
