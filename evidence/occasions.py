@@ -54,8 +54,8 @@ class Occasion:
         """Some of the homes, by position."""
         names = tuple(np.array(self.households)[rows].tolist())
         habits = None if self.habits is None else self.habits.take(rows)
-        arrays = (getattr(self, name)[rows] for name in ("power", "metered", "points", "usual"))
-        return Occasion(names, *arrays, habits)
+        power, metered, points, usual = self.power[rows], self.metered[rows], self.points[rows], self.usual[rows]
+        return Occasion(names, power, metered, points, usual, habits)
 
     def of(self, households: Any) -> Occasion:
         """The homes named, in this order."""
