@@ -61,6 +61,8 @@ def test_errors_are_read_as_people_write_them() -> None:
     assert choices[0] == choices[1] == choices[2]
     with pytest.raises(shoal.InputError, match="within must be"):
         shoal.choose(LABELS, error="much", label="name")
+    with pytest.raises(shoal.InputError, match="with a percent sign"):
+        shoal.choose(LABELS, error="10", label="name")  # not a thousand percent
 
 
 def test_the_largest_crowd_within_an_error_is_chosen_and_its_price_told(meters: Path, ledger: Path) -> None:

@@ -443,3 +443,27 @@ def test_a_crowd_with_too_few_left_is_retired_and_its_rest_stays_together(tmp_pa
     assert {name: back[name] for name in fourth} == fourth
     assert set(left) == set(gone)
     assert all("retired while it was silent" in why for why in left.values())
+
+
+def test_a_row_that_is_there_twice_is_released_once(tmp_path: Path) -> None:
+    """Rounded figures agree now and then; the same answer under fresh noise would be no independent release."""
+    once_more = pl.concat([samples(), samples().head(1)])
+    run = go(tmp_path / "run", once_more, SAMPLES)
+    assert len(run.released) == len(samples())
+    assert "1 row with the same figures as another of the label" in str(run.card.to_dict())
+    rows = {row.kind: row for row in run.ledger().log()}
+    assert (rows["answers"].labels, rows["answers"].cost) == (4, "charged row by row")
+    assert (rows["crowds"].table, rows["crowds"].cost) == ("", "crowds recorded")
+
+
+def test_other_figures_for_a_period_on_record_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lost folder gets its rows again; other figures under the same names do not get the old rows in silence."""
+    monkeypatch.setenv("SHOAL_LEDGER", str(tmp_path / "owner.db"))
+    first = go(tmp_path / "first", constants(), MEANS)
+    again = go(tmp_path / "again", constants(), MEANS)
+    assert again.released.equals(first.released)
+    other = constants().with_columns(pl.col("kg") + 100)
+    with pytest.raises(shoal.InputError, match=r"on record for 2024-01-01.* other figures .*--period"):
+        go(tmp_path / "other", other, MEANS)
+    later = go(tmp_path / "later", other, replace(MEANS, period="2024-02"))
+    assert float(later.released["kg"].to_numpy().mean()) > 50

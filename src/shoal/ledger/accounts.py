@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +16,7 @@ from shoal.ledger import chain
 from shoal.ledger.bounds import mechanism_bound, pair_bound
 from shoal.ledger.budgets import Budget
 from shoal.ledger.composition import LabelAccount, PairAccount
+from shoal.ledger.crowds import NOBODY
 from shoal.ledger.state import Memory, State
 from shoal.ledger.storage import ENTRIES, GRAPH_LABELS, Transaction
 from shoal.rounding import lower, upper
@@ -249,6 +251,7 @@ class LogRow:
 def logged(state: State) -> list[LogRow]:
     """All rows, in order; answers of one name that were charged in one transaction are one row."""
     rows: dict[object, LogRow] = {}
+    about: dict[object, set[str]] = {}
     epsilon = 0.0
     for entry, _ in chain.entries(state.transaction):
         if entry.kind not in ("budget", "release", "crowds", "readings"):
@@ -257,9 +260,11 @@ def logged(state: State) -> list[LogRow]:
         key: object = entry.seq
         row = LogRow(str(content["time"]), entry.kind, content.get("query_id", ""))
         if entry.kind == "release":
-            key = (content["batch"], row.name, content["mechanism"])
-            row = rows.get(key) or replace(row, kind="answers", cost=_charged(state, content["mechanism"], epsilon))
-            row = replace(row, labels=row.labels + 1)  # a question is about one label
+            name = re.sub(r" row \d+$", "", row.name)  # the rows of a label in a table are named so
+            key = (content["batch"], name, content["mechanism"])
+            about.setdefault(key, set()).add(content["label"])
+            cost = _charged(state, content["mechanism"], epsilon) if name == row.name else "charged row by row"
+            row = replace(row, kind="answers", name=name, labels=len(about[key]), cost=cost)
         elif entry.kind == "budget":
             epsilon = float(content["epsilon"])
             row = replace(row, name="every label", cost=f"δ({epsilon:g}) ≤ {content['delta']:g} allowed")
@@ -267,6 +272,8 @@ def logged(state: State) -> list[LogRow]:
             homes, folder = content["facts"].get("homes", 0), str(content["facts"].get("folder", ""))
             number = homes if isinstance(homes, int) else 0
             row = replace(row, folder=folder, table=content["table"], labels=number)
+            if content["table"] == NOBODY:  # a method's rows, which were charged as answers
+                row = replace(row, table="", cost="crowds recorded")
         else:
             cost = f"μ = {upper(content['mu'])} of {upper(content['cap'])}"
             row = replace(row, labels=len(content["labels"]), cost=cost)

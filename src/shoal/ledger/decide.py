@@ -203,7 +203,8 @@ def _hold(state: State, label: str) -> None:
     raise BudgetError(
         f"{so_far.name}: this release would raise δ({so_far.epsilon:g}) to {upper(spent)}, above its budget "
         f"of {so_far.budget:g}{chosen if so_far.mode == 'adaptive' else ''}. Spent so far: "
-        f"{upper(so_far.spent)}; remaining: {lower(so_far.remaining)}. {NOTHING_CHARGED}",
+        f"{upper(so_far.spent)}; remaining: {lower(so_far.remaining)}. {NOTHING_CHARGED}. The budget is that of "
+        "the first charged release, or what the owner set: `shoal ledger budget --epsilon E --delta D` sets another",
         remaining=so_far.remaining,
         epsilon=so_far.epsilon,
         limit=so_far.name,

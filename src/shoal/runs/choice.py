@@ -488,8 +488,9 @@ def share(given: float | str) -> float:
     (0.1, 0.1)
     """
     value = _fraction(given)
-    if value is None or not 0 <= value <= 10:
-        raise InputError("within must be an increase of the error such as 10% or 0.10")
+    bare = isinstance(given, str) and "%" not in given  # on the command line "10" means ten percent to people
+    if value is None or not 0 <= value <= (1 if bare else 10):
+        raise InputError("within must be an increase of the error such as 10% or 0.10; above 1 with a percent sign")
     return float(value)
 
 

@@ -80,9 +80,9 @@ def user_ledger() -> Path:
 def place(folder: Path, named: str | None, seal: Seal | None, *, simulated: bool) -> Place:
     """The ledger of a run in ``folder``: the ``named`` one, its own, the one it was charged to, or the data owner's."""
     own, before = folder / FILE, None if seal is None else seal.where
-    if named is None and (simulated or own.is_file() or before == IN_FOLDER):
+    if named is None and (own.is_file() or before == IN_FOLDER or (simulated and before is None)):
         named = IN_FOLDER
-    seen = before if before is not None and Path(before).is_file() else None
+    seen = before if before is not None and ("://" in before or Path(before).is_file()) else None
     given = named or seen or os.environ.get(VARIABLE) or before
     if given == IN_FOLDER:
         return Place(f"sqlite:///{own.resolve()}", f"{folder.resolve().name}/{FILE}", IN_FOLDER)

@@ -328,14 +328,19 @@ def label_means(values: FloatArray, owner: IndexArray, n: int) -> FloatArray:
     return total / np.maximum(counts, 1)[:, None]
 
 
+def distinct_rows(values: FloatArray, owner: IndexArray) -> IndexArray:
+    """Positions of (m, k) rows that repeat no row of the same label before them, in order."""
+    together = np.column_stack([owner.astype(np.float64), values + 0.0])
+    return np.sort(np.unique(together, axis=0, return_index=True)[1])
+
+
 def refuse_copies(values: FloatArray, owner: IndexArray) -> None:
     """Refuse (m, k) rows of which many repeat another row of the same label: the promise takes rows for independent.
 
     Draws of a continuous law are never equal, but figures rounded to a few digits are now and then: up to a share of
     ``MOST_COPIES`` is let through.
     """
-    together = np.column_stack([owner.astype(np.float64), values + 0.0])
-    copies = len(values) - len(np.unique(together, axis=0))
+    copies = len(values) - len(distinct_rows(values, owner))
     if copies > MOST_COPIES * len(values):
         raise InputError(
             f"table: {copies} of {len(values)} rows repeat another row of their label exactly. Rows of a label must be "

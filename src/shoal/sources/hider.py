@@ -52,8 +52,10 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
 
     ``fit(X, y)`` estimates each label's law from its rows (:meth:`shoal.GaussianClasses.fit`), or takes the rows for
     constants where every label has exactly one, and finds the cheapest mechanism of ``method`` that meets (ε, δ).
-    ``transform(X, y)`` releases rows of these labels with noise from a cryptographic source: every call is another
-    release. A row without a label, or of a label that was not fitted, is refused.
+    ``transform(X, y)`` releases rows of these labels: every call is another release. A row without a label, or of a
+    label that was not fitted, is refused. What hides a label is the spread of its own rows, moved to the law of its
+    crowd; noise from a cryptographic source comes on top only where the design takes some (``mechanism_.noise_cov``;
+    the default takes none where moving is enough). So whoever knows a row itself, and what was fitted, finds its label.
 
     The guarantee is about the label of one row, for whoever holds all released rows and does not know which of them
     belong together (``scope="table"`` of :func:`shoal.privacy_curve`); m rows known to be of one label are m releases,

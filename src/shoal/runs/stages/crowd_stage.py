@@ -67,6 +67,11 @@ EARLIER = (
     "period: something was released about these labels for {}, and this is about {}. Every release about a label needs "
     "a later period than the last: a later --origin for forecasts, a later --period for a table. Nothing was released"
 )
+OTHER_FIGURES = (
+    "period: rows about these labels are on record for {}, made of other figures than those given now. Give the period "
+    "that these are about (--period 2024-03, period=...), later than the last; a table about others of the same names "
+    "belongs into another ledger (--ledger). Nothing was released"
+)
 WAITS = "new: it waits until enough newcomers are there to form crowds of their own"
 FEW = "fewer than a crowd share its boundary: nothing would hide it"
 REST = "its crowd was retired: its rest waits, together, for a new one"
@@ -473,17 +478,19 @@ class Plan:
     def _row(self, number: int, members: Sequence[PlannedMember]) -> PlannedRow:
         """The row of a crowd; its members remember which of their values entered."""
         entry = self._book.crowds.get(number)
-        if entry is not None and entry["period"] == self.period:
-            had_news = bool(np.frombuffer(entry["row"], dtype="<f8")[:1].any())
-            return PlannedRow(number, entry["homes"], had_news, row_values(entry["row"]), recorded=True)
-        if entry is not None and entry["period"] > self.period:
-            raise InputError(EARLIER.format(entry["period"], self.period))
-        stored = np.array([np.frombuffer(member.stored, dtype="<f8") for member in members])
         at = np.array([member.at for member in members])
         today = np.where((at >= 0)[:, None], self._values[at], 0.0)
         digests = [value_digest(today[i], self._decimals) if at[i] >= 0 else "" for i in range(len(members))]
         pairs = list(zip(members, digests, strict=True))
         news = np.array([digest not in ("", member.last.rpartition(" ")[2]) for member, digest in pairs])
+        if entry is not None and entry["period"] == self.period:
+            if self._curves.ahead is None and news.sum() >= self.m:  # of a table: they would have entered then
+                raise InputError(OTHER_FIGURES.format(self.period))
+            had_news = bool(np.frombuffer(entry["row"], dtype="<f8")[:1].any())
+            return PlannedRow(number, entry["homes"], had_news, row_values(entry["row"]), recorded=True)
+        if entry is not None and entry["period"] > self.period:
+            raise InputError(EARLIER.format(entry["period"], self.period))
+        stored = np.array([np.frombuffer(member.stored, dtype="<f8") for member in members])
         filler = stored if self._curves.ahead is None else stored[:, self._curves.ahead]
         row = crowd_row(today, filler, news, self.m, self.share)
         for (member, digest), has_news in zip(pairs, news.tolist(), strict=True):

@@ -21,7 +21,16 @@ from shoal.runs.config import Config, no_use
 from shoal.runs.folder import FIT, LAWS, Context, Source, StageOutcome
 from shoal.runs.shards import Listing, finished, out_path, put_whole, receipted
 from shoal.runs.stages.fit_stage import write_curves
-from shoal.sources.class_table import LABEL, SOURCE_ROW, SUFFIX, ClassTable, label_means, table_rows
+from shoal.sources.class_table import (
+    LABEL,
+    MOST_COPIES,
+    SOURCE_ROW,
+    SUFFIX,
+    ClassTable,
+    distinct_rows,
+    label_means,
+    table_rows,
+)
 
 #: Settings that decide how a table is read.
 SETTINGS = ("label", "columns", "timestamp_column", "value_column", "clip")
@@ -81,8 +90,13 @@ def read(source: Source, config: Config, known: Sequence[str] | None, out: Path)
     exponents = np.rint(-np.log2(np.where(spread > 0, spread, 1.0))).astype(np.int64)
     labels = whole[LABEL].unique().sort()
     names, owner = tuple(labels.to_list()), labels.search_sorted(whole[LABEL]).to_numpy().astype(np.intp)
-    scaled = np.ldexp(values[:, places], exponents)
-    shard = ClassTable(names, chosen, exponents, scaled, owner, whole[SOURCE_ROW].to_numpy())
+    scaled, numbers = np.ldexp(values[:, places], exponents), whole[SOURCE_ROW].to_numpy()
+    first = distinct_rows(scaled, owner)
+    copies = len(scaled) - len(first)
+    few = copies <= MOST_COPIES * len(scaled)  # many are refused where a law is fitted
+    if few:
+        scaled, owner, numbers = scaled[first], owner[first], numbers[first]
+    shard = ClassTable(names, chosen, exponents, scaled, owner, numbers)
     counts = np.bincount(owner)
     # Laws with the same correlations are apart by the squared distance of mean rows and standard deviations (Bures &
     # Wasserstein).
@@ -103,6 +117,7 @@ def read(source: Source, config: Config, known: Sequence[str] | None, out: Path)
     fewest, most = int(counts.min()), int(counts.max())
     gone = [
         *([f"{counted(incomplete, 'row')} with an empty cell"] if incomplete else []),
+        *([f"{counted(copies, 'row')} with the same figures as another of the label"] if few and copies else []),
         *([f"{counted(len(left_out), 'column')} that were not asked for or are no numbers"] if left_out else []),
         *([f"{counted(len(without), 'column')} with one value in all rows"] if without else []),
     ]  # fmt: skip
@@ -117,7 +132,7 @@ def read(source: Source, config: Config, known: Sequence[str] | None, out: Path)
         noun=noun_of(str(config.label)),
         entry="column",
         about=(
-            *_about(len(values), len(chosen), fewest, most, config.clip),
+            *_about(len(scaled), len(chosen), fewest, most, config.clip),
             *([f"Not in it: {'; '.join(gone)}."] if gone else []),
         ),
         fitted_on_private_data=True,

@@ -122,9 +122,9 @@ def numbered_layouts(text: pl.Series, largest: Sequence[tuple[int, int]], name: 
     dates = dash.join(("%d", "%m", year)), dash.join(("%m", "%d", year))
     if (first > 12) == (second > 12):
         raise InputError(
-            f"timestamp_format: no date of {name} has a number above 12 that would tell days from months; pass "
-            f"timestamp_format=, such as '{dates[0]} %H:%M' where the day comes first or '{dates[1]} %H:%M' where the "
-            "month does"
+            f"timestamp_format: no date of {name} has a number above 12 that would tell days from months; give "
+            f"--set timestamp_format='{dates[0]} %H:%M' where the day comes first, or '{dates[1]} %H:%M' where the "
+            "month does (in Python timestamp_format=)"
         )
     return tuple(dates[0 if first > 12 else 1] + time for time in _TIMES)
 
