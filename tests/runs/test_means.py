@@ -95,7 +95,9 @@ def test_a_second_run_does_nothing(monday: Path) -> None:
 
 def test_the_next_day_has_the_same_crowds(monday: Path, days: Days) -> None:
     member, first = crowds(monday), public(monday)
+    (monday / "board.html").write_text("about Monday")
     go(monday, days[1], update=True)
+    assert not (monday / "board.html").exists()  # it was about the release before
     assert crowds(monday) == member
     second = public(monday)
     assert second.select("crowd", "homes", "step").equals(first.select("crowd", "homes", "step"))

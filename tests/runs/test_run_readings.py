@@ -161,6 +161,10 @@ def test_a_second_run_releases_nothing(released: Path) -> None:
     card = json.loads((released / "card.json").read_text())
     assert (entry["mu"], entry["cap"]) == (card["mu"], card["cap"])
     assert entry["labels"] == sorted(run.released["household"].unique().to_list())
+    shown = CliRunner().invoke(app, ["ledger", "show", str(released)]).output
+    assert f"1 release of the readings of {len(entry['labels'])} labels: μ = " in shown
+    with pytest.raises(shoal.InputError, match="the readings' promise"):
+        run.prove()
 
 
 # ------------------------------------------------------------------ one home and the others

@@ -141,6 +141,10 @@ def _accounts(ledger: shoal.Ledger, label: str | None) -> tuple[dict[str, Any], 
         content = {name: getattr(whole, name) for name in ("releases", "labels", "largest_share", "tables")}
         if whole.tables:
             lines.append(f"{counted(whole.tables, 'released table')} on record; `shoal ledger log` lists them")
+        readings = [] if whole.releases else [row for row in ledger.log() if row.kind == "readings"]
+        if readings:
+            about, cost = counted(readings[-1].labels, "label"), readings[-1].cost
+            lines.append(f"{counted(len(readings), 'release')} of the readings of {about}: {cost}")
         lines.append(
             f"{counted(whole.releases, 'charged answer')} about {counted(whole.labels, 'label')}"
             + (f"; most spent first; at most {upper(whole.largest_share)} of the budget is spent" * bool(whole.labels))

@@ -36,7 +36,7 @@ from shoal.runs.choice import Choice, Rehearsal, by_error, by_risk, naming_bound
 from shoal.runs.config import Config, shared
 from shoal.runs.folder import DESIGN, FIT, SHARDS, STAGES, STATE, Done, Folder, Progress, RunState, Snapshot, source_of
 from shoal.runs.owner_ledger import IN_FOLDER, Seal, at
-from shoal.runs.results import Results
+from shoal.runs.results import ANNEX, BOARD, Results
 from shoal.runs.shards import finished, put_whole, sweep
 from shoal.runs.stages import (
     card_stage,
@@ -423,7 +423,9 @@ class Run(Results):
                     self._configure(**{name: None})
             aside = f"earlier/{self.state.release}"
             files = [name for done in self.state.stages.values() for name in done.files]
-            self.folder.archive([*files, STATE, release_stage.NUMBERS], aside)
+            self.folder.archive([*files, BOARD, ANNEX, STATE, release_stage.NUMBERS], aside)
+            for name in (BOARD, ANNEX):  # they are about the last release, and no stage writes them anew
+                (self.folder / name).unlink(missing_ok=True)
             state = replace(self.state, stages={}, release=self.state.release + 1, releasing=None)
             self._remember(replace(state, previous=aside, day=_now()[:10]))
 
