@@ -192,8 +192,7 @@ def would_protect(fit: FitFacts) -> str:
     plan = noisy_crowds_plan(customers=max(fit.labels, 2), epsilon=1.0)
     return (
         f"`--secret readings` would protect every {fit.noun}'s readings, against whoever knows all others; with "
-        f"{counted(plan.customers, 'customer')} of {plan.typical_kw:g} kW and a privacy budget (epsilon) of 1 its "
-        f"curves, as a population and not home by home, would be off by about {percent(plan.expected_w1)} of the mean "
-        f"load, its total by {percent(plan.expected_total)}; where they use less, declare it "
-        "(`--set typical_kw=…`), and the same noise is a larger share."
+        f"{counted(plan.customers, 'customer')} of {plan.typical_kw:g} kW (more where they use less: `--set "
+        "typical_kw=…`) and a privacy budget (epsilon) of 1 its curves, as a population and not home by home, would be "
+        f"off by about {percent(plan.expected_w1)} of the mean load, its total by {percent(plan.expected_total)}."
     )
