@@ -6,6 +6,7 @@ there and nowhere else.
 
 from __future__ import annotations
 
+import difflib
 import functools
 import math
 import tomllib
@@ -260,7 +261,11 @@ class Config(Record):
         name, _, value = text.partition("=")
         kind = {**typing.get_type_hints(Config), **typing.get_type_hints(Speed)}.get(name)
         if kind is None or not value:
-            raise InputError("set must be NAME=VALUE with a setting of shoal.Config, such as max_kw=50 or order=2,1")
+            near = difflib.get_close_matches(name, [*typing.get_type_hints(Config), *typing.get_type_hints(Speed)], 1)
+            hint = f"; did you mean {near[0]}?" if near and kind is None else ""
+            raise InputError(
+                f"set must be NAME=VALUE with a setting of shoal.Config, such as max_kw=50 or order=2,1{hint}"
+            )
         if typing.get_origin(kind) is tuple:
             parts = [part.strip() for part in value.split(",")]
             whole = typing.get_args(kind)[0] is int and all(part.isdigit() for part in parts)

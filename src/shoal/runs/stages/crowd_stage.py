@@ -573,9 +573,9 @@ def too_few(m: int, curves: Curves, noun: str) -> str:
     where, wider = f"{curves.most} {noun} can be used", ""
     if curves.boundaries is not None:
         where, wider = f"at most {curves.most} {noun} share a boundary", " or wider boundaries"
-    remedy = f"--crowd {curves.most} would work" if curves.most >= 2 else "nobody could hide"
+    remedy = f"--crowd {curves.most} would work, or" if curves.most >= 2 else "nobody hides alone:"
     return (
-        f"crowd: {where}, and a crowd of {m} needs {m}; {remedy}, or have more of them{wider}. `shoal check` says who "
+        f"crowd: {where}, and a crowd of {m} needs {m}; {remedy} have more of them{wider}. `shoal check` says who "
         "cannot be used, and why. Nothing was released"
     )
 
