@@ -161,7 +161,8 @@ def test_rows_threads_and_repeats_do_not_matter(monkeypatch):
         more = lambda *done, seen=seen: seen.append((*done, threading.active_count() - before))  # noqa: E731
         results.append(shoal.fit_arma(series[rows], (6, 5), progress=more))
         assert seen[-1][:2] == (len(results[-1]), len(results[-1]))
-        assert max(started for *_, started in seen) == (0 if threads == 1 else threads)
+        started = max(started for *_, started in seen)  # a pool starts a thread when all others are busy
+        assert started == 0 if threads == 1 else 1 <= started <= threads
     for name in ("ar", "ma", "innovation_var", "log_likelihood"):
         one, two, some = (getattr(fitted, name) for fitted in results)
         np.testing.assert_array_equal(one, two)
