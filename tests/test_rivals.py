@@ -13,6 +13,8 @@ from benchmarks import _rivals as rivals
 import shoal
 from families import random_laws
 
+pytest.importorskip("scipy", minversion="1.15", reason="the code of the rivals takes Sobol points as SciPy 1.15 does")
+
 #: Printed by the notebook ndis_basic_estimation of the authors of NDIS: means, variances, ε, δ.
 PUBLISHED = [
     (0.0, 2.0, 10.0, 1.0, 10.0, 0.9988608830924075),

@@ -92,4 +92,4 @@ def test_time_does_not_tell_the_label(owner: KeyHolder, desk: QuestionService) -
                 pass
         taken[kind].append(time.perf_counter() - begun)
     assert mannwhitneyu(taken["one"], taken["other"]).pvalue > 1e-6
-    assert mannwhitneyu(taken["one"], taken["planted"]).pvalue < 1e-12
+    assert mannwhitneyu(taken["one"], taken["planted"]).pvalue < 1e-5  # 1e-12 and less on an idle machine
