@@ -3,7 +3,8 @@
 Two families. *Roots* (:func:`shoal.sources.meters.neighborhoods.blend`): everything in √kW, with the share of the usual
 load in what stands for the forecast, the weight of the usual load at the forecast's times and that of the whole usual
 day. *Spreads*, in use before: hourly means of √kW of the whole day, the same at the forecast's hours, and the root of
-the forecast, each over its spread over the homes, with three weights.
+the forecast, each over its spread over the homes, with three weights. And *expected error*: the adopted crowds,
+improved by what they are expected to add (:mod:`evidence.refined`), on all homes only.
 
 Prices are means over origins of the first release, of the one three weeks later at the same hour, and of those at the
 other hours of that day, of homes that are in all; every origin of London, every third of the Swiss ones. Even and odd:
@@ -18,10 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evidence.homes import EVERY
 from evidence.occasions import Occasion, days_later, occasion
 from evidence.prices import DAYS, HOURS, LATER_DAYS
+from evidence.refined import refined
 from shoal.laws.crowds import crowds
 from shoal.sources.meters.neighborhoods import AHEAD_WEIGHT, DAY_WEIGHT, USUAL_SHARE, blend
 from shoal.validation import FloatArray
@@ -40,6 +43,10 @@ class Roots:
         """(n, d) points that crowds are formed by."""
         assert homes.habits is not None
         return blend(homes.power, homes.habits.day, homes.habits.ahead, (self.share, self.ahead, self.day))
+
+    def crowds(self, homes: Occasion) -> NDArray[np.int64]:
+        """(n,) crowd of each home."""
+        return crowds(self.points(homes), self.members, beside=homes.power)
 
 
 @dataclass(frozen=True)
@@ -60,13 +67,33 @@ class Spreads:
         blocks = ((self.day, hours), (self.ahead, ahead), (self.curve, np.sqrt(homes.power)))
         return np.concatenate([weight * _over_spread(block) for weight, block in blocks if weight], axis=1)
 
+    def crowds(self, homes: Occasion) -> NDArray[np.int64]:
+        """(n,) crowd of each home."""
+        return crowds(self.points(homes), self.members, beside=homes.power)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The adopted crowds, improved by expected added error (:mod:`evidence.refined`), with two weights."""
+
+    usual: float
+    day: float
+    members: int = 12
+
+    def crowds(self, homes: Occasion) -> NDArray[np.int64]:
+        """(n,) crowd of each home."""
+        return refined(homes, self.usual, self.day, self.members)
+
+
+Blend = Roots | Spreads | Expected
+
 
 def _over_spread(block: FloatArray) -> FloatArray:
     return np.asarray(block / np.sqrt(((block - block.mean(axis=0)) ** 2).sum() / len(block)))
 
 
 BEFORE, LATELY, ADOPTED = "before: spreads 1, 1, 1.5", "lately: spreads 1, 4, 6", "adopted: roots 0.2, 0.4, 0.3"
-TRIED: dict[str, Roots | Spreads] = {
+TRIED: dict[str, Blend] = {
     BEFORE: Spreads(),
     LATELY: Spreads(1, 4, 6),
     "spreads 1, 2, 6": Spreads(1, 2, 6),
@@ -81,7 +108,12 @@ TRIED: dict[str, Roots | Spreads] = {
     "roots 0, 0, 0.8": Roots(0, 0, 0.8),
 }
 #: What crowds of exactly those promised would cost, without the fifth more that a crowd for life is formed with.
-SMALLER: dict[str, Roots | Spreads] = {"adopted, formed with 10": Roots(members=10)}
+SMALLER: dict[str, Blend] = {"adopted, formed with 10": Roots(members=10)}
+#: How cheap the first release becomes where nothing else counts, and with a little of the usual day.
+EXPECTED: dict[str, Blend] = {
+    "expected error of the first release": Expected(0, 0),
+    "expected error, usual day 0.3": Expected(0.2, 0.3),
+}
 
 
 def chosen(name: str, households: list[str], half: str) -> list[str]:
@@ -95,7 +127,7 @@ def chosen(name: str, households: list[str], half: str) -> list[str]:
 
 
 def prices_of(
-    name: str, half: str, tried: dict[str, Roots | Spreads], keep: Path | None
+    name: str, half: str, tried: dict[str, Blend], keep: Path | None
 ) -> dict[str, tuple[float, float, float]]:
     """Blend -> mean price of the first release, three weeks later at the same hour, and at the other hours."""
     readings = EVERY[name].read()
@@ -112,7 +144,7 @@ def prices_of(
         homes = chosen(name, sorted(there), half)
         before, after = first.of(homes), {other: each.of(homes) for other, each in later.items()}
         for words, weights in tried.items():
-            member = crowds(weights.points(before), weights.members, beside=before.power)
+            member = weights.crowds(before)
             costs = {other: each.price(member) for other, each in after.items()}
             others = float(np.mean([cost for other, cost in costs.items() if other != hour]))
             prices.setdefault(words, []).append((before.price(member), costs[hour], others))
@@ -127,7 +159,7 @@ def study(keep: Path | None = None, progress: Callable[[str, float], None] | Non
     """Every blend on even homes; those in use before and lately and the adopted one on odd and on all."""
     few = {words: TRIED[words] for words in (BEFORE, LATELY, ADOPTED)}
     rows = []
-    for half, tried in (("even", TRIED), ("odd", few), ("all", few | SMALLER)):
+    for half, tried in (("even", TRIED), ("odd", few), ("all", few | SMALLER | EXPECTED)):
         for name, homes in EVERY.items():
             if not homes.there:
                 continue

@@ -151,13 +151,26 @@ def blend_blocks(found: dict[str, Any]) -> dict[str, str]:
         words = {"price": "at once", "later": "three weeks later at the same hour", "other_hours": "at other hours"}
         return "; ".join(f"{text} {change(half, measure, since)}" for measure, text in words.items())
 
-    ten = rows["london", "all", blends[-1]]
+    ten = rows["london", "all", "adopted, formed with 10"]
+    first = "expected error of the first release"
+    cheapest = {data: rows[data, "all", first] for data in ("swiss", "london")}
+    falls = (rows["london", "all", before]["price"] - cheapest["london"]["price"]) / (
+        rows["london", "all", before]["price"] - 1
+    )
     says = [
         f"**Since before**, all homes (in brackets the change of what hiding adds): {changes('all', before)}.",
         f"**Since lately**: {changes('all', lately)}.",
         f"**On odd homes**, which took no part, since before: {changes('odd', before)}.",
         f"**Smaller crowds**: formed with 10 instead of 12, London would cost {ten['price']:.3f} at once and "
         f"{ten['later']:.3f} three weeks later. The two in reserve are what lets a crowd outlive members who leave.",
+        f"**As cheap as the first release gets**: crowds improved by its expected error alone take {100 * falls:.1f} % "
+        "of what hiding added before off London's first release, and make every other hour dearer than it has been: "
+        + ", ".join(
+            f"{NAMES[data]} {row['price']:.3f} at once, {row['later']:.3f} later at the same hour, "
+            f"{row['other_hours']:.3f} at others"
+            for data, row in cheapest.items()
+        )
+        + ".",
     ]
     return {
         "tried": table(heads, ([b, *(figures.get((*column, b), "") for column in columns)] for b in blends)),

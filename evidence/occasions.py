@@ -32,11 +32,12 @@ class Habits:
 
     day: FloatArray  #: (n, steps of a day) mean kW by time of the day
     roots: FloatArray  #: (n, 24) mean of √kW by hour
+    unsteady: FloatArray  #: (n, steps of a day) mean absolute deviation from ``day``, kW
     ahead: NDArray[np.int64]  #: (k,) columns of ``day`` that the forecast covers
 
     def take(self, rows: Any) -> Habits:
         """Some of the homes, by position."""
-        return Habits(self.day[rows], self.roots[rows], self.ahead)
+        return Habits(self.day[rows], self.roots[rows], self.unsteady[rows], self.ahead)
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def occasion(readings: Any, origin: Any, keep: Path | None = None, name: str = "
     path = None if keep is None else keep / f"{name}.npz"
     if path is not None and path.is_file():
         stored = np.load(path)
-        return _occasion(*(stored[name] for name in ("households", "power", "metered", "day", "roots", "ahead")))
+        return _occasion(**stored)
     fc = shoal.forecast(readings, order=ORDER, train_days=TRAIN_DAYS, horizon=STEPS, season=SEASON, origin=origin)
     frame = readings if isinstance(readings, pl.DataFrame) else readings.frame
     later = frame.filter(pl.col("timestamp").is_between(fc.timestamps[0], fc.timestamps[-1]))
@@ -101,17 +102,29 @@ def occasion(readings: Any, origin: Any, keep: Path | None = None, name: str = "
     day, ahead = usual_day(fc), phases(fc.timestamps, "day", fc.step)
     hour = np.array([time.hour for time in fc.history.timestamps], dtype=np.int64)
     roots, _ = phase_means(np.sign(fc.past) * np.sqrt(np.abs(fc.past)), hour, 24)
+    column = phases(fc.history.timestamps, "day", fc.step)
+    unsteady, count = phase_means(np.abs(fc.past - day[:, column]), column, day.shape[1])
+    parts: dict[str, Any] = {
+        "households": np.array(fc.households), "power": fc.power, "metered": metered, "day": day, "roots": roots,
+        "unsteady": np.where(count > 0, unsteady, 0.0), "ahead": ahead,
+    }  # fmt: skip
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(path, households=fc.households, power=fc.power, metered=metered, day=day, roots=roots, ahead=ahead)
-    return _occasion(np.array(fc.households), fc.power, metered, day, roots, ahead)
+        np.savez(path, **parts)
+    return _occasion(**parts)
 
 
 def _occasion(
-    names: Any, power: FloatArray, metered: FloatArray, day: FloatArray, roots: FloatArray, ahead: Any
+    households: Any,
+    power: FloatArray,
+    metered: FloatArray,
+    day: FloatArray,
+    roots: FloatArray,
+    unsteady: FloatArray,
+    ahead: Any,
 ) -> Occasion:
-    points = blend(power, day, ahead)
-    return Occasion(tuple(names.tolist()), power, metered, points, day[:, ahead], Habits(day, roots, ahead))
+    points, habits = blend(power, day, ahead), Habits(day, roots, unsteady, ahead)
+    return Occasion(tuple(households.tolist()), power, metered, points, day[:, ahead], habits)
 
 
 def own_forecasts(readings: Any, origin: Any, keep: Path | None = None, name: str = "") -> tuple[Any, FloatArray]:
