@@ -2,9 +2,7 @@
 
 A plain attacker expects a row of a home, learns from other homes how far off that is, one covariance for all, and takes
 the nearest row in that metric (:class:`Comparison`). A learned one lets gradient boosting weigh several such
-comparisons (:class:`Boosted`). The strongest knows every answer and the mechanism, and holds the exact posterior of who
-is behind each row (:func:`posterior`): every bound must hold against it too. What a week of readings says of a
-home is :func:`fingerprint`.
+comparisons (:class:`Boosted`). What a week of readings says of a home is :func:`fingerprint`.
 """
 
 from __future__ import annotations
@@ -14,10 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
-from shoal.accounting.assignments import likeliest, marginals
 from shoal.audits.confidence import mean_lower, mean_upper
 from shoal.validation import FloatArray
 
@@ -47,34 +43,24 @@ class Hits:
     top_10_interval: tuple[float, float]
 
     @classmethod
-    def of(cls, first: FloatArray, ten: FloatArray) -> Hits:
-        """From (origins, homes) probabilities, ties decided by lot, to be right at once and within ten."""
+    def over(cls, chances: Sequence[tuple[FloatArray, FloatArray]]) -> Hits:
+        """From each origin's chances of the homes to be right at once and within ten (:func:`ranked`)."""
 
         def interval(values: FloatArray) -> tuple[float, float]:
             return mean_lower(values, ERROR), mean_upper(values, ERROR)
 
-        one, some = first.mean(axis=0), ten.mean(axis=0)
+        one, some = (np.mean(part, axis=0) for part in zip(*chances, strict=True))
         return cls(len(one), float(one.mean()), interval(one), float(some.mean()), interval(some))
 
 
-def ranked(scores: FloatArray, rows: int | None = None) -> tuple[FloatArray, FloatArray]:
+def ranked(scores: FloatArray) -> tuple[FloatArray, FloatArray]:
     """(homes, rows) scores, the larger the likelier, row i that of home i: chances to be first and among ten.
 
-    Rows with the same score are put in order by lot. With ``rows``, among so many: the home's own and others drawn
-    without replacement.
+    Rows with the same score are put in order by lot.
     """
     own = np.diag(scores)[:, None]
     above, alike = (scores > own).sum(axis=1), (scores == own).sum(axis=1)
-    if rows is None or rows >= scores.shape[1]:
-        return np.where(above == 0, 1.0 / alike, 0.0), np.clip((10 - above) / alike, 0.0, 1.0)
-    # A lot puts a row behind any number of those alike; of ``rows`` − 1 others, none or fewer than ten may be better.
-    there, first, ten = scores.shape[1] - 1, np.zeros(len(scores)), np.zeros(len(scores))
-    for behind in range(int(alike.max())):
-        share = np.where(behind < alike, 1.0 / alike, 0.0)
-        better = np.minimum(above + behind, there)
-        first += share * scipy.stats.hypergeom.pmf(0, there, better, rows - 1)
-        ten += share * scipy.stats.hypergeom.cdf(9, there, better, rows - 1)
-    return first, ten
+    return np.where(above == 0, 1.0 / alike, 0.0), np.clip((10 - above) / alike, 0.0, 1.0)
 
 
 def inverse_root(covariance: FloatArray) -> FloatArray:
@@ -224,17 +210,6 @@ def scored(attacker: Comparison | Boosted, known: FloatArray, rows: FloatArray) 
 def _different(rows: FloatArray) -> tuple[FloatArray, NDArray[np.intp]]:
     different, which = np.unique(rows, axis=0, return_inverse=True)
     return different, which.ravel()
-
-
-def posterior(log_likelihood: FloatArray) -> FloatArray:
-    """(homes, rows) probability that a row is a home's, given the (homes, rows) log-likelihoods of a whole group.
-
-    Every assignment of rows to homes is as likely beforehand. Exact for groups of up to twelve, which no attacker can
-    better; beyond, an attacker's approximation (:func:`shoal.accounting.assignments.marginals`).
-    """
-    tables = log_likelihood.T[None]
-    posterior_odds = marginals(tables, likeliest(tables))[0].T
-    return np.asarray(posterior_odds.round(12))
 
 
 #: Least power told apart from none, kW.
