@@ -417,7 +417,6 @@ def _guarantee(fit: FitFacts, design: DesignFacts) -> dict[str, Any]:
         "finite_precision": up(design.finite_precision),
         "proved": bool(design.proved),
         "proof": {"by": design.proved or None, "why_not": design.unproved or None},
-        "best_possible_delta": design.best_possible,
     }
 
 

@@ -213,7 +213,6 @@ class DesignFacts(Record):
     designed_for: str = merging(first)
     finite_precision: float = merging(max)
     worst_edge: tuple[str, str] = merging(first)
-    best_possible: float = merging(max)  #: a δ that no mechanism with this error goes below; not part of the guarantee
     labels: int = merging(sum)
     entries: int = merging(first)
     groups: int = merging(sum)

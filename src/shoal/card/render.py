@@ -166,7 +166,6 @@ def tables(card: ReleaseCard) -> list[Figures]:
                 ("notion", _notion(card)),
                 ("finite precision" + ("" if design.assumption_free is None else " and clipping"),
                  f"adds {upper(design.finite_precision, 3)} to δ; included"),
-                ("no mechanism of this kind reaches below", f"δ = {nearest(design.best_possible)} at this accuracy"),
                 *((("different ε of pairs", f"{len(design.epsilons)}; the largest is stated"),)
                   if len(design.epsilons) > 1 else ()),
                 *(("note", note) for note in design.notes),

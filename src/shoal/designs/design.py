@@ -13,7 +13,6 @@ import numpy as np
 from shoal import validation
 from shoal.designs.barycenter import additive_center, mean_center, transport_center
 from shoal.designs.descent import Report, Settings
-from shoal.designs.floors import lower_bound
 from shoal.designs.methods import METHODS, Method
 from shoal.designs.problem import DesignProblem, Moves
 from shoal.designs.stored import certified, mechanism_of
@@ -133,8 +132,7 @@ def design(
     ending = settings.ending if method == "paper" or how.searched else Ending.COMPLETE
     if ending is not Ending.COMPLETE:
         notes.append(ending.value)
-    bound = 0.0 if method == "none" else lower_bound(problem)
-    return replace(mechanism_of(method, problem, moves, lower_bound=bound, notes=tuple(notes)), ending=ending)
+    return replace(mechanism_of(method, problem, moves, notes=tuple(notes)), ending=ending)
 
 
 def _by_component(problem: DesignProblem, how: Method, settings: Settings, starts: Sequence[Moves]) -> Moves:

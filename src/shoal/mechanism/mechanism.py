@@ -52,7 +52,7 @@ from shoal.validation import BoolArray, FloatArray, IndexArray
 
 #: Fields that a file has as arrays, the last two of them only where they are not None; fields in its header.
 ARRAYS = ("epsilon", "shift", "noise_cov", "budget", "weights", "history", "gain", "mean_grid")
-NAMED = ("method", "notion", "lower_bound", "scope", "times", "outside")
+NAMED = ("method", "notion", "scope", "times", "outside")
 #: Edges up to which a notebook computes a certificate to show it.
 SHOWN_EDGES = 20_000
 #: Answers whose noise is in memory at a time.
@@ -81,7 +81,6 @@ class Mechanism(Stored):
     noise_cov: FloatArray
     budget: FloatArray
     weights: FloatArray
-    lower_bound: float
     notes: tuple[str, ...] = ()
     history: FloatArray = field(default_factory=lambda: np.empty(0))
     mean_grid: IndexArray | None = None
@@ -131,7 +130,6 @@ class Mechanism(Stored):
             noise_cov=noise[members].copy(),
             budget=self.budget[members],
             mean_grid=None if self.mean_grid is None else self.mean_grid[members],
-            lower_bound=0.0,
             history=np.empty(0),
         )
 
@@ -392,7 +390,7 @@ class Mechanism(Stored):
     @cached_property
     def certificate(self) -> Certificate:
         """The worst edge at the design's ε, over all edges, from the stored parameters, for the design's scope."""
-        return Certificate.of(self.ideal, self._loss(self.epsilon, self.scope), self.lower_bound)
+        return Certificate.of(self.ideal, self._loss(self.epsilon, self.scope))
 
     def with_certificate(self, certificate: Certificate) -> Mechanism:
         """The same parameters with a certificate that somebody proved about them; a file does not keep it."""
@@ -529,7 +527,8 @@ class Mechanism(Stored):
             and self.scope in SCOPES
             and type(self.times) is int
             and self.times >= 1
-            and all(isinstance(share, float) and 0.0 <= share <= 1.0 for share in (self.outside, self.lower_bound))
+            and isinstance(self.outside, float)
+            and 0.0 <= self.outside <= 1.0
         )
 
     def __repr__(self) -> str:
