@@ -87,8 +87,11 @@ evidence: $(VENV)/installed
 	$(BIN)/python -m evidence measure blends --keep out/forecasts
 	$(BIN)/python -m evidence measure year --keep out/forecasts
 	$(BIN)/python -m evidence measure rivals --keep out/forecasts
+	$(BIN)/python -m evidence measure reidentify --keep out/forecasts
+	$(BIN)/python -m evidence measure rule
 	$(BIN)/python -m evidence measure rule_year
-	$(BIN)/python -m evidence page --studies swiss
+	$(BIN)/python -m evidence measure small
+	$(BIN)/python -m evidence page
 	$(BIN)/python -m evidence.opening
 
 clean:

@@ -38,7 +38,7 @@ from shoal.readings.publication import joined
 from shoal.sources.meters.quality import as_readings
 from shoal.studies import reidentification as study
 from shoal.studies.attackers import Hits, curves, fingerprint, ranked, scored
-from shoal.studies.reidentification import Release, shown
+from shoal.studies.reidentification import shown
 
 #: Origins, days that releases are forecast from, days that the attacker has, draws of each world of membership tests.
 ORIGINS, TRAINING, WEEK, DRAWS = 4, 15, 7, 100
@@ -47,14 +47,13 @@ ORIGINS, TRAINING, WEEK, DRAWS = 4, 15, 7, 100
 def homes_and_knowledge() -> tuple[list[Any], list[Any], list[Any]]:
     """Forecasts of every home at every origin, those that an attacker makes of a week, and all that it knows."""
     own = as_readings(pl.read_parquet(SWISS))
-    names, weeks, starts, _ = study._weeks(own, 3 + ORIGINS)
+    weeks = study.Weeks.of(own, 3, ORIGINS, 10)
     power, guesses, known = [], [], []
-    for week in range(3, 3 + ORIGINS):
+    for week in weeks.judged:
         for days, found in ((TRAINING, power), (WEEK, guesses)):
-            forecast = shoal.forecast(own, train_days=days, horizon=12, season="day", origin=starts[week])
-            place = {name: i for i, name in enumerate(forecast.households)}
-            found.append(forecast.power[[place[name] for name in names]])
-        prints, _ = fingerprint(*weeks[week - 1])
+            forecast = shoal.forecast(own, train_days=days, horizon=12, season="day", origin=weeks.starts[week])
+            found.append(weeks.of_homes(forecast.households, forecast.power))
+        prints, _ = fingerprint(weeks.readings[week - 1], weeks.weekends[week - 1])
         known.append(np.concatenate([prints, shown(guesses[-1])], axis=1))
     return power, guesses, known
 
@@ -89,10 +88,7 @@ def named(power: list[Any], known: list[Any], plan: Any, *, absent: bool, seed: 
                 whole[name][fold] = scored(attacker, known[o][fold], judged)
         for name, matrix in whole.items():
             scores[name].append(matrix)
-    return {
-        name: Hits.of(*(np.stack(part) for part in zip(*(ranked(one) for one in every), strict=True)))
-        for name, every in scores.items()
-    }
+    return {name: Hits.over([ranked(one) for one in every]) for name, every in scores.items()}
 
 
 def membership(power: list[Any], guesses: list[Any], plan: Any, seed: int = 0) -> dict[str, dict[str, Any]]:
@@ -146,8 +142,9 @@ def main(out: str | None = None) -> None:
     power, guesses, known = homes_and_knowledge()
     n = len(power[0])
     plan, cells = (shoal.noisy_crowds_plan(n, 1.0, method=method) for method in (None, "cells"))
-    plain = Release("unprotected forecasts", tuple(shown(homes) for homes in power))
-    unprotected = {one.attacker: one.everywhere for one in study._attacked(plain, known, 0, False)[0]}
+    rows = [shown(homes) for homes in power]
+    scores = [study.curve_scores(known, rows, origin, 0) for origin in range(len(power))]
+    unprotected = {name: Hits.over([ranked(one[name]) for one in scores]) for name in scores[0]}
     naming = {
         "unprotected forecasts": unprotected,
         "noisy crowds": named(power, known, plan, absent=False),

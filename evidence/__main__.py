@@ -100,17 +100,25 @@ def rule(
 @command()
 def measure(
     study: Annotated[
-        str, typer.Argument(metavar="STUDY", help="One of `prices`, `blends`, `year`, `paper`, `rivals`, `rule_year`.")
+        str,
+        typer.Argument(
+            metavar="STUDY",
+            help="One of `prices`, `blends`, `year`, `paper`, `rivals`, `reidentify`, `rule`, `rule_year`, `small`.",
+        ),
     ],
-    keep: Annotated[Path | None, typer.Option(help="Folder in which forecasts are kept between calls.")] = None,
+    keep: Annotated[
+        Path | None, typer.Option(help="Folder in which forecasts and parts are kept between calls.")
+    ] = None,
 ) -> Outcome:
     """Run a study on the real homes that are at hand and store what it finds; `page` puts it on the pages.
 
     Examples:
         python -m evidence measure prices --keep out/forecasts
+        python -m evidence measure reidentify --keep out/forecasts
         python -m evidence measure paper
     """
-    from evidence import blends, prices, rivals, storage, year
+    from evidence import blends, prices, reidentification, rivals, storage, year
+    from evidence import page as pages
     from evidence.paper import real
     from evidence.rule import price_rule
 
@@ -120,7 +128,10 @@ def measure(
         "year": lambda: year.study(keep, tell),
         "paper": lambda: real.study(tell),
         "rivals": lambda: rivals.study(keep, tell),
+        "reidentify": lambda: reidentification.study(homes.SWISS.read(), keep=keep, progress=tell).to_dict(),
+        "rule": lambda: price_rule(homes.SWISS.read(), progress=tell).to_dict(),
         "rule_year": lambda: price_rule(homes.LONDON.read(), members=[15], progress=tell).to_dict(),
+        "small": pages.small,
     }
     if study not in studies:
         raise shoal.InputError(f"study must be one of {', '.join(studies)}")
@@ -129,23 +140,19 @@ def measure(
     path = storage.store(study, studies[study]())
     if study == "year":
         year.draw_year(storage.stored("year"))
+    pages.draw(study)
     return Outcome({"stored": str(path)}, f"Stored: {path}")
 
 
 @command()
-def page(
-    studies: Annotated[str, typer.Option(help="Run the studies anew on this file first, or on `swiss`; minutes.")] = "",
-) -> Outcome:
+def page() -> Outcome:
     """Write docs/evidence.md and docs/reproduction.md from the stored figures.
 
     Examples:
         python -m evidence page
-        python -m evidence page --studies swiss
     """
     from evidence import page as pages
 
-    if studies:
-        pages.store(_read(studies)[0], tell)
     written = [str(path) for path in pages.write()]
     return Outcome({"pages": written}, f"Written: {', '.join(written)}")
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from evidence.page import FIGURES, stored_as
-from shoal.studies.reidentification import INFORMED, Reidentification
+from evidence import storage
+from evidence.page import stored_as
+from evidence.reidentification import INFORMED, AttackStudy
 
 PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "opening.png"
 #: What left, as the study calls it -> words in the picture.
@@ -25,8 +25,7 @@ def rows() -> list[tuple[str, float, float]]:
 
     Inside a crowd the attacker knows every forecast and is told the crowd; elsewhere they pick among all homes.
     """
-    figures = json.loads(FIGURES.read_text(encoding="utf-8"))
-    study: Reidentification = stored_as(Reidentification, figures["reidentify"])
+    study: AttackStudy = stored_as(AttackStudy, storage.stored("reidentify"))
     listed = []
     for what, words in SHOWN.items():
         attacks = [finding for finding in study.findings if finding.what == what]

@@ -1,62 +1,39 @@
 """The pages of evidence: figures and sentences, made from what is stored in ``results/``.
 
-``python -m evidence page`` writes docs/evidence.md and the tables of docs/reproduction.md, ``--studies swiss`` runs the
-studies of re-identification and of the rule anew before, some minutes. What is stored are figures over all homes, no
-home's own.
+``python -m evidence page`` writes docs/evidence.md and the tables of docs/reproduction.md. What is stored are figures
+over all homes, no home's own.
 """
 
 from __future__ import annotations
 
-import json
-import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import shoal
-from evidence import storage
+from evidence import reidentification, storage
+from evidence.attack_pictures import reidentification_picture
 from evidence.blocks import blend_blocks, paper_blocks, price_blocks, rival_blocks, table, year_blocks
+from evidence.boosted import LEARNED
+from evidence.reidentification import INFORMED, AttackStudy, StudyFinding
 from evidence.rule import CORRELATED, INDEPENDENT, METERED, UNKNOWN, RuleStudy, price_rule
+from evidence.rule_picture import rule_picture
 from evidence.sizes_picture import sizes_picture
 from shoal.records import typed
 from shoal.rounding import percent
-from shoal.studies.reidentification import INFORMED, LEARNED, AttackFinding, Reidentification
-
-#: Called with what is happening and the share that is done.
-Progress = Callable[[str, float], None]
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence.md"
 REPRODUCTION = PAGE.with_name("reproduction.md")
-FIGURES = Path(__file__).parent / "results" / "studies.json"
 
 
 def small() -> dict[str, Any]:
     """Both studies on a few simulated homes, in seconds: what a test makes again."""
-    found = shoal.reidentify(
+    attacks = reidentification.study(
         shoal.simulate_meters(24, 44, step_minutes=60),
         crowd=6, order=(1, 1), train_days=14, horizon=4, origins=3, learned=False,
     )  # fmt: skip
     rule = price_rule(shoal.simulate_meters(40, 21, step_minutes=60), members=[15], days=[1, 30], draws=8, resamples=3)
-    return {"reidentify": found.to_dict(), "rule": rule.to_dict()}
-
-
-def measured(readings: Any, progress: Progress | None = None) -> dict[str, Any]:
-    """Both studies on meter data, as their commands make them; pictures go where the pages show them."""
-    with tempfile.TemporaryDirectory() as folder:
-        study = shoal.reidentify(readings, progress=progress)
-        study.save(folder)
-        sizes_picture(study, Path(folder) / "reidentify-sizes.png")
-        price_rule(readings, progress=progress).save(folder)
-        for picture in Path(folder).glob("*.png"):
-            shutil.copy(picture, PAGE.parent / "pictures" / picture.name)
-        return {name: json.loads((Path(folder) / f"{name}.json").read_text()) for name in ("reidentify", "rule")}
-
-
-def store(readings: Any, progress: Progress | None = None) -> None:
-    """Run both studies and store their figures."""
-    figures = {**measured(readings, progress), "small": small()}
-    FIGURES.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return {"reidentify": attacks.to_dict(), "rule": rule.to_dict()}
 
 
 def stored_as(kind: Any, stored: dict[str, Any]) -> Any:
@@ -64,23 +41,35 @@ def stored_as(kind: Any, stored: dict[str, Any]) -> Any:
     return typed(kind, {name: value for name, value in stored.items() if name not in ("made", "version")})
 
 
+def draw(study: str) -> None:
+    """Draw the pictures of a stored study where the pages show them."""
+    folder = PAGE.parent / "pictures"
+    if study == "reidentify":
+        attacks = stored_as(AttackStudy, storage.stored(study))
+        reidentification_picture(attacks, folder / "reidentify.png")
+        sizes_picture(attacks, folder / "reidentify-sizes.png")
+    elif study == "rule":
+        rule_picture(stored_as(RuleStudy, storage.stored(study)), folder / "rule.png")
+
+
 def share(value: float, ends: tuple[float, float]) -> str:
     return f"{100 * value:.0f} % ({100 * ends[0]:.0f} to {100 * ends[1]:.0f})"
 
 
-def blocks(figures: dict[str, Any]) -> dict[str, str]:
+def blocks() -> dict[str, str]:
     """What the page says in figures: source, tables and sentences by the name of their place."""
-    study: Reidentification = stored_as(Reidentification, figures["reidentify"])
-    priced: RuleStudy = stored_as(RuleStudy, figures["rule"])
+    stored = storage.stored("reidentify")
+    study: AttackStudy = stored_as(AttackStudy, stored)
+    priced: RuleStudy = stored_as(RuleStudy, storage.stored("rule"))
     head, table, what, costs = str(priced).split("\n\n")
 
-    def best(what: str, *, learned: bool | None = None, weeks: int = 0) -> AttackFinding:
+    def best(what: str, *, learned: bool | None = None, weeks: int = 0) -> StudyFinding:
         every = [one for one in (study.by_weeks if weeks else study.findings) if one.what.startswith(what)]
         every = [one for one in every if one.attacker != INFORMED and (not weeks or one.weeks == weeks)]
         every = [one for one in every if learned is None or (one.attacker == LEARNED) == learned]
         return max(every, key=lambda one: one.everywhere.top_1)
 
-    def named(one: AttackFinding) -> str:
+    def named(one: StudyFinding) -> str:
         return share(one.everywhere.top_1, one.everywhere.top_1_interval)
 
     def informed(what: str) -> tuple[str, str, float]:
@@ -97,8 +86,8 @@ def blocks(figures: dict[str, Any]) -> dict[str, str]:
     white, paper, crowds, books = (informed(what) for what in ("white", "the paper", "crowds", "codebooks"))
     source = (
         f"The figures are of {study.homes} Swiss homes (15-minute readings, {study.days[0]} to {study.days[1]}; "
-        f"Weigert et al. 2020, CC BY-SA 4.0), made on {figures['reidentify']['made']} with shoal "
-        f"{figures['reidentify']['version']}."
+        f"Weigert et al. 2020, CC BY-SA 4.0), made on {stored['made']} with shoal "
+        f"{stored['version']}."
     )
     said = [
         f"**A week of raw readings is a name**: {named(best('raw', learned=False))} of homes are found at once among "
@@ -115,7 +104,7 @@ def blocks(figures: dict[str, Any]) -> dict[str, str]:
         f"{white[2]:.0f} and {paper[2]:.0f} kW: nobody would use such forecasts.",
         f"**Codebooks** allow an attacker up to {books[1]}; whoever knows every forecast and all odds names "
         f"{books[0]} of these. The bound is for any forecasts.",
-        "No attacker exceeded the bound; the command ends with exit code 4 where one does."
+        "No attacker exceeded the bound; `shoal attack` ends with exit code 4 where one does."
         if not study.exceeded
         else "**An attacker exceeded the bound.** That is a defect: do not rely on the release concerned.",
     ]
@@ -193,7 +182,7 @@ STORED: dict[str, Callable[[dict[str, Any]], dict[str, str]]] = {
 
 def page() -> str:
     """docs/evidence.md with its figures."""
-    places = blocks(json.loads(FIGURES.read_text(encoding="utf-8")))
+    places = blocks()
     for name, make in STORED.items():
         places |= make(storage.stored(name))
     return filled(PAGE.read_text(encoding="utf-8"), places)

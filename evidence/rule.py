@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import pdist
 
+from evidence.attack_pictures import saved
 from evidence.histograms import told_apart, totals
 from evidence.rule_picture import rule_picture
 from shoal import validation
@@ -40,7 +41,6 @@ from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.sources.meters.quality import as_readings
-from shoal.studies.pictures import saved
 from shoal.validation import FloatArray
 
 Progress = Callable[[str, float], None]

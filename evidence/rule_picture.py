@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shoal.studies.pictures import BLUE, GRAY, GREEN, ORANGE, RED, blank
+from evidence.attack_pictures import BLUE, GRAY, GREEN, ORANGE, RED, blank
 
 if TYPE_CHECKING:
     from evidence.rule import RuleStudy

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from evidence.attack_pictures import BLUE, GREEN, ORANGE, RED, best, blank, ends, kind_of
+from evidence.reidentification import AttackStudy
 from shoal.studies.attackers import Hits
-from shoal.studies.pictures import BLUE, GREEN, ORANGE, RED, best, blank, ends, kind_of
-from shoal.studies.reidentification import Reidentification
 
 
-def sizes_picture(study: Reidentification, path: Path) -> Path:
+def sizes_picture(study: AttackStudy, path: Path) -> Path:
     """Homes named against the rows of a table, the size of crowds with their bounds, and the weeks known."""
     figure, (rows, crowds, weeks) = blank(3, (13.0, 4.4), sharey=True)
     lines = [("raw readings", RED), ("unprotected forecasts", ORANGE)]

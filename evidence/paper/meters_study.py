@@ -23,11 +23,13 @@ import numpy as np
 
 from evidence.paper import figures
 from evidence.paper.clusters import cluster_graph
+from evidence.paper.floors import delta_floor
 from evidence.paper.homes import Home, three_homes
 from evidence.paper.lines import CONVENTIONS, Line, Lines, Progress, measure, per_entry
 from evidence.paper.synthetic import TOTAL_BUDGETS
 from shoal import validation
 from shoal.designs.design import design, frontier, perfect_rho
+from shoal.designs.problem import DesignProblem
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.mechanism.mechanism import Mechanism
@@ -170,7 +172,7 @@ def reproduce_meters(
             lines += measure(other, graph, epsilon, query="no_season", notions=FEWER_NOTIONS, **named)
             lines += _released(other, fixed_residual, epsilon, query="no_season_released", **named)
             if method == "white":
-                bounds[convention].append(mechanism.lower_bound)
+                bounds[convention].append(delta_floor(DesignProblem.of(laws, graph, DESIGN_EPSILON, rho)))
             elif first is None:
                 first = mechanism
     for query, method, rhos in plan:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from design_cases import family, trial
+from design_cases import family
 
 import shoal
 from shoal import GaussianClasses, NeighborGraph
@@ -53,28 +53,6 @@ def test_frontier_never_rises(method: str) -> None:
         assert (np.diff(found.delta_upper[method]) <= 0).all()
     for mechanism, budget in zip(found.mechanisms[method], found.rho, strict=True):
         assert mechanism.weighted_rho.max() <= budget
-
-
-@pytest.mark.parametrize("share", [0.1, 0.3, 0.6])
-def test_lower_bound_is_close_for_two_labels_in_one_dimension(share: float) -> None:
-    """At ε = 0, where both directions agree; the bound takes each direction for itself."""
-    classes = GaussianClasses([[0.0], [2.0]], [[[1.0]], [[0.36]]])
-    graph = NeighborGraph.complete(classes.labels)
-    rho = share * shoal.perfect_rho(classes, graph)
-    certificate = shoal.design(classes, graph, "transport", 0.0, rho).certificate
-    assert certificate.lower_bound <= certificate.delta_upper <= 1.01 * certificate.lower_bound
-
-
-def test_lower_bound_of_constants() -> None:
-    classes = GaussianClasses.deterministic([[0.0], [2.0]])
-    graph = NeighborGraph.complete(classes.labels)
-    certificate = shoal.design(classes, graph, "additive", 0.0, 0.4).certificate
-    assert 0 < certificate.lower_bound <= certificate.delta_upper <= 1.01 * certificate.lower_bound
-
-
-def test_lower_bound_vanishes_with_perfection() -> None:
-    classes, graph = trial()
-    assert shoal.design(classes, graph, "center", 1.0, 3.0).certificate.lower_bound == 0
 
 
 @pytest.mark.parametrize(

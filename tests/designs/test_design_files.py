@@ -37,7 +37,7 @@ def test_round_trip_bit_for_bit(name: str, tmp_path: Path) -> None:
     for field in ("shift", "gain", "noise_cov", "budget", "weights", "epsilon", "history", "rho", "weighted_rho"):
         one, two = getattr(before, field), getattr(after, field)
         assert (one is None and two is None) or one.tobytes() == two.tobytes()
-    for field in ("method", "notion", "notes", "lower_bound"):
+    for field in ("method", "notion", "notes"):
         assert getattr(before, field) == getattr(after, field)
     assert before.classes.labels == after.classes.labels
     assert before.classes.means.tobytes() == after.classes.means.tobytes()
@@ -127,7 +127,7 @@ def header_with(**changes: Any) -> Any:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"method": "white"}, {"notion": "pdp-two-sided"}, {"labels": ["0", "1", "3"]}, {"lower_bound": 0.5},
+    [{"method": "white"}, {"notion": "pdp-two-sided"}, {"labels": ["0", "1", "3"]}, {"times": 2},
      {"notes": ["all is well"]}, {"digest": "0" * 64}, {"digest": None}],
 )  # fmt: skip
 def test_altered_header(saved: Path, changes: dict[str, Any]) -> None:

@@ -80,7 +80,6 @@ def audit(
     releases: Any = None,
     release: trials.Release | None = None,
     repeats: int = 4,
-    repeated: Any = None,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Audit: ...
@@ -98,7 +97,6 @@ def audit(
     releases: Any = None,
     release: trials.Release | None = None,
     repeats: int = 4,
-    repeated: Any = None,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Audit | BookAudit:
@@ -124,7 +122,6 @@ def audit(
             own ``release``. :func:`shoal.audits.trials.seeded_release` is quicker, for experiments.
         repeats: how often each true answer, or table of them, is released in the attack on repeated releases; 1 leaves
             it out.
-        repeated: repeated releases already made, per label (m, repeats, k).
         seed: seed of the simulated true answers.
         progress: called with (steps done, steps in all); a step is one label's answers released, or one edge attacked.
 
@@ -164,10 +161,10 @@ def audit(
         looked_at = _looked_at(edge_promises(gaussian.output, pairs, epsilons[:, :1], scope), seed)
         pairs, epsilons = pairs[looked_at], epsilons[looked_at]
 
-    again = None if repeated is None else trials.given_repeats(repeated, gaussian.classes)
+    again: list[FloatArray] | None = None
     labels = gaussian.classes.labels
-    draws = 0 if releases is not None else len(labels) * (1 + (repeats if repeats > 1 and again is None else 0))
-    total = draws + len(pairs) * (1 + (again is not None or draws > len(labels)))
+    draws = 0 if releases is not None else len(labels) * (1 + (repeats if repeats > 1 else 0))
+    total = draws + len(pairs) * (1 + (draws > len(labels)))
     done = itertools.count(1)
 
     def step() -> None:
@@ -181,9 +178,9 @@ def audit(
         if answers is None:
             true = trials.simulated_answers(gaussian.classes, n_samples, np.random.default_rng(seed))
         else:
-            true = trials.given_answers(answers, gaussian.classes, n_samples, trials.FEWEST)
+            true = trials.given_answers(answers, gaussian.classes, n_samples)
         released = trials.release_all(chosen, true, labels, step)
-        if repeats > 1 and again is None:
+        if repeats > 1:
             few = [q[: max(len(q) // repeats, trials.FEWEST)] for q in true]
             repetitions = [trials.release_all(chosen, few, labels, step) for _ in range(repeats)]
             again = [np.stack(parts, axis=1) for parts in zip(*repetitions, strict=True)]
@@ -285,25 +282,23 @@ def _epsilons(mechanism: Mechanism, pairs: IndexArray, epsilon: Any) -> FloatArr
     return np.concatenate([base, np.broadcast_to(grid, (len(base), len(grid)))], axis=1)
 
 
-def edge_promises(
-    released: Any, pairs: IndexArray, epsilons: FloatArray, scope: str = "answer", code: int = tails.DP
-) -> FloatArray:
-    """(n_edges, D, E) upper ends of the exact δ of each edge, by default the hockey-stick; 1 where none is certain.
+def edge_promises(released: Any, pairs: IndexArray, epsilons: FloatArray, scope: str = "answer") -> FloatArray:
+    """(n_edges, D, E) upper ends of the exact δ of each edge; 1 where none is certain.
 
     D is 2, both directions, for an answer and 1 for a table.
     """
     columns = []
     for j in range(epsilons.shape[1]):
-        upper = _brackets(released, pairs, epsilons[:, j], scope, code)[:, :, 2]
+        upper = _brackets(released, pairs, epsilons[:, j], scope)[:, :, 2]
         columns.append(np.where(np.isnan(upper), 1.0, exp_up(np.where(np.isnan(upper), 0.0, upper))))
     return np.stack(columns, axis=2)
 
 
-def _brackets(released: Any, pairs: IndexArray, epsilon: FloatArray, scope: str, code: int = tails.DP) -> FloatArray:
+def _brackets(released: Any, pairs: IndexArray, epsilon: FloatArray, scope: str) -> FloatArray:
     """(n_edges, D, 3) ln δ of each edge at its own ε: value, lower and upper end."""
     family = Releases.of(released, scope)
     offsets = np.repeat(epsilon[:, None], family.directions, axis=1)
-    return brackets(family, pairs, code, np.zeros(1), offsets)[:, :, 0]
+    return brackets(family, pairs, tails.DP, np.zeros(1), offsets)[:, :, 0]
 
 
 def _promises(mechanism: Mechanism, epsilons: FloatArray, edge_promise: FloatArray) -> FloatArray:

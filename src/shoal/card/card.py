@@ -214,16 +214,6 @@ class ReleaseCard:
 
         return markdown(self)
 
-    def to_yaml(self, **deployment: str) -> str:
-        """The fields of the DP Deployments Registry; ``deployment`` fills in what only the publisher knows.
-
-        Known names: name, data_curators, intended_use, data_product_region, data_product_sector, description,
-        publication_date, registry_authors.
-        """
-        from shoal.card.render import registry_record
-
-        return registry_record(self, deployment)
-
     def _repr_html_(self) -> str:
         """What may be published, the first sentence about each matter."""
         first: dict[str, list[str]] = {}
@@ -311,12 +301,6 @@ def _method_content(card: ReleaseCard, design: DesignFacts) -> dict[str, Any]:
             "epsilon": [epsilon for epsilon, _ in design.curve],
             "delta": [up(delta) for _, delta in design.curve],
         },
-        "renyi": {
-            "order": [order for order, _ in design.renyi],
-            "divergence": [up(divergence) for _, divergence in design.renyi],
-            "of": "the answer before rounding; rounding cannot raise it, finite precision is not in it"
-            + ("" if design.assumption_free is None else ", nor is clipping"),
-        },
         "tradeoff": {
             "false_positive_rate": [rate for rate, _ in design.tradeoff],
             "true_positive_rate_at_most": [up(rate, most=1.0) for _, rate in design.tradeoff],
@@ -371,7 +355,7 @@ def release_card(
         seed: seed of the estimate of the identification risk, where there is no closed form.
 
     Returns:
-        The card; ``to_markdown``, ``to_json`` and ``to_yaml`` print it.
+        The card; ``to_markdown`` and ``to_json`` print it.
 
     >>> import shoal
     >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
@@ -413,11 +397,9 @@ def _guarantee(fit: FitFacts, design: DesignFacts) -> dict[str, Any]:
         "delta_one_row": up(both["answer"]),
         "delta_whole_table": up(both["table"]),
         "log10_delta": None if design.log_delta is None else math.ceil(design.log_delta / math.log(10) * 1e4) / 1e4,
-        "delta_any_law": up(design.assumption_free, most=1.0),
         "finite_precision": up(design.finite_precision),
         "proved": bool(design.proved),
         "proof": {"by": design.proved or None, "why_not": design.unproved or None},
-        "best_possible_delta": design.best_possible,
     }
 
 

@@ -213,7 +213,6 @@ class DesignFacts(Record):
     designed_for: str = merging(first)
     finite_precision: float = merging(max)
     worst_edge: tuple[str, str] = merging(first)
-    best_possible: float = merging(max)  #: a δ that no mechanism with this error goes below; not part of the guarantee
     labels: int = merging(sum)
     entries: int = merging(first)
     groups: int = merging(sum)
@@ -222,7 +221,6 @@ class DesignFacts(Record):
     alone: int = merging(sum)
     edges: int = merging(sum)
     curve: tuple[tuple[float, float], ...] = merging(lambda curves: _worst_at(curves))  #: (ε, δ at most)
-    renyi: tuple[tuple[float, float | None], ...] = merging(lambda curves: _worst_divergence(curves))  #: by order
     tradeoff: tuple[tuple[float, float], ...] = merging_parts(lambda parts: _tradeoff_together(parts))  #: (fpr, tpr ≤)
     naming: NamingFacts = merging_parts(lambda parts: _naming_together(parts))  # noqa: RUF009
     accuracy: Accuracy = merging(_known)  # noqa: RUF009
@@ -238,9 +236,6 @@ class DesignFacts(Record):
         lambda parts: "; ".join(sorted({part.unproved for part in parts if not part.proved})[:LISTED]), ""
     )  #: why δ is not proved
     not_gaussian: int = merging(sum, 0)  #: labels whose rows do not follow the Gaussian law that the promise rests on
-    assumption_free: float | None = merging(
-        _if_known(max), None
-    )  #: δ whatever the law of clipped answers; None: not clipped
 
     @property
     def theorem(self) -> str:
@@ -489,9 +484,3 @@ def _worst_at(curves: Iterable[Sequence[tuple[float, float]]]) -> tuple[tuple[fl
     known = [dict(curve) for curve in curves]
     places = sorted(set.intersection(*(set(one) for one in known)))
     return tuple((x, max(one[x] for one in known)) for x in places)
-
-
-def _worst_divergence(curves: Sequence[Sequence[tuple[float, float | None]]]) -> tuple[tuple[float, float | None], ...]:
-    known = [{order: math.inf if value is None else value for order, value in curve} for curve in curves]
-    worst = _worst_at([tuple(one.items()) for one in known])
-    return tuple((order, value if math.isfinite(value) else None) for order, value in worst)

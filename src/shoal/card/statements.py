@@ -12,7 +12,6 @@ least crowd (k-anonymity), and called that. *certified*: a method with ε and δ
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -118,11 +117,10 @@ def environment(form: str) -> Environment:
     )
     templates.filters |= {"code": code, "upper_end": upper, "nearest": nearest, "counted": counted}
     templates.filters["cell"] = lambda value: str(value).replace("|", "\\|")
-    templates.filters["yaml"] = lambda value: json.dumps(value, ensure_ascii=False)  # which is YAML too
     templates.globals |= {"headings": HEADINGS, "version": __version__, "rules": RULES, "holders": HOLDERS}
     templates.globals |= {"counted": counted, "many": many, "percent": percent, "factor": factor, "promise": promise}
     templates.globals |= {"upper": upper, "lower": lower, "nearest": nearest, "promised": promised}
-    templates.globals |= {"any_law": any_law, "other_scope": other_scope, "technique": KIND, "figures": FIGURES}
+    templates.globals |= {"other_scope": other_scope, "technique": KIND, "figures": FIGURES}
     templates.globals |= {"pooled": POOLED, "least_told": CROWD, "shown_digits": SHOWN_DIGITS}
     templates.globals |= {"half_watt": WATT, "meaningless": MEANINGLESS}
     return templates
@@ -170,16 +168,6 @@ def other_scope(design: DesignFacts) -> str:
     other = "answer" if design.scope == "table" else "table"
     held = f"For {HOLDERS[other]} δ ≤ {upper(design.other_delta)} at the same ε."
     return held if other == "answer" else f"{held} This release was designed for single answers: do not pass on all."
-
-
-def any_law(design: DesignFacts) -> str:
-    """What holds of clipped answers without their laws, beside the figure that rests on them."""
-    if design.assumption_free is None:
-        return ""
-    bound = f"Whatever the law of the rows inside their ellipsoids: δ ≤ {upper(min(design.assumption_free, 1.0))}"
-    if upper(design.assumption_free) == "1":
-        return f"{bound}, so that nothing is promised without the Gaussian law."
-    return f"{bound} at ε = {design.epsilon:g}; the promised δ rests on the Gaussian law."
 
 
 def would_protect(fit: FitFacts) -> str:

@@ -118,30 +118,26 @@ def prove(
 @command()
 def attack(
     file: Annotated[Path, typer.Argument(metavar="READINGS", help="Meter file, five weeks at least.")],
-    out: Annotated[Path, option("Folder for tables and pictures.", None, "--out", "-o")] = Path("shoal-attack"),
+    out: Annotated[Path, option("Folder for the table and its numbers.", None, "--out", "-o")] = Path("shoal-attack"),
     crowd: Annotated[int, typer.Option(help="Homes of a crowd, at least.", min=2)] = 10,
-    epsilon: Annotated[float, option("ε of white noise and crowds, for the table.")] = 1.0,
-    delta: Annotated[float, option("And its δ.")] = 1e-5,
     origins: Annotated[int, typer.Option(help="Weeks that are looked at, the last ones.", min=2)] = 4,
-    learned: Annotated[bool, option("Let gradient boosting attack as well.")] = True,
-    seed: Annotated[int, option("Seed of all that is drawn.")] = 0,
+    seed: Annotated[int, option("Seed of the homes that attackers learn from.")] = 0,
 ) -> Outcome:
     """Could somebody find a household in these readings?
 
     And in what a run would release? Attackers who know a home's week look for it in what leaves, before and after
     protection. Homes with gaps or without forecasts are left out, and counted. Nothing is released or recorded.
 
-    Ends with 4 where an attacker is right more often than is certified, beyond its interval.
+    Ends with 4 where an attacker who is told the crowd does better than a guess, beyond its interval.
 
     Examples:
         shoal attack meters.parquet
         shoal attack meters.parquet --crowd 20 --origins 3 --out study
     """
-    terms: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "learned": learned, "seed": seed}
-    study = shoal.reidentify(shoal.read_meters(file), crowd=crowd, origins=origins, progress=tell, **terms)
+    study = shoal.reidentify(shoal.read_meters(file), crowd=crowd, origins=origins, seed=seed, progress=tell)
     study.save(folder_for(out))
     content = {"out": str(out), **study.to_dict()}
-    return Outcome(content, f"{study}\n\nTables and picture: {out}", code=4 if study.exceeded else 0)
+    return Outcome(content, f"{study}\n\nTable: {out}", code=4 if study.exceeded else 0)
 
 
 def tell(text: str, share: float) -> None:

@@ -13,7 +13,6 @@ import numpy as np
 from shoal import validation
 from shoal.designs.barycenter import additive_center, mean_center, transport_center
 from shoal.designs.descent import Report, Settings
-from shoal.designs.floors import lower_bound
 from shoal.designs.methods import METHODS, Method
 from shoal.designs.problem import DesignProblem, Moves
 from shoal.designs.stored import certified, mechanism_of
@@ -22,7 +21,7 @@ from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.mechanism import Ending, Mechanism
 from shoal.numerics.matrices import square_root
-from shoal.numerics.notebook import axes_or_new, draw_deltas, table
+from shoal.numerics.notebook import table
 from shoal.rounding import upper
 from shoal.validation import FloatArray
 
@@ -133,8 +132,7 @@ def design(
     ending = settings.ending if method == "paper" or how.searched else Ending.COMPLETE
     if ending is not Ending.COMPLETE:
         notes.append(ending.value)
-    bound = 0.0 if method == "none" else lower_bound(problem)
-    return replace(mechanism_of(method, problem, moves, lower_bound=bound, notes=tuple(notes)), ending=ending)
+    return replace(mechanism_of(method, problem, moves, notes=tuple(notes)), ending=ending)
 
 
 def _by_component(problem: DesignProblem, how: Method, settings: Settings, starts: Sequence[Moves]) -> Moves:
@@ -218,10 +216,6 @@ class Frontier:
         columns = [[f"{upper(float(d))}" for d in deltas] for deltas in self.delta_upper.values()]
         rows = [(f"{r:.4g}", *cells) for r, *cells in zip(self.rho, *columns, strict=True)]
         return table(f"δ, at most ({self.notion}), against ρ", ("ρ", *self.delta_upper), rows)
-
-    def plot(self, axes: Any = None) -> Any:
-        """Draw the upper ends of δ against ρ, a line per method, with matplotlib and return the axes."""
-        return draw_deltas(axes_or_new(axes), self.rho, self.delta_upper, "ρ, mean squared error per entry")
 
 
 def frontier(

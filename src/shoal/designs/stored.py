@@ -27,9 +27,7 @@ MET = 64
 STEP_BITS = 2
 
 
-def mechanism_of(
-    method: str, problem: DesignProblem, moves: Moves, *, lower_bound: float, notes: tuple[str, ...] = ()
-) -> Mechanism:
+def mechanism_of(method: str, problem: DesignProblem, moves: Moves, *, notes: tuple[str, ...] = ()) -> Mechanism:
     """Turn moves into parameters in the user's coordinates, shrunk by a rounding's width if they overspend."""
     scale = problem.scale
     for attempt in range(60):
@@ -48,7 +46,6 @@ def mechanism_of(
             gain=None if gain is None else gain / scale[:, None] * scale[None, :],
             noise_cov=0.5 * noise + 0.5 * np.swapaxes(noise, 1, 2),
             budget=problem.budgets / problem.n_dims,
-            lower_bound=lower_bound,
             notes=notes,
             history=np.empty(0) if moves.history is None else moves.history,
         )
@@ -60,7 +57,7 @@ def mechanism_of(
 
 def certified(problem: DesignProblem, moves: Moves) -> float:
     """Upper end of the ideal law's worst ln δ once the moves are a mechanism; 0 where no claim can be made."""
-    mechanism = mechanism_of("", problem, moves, lower_bound=0.0)
+    mechanism = mechanism_of("", problem, moves)
     if mechanism.rests_on_rounding[mechanism.pairs].any():
         return 0.0
     return float(mechanism.ideal.log_delta_upper)
@@ -120,7 +117,6 @@ def joined(method: str, problem: DesignProblem, mechanisms: list[tuple[Any, Mech
         gain=gain,
         noise_cov=noise,
         budget=budget,
-        lower_bound=max((m.lower_bound for _, m in mechanisms), default=0.0),
         notes=tuple(notes),
         ending=max((m.ending for _, m in mechanisms), key=list(Ending).index, default=Ending.COMPLETE),
         mean_grid=None if (grid == EXACT).all() else grid,

@@ -52,7 +52,7 @@ from shoal.validation import BoolArray, FloatArray, IndexArray
 
 #: Fields that a file has as arrays, the last two of them only where they are not None; fields in its header.
 ARRAYS = ("epsilon", "shift", "noise_cov", "budget", "weights", "history", "gain", "mean_grid")
-NAMED = ("method", "notion", "lower_bound", "scope", "times", "outside")
+NAMED = ("method", "notion", "scope", "times")
 #: Edges up to which a notebook computes a certificate to show it.
 SHOWN_EDGES = 20_000
 #: Answers whose noise is in memory at a time.
@@ -81,14 +81,12 @@ class Mechanism(Stored):
     noise_cov: FloatArray
     budget: FloatArray
     weights: FloatArray
-    lower_bound: float
     notes: tuple[str, ...] = ()
     history: FloatArray = field(default_factory=lambda: np.empty(0))
     mean_grid: IndexArray | None = None
     ending: Ending = Ending.COMPLETE
     scope: str = "answer"
     times: int = 1  #: independent answers about each label that the certificate is for
-    outside: float = 0.0  #: share of each law that is moved before it comes here: answers are clipped
 
     FORMAT = "shoal mechanism"
     VERSION = 1
@@ -131,7 +129,6 @@ class Mechanism(Stored):
             noise_cov=noise[members].copy(),
             budget=self.budget[members],
             mean_grid=None if self.mean_grid is None else self.mean_grid[members],
-            lower_bound=0.0,
             history=np.empty(0),
         )
 
@@ -392,7 +389,7 @@ class Mechanism(Stored):
     @cached_property
     def certificate(self) -> Certificate:
         """The worst edge at the design's ε, over all edges, from the stored parameters, for the design's scope."""
-        return Certificate.of(self.ideal, self._loss(self.epsilon, self.scope), self.lower_bound)
+        return Certificate.of(self.ideal, self._loss(self.epsilon, self.scope))
 
     def with_certificate(self, certificate: Certificate) -> Mechanism:
         """The same parameters with a certificate that somebody proved about them; a file does not keep it."""
@@ -405,7 +402,7 @@ class Mechanism(Stored):
         validation.choice(list(SCOPES), scope=scope)
         if scope == self.scope:
             return self.certificate
-        return Certificate.of(self._ideal(scope), self._loss(self.epsilon, scope), 0.0)
+        return Certificate.of(self._ideal(scope), self._loss(self.epsilon, scope))
 
     @cached_property
     def ideal(self) -> PrivacyCurve:
@@ -434,7 +431,7 @@ class Mechanism(Stored):
 
     def _loss(self, epsilon: float | FloatArray, scope: str) -> float:
         each = np.broadcast_to(epsilon, (len(self.pairs),))
-        tv = self._released_tv
+        tv = self.precision_tv
         together = tv if self.times == 1 else self.times * tv * UP
         return edge_loss(together, self.pairs, each, table=scope == "table")
 
@@ -453,15 +450,9 @@ class Mechanism(Stored):
         return tv
 
     @property
-    def _released_tv(self) -> FloatArray:
-        """(n,) ``precision_tv`` and, of clipped answers, the share that clipping moves: total variations add up."""
-        return self.precision_tv if self.outside == 0 else np.minimum((self.precision_tv + self.outside) * UP, 1.0)
-
-    @property
     def finite_precision_tv(self) -> float:
-        """The largest ``precision_tv`` of a label with a neighbor, and what clipping moves; in a composition that of
-        all releases adds up."""
-        return float(self._released_tv[self.pairs].max(initial=0.0))
+        """The largest ``precision_tv`` of a label with a neighbor; in a composition that of all releases adds up."""
+        return float(self.precision_tv[self.pairs].max(initial=0.0))
 
     @property
     def rests_on_rounding(self) -> BoolArray:
@@ -490,6 +481,8 @@ class Mechanism(Stored):
     @classmethod
     def from_parts(cls, header: dict[str, Any], arrays: dict[str, Any]) -> Mechanism:
         """The mechanism of a file; a KeyError or a ValueError where there is none."""
+        if header.get("outside", 0.0) != 0.0:
+            raise ValueError("answers were clipped, which adds to δ")
         mechanism = cls(
             classes=laws_of(header["labels"], arrays),
             graph=NeighborGraph(header["graph_labels"], arrays["edges"]),
@@ -529,7 +522,6 @@ class Mechanism(Stored):
             and self.scope in SCOPES
             and type(self.times) is int
             and self.times >= 1
-            and all(isinstance(share, float) and 0.0 <= share <= 1.0 for share in (self.outside, self.lower_bound))
         )
 
     def __repr__(self) -> str:

@@ -89,9 +89,6 @@ class Certificate:
     ``proved`` says that ``delta_upper`` is a theorem about the stored parameters, by ball arithmetic, and ``proof`` is
     then the digest of its file; otherwise ``unproved`` says why it is not. The bracket it comes from is in part an
     estimate.
-
-    ``lower_bound`` is a δ that no mechanism with Gaussian output and this error budget goes below: a numerical minimum,
-    to judge a design by, not a part of the guarantee.
     """
 
     notion: str
@@ -100,7 +97,6 @@ class Certificate:
     log_delta: float
     log_delta_upper: float
     worst_edge: tuple[str, str]
-    lower_bound: float
     finite_precision: float
     released_notion: str = "dp"
     scope: str = "answer"
@@ -109,7 +105,7 @@ class Certificate:
     proof: str = ""
 
     @classmethod
-    def of(cls, ideal: PrivacyCurve, finite_precision: float, lower_bound: float) -> Certificate:
+    def of(cls, ideal: PrivacyCurve, finite_precision: float) -> Certificate:
         """From the ideal law's worst edge (at one ε) and what finite precision adds to δ."""
         log_upper, upper = with_loss(float(ideal.log_delta_upper), float(ideal.delta_upper), finite_precision)
         return cls(
@@ -119,7 +115,6 @@ class Certificate:
             log_delta=float(ideal.log_delta),
             log_delta_upper=log_upper,
             worst_edge=ideal.worst_edge,
-            lower_bound=lower_bound,
             finite_precision=finite_precision,
             scope=ideal.scope,
         )

@@ -1,19 +1,18 @@
 """Could somebody find a household in this? An attacker who knows a home's week looks for it in later data.
 
-At several origins, a week apart, everything that might leave is made of the same homes: the readings of the week that
-follows, unprotected forecasts, and releases of them under white noise, the paper's method, crowds and codebooks. The
-attackers (:mod:`shoal.studies.attackers`) know the weeks before the origin of one home: what they are like, and what
-one would forecast from them. They learn from other homes at other origins than those they are judged on. One more knows
-every forecast and the mechanism. Two questions are put: which of all rows is the home's, and, told who is in its crowd,
-which row of the crowd is. The second has a bound: rows of one crowd's mean are the same, so that a guess is all
-there is, and a method has its certificate.
+At several origins, a week apart, what might leave is made of the same homes: the readings of the week that follows,
+unprotected forecasts, and what a run would release, the means of crowds. The attackers (:mod:`shoal.studies.attackers`)
+know the week before the origin of one home: what it is like, and what one would forecast from it. They learn from other
+homes at other origins than those they are judged on. Two questions are put: which of all rows is the home's, and, told
+who is in its crowd, which row of the crowd is. Rows of one crowd's mean are the same, so that a guess is all there is.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,179 +20,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal import validation
-from shoal.accounting.risk import named_in_group
-from shoal.designs.calibration import calibrate
-from shoal.designs.design import design
+from shoal import __version__, validation
 from shoal.errors import InputError
-from shoal.laws.classes import GaussianClasses
 from shoal.laws.crowds import means
-from shoal.laws.graph import NeighborGraph
 from shoal.laws.membership import formed
-from shoal.mechanism.codebook import codebook
-from shoal.mechanism.mechanism import Mechanism
 from shoal.records import plain
 from shoal.rounding import percent
 from shoal.sources.meters.forecast import forecast
 from shoal.sources.meters.neighborhoods import likeness
 from shoal.sources.meters.quality import Readings, as_readings
-from shoal.studies.attackers import (
-    Boosted,
-    Comparison,
-    Hits,
-    Table,
-    curves,
-    fingerprint,
-    posterior,
-    ranked,
-    scored,
-    weekly,
-)
-from shoal.studies.pictures import reidentification_picture, saved
+from shoal.studies.attackers import Attacker, Comparison, Hits, Table, curves, fingerprint, ranked, scored, weekly
 from shoal.validation import FloatArray
 
 Progress = Callable[[str, float], None]
+#: Makes further attackers, by name, from the tables of other homes.
+More = Callable[[Sequence[Table]], Mapping[str, Attacker]]
 DAY = timedelta(days=1)
 #: Least share of a home's readings that must be there.
 OBSERVED = 0.95
-#: Sizes of crowds beside the one that is asked for; weeks known beside one; rows of tables beside all.
-SIZES, WEEKS, ROWS = (5, 20, 40), (2, 4), (10, 30, 100, 300)
-#: Crowds above it are released as their own curve only: codebooks of so many labels take minutes.
-BOOKS = 12
-#: Columns of every table.
-NAMED = ("named at once (95 % interval)", "among ten (95 % interval)")
 #: How often homes are cut into those an attacker learns from and those it is judged on.
 FOLDS = 4
 #: Attackers by name.
 OWN, EXPECTED = "own forecast, one covariance", "expected curve, one covariance"
 FEATURES, PROFILE = "features, one covariance", "nearest profile"
-LEARNED, INFORMED = "gradient boosting on pairs", "knows all forecasts and the mechanism"
+#: Columns of the table.
+HEADS = ("what leaves", "attacker", "named at once (95 % interval)", "among ten (95 % interval)",
+         "inside the crowd", "bound", "error, kW")  # fmt: skip
 #: Least power told apart from none in a released curve, kW.
 LEAST = 1e-3
-
-
-# ------------------------------------------------------------------ what leaves
-
-
-@dataclass(frozen=True)
-class Release:
-    """What left at all origins: rows (homes, k) of each, the crowd of every home, and what bounds naming inside it.
-
-    ``likelihoods`` (homes, rows) of each origin are the logarithms of how likely a row is of a home of its crowd, up to
-    what all homes of the crowd share: what somebody who knows everything else would go by.
-    """
-
-    name: str
-    rows: tuple[FloatArray, ...]
-    crowds: NDArray[np.int64] | None = None
-    epsilon: float = 0.0
-    delta: float = 0.0
-    rmse: float = 0.0
-    likelihoods: tuple[FloatArray, ...] = ()
-
-    def at(self, origins: Sequence[int]) -> Release:
-        """What left at some of the origins."""
-        rows, likelihoods = (tuple(one[o] for o in origins) if one else () for one in (self.rows, self.likelihoods))
-        return replace(self, rows=rows, likelihoods=likelihoods)
-
-
-@dataclass(frozen=True)
-class Ways:
-    """Everything that might leave of the same homes, whose crowds are for life, as a run forms and uses them."""
-
-    names: Sequence[str]
-    power: Sequence[FloatArray]  #: (homes, k) kW at every origin
-    likeness: FloatArray  #: (homes, d) what crowds are formed by, at the first origin
-    epsilon: float
-    delta: float
-    book_epsilon: float
-    seed: int
-
-    def all(self, crowd: int) -> list[Release]:
-        """Forecasts without protection, and releases of them of every kind."""
-        plain = Release("unprotected forecasts", tuple(shown(one) for one in self.power))
-        return [plain, *self.noisy(crowd), self.means(crowd), self.books(crowd)]
-
-    def crowds(self, crowd: int) -> NDArray[np.int64]:
-        """(homes,) the crowd of each home, for all origins."""
-        return formed(self.likeness, crowd, beside=self.power[0])
-
-    def means(self, crowd: int) -> Release:
-        """The default of a run: the mean of each crowd. All its rows are the same, so that nobody beats a guess."""
-        crowds = self.crowds(crowd)
-        rows = [means(answers, crowds)[crowds] for answers in self.power]
-        nothing = tuple(np.zeros((len(crowds), len(crowds))) for _ in rows)
-        return Release("crowds", tuple(shown(one) for one in rows), crowds, 0.0, 0.0, self._rmse(rows), nothing)
-
-    def noisy(self, crowd: int) -> list[Release]:
-        """White noise at (ε, δ), and the paper's method at the same largest error."""
-        crowds = self.crowds(crowd)
-        graph = NeighborGraph.within_groups(self.names, crowds.tolist())
-        drawn: dict[str, list[tuple[FloatArray, FloatArray, float]]] = {"white noise": [], "the paper's method": []}
-        for number, answers in enumerate(self.power):
-            classes = GaussianClasses.deterministic(answers, labels=list(self.names))
-            white = calibrate(classes, graph, method="white", epsilon=self.epsilon, delta=self.delta, scope="table")
-            paper = design(classes, graph, "paper", epsilon=self.epsilon, rho=float(white.rho.max()), scope="table")
-            deltas = self.delta, paper.certificate.delta_upper
-            for way, mechanism, delta in zip(drawn.values(), (white, paper), deltas, strict=True):
-                rows = noisy(mechanism, answers, self.seed + number)
-                way.append((rows, gaussian(mechanism, rows, crowds), delta))
-        return [
-            Release(name, rows, crowds, self.epsilon, max(deltas), self._rmse(rows), likelihoods)
-            for name, (rows, likelihoods, deltas) in ((n, zip(*way, strict=True)) for n, way in drawn.items())
-        ]
-
-    def books(self, crowd: int) -> Release:
-        """A codebook at its ε, δ = 0."""
-        crowds, draw = self.crowds(crowd), np.random.default_rng(self.seed)
-        graph = NeighborGraph.within_groups(self.names, crowds.tolist())
-        rows, likelihoods = [], []
-        for answers in self.power:
-            book = codebook(answers, graph, epsilon=self.book_epsilon, labels=self.names, scope="table")
-            odds = [book.probabilities(name) for name in self.names]
-            drawn = np.array([draw.choice(len(one), p=one / one.sum()) for one in odds])
-            rows.append(np.stack([book.curves(name)[y] for name, y in zip(self.names, drawn, strict=True)]))
-            likelihood = np.zeros((len(crowds), len(crowds)))
-            for members in (np.flatnonzero(crowds == one) for one in np.unique(crowds)):
-                likelihood[np.ix_(members, members)] = np.log([odds[i][drawn[members]] for i in members])
-            likelihoods.append(likelihood)
-        name = f"codebooks, ε = {self.book_epsilon:g}"
-        curves = tuple(shown(one) for one in rows)
-        return Release(name, curves, crowds, self.book_epsilon, 0.0, self._rmse(rows), tuple(likelihoods))
-
-    def _rmse(self, rows: Sequence[FloatArray]) -> float:
-        off = np.concatenate([one - answers for one, answers in zip(rows, self.power, strict=True)])
-        return float(np.sqrt((off**2).mean()))
-
-
-def shown(kw: FloatArray) -> FloatArray:
-    """Curves as attackers compare them: differences are shares of power."""
-    return np.asarray(np.log(np.maximum(kw, LEAST)))
-
-
-def noisy(mechanism: Mechanism, answers: FloatArray, seed: int) -> FloatArray:
-    """Answers with seeded noise, label by label."""
-    draws = np.random.default_rng(seed).integers(0, 2**31, len(answers))
-    rows = [
-        np.asarray(mechanism.sample(answer, name, seed=int(number)))
-        for answer, name, number in zip(answers, mechanism.classes.labels, draws, strict=True)
-    ]
-    return np.stack(rows)
-
-
-def gaussian(mechanism: Mechanism, rows: FloatArray, groups: NDArray[np.int64]) -> FloatArray:
-    """(homes, rows) log-likelihoods of noisy rows inside groups, 0 elsewhere."""
-    laws = mechanism.output
-    matrix = np.zeros((len(rows), len(rows)))
-    for i, (mean, group) in enumerate(zip(laws.means, groups, strict=True)):
-        members = np.flatnonzero(groups == group)
-        root = np.linalg.cholesky(laws.covs[min(i, len(laws.covs) - 1)])
-        off = np.linalg.solve(root, (rows[members] - mean).T)
-        matrix[i, members] = -0.5 * (off**2).sum(axis=0) - np.log(np.diag(root)).sum()
-    return matrix
-
-
-# ------------------------------------------------------------------ what is found in it
 
 
 @dataclass(frozen=True)
@@ -206,14 +60,20 @@ class AttackFinding:
     inside: Hits | None
     bound: float | None
     rmse: float
-    crowd: int | None = None
-    weeks: int = 1
-    rows: int | None = None  #: of the table, where not all are in it
 
     @property
     def exceeds(self) -> bool:
         """Whether the attacker was right more often than the bound, beyond its interval."""
         return self.inside is not None and self.bound is not None and self.inside.top_1_interval[0] > self.bound
+
+    @property
+    def cells(self) -> list[str]:
+        """Its row of the table."""
+        hits, inside = self.everywhere, ["", "none"]
+        if self.inside is not None and self.bound is not None:
+            inside = [share(self.inside.top_1, self.inside.top_1_interval), f"≤ {percent(self.bound)}"]
+        named = [share(hits.top_1, hits.top_1_interval), share(hits.top_10, hits.top_10_interval)]
+        return [self.what, self.attacker, *named, *inside, f"{self.rmse:.3f}"]
 
 
 @dataclass(frozen=True)
@@ -223,19 +83,14 @@ class Reidentification:
     homes: int
     days: tuple[str, str]  #: the first and the last day of the readings
     origins: tuple[str, ...]
-    epsilon: float
-    delta: float
     crowd: int
     findings: tuple[AttackFinding, ...]
-    by_rows: tuple[AttackFinding, ...]
-    by_size: tuple[AttackFinding, ...]
-    by_weeks: tuple[AttackFinding, ...]
     left_out: Mapping[str, int] = field(default_factory=dict)  #: reason -> homes that could not be used
 
     @property
     def exceeded(self) -> tuple[AttackFinding, ...]:
         """Findings above their bound; there must be none."""
-        return tuple(one for one in (*self.findings, *self.by_size, *self.by_weeks) if one.exceeds)
+        return tuple(one for one in self.findings if one.exceeds)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, lists and strings."""
@@ -249,38 +104,27 @@ class Reidentification:
         )
         if self.left_out:
             head += " Left out: " + "; ".join(f"{count} {reason}" for reason, count in self.left_out.items()) + "."
-        tables: Sequence[tuple[str, Sequence[AttackFinding], Callable[[AttackFinding], int], int]] = (
-            ("", self.findings, lambda one: 0, 3),
-            ("rows of the table", self.by_rows, lambda one: one.rows or self.homes, 0),
-            ("crowd", self.by_size, lambda one: one.crowd or 0, 3),
-            ("weeks known", self.by_weeks, lambda one: one.weeks, 2),
-        )
-        ends = ("inside the crowd", "bound", "error, kW")
-        parts = [head]
-        for first, findings, number, more in tables:
-            heads = [first, "what leaves", "attacker", *NAMED, *ends[:more]]
-            rows = [[str(number(f)), f.what, f.attacker, *_named(f), *_hidden(f)[:more]] for f in findings]
-            skip = 0 if first else 1
-            parts.append(_table(heads[skip:], [row[skip:] for row in rows]))
-        return "\n\n".join(parts)
+        return f"{head}\n\n{markdown_table(HEADS, [one.cells for one in self.findings])}"
 
     def save(self, out: str | Path) -> list[Path]:
-        """Write the tables, the numbers and, where matplotlib is there, the picture; returns the files."""
-        return saved(self, "reidentify", {"": reidentification_picture}, out)
+        """Write the table, and the numbers with the day and the version that made them; returns the files."""
+        folder = Path(out)
+        folder.mkdir(parents=True, exist_ok=True)
+        written = [folder / "reidentify.md", folder / "reidentify.json"]
+        written[0].write_text(f"{self}\n", encoding="utf-8")
+        content = {"made": date.today().isoformat(), "version": __version__, **self.to_dict()}
+        written[1].write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        return written
 
 
 def reidentify(
     readings: Any,
     *,
     crowd: int = 10,
-    epsilon: float = 1.0,
-    delta: float = 1e-5,
-    book_epsilon: float = 3.0,
     order: tuple[int, int] = (6, 5),
     train_days: int = 15,
     horizon: int = 12,
     origins: int = 4,
-    learned: bool = True,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Reidentification:
@@ -290,20 +134,17 @@ def reidentify(
         readings: a frame of readings or what :func:`shoal.read_meters` gives; at least five weeks, of which the last
             are used. Homes with gaps or without a forecast are left out and counted in ``left_out``.
         crowd: homes of a crowd, at least.
-        epsilon: with ``delta``, the guarantee of whoever holds the table, for white noise and for crowds.
-        book_epsilon: ε of the codebook, for the table.
         order, train_days, horizon: of the forecasts.
         origins: weeks that are looked at, the last ones.
-        learned: let gradient boosting attack as well.
-        seed: of folds and of all noise; nothing here is released.
+        seed: of the folds that attackers learn from.
         progress: called with what is happening and the share that is done.
 
     Returns:
-        The findings; ``print`` shows them as tables, ``save`` writes them.
+        The findings; ``print`` shows them as a table, ``save`` writes them.
 
     >>> import shoal
     >>> readings = shoal.simulate_meters(24, 37, step_minutes=60)
-    >>> study = shoal.reidentify(readings, crowd=6, order=(1, 1), train_days=14, horizon=4, origins=2, learned=False)
+    >>> study = shoal.reidentify(readings, crowd=6, order=(1, 1), train_days=14, horizon=4, origins=2)
     >>> study.homes, study.exceeded
     (24, ())
     """
@@ -312,121 +153,131 @@ def reidentify(
     tell = progress or (lambda text, share: None)
     tell("reading weeks", 0.0)
     own = as_readings(readings)
-    first = -(-train_days // 7)
-    names, weeks, starts, gaps = _weeks(own, max(first, *WEEKS) + origins)
-    judged = list(range(max(first, len(weeks) - origins), len(weeks)))
-    if len(judged) < 2:
-        raise InputError("readings: two origins are needed, after the days of training; give more weeks")
-    incomplete = {f"with less than {OBSERVED:.0%} of the readings": gaps} if gaps else {}
-    _demand(names, crowd, incomplete)
-    reach = [count for count in (1, *WEEKS) if sum(week >= count for week in judged) >= 2]
-    late = [number for number, week in enumerate(judged) if week >= reach[-1]]
-
-    # Every forecast that anybody makes here: by days of training and week.
-    wanted = [(train_days, week) for week in judged] + [(7, week) for week in judged if train_days > 7]
-    wanted += [(7 * count, judged[n]) for count in reach[1:] if 7 * count < train_days for n in late]
-    forecast_by: dict[tuple[int, int], dict[str, FloatArray]] = {}
-    alike: dict[str, FloatArray] = {}
+    weeks = Weeks.of(own, -(-train_days // 7), origins, crowd)
+    # What is released is forecast from all days of training; the attacker forecasts from the week that it knows.
+    wanted = [(days, week) for days in (train_days, min(7, train_days)) for week in weeks.judged]
+    made = {}
     for number, (days, week) in enumerate(wanted):
         tell(f"forecasting from {days} days", 0.05 + 0.4 * number / len(wanted))
-        fc = forecast(own, order=order, train_days=days, horizon=horizon, season="day", origin=starts[week])
-        forecast_by[days, week] = dict(zip(fc.households, fc.power, strict=True))
-        alike = alike or dict(zip(fc.households, likeness(fc), strict=True))
-    usable = np.array([all(name in power for power in forecast_by.values()) for name in names], dtype=bool)
-    left_out = incomplete if usable.all() else {**incomplete, "without a forecast": int((~usable).sum())}
-    names = tuple(name for name, there in zip(names, usable, strict=True) if there)
-    _demand(names, crowd, left_out)
-    printed = [fingerprint(week[usable], weekend) for week, weekend in weeks]
-    prints, ends = np.stack([one for one, _ in printed], axis=1), printed[0][1]
+        options: dict[str, Any] = {"order": order, "horizon": horizon, "season": "day"}
+        made[days, week] = forecast(own, train_days=days, origin=weeks.starts[week], **options)
+    weeks = weeks.with_forecasts([fc.households for fc in made.values()], crowd)
+    rows = {at: weeks.of_homes(fc.households, fc.power) for at, fc in made.items()}
+    power, guessed = ([rows[days, week] for week in weeks.judged] for days in (train_days, min(7, train_days)))
+    first = made[train_days, weeks.judged[0]]
+    member = formed(weeks.of_homes(first.households, likeness(first)), crowd, beside=power[0])
+    prints, ends = weeks.prints
+    known = [
+        np.concatenate([prints[:, week - 1], shown(guess)], axis=1)
+        for week, guess in zip(weeks.judged, guessed, strict=True)
+    ]
 
-    def forecasts(at: Sequence[int], days: int) -> list[FloatArray]:
-        """(homes, k) kW at every origin, learned from so many days before it."""
-        return [np.stack([forecast_by[days, week][name] for name in names]) for week in at]
+    tell("attacking raw readings", 0.5)
+    findings = _found("raw readings", [raw_scores(prints, ends, week, 1, seed) for week in weeks.judged])
 
-    def knowledge(at: Sequence[int], count: int) -> list[FloatArray]:
-        """(homes, f + k) what so many weeks before each origin say: fingerprints, and what one would forecast."""
-        curve = forecasts(at, train_days if 7 * count >= train_days else 7 * count)
-        prints_of = [prints[:, week - count : week].mean(axis=1) for week in at]
-        return [np.concatenate([one, shown(c)], axis=1) for one, c in zip(prints_of, curve, strict=True)]
+    def attacked(rows: Sequence[FloatArray]) -> list[dict[str, FloatArray]]:
+        return [curve_scores(known, [shown(one) for one in rows], origin, seed) for origin in range(len(rows))]
 
-    power = forecasts(judged, train_days)
-    known = knowledge(judged, 1)
-    ways = Ways(names, power, np.stack([alike[name] for name in names]), epsilon, delta, book_epsilon, seed)
-    every = ways.all(crowd)
-    findings, by_rows = _raw(prints, ends, judged, 1, seed, learned)
-    for number, release in enumerate(every):
-        tell(f"attacking {release.name}", 0.45 + 0.2 * number / len(every))
-        attack, fewer = _attacked(release, known, seed, learned)
-        findings += attack
-        by_rows += fewer
-    by_size = []
-    for size in sorted({*SIZES, crowd}):
-        if 2 * size > len(names):
-            continue
-        tell(f"crowds of {size}", 0.7)
-        for release in (ways.means(size), *([ways.books(size)] if size <= BOOKS else [])):
-            by_size += [replace(one, crowd=size) for one in _strongest(_attacked(release, known, seed, False)[0])]
-    by_weeks = []
-    for count in reach:
-        tell(f"{count} week(s) known", 0.85)
-        at = [judged[number] for number in late]
-        more = [known[number] for number in late] if count == 1 else knowledge(at, count)
-        attack = _raw(prints, ends, at, count, seed, learned)[0]
-        by_weeks += _strongest(attack)
-        for release in every:
-            attack = _strongest(_attacked(release.at(late), more, seed, learned and release.crowds is None)[0])
-            by_weeks += [replace(one, weeks=count) for one in attack if one.attacker != INFORMED]
-    return Reidentification(
-        len(names),
-        (starts[0].date().isoformat(), (starts[-1] + timedelta(days=6)).date().isoformat()),
-        tuple(starts[week].isoformat() for week in judged),
-        epsilon,
-        delta,
-        crowd,
-        tuple(findings),
-        tuple(by_rows),
-        tuple(by_size),
-        tuple(by_weeks),
-        left_out,
-    )
+    tell("attacking unprotected forecasts", 0.65)
+    findings += _found("unprotected forecasts", attacked(power))
+    tell("attacking crowds", 0.85)
+    released = [np.asarray(means(one, member)[member]) for one in power]
+    off = float(np.sqrt(((np.concatenate(released) - np.concatenate(power)) ** 2).mean()))
+    findings += _found("crowds", attacked(released), member, off)
+    return Reidentification(len(weeks.names), weeks.days, weeks.origins, crowd, tuple(findings), weeks.left_out)
 
 
-def _demand(names: Sequence[str], crowd: int, left_out: Mapping[str, int]) -> None:
-    """Refuse what is too small for two crowds."""
-    if len(names) < 2 * crowd:
-        reasons = "".join(f"; {count} {reason}" for reason, count in left_out.items())
-        raise InputError(f"readings: {len(names)} homes can be used, which is too few for crowds of {crowd}{reasons}")
+def shown(kw: FloatArray) -> FloatArray:
+    """Curves as attackers compare them: differences are shares of power."""
+    return np.asarray(np.log(np.maximum(kw, LEAST)))
 
 
-def _weeks(
-    own: Readings, most: int
-) -> tuple[tuple[str, ...], list[tuple[FloatArray, NDArray[np.bool_]]], list[datetime], int]:
-    """Homes with nearly all readings of the last ``most`` weeks, and how many have not.
+# ------------------------------------------------------------------ what is known
 
-    Weeks are (n, 7, steps a day) with their weekends; last but one come the instants at which they begin.
-    """
-    stamps: Any = own.frame["timestamp"]
-    begin = stamps.min()
-    steps = DAY // own.step
-    last = stamps.max() + own.step
-    count = (last - begin) // timedelta(days=7)
-    if count < 3:
-        raise InputError("readings: at least three whole weeks are needed")
-    begin += timedelta(days=7 * max(count - most, 0))
-    start = int(stamps.dt.epoch("us").min()) + int(timedelta(days=7 * max(count - most, 0)) / timedelta(microseconds=1))
-    count = min(count, most)
-    whole = own.cut(start, count * 7 * steps)
-    enough = np.isfinite(whole.kw).mean(axis=1) >= OBSERVED
-    kw = _filled(whole.kw[enough], steps)
-    names = tuple(name for name, there in zip(whole.households, enough, strict=True) if there)
-    weeks, starts = [], []
-    for number in range(count):
-        part = kw[:, number * 7 * steps : (number + 1) * 7 * steps].reshape(len(names), 7, steps)
-        days = [begin + timedelta(days=7 * number + day) for day in range(7)]
-        weekend = np.array([day.weekday() >= 5 for day in days])
-        weeks.append((part, weekend))
-        starts.append(whole.timestamps[number * 7 * steps])
-    return names, weeks, starts, int((~enough).sum())
+
+@dataclass(frozen=True)
+class Weeks:
+    """Homes with nearly all readings of some weeks, and the weeks before which an attacker stands."""
+
+    names: tuple[str, ...]
+    readings: tuple[FloatArray, ...]  #: (homes, 7, steps a day) kW of each week
+    weekends: tuple[NDArray[np.bool_], ...]  #: (7,) of each week
+    starts: tuple[datetime, ...]
+    judged: tuple[int, ...]  #: weeks that are looked at, by number
+    left_out: Mapping[str, int]  #: reason -> homes that could not be used
+
+    @classmethod
+    def of(cls, own: Readings, before: int, origins: int, crowd: int, history: int = 0) -> Weeks:
+        """The last ``origins`` weeks that have ``before`` others before them, and homes for two crowds at least.
+
+        With ``history``, so many weeks before them are read where they are there.
+        """
+        stamps: Any = own.frame["timestamp"]
+        steps, most = DAY // own.step, max(before, history) + origins
+        count = (stamps.max() + own.step - stamps.min()) // (7 * DAY)
+        if min(count, most) < before + 2:
+            raise InputError("readings: two origins are needed, after the days of training; give more weeks")
+        skipped = max(count - most, 0) * 7 * DAY
+        begin, start = stamps.min() + skipped, int(stamps.dt.epoch("us").min()) + skipped // timedelta(microseconds=1)
+        count = min(count, most)
+        whole = own.cut(start, count * 7 * steps)
+        enough = np.isfinite(whole.kw).mean(axis=1) >= OBSERVED
+        kw = _filled(whole.kw[enough], steps).reshape(int(enough.sum()), count, 7, steps)
+        names = tuple(name for name, there in zip(whole.households, enough, strict=True) if there)
+        gaps = len(enough) - len(names)
+        days = [[begin + (7 * number + day) * DAY for day in range(7)] for number in range(count)]
+        weeks = cls(
+            names,
+            tuple(kw[:, number] for number in range(count)),
+            tuple(np.array([day.weekday() >= 5 for day in week]) for week in days),
+            tuple(whole.timestamps[number * 7 * steps] for number in range(count)),
+            tuple(range(max(before, count - origins), count)),
+            {f"with less than {OBSERVED:.0%} of the readings": gaps} if gaps else {},
+        )
+        weeks._demand(crowd)
+        return weeks
+
+    def with_forecasts(self, forecast: Iterable[Sequence[str]], crowd: int) -> Weeks:
+        """The homes that are in all of these lists of homes with a forecast."""
+        there = set(self.names).intersection(*forecast)
+        usable = np.array([name in there for name in self.names], dtype=bool)
+        without = {} if usable.all() else {"without a forecast": int((~usable).sum())}
+        weeks = replace(
+            self,
+            names=tuple(name for name in self.names if name in there),
+            readings=tuple(week[usable] for week in self.readings),
+            left_out={**self.left_out, **without},
+        )
+        weeks._demand(crowd)
+        return weeks
+
+    def _demand(self, crowd: int) -> None:
+        """Refuse what is too small for two crowds."""
+        if len(self.names) < 2 * crowd:
+            reasons = "".join(f"; {count} {reason}" for reason, count in self.left_out.items())
+            count = len(self.names)
+            raise InputError(f"readings: {count} homes can be used, which is too few for crowds of {crowd}{reasons}")
+
+    def of_homes(self, households: Sequence[str], values: FloatArray) -> FloatArray:
+        """The rows of the homes of this study, in its order."""
+        place = {name: number for number, name in enumerate(households)}
+        return np.asarray(values[[place[name] for name in self.names]])
+
+    @property
+    def prints(self) -> tuple[FloatArray, tuple[int, ...]]:
+        """(homes, weeks, f) fingerprints of every week, and where their blocks end."""
+        printed = [fingerprint(*week) for week in zip(self.readings, self.weekends, strict=True)]
+        return np.stack([one for one, _ in printed], axis=1), printed[0][1]
+
+    @property
+    def days(self) -> tuple[str, str]:
+        """The first and the last day of the readings."""
+        return self.starts[0].date().isoformat(), (self.starts[-1] + 6 * DAY).date().isoformat()
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """Where the weeks that are looked at begin."""
+        return tuple(self.starts[week].isoformat() for week in self.judged)
 
 
 def _filled(kw: FloatArray, steps: int) -> FloatArray:
@@ -437,123 +288,86 @@ def _filled(kw: FloatArray, steps: int) -> FloatArray:
     return np.where(np.isfinite(kw), kw, usual)
 
 
-def _raw(
-    prints: FloatArray, ends: Sequence[int], judged: Sequence[int], weeks: int, seed: int, learned: bool
-) -> tuple[list[AttackFinding], list[AttackFinding]]:
-    """Attackers on the readings of the week that follows, among all rows and among fewer.
+# ------------------------------------------------------------------ what is found
+
+
+def raw_scores(
+    prints: FloatArray, ends: Sequence[int], judged: int, weeks: int, seed: int, more: More | None = None
+) -> dict[str, FloatArray]:
+    """Attacker -> its (homes, rows) scores on the readings of one week, from so many weeks before it.
 
     They learn from other homes, for each other week from the weeks next to it, the judged one never among them.
     """
     count = prints.shape[1]
 
-    def tables(week: int, others: NDArray[np.int64]) -> list[Table]:
+    def tables(others: NDArray[np.int64]) -> list[Table]:
         learned_from = []
-        for later in (w for w in range(count) if w != week):
-            apart = np.abs(np.arange(count) - later) + np.where(np.isin(range(count), (later, week)), count, 0)
+        for later in (w for w in range(count) if w != judged):
+            apart = np.abs(np.arange(count) - later) + np.where(np.isin(range(count), (later, judged)), count, 0)
             near = np.argsort(apart, kind="stable")[:weeks]
             learned_from.append((prints[others][:, near].mean(axis=1), prints[others, later]))
         return learned_from
 
-    at = [(prints[:, week - weeks : week].mean(axis=1), prints[:, week], partial(tables, week)) for week in judged]
-    scores = _scores(at, partial(weekly, ends=ends), (FEATURES, PROFILE), seed, learned)
-    return _found(Release("raw readings", tuple(prints[:, week] for week in judged)), scores, weeks)
+    known = prints[:, judged - weeks : judged].mean(axis=1)
+    compare = partial(weekly, ends=ends)
+    return _scores((known, prints[:, judged]), tables, compare, (FEATURES, PROFILE), seed, more)
 
 
-def _attacked(
-    release: Release, known: Sequence[FloatArray], seed: int, learned: bool
-) -> tuple[list[AttackFinding], list[AttackFinding]]:
-    """Every attacker on a release: all rows, those of the home's own crowd, and tables of fewer rows."""
+def curve_scores(
+    known: Sequence[FloatArray], rows: Sequence[FloatArray], judged: int, seed: int, more: More | None = None
+) -> dict[str, FloatArray]:
+    """Attacker -> its (homes, rows) scores on the curves of one origin; it learns from other homes at the others."""
 
-    def tables(judged: int, others: NDArray[np.int64]) -> list[Table]:
-        return [(known[o][others], release.rows[o][others]) for o in range(len(known)) if o != judged]
+    def tables(others: NDArray[np.int64]) -> list[Table]:
+        return [(known[o][others], rows[o][others]) for o in range(len(known)) if o != judged]
 
-    at = [(known[o], release.rows[o], partial(tables, o)) for o in range(len(known))]
-    scores = _scores(at, curves, (OWN, EXPECTED), seed, learned)
-    if release.crowds is not None:
-        scores[INFORMED] = [_informed(release.crowds, likelihood) for likelihood in release.likelihoods]
-    return _found(release, scores, 1)
+    return _scores((known[judged], rows[judged]), tables, curves, (OWN, EXPECTED), seed, more)
 
 
 def _scores(
-    at: Sequence[tuple[FloatArray, FloatArray, Callable[[NDArray[np.int64]], list[Table]]]],
+    at: Table,
+    tables: Callable[[NDArray[np.int64]], list[Table]],
     compare: Callable[[Sequence[Table]], list[Comparison]],
     names: Sequence[str],
     seed: int,
-    learned: bool,
-) -> dict[str, list[FloatArray]]:
-    """Attacker -> its (homes, rows) scores at every origin, each home judged by who learned from the homes of others.
-
-    ``at`` has for each origin what is known of the homes, their rows, and the tables to learn from some of them.
-    """
-    scores: dict[str, list[FloatArray]] = {}
-    for known, rows, tables in at:
-        n = len(known)
-        whole: dict[str, FloatArray] = {}
-        for fold in np.array_split(np.random.default_rng(seed).permutation(n), FOLDS):
-            learned_from = tables(np.setdiff1d(np.arange(n), fold))
-            attackers: dict[str, Comparison | Boosted] = dict(zip(names, compare(learned_from), strict=False))
-            if learned:
-                attackers[LEARNED] = Boosted(compare, seed).learned(learned_from)
-            for name, attacker in attackers.items():
-                whole.setdefault(name, np.empty((n, n)))[fold] = scored(attacker, known[fold], rows)
-        for name, matrix in whole.items():
-            scores.setdefault(name, []).append(matrix)
+    more: More | None,
+) -> dict[str, FloatArray]:
+    """Attacker -> its (homes, rows) scores, each home judged by who learned from others; ``tables`` are of these."""
+    known, rows = at
+    n = len(known)
+    scores: dict[str, FloatArray] = {}
+    for fold in np.array_split(np.random.default_rng(seed).permutation(n), FOLDS):
+        learned_from = tables(np.setdiff1d(np.arange(n), fold))
+        attackers: dict[str, Attacker] = dict(zip(names, compare(learned_from), strict=True))
+        attackers |= more(learned_from) if more is not None else {}
+        for name, attacker in attackers.items():
+            scores.setdefault(name, np.empty((n, n)))[fold] = scored(attacker, known[fold], rows)
     return scores
 
 
-def _informed(crowds: NDArray[np.int64], likelihood: FloatArray) -> FloatArray:
-    logs = np.full(likelihood.shape, -np.inf)
-    for members in (np.flatnonzero(crowds == crowd) for crowd in np.unique(crowds)):
-        logs[np.ix_(members, members)] = posterior(likelihood[np.ix_(members, members)])
-    return logs
+def inside_crowds(scores: FloatArray, member: NDArray[np.int64]) -> FloatArray:
+    """Scores of somebody who is told who is in the home's crowd: other rows are out of the question."""
+    return np.where(member[:, None] == member[None], scores, -np.inf)
 
 
 def _found(
-    release: Release, scores: Mapping[str, Sequence[FloatArray]], weeks: int
-) -> tuple[list[AttackFinding], list[AttackFinding]]:
-    """What every attacker's scores at all origins come to; of what is not protected, in tables of fewer rows too."""
-
-    def hits(every: Sequence[FloatArray], rows: int | None = None) -> Hits:
-        return Hits.of(*(np.stack(part) for part in zip(*(ranked(one, rows) for one in every), strict=True)))
-
-    whole = []
-    for name, every in scores.items():
-        inside, bound = None, None
-        if release.crowds is not None:
-            same = release.crowds[:, None] == release.crowds[None]
-            inside = hits([np.where(same, score, -np.inf) for score in every])
-            sizes = same.sum(axis=1).tolist()
-            bound = float(np.mean([named_in_group(m, release.epsilon, release.delta) for m in sizes]))
-        whole.append(AttackFinding(release.name, name, hits(every), inside, bound, release.rmse, weeks=weeks))
-    fewer = []
-    for one in _strongest(whole) if release.crowds is None else []:
-        every = scores[one.attacker]
-        fewer += [replace(one, everywhere=hits(every, m), rows=m) for m in ROWS if m < len(every[0])]
-        fewer.append(one)
-    return whole, fewer
+    what: str, scores: Sequence[Mapping[str, FloatArray]], member: NDArray[np.int64] | None = None, off: float = 0.0
+) -> list[AttackFinding]:
+    """What every attacker's scores at all origins come to; inside crowds of identical rows, a guess bounds it."""
+    bound = None if member is None else float((1 / np.bincount(member)[member]).mean())
+    findings = []
+    for attacker in scores[0]:
+        every = [one[attacker] for one in scores]
+        inside = None if member is None else Hits.over([ranked(inside_crowds(one, member)) for one in every])
+        everywhere = Hits.over([ranked(one) for one in every])
+        findings.append(AttackFinding(what, attacker, everywhere, inside, bound, off))
+    return findings
 
 
-def _strongest(findings: Sequence[AttackFinding]) -> list[AttackFinding]:
-    """The plain attacker who names most, the learned one, and whoever knows everything."""
-    plain = [one for one in findings if one.attacker not in (LEARNED, INFORMED)]
-    rest = [one for one in findings if one.attacker in (LEARNED, INFORMED)]
-    return [max(plain, key=lambda one: one.everywhere.top_1), *rest]
-
-
-def _share(value: float, interval: tuple[float, float]) -> str:
+def share(value: float, interval: tuple[float, float]) -> str:
+    """A share with its interval, as tables print it."""
     return f"{value:.1%} ({interval[0]:.1%} to {interval[1]:.1%})"
 
 
-def _named(one: AttackFinding) -> list[str]:
-    hits = one.everywhere
-    return [_share(hits.top_1, hits.top_1_interval), _share(hits.top_10, hits.top_10_interval)]
-
-
-def _hidden(one: AttackFinding) -> list[str]:
-    if one.inside is None or one.bound is None:
-        return ["", "none", f"{one.rmse:.3f}"]
-    return [_share(one.inside.top_1, one.inside.top_1_interval), f"≤ {percent(one.bound)}", f"{one.rmse:.3f}"]
-
-
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in (heads, ["---"] * len(heads), *rows))

@@ -32,7 +32,7 @@ EDGES = 12
 ANGLES, SWEEPS = 16, 40
 
 
-def lower_bound(problem: DesignProblem) -> float:
+def delta_floor(problem: DesignProblem) -> float:
     """The largest of the bounds found over edges and directions; 0 where nothing is known."""
     means, covs = problem.classes.means, problem.classes.covs
     i, j = problem.pairs[:, 0], problem.pairs[:, 1]

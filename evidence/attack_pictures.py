@@ -14,8 +14,8 @@ import numpy as np
 from shoal import __version__
 
 if TYPE_CHECKING:
+    from evidence.reidentification import AttackStudy, StudyFinding
     from shoal.studies.attackers import Hits
-    from shoal.studies.reidentification import AttackFinding, Reidentification
 
 BLUE, ORANGE, GREEN, GRAY, RED = "#0072b2", "#e69f00", "#009e73", "#8a94a3", "#b3261e"
 #: Kinds of attackers in a picture, as :func:`kind_of` counts them, and their colors.
@@ -47,13 +47,14 @@ def saved(study: Any, name: str, drawn: Mapping[str, Callable[[Any, Path], Path]
     return written
 
 
-def kind_of(one: AttackFinding) -> int:
-    from shoal.studies.reidentification import INFORMED, LEARNED
+def kind_of(one: StudyFinding) -> int:
+    from evidence.boosted import LEARNED
+    from evidence.reidentification import INFORMED
 
     return {LEARNED: 1, INFORMED: 2}.get(one.attacker, 0)
 
 
-def best(findings: Sequence[AttackFinding], what: str, kind: int) -> AttackFinding | None:
+def best(findings: Sequence[StudyFinding], what: str, kind: int) -> StudyFinding | None:
     """Of the attackers of a kind on one kind of data, the one that names most."""
     mine = [one for one in findings if one.what == what and kind_of(one) == kind]
     return max(mine, key=lambda one: one.everywhere.top_1, default=None)
@@ -65,7 +66,7 @@ def ends(hits: Sequence[Hits], ten: bool = False) -> Any:
     return 100 * np.array([[max(v - low, 0.0), max(high - v, 0.0)] for v, low, high in values]).T
 
 
-def reidentification_picture(study: Reidentification, path: Path) -> Path:
+def reidentification_picture(study: AttackStudy, path: Path) -> Path:
     """What attackers name before and after: among all rows, and inside the crowd beside its bound."""
     figure, (left, right) = blank(2, (12.5, 5.2))
     everything = list(dict.fromkeys(one.what for one in study.findings))
