@@ -60,6 +60,7 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.sources.meters.predictive import Forecasts as Forecasts
     from shoal.sources.meters.readings import read_meters as read_meters
     from shoal.sources.meters.simulate import simulate_meters as simulate_meters
+    from shoal.studies.published import find_published as find_published
     from shoal.studies.reidentification import reidentify as reidentify
 
 __version__: str

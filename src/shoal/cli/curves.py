@@ -117,7 +117,11 @@ def prove(
 
 @command()
 def attack(
-    file: Annotated[Path, typer.Argument(metavar="READINGS", help="Meter file, five weeks at least.")],
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="READINGS", help="Meter file, five weeks at least; with --known what was published."),
+    ],
+    known: Annotated[Path | None, option("Meter file of homes to look for in a published table, or a run's.")] = None,
     out: Annotated[Path, option("Folder for the table and its numbers.", None, "--out", "-o")] = Path("shoal-attack"),
     crowd: Annotated[int, typer.Option(help="Homes of a crowd, at least.", min=2)] = 10,
     origins: Annotated[int, typer.Option(help="Weeks that are looked at, the last ones.", min=2)] = 4,
@@ -128,12 +132,19 @@ def attack(
     And in what a run would release? Attackers who know a home's week look for it in what leaves, before and after
     protection. Homes with gaps or without forecasts are left out, and counted. Nothing is released or recorded.
 
+    With --known, in a table that was published: whoever knows these readings takes the nearest row.
+
     Ends with 4 where an attacker who is told the crowd does better than a guess, beyond its interval.
 
     Examples:
         shoal attack meters.parquet
         shoal attack meters.parquet --crowd 20 --origins 3 --out study
+        shoal attack january --known meters.parquet
+        shoal attack published.csv --known meters.parquet
     """
+    if known is not None:
+        finding = shoal.find_published(file, shoal.read_meters(known))
+        return Outcome(finding.to_dict(), str(finding))
     study = shoal.reidentify(shoal.read_meters(file), crowd=crowd, origins=origins, seed=seed, progress=tell)
     study.save(folder_for(out))
     content = {"out": str(out), **study.to_dict()}
