@@ -177,7 +177,8 @@ def _shown(outcome: Outcome, as_json: bool) -> str:
 
 
 def _json(content: dict[str, Any]) -> str:
-    text = json.dumps(plain(content), indent=1, ensure_ascii=False, allow_nan=False)
+    known = "utf" in (sys.stdout.encoding or "utf-8").lower()  # elsewhere JSON has its own way to write letters
+    text = json.dumps(plain(content), indent=1, ensure_ascii=not known, allow_nan=False)
     # JSON leaves control characters above 127 as they are; written out in its own way, they mean the same.
     return "".join(c if c == "\n" or printable(c) == c else f"\\u{ord(c):04x}" for c in text) + "\n"
 
