@@ -189,7 +189,9 @@ def _print(text: str, stream: TextIO | None = None) -> None:
     try:
         to.write(text)
         to.flush()
-    except BrokenPipeError:
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError) and (sys.platform, error.errno) != ("win32", errno.EINVAL):
+            raise
         # So that nothing later, the interpreter's own flush at the end included, meets the closed pipe again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), to.fileno())
 
