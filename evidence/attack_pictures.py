@@ -39,9 +39,9 @@ def saved(study: Any, name: str, drawn: Mapping[str, Callable[[Any, Path], Path]
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     written = [folder / f"{name}.md", folder / f"{name}.json"]
-    written[0].write_text(f"{study}\n")
+    written[0].write_text(f"{study}\n", encoding="utf-8")
     origin = {"made": date.today().isoformat(), "version": __version__}
-    written[1].write_text(json.dumps({**origin, **study.to_dict()}, indent=1, ensure_ascii=False) + "\n")
+    written[1].write_bytes(f"{json.dumps({**origin, **study.to_dict()}, indent=1, ensure_ascii=False)}\n".encode())
     with contextlib.suppress(ImportError):
         written += [draw(study, folder / f"{name}{suffix}.png") for suffix, draw in drawn.items()]
     return written

@@ -24,6 +24,7 @@ from shoal.rounding import percent
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence.md"
 REPRODUCTION = PAGE.with_name("reproduction.md")
+PAPER = PAGE.parents[1] / "paper" / "paper.md"
 
 
 def small() -> dict[str, Any]:
@@ -180,12 +181,23 @@ STORED: dict[str, Callable[[dict[str, Any]], dict[str, str]]] = {
 }
 
 
-def page() -> str:
-    """docs/evidence.md with its figures."""
+def every_block() -> dict[str, str]:
+    """What docs/evidence.md says in figures, by the name of its place."""
     places = blocks()
     for name, make in STORED.items():
         places |= make(storage.stored(name))
-    return filled(PAGE.read_text(encoding="utf-8"), places)
+    return places
+
+
+def page() -> str:
+    """docs/evidence.md with its figures."""
+    return filled(PAGE.read_text(encoding="utf-8"), every_block())
+
+
+def paper() -> str:
+    """paper/paper.md with those of the page's blocks that it has a place for."""
+    text = PAPER.read_text(encoding="utf-8")
+    return filled(text, {name: block for name, block in every_block().items() if f"<!-- {name} -->" in text})
 
 
 def reproduction_page() -> str:
@@ -194,7 +206,8 @@ def reproduction_page() -> str:
 
 
 def write() -> list[Path]:
-    """Write both pages."""
-    for path, text in ((PAGE, page()), (REPRODUCTION, reproduction_page())):
+    """Write both pages, and the figures of the paper."""
+    texts = {PAGE: page(), REPRODUCTION: reproduction_page(), PAPER: paper()}
+    for path, text in texts.items():
         path.write_text(text, encoding="utf-8")
-    return [PAGE, REPRODUCTION]
+    return list(texts)

@@ -305,7 +305,8 @@ def _told_as_metered(
     for others, i, j in groups:
         p, q = totals(usual[others], usual[i], usual[j])
         found.append(np.max([told_apart(*laws, length, epsilon, FPR) for laws in ((p, q), (q, p))], axis=0))
-    return np.array(found)[:, 0], np.array(found)[:, 1]
+    told = np.array(found, dtype=np.float64)
+    return told[:, 0], told[:, 1]
 
 
 def _days(readings: Any) -> tuple[FloatArray, str]:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 buildapi = pytest.importorskip("flit_core.buildapi", reason="no build without flit_core: pip install 'shoal[test]'")
 
@@ -54,7 +56,32 @@ def test_the_conda_recipe_needs_what_the_package_needs() -> None:
     assert recipe["context"]["version"] == PROJECT["version"]
     python, *packages = recipe["requirements"]["run"]
     assert python == f"python {PROJECT['requires-python']}"
-    assert [package.replace(" ", "") for package in packages] == PROJECT["dependencies"]
+    needs = {Requirement(need).name: need.partition(";")[0] for need in PROJECT["dependencies"]}  # the stricter is last
+    needs["tzdata"] = f"python-{needs['tzdata']}"
+    assert [package.replace(" ", "") for package in packages] == list(needs.values())
+
+
+def test_the_lock_file_has_what_the_package_and_its_tests_need() -> None:
+    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    locked = [Requirement(line.rstrip(" \\")) for line in lines if "==" in line and line[0] not in "# "]
+    versions = {canonicalize_name(one.name): [] for one in locked}  # by system or Python there may be several
+    for one in locked:
+        versions[canonicalize_name(one.name)] += [spec.version for spec in one.specifier]
+    extras = PROJECT["optional-dependencies"]
+    needs = [Requirement(need) for need in PROJECT["dependencies"] + extras["test"]]
+    for need in needs:
+        if need.name == "shoal":
+            needs += [Requirement(inner) for extra in need.extras for inner in extras[extra]]
+    lacking = [
+        str(need)
+        for need in needs
+        if need.name != "shoal"
+        and not (
+            (known := versions.get(canonicalize_name(need.name)))
+            and all(need.specifier.contains(version, prereleases=True) for version in known)
+        )
+    ]
+    assert lacking == []
 
 
 def test_the_citation_names_the_version() -> None:

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import sys
+from io import TextIOWrapper
 from typing import Any
 
 
@@ -10,6 +12,8 @@ def run() -> None:
     interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # not where it is ignored
     if interruptible:
         signal.signal(signal.SIGINT, _end)
+    if isinstance(sys.stdout, TextIOWrapper):  # where letters are lacking, their numbers are written
+        sys.stdout.reconfigure(errors="backslashreplace")
     from shoal.cli import screen
     from shoal.cli.main import app
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TextIO
 
 import pytest
+import typer
 from calls import call
 
 import shoal
@@ -53,6 +57,29 @@ def closed() -> Iterator[TextIO]:
 def talkative(code: int = 0) -> Outcome:
     """Says a lot."""
     return Outcome({"words": "word " * 100_000}, parts=[("Words", ["word " * 100_000])], code=code)
+
+
+class Gone(io.StringIO):
+    """A stream whose reader has gone, as Windows tells it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self._number = number
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    def fileno(self) -> int:
+        return self._number
+
+
+def test_so_it_is_as_windows_tells_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with (tmp_path / "out").open("wb") as file:
+        monkeypatch.setattr(sys, "stdout", Gone(file.fileno()))
+        with pytest.raises(typer.Exit):
+            talkative(code=0, as_json=False)  # elsewhere it is an error, and told
+        monkeypatch.setattr(sys, "platform", "win32")
+        talkative(code=0, as_json=True)
 
 
 @pytest.mark.parametrize("as_json", [False, True])

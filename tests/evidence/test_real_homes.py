@@ -34,6 +34,17 @@ def test_the_pages_are_what_is_stored() -> None:
     assert page.REPRODUCTION.read_text(encoding="utf-8") == page.reproduction_page(), "python -m evidence page"
 
 
+def test_the_paper_has_stored_figures_and_no_others() -> None:
+    """Figures are in blocks of the page of evidence; what is cited is listed, and what is listed is cited."""
+    text, listed = page.PAPER.read_text(encoding="utf-8"), page.PAPER.with_name("paper.bib").read_text(encoding="utf-8")
+    assert text == page.paper(), "python -m evidence page"
+    written = re.sub(r"<!-- [\w-]+ -->\n.*?<!-- end -->", "", text.split("\n---\n")[1], flags=re.DOTALL)
+    assert text.count("<!-- end -->") >= 2
+    assert re.findall(r"\d+\.\d+|\d ?%", written) == []
+    assert set(re.findall(r"@([a-z_]+\d*)", written)) == set(re.findall(r"^@\w+\{(\w+),", listed, flags=re.MULTILINE))
+    assert 800 <= len(text.split()) <= 1500
+
+
 def test_every_price_has_homes_origins_and_an_interval() -> None:
     rows = blocks.price_rows(storage.stored("prices"))
     for data in ("swiss", "london"):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 from releasing import answer, ask, charges, point, trajectory
@@ -21,7 +21,7 @@ from shoal.ledger.bounds import MechanismBound, bounded, mechanism_bound
 from shoal.ledger.composition import NOTHING, Charges, Composer, LabelAccount, PairAccount
 
 TOOLS = [*mixed(), trajectory(4, 2, gap=0.3, seed=9), trajectory(4, 3, gap=0.01, seed=10)]
-BY_DIGEST = {tool.digest: tool for tool in TOOLS}
+TOOL_OF = {tool.digest: tool for tool in TOOLS}.__getitem__
 BOUNDS = {tool.digest: mechanism_bound(tool, [0.5, 1.0]) for tool in TOOLS}
 COMPOSER = Composer()
 
@@ -36,17 +36,31 @@ USES = st.dictionaries(st.integers(0, len(TOOLS) - 1), st.integers(1, 40), max_s
 
 
 @settings(max_examples=150, derandomize=True, deadline=None)
+@example({0: 1}, {1: 1}, 0.5, 1e-9, 0)  # the two upper ends differ by rounding only, the bound's being the smaller
 @given(USES, USES, st.sampled_from([0.0, 0.3, 0.5, 1.0, 2.0]), st.sampled_from([0.0, 1e-9, 1e-4]), st.integers(0, 3))
 def test_never_below_the_exact_composition(
     uses: dict[int, int], neighbors: dict[int, int], epsilon: float, tv: float, number: int
 ) -> None:
-    about = charges([(TOOLS[i].digest, tv, times) for i, times in uses.items()])
-    opposite = charges([(TOOLS[i].digest, tv, times) for i, times in neighbors.items()])
+    """Upper ends of the mechanisms' part are compared as they are; finite precision with its exact value.
+
+    That part is added by both, and each rounds it up along a sum of its own: neither of the two results is the larger.
+    """
+    about, opposite = (_used(side, tv) for side in (uses, neighbors))
     upper = bounded(about, opposite, epsilon, BOUNDS.get)
-    exact = COMPOSER.composed(star(f"h{number}", about, opposite), epsilon, BY_DIGEST.__getitem__)
-    # Stated with headroom, which covers that one edge is computed from its two ends.
-    assert upper >= exact.delta_upper
+    precise = COMPOSER.composed(star(f"h{number}", *(_used(side, 0.0) for side in (uses, neighbors))), epsilon, TOOL_OF)
+    total = sum((Fraction(each) for side in (about, opposite) for _, _, each in side.uses), Fraction(0))
+    with mp.workdps(60):
+        added = (1 + mp.exp(mpf(epsilon))) * total.numerator / total.denominator
+        # Stated with headroom, which covers that one edge is computed from its two ends.
+        assert mpf(upper) >= min(mpf(precise.delta_upper) + added, 1)
+        # The figure that decides where the bound does not is not below it either.
+        exact = COMPOSER.composed(star(f"h{number}", about, opposite), epsilon, TOOL_OF)
+        assert mpf(exact.delta_upper) >= min(mpf(precise.delta_upper) + added, 1)
     assert bounded(opposite, about, epsilon, BOUNDS.get) == upper
+
+
+def _used(times_of: dict[int, int], tv: float) -> Charges:
+    return charges([(TOOLS[i].digest, tv, times) for i, times in times_of.items()])
 
 
 @pytest.mark.parametrize("tool", TOOLS[:3], ids=["point", "another", "unequal"])
@@ -58,8 +72,7 @@ def test_one_use_is_the_certificate(tool: Any, scope: str) -> None:
     upper = bounded(once, opposite, 1.0, BOUNDS.get)
     assert upper == pytest.approx(tool.released_curve(1.0, scope=scope).delta_upper, rel=3e-9, abs=1e-300)
     worst = max(
-        COMPOSER.composed(star(label, once, opposite), 1.0, BY_DIGEST.__getitem__).delta_upper
-        for label in tool.classes.labels
+        COMPOSER.composed(star(label, once, opposite), 1.0, TOOL_OF).delta_upper for label in tool.classes.labels
     )
     assert upper == pytest.approx(worst, rel=3e-9, abs=1e-300)
     assert upper >= worst

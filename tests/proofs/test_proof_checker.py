@@ -6,6 +6,7 @@ import ast
 import hashlib
 import io
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -76,6 +77,9 @@ def test_the_checker_stands_alone(proved: tuple[shoal.Mechanism, Proof], tmp_pat
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert repr(proof.delta_upper) in done.stdout
+    bare = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}  # a console without Greek letters
+    done = subprocess.run([part for part in command if part != "-I"], capture_output=True, cwd=tmp_path, env=bare)
+    assert (done.returncode, repr(proof.delta_upper).encode() in done.stdout) == (0, True), done.stderr
     (tmp_path / "made.shoal").write_bytes(b"PK")
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")

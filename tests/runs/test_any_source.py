@@ -50,9 +50,20 @@ def as_duckdb(frame: pl.DataFrame, folder: Path) -> Any:
     return pytest.importorskip("duckdb").connect(str(path), read_only=True).sql(SQL)
 
 
+class Stream:
+    """What any library of Arrow tables has, and nothing else."""
+
+    def __init__(self, frame: pl.DataFrame) -> None:
+        self._frame = frame
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._frame.__arrow_c_stream__(requested_schema)
+
+
 WAYS: dict[str, Callable[[pl.DataFrame, Path], Any]] = {
     "polars": lambda frame, folder: frame,
     "lazy": as_lazy,
+    "arrow": lambda frame, folder: Stream(frame),
     "pandas": as_pandas,
     "duckdb": as_duckdb,
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pty
 import re
 import subprocess
 import sys
@@ -50,6 +49,7 @@ def test_the_owners_key_is_in_a_private_file_and_in_no_log(runs: Path, url: str)
 
 
 def test_at_a_terminal_the_key_is_shown_there(runs: Path, url: str) -> None:
+    pty = pytest.importorskip("pty", reason="this system has no such terminals")
     master, terminal = pty.openpty()
     command = [sys.executable, "-m", "shoal", "serve", str(runs), "--port", str(free_port()), "--ledger", url]
     process = subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal)

@@ -249,7 +249,7 @@ def interrupted(folder: Path, workers: str, sent: signal.Signals, **more: str) -
     return text
 
 
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)])
 def test_no_worker_outlives_its_driver(tmp_path: Path, sent: signal.Signals) -> None:
     assert ("KeyboardInterrupt" in interrupted(tmp_path, "processes", sent)) == (sent == signal.SIGINT)
 

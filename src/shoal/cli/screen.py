@@ -177,7 +177,8 @@ def _shown(outcome: Outcome, as_json: bool) -> str:
 
 
 def _json(content: dict[str, Any]) -> str:
-    text = json.dumps(plain(content), indent=1, ensure_ascii=False, allow_nan=False)
+    known = "utf" in (sys.stdout.encoding or "utf-8").lower()  # elsewhere JSON has its own way to write letters
+    text = json.dumps(plain(content), indent=1, ensure_ascii=not known, allow_nan=False)
     # JSON leaves control characters above 127 as they are; written out in its own way, they mean the same.
     return "".join(c if c == "\n" or printable(c) == c else f"\\u{ord(c):04x}" for c in text) + "\n"
 
@@ -188,7 +189,9 @@ def _print(text: str, stream: TextIO | None = None) -> None:
     try:
         to.write(text)
         to.flush()
-    except BrokenPipeError:
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError) and (sys.platform, error.errno) != ("win32", errno.EINVAL):
+            raise
         # So that nothing later, the interpreter's own flush at the end included, meets the closed pipe again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), to.fileno())
 

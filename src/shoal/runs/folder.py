@@ -171,7 +171,7 @@ class Folder:
     def state(self) -> RunState:
         """The state as it was last written."""
         try:
-            content = json.loads((self / STATE).read_text())
+            content = json.loads((self / STATE).read_bytes())
         except FileNotFoundError:
             raise InputError(
                 f"dir: {self.path.name} is not a shoal run; `shoal run METERS --out {self.path.name}` makes one"

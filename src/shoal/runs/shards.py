@@ -213,14 +213,14 @@ class Listing(Record):
     def text(self, folder: Path) -> str:
         """The content of its file: JSON, paths relative to the run's folder."""
         base = folder.resolve()
-        relative = self._moved(lambda path: str(Path(path).resolve().relative_to(base)))
+        relative = self._moved(lambda path: Path(path).resolve().relative_to(base).as_posix())
         return json.dumps(relative.to_json(), indent=1)
 
     @classmethod
     def read(cls, path: Path, folder: Path) -> Listing:
         """Read the file that :meth:`text` describes."""
         try:
-            return cls.from_json(json.loads(path.read_text()))._moved(lambda inside: str(folder / inside))
+            return cls.from_json(json.loads(path.read_bytes()))._moved(lambda inside: str(folder / inside))
         except (OSError, ValueError, TypeError, AttributeError):
             raise InputError(f"dir: {path.name} is missing or damaged; run the stage again") from None
 

@@ -146,7 +146,7 @@ def deliver(key: Key, file: Path) -> None:
     if sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty():
         tell(f"The owner's key, shown this once: {key.text}")
         return
-    write_whole(file, file.with_name(f"{file.name}.part"), lambda rough: rough.write_text(f"{key.text}\n"))
+    write_whole(file, file.with_name(f"{file.name}.part"), lambda rough: rough.write_bytes(f"{key.text}\n".encode()))
     tell(f"The owner's key is in {file}: keep it elsewhere and remove the file")
 
 

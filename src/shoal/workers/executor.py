@@ -158,7 +158,8 @@ class Processes(Executor):
     _open = True
 
     def __init__(self, workers: int, *, auto: bool = False) -> None:
-        self.workers, self._auto = workers, auto
+        self.workers = min(workers, 61) if sys.platform == "win32" else workers  # Windows waits for no more at a time
+        self._auto = auto
         self._pool: ProcessPoolExecutor | None = None
 
     def run(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result | Failure]]:
@@ -243,7 +244,7 @@ def _begin() -> None:
     """In a new worker, before it loads anything: one thread, no output, an end with the driver, however that dies."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ.update(ONE_THREAD)
-    sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - standard output belongs to the driver's results
+    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - standard output belongs to the driver's results
     os.dup2(sys.stdout.fileno(), 1)
     driver = multiprocessing.parent_process()
 

@@ -143,7 +143,7 @@ def _course(context: Context) -> Course | None:
         return None
     before = Folder(context.folder.path / context.state.previous)
     file = before / COURSE
-    prices = Course.from_json(json.loads(file.read_text())).prices if file.is_file() else ()
+    prices = Course.from_json(json.loads(file.read_bytes())).prices if file.is_file() else ()
     price = _price_of(before, [part.path for part in context.listing(FIT).inputs[:METERED]])
     prices = prices if price is None else (*prices, price)
     return Course(prices) if prices else None

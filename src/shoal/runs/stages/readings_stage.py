@@ -218,7 +218,7 @@ def _name(context: Context, vector: dict[str, Any]) -> str:
 def _stored_vector(context: Context, made_from: str) -> dict[str, Any] | None:
     """What was drawn for this release before it was interrupted; None where nothing was."""
     try:
-        content = json.loads((context.folder / NOISY).read_text())
+        content = json.loads((context.folder / NOISY).read_bytes())
     except (OSError, ValueError):
         return None
     same = isinstance(content, dict) and content.get("made from") == made_from
@@ -264,13 +264,13 @@ def errors(homes: Homes, noisy: FloatArray, settings: PublicSettings) -> dict[st
 
 def public_settings(folder: Path) -> PublicSettings:
     """The public settings of the release in a folder."""
-    return PublicSettings.from_json((folder / PUBLIC / PLAN).read_text())
+    return PublicSettings.from_json((folder / PUBLIC / PLAN).read_text(encoding="utf-8"))
 
 
 def owner_statements(folder: Path) -> tuple[Statement, ...]:
     """What only the owner is told: homes, errors, the attack."""
     try:
-        known = json.loads((folder / OWNER).read_text())
+        known = json.loads((folder / OWNER).read_bytes())
     except (OSError, ValueError):
         return ()
     audit, left_out = known["audit"], known["left_out"]

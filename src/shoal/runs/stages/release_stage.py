@@ -295,7 +295,7 @@ def drawn_of(context: Context, ledger: Ledger | None, rows: pl.DataFrame) -> tup
     if ledger is None:
         return {number: i + 1 for i, number in enumerate(fresh)}, b""
     path = context.folder / NUMBERS
-    known: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
+    known: dict[str, Any] = json.loads(path.read_bytes()) if path.is_file() else {}
     if known.get("release") != context.release_name or len(known.get("numbers", ())) != len(fresh):
         drawn = ledger.draw_crowd_numbers(len(fresh)) if fresh else []
         known = {"release": context.release_name, "numbers": drawn, "order": secrets.token_hex(32)}
