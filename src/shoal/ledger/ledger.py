@@ -349,6 +349,11 @@ class Ledger:
         with self.storage.reading() as transaction:
             return lasting.read(transaction, labels)
 
+    def on_record(self, labels: Sequence[str], kind: str) -> int:
+        """How many of some labels are in crowds of a ``kind`` ("forecast", "table"), or have released readings."""
+        with self.storage.reading() as transaction:
+            return lasting.on_record(transaction, labels, kind)
+
     def draw_crowd_numbers(self, n: int) -> list[int]:
         """``n`` public numbers for new crowds, from the cryptographic source; none was drawn in this ledger before."""
         with self.storage.writing() as transaction:

@@ -164,8 +164,7 @@ def rehearsal(context: Context, fit: FitFacts, *, days: bool = True) -> Rehearsa
             "per label the guarantee is asked for as --epsilon and --delta, or --rho, beside --crowd"
         )
     today = Curves.gathered(config, fit, context.listing(FIT).parts)
-    with context.existing_ledger() as ledger:
-        book = Book.read(ledger, today.labels)
+    book = Book.of(context, today.labels)
     gone = {number for number, crowd in book.crowds.items() if crowd["retired"]}
     recorded = {name: int(entry["crowd"]) for name, entry in book.members.items() if entry["crowd"] not in gone}
     past, train = [today], 0

@@ -35,7 +35,7 @@ from shoal.runs import secret
 from shoal.runs.choice import Choice, Rehearsal, by_error, by_risk, naming_bound, rehearsal, share
 from shoal.runs.config import Config, shared
 from shoal.runs.folder import DESIGN, FIT, SHARDS, STAGES, STATE, Done, Folder, Progress, RunState, Snapshot, source_of
-from shoal.runs.owner_ledger import IN_FOLDER, Seal, at
+from shoal.runs.owner_ledger import IN_FOLDER, Seal, at, noted
 from shoal.runs.results import ANNEX, BOARD, Results
 from shoal.runs.shards import finished, put_whole, sweep
 from shoal.runs.stages import (
@@ -309,8 +309,7 @@ class Run(Results):
 
     def foresee(self, labels: Sequence[str], origin: str, step_minutes: float) -> bool:
         """Before anything is fitted: is the ledger the one it should be, and do crowds on record allow this?"""
-        with self.existing_ledger() as ledger:
-            book = Book.read(ledger, labels)
+        book = Book.of(self, labels)
         if book.size is not None and self._any_crowd:
             self._configure(crowd=book.size)
         steps = self.config.horizon
@@ -365,11 +364,11 @@ class Run(Results):
         if not self.is_done("crowds"):
             return
         with self.existing_ledger() as ledger:
-            if ledger is None or ledger.recorded_crowds(self.release_name) is not None or ledger.has(self.release_name):
+            name = self.release_name
+            if ledger is not None and (ledger.recorded_crowds(name) is not None or ledger.has(name)):
                 return
-            labels = pl.read_parquet(self.folder / crowd_stage.CROWDS, columns=["label"])["label"].to_list()
-            same = Book.read(ledger, labels).digest == self.plan.book
-        if not same:
+        labels = pl.read_parquet(self.folder / crowd_stage.CROWDS, columns=["label"])["label"].to_list()
+        if Book.of(self, labels).digest != self.plan.book:
             self._forget("crowds", "design", "audit")
             for stage in self.stages("audit")[1:]:
                 self._stage(stage)
@@ -388,6 +387,8 @@ class Run(Results):
             self.new_ledger = self.place.where
         with self.ledger(create=True) as ledger:
             seal = Seal(ledger.identity, str(ledger.head), self.place.stored)
+        if not self.alone:
+            noted(self.place)
         self._remember(replace(self.state, releasing=self.key("release"), ledger=seal))
 
     def go_on(self) -> None:

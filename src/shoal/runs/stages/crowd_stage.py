@@ -70,7 +70,7 @@ EARLIER = (
 OTHER_FIGURES = (
     "period: rows about these labels are on record for {}, made of other figures than those given now. Give the period "
     "that these are about (--period 2024-03, period=...), later than the last; a table about others of the same names "
-    "belongs into another ledger (--ledger). Nothing was released"
+    "belongs into another ledger (--ledger, with --set accept=other-homes). Nothing was released"
 )
 WAITS = "new: it waits until enough newcomers are there to form crowds of their own"
 FEW = "fewer than a crowd share its boundary: nothing would hide it"
@@ -107,6 +107,13 @@ class Book:
         book = ledger.crowds(list(labels))
         members = {entry.pop("label"): entry for entry in book.members.to_dicts()}
         return cls(members, {entry.pop("crowd"): entry for entry in book.crowds.to_dicts()}, book.digest)
+
+    @classmethod
+    def of(cls, context: Context, labels: Sequence[str]) -> Book:
+        """From the ledger of a run, where no other ledger has these labels."""
+        context.refuse_elsewhere(labels)
+        with context.existing_ledger() as ledger:
+            return cls.read(ledger, labels)
 
     @property
     def digest(self) -> str:
@@ -222,8 +229,7 @@ def stage(context: Context, fit: FitFacts) -> StageOutcome:
     everybody = set(curves.labels)
     if context.state.previous is not None and earlier.is_file():
         everybody |= set(pl.read_parquet(earlier, columns=["label"])["label"])
-    with context.existing_ledger() as ledger:
-        book = Book.read(ledger, sorted(everybody))
+    book = Book.of(context, sorted(everybody))
     columns = ClassTable.load(parts[0].path).columns if config.label is not None else ()
     declared = (config.period or context.state.day) if config.label is not None else fit.origin or ""
     period = as_period(declared)

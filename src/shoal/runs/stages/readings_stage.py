@@ -127,6 +127,7 @@ def homes_of(context: Context) -> Homes:
             )
         every = gathered(listing.parts)
         homes = Homes(every["label"].to_list(), every["value"].to_numpy(), every["truth"].to_numpy())
+    context.refuse_elsewhere(homes.labels)
     if len(homes.labels) > (config.customers or 0):
         raise InputError(
             f"customers: the file has more than the {config.customers} that were declared (--customers). Nothing was "
