@@ -49,7 +49,8 @@ def test_the_summary_has_five_parts_and_more_on_request(means: shoal.Run) -> Non
     assert [heading for heading, _ in brief] == [HEADINGS[key] for key in SUMMARY]
     said = dict(brief)
     assert re.search(r"hides among at least 4, itself included: 60 households in \d+ crowds", said["Who hides"][0])
-    assert re.search(r"off by [\d.]+ kW: [\d.]+ times the error of unprotected figures, [\d.]+ kW", said["It costs"][0])
+    price = r"off by [\d.]+ kW: a price of [\d.]+ times the error of unprotected figures, [\d.]+ kW"
+    assert re.search(price, said["It costs"][0])
     assert "without protection" in said["An attacker"][0]
     assert "public" in said["Pass on"][0]
     assert "ledger" in said["Keep"][0]

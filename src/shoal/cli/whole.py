@@ -18,7 +18,7 @@ FILE = (
     "CSV, Parquet or Arrow file of meter readings, a folder of them, or an address such as s3://…; with --label any "
     "table. Not needed to continue."
 )
-WITHIN = "Instead of --crowd: the largest one whose expected price, rehearsed on past days, is at most this."
+WITHIN = "Instead of --crowd: the largest of ten or more whose expected price, rehearsed on past days, is at most this."
 DATABASE = "Instead of FILE: a DuckDB database; --query is then the SQL that selects its rows."
 DOUBTFUL = "Release although the rows of many labels do not follow the Gaussian law that the guarantee rests on."
 
