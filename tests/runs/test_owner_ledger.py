@@ -14,6 +14,7 @@ import pytest
 from small_run import CHARGED, CONFIG, Days, charged, crowds, go, on_call
 
 import shoal
+from shoal.ledger import decide
 
 Patch = pytest.MonkeyPatch
 
@@ -201,15 +202,32 @@ def test_a_refused_new_day_leaves_the_folder_as_it_was(finished: Path, days: Day
     assert shoal.Run.open(finished).state.release == 2
 
 
-def test_two_operators_find_one_budget_and_the_stricter_holds(tmp_path: Path) -> None:
-    with shoal.Ledger.open(tmp_path / "ledger.db") as ledger:
-        assert ledger.ensure_budget(1.0, 1e-3)
-        assert not ledger.ensure_budget(2.0, 1e-3)
-        assert not ledger.ensure_budget(1.0, 1e-3)
-        assert ledger.ensure_budget(1.0, 1e-5)
-        assert not ledger.ensure_budget(1.0, 1e-3)
-        ledger.budget(1.0, 1e-2)  # the owner's word
-        assert not ledger.ensure_budget(1.0, 1e-5)
+def test_a_budget_comes_with_the_first_release_or_not_at_all(designed: Path, monkeypatch: Patch) -> None:
+    """A run that failed before its release left its budget, and the next one was held to it."""
+    with monkeypatch.context() as patch:
+        refusal = shoal.InputError("release: no")
+        patch.setattr("shoal.ledger.decide.charged", on_call(1, decide.charged, refusal, after=False))
+        with pytest.raises(shoal.InputError, match="release: no"):
+            go(designed)
+    with shoal.Ledger.open(designed / "ledger.db", create=False) as ledger:
+        assert [entry for entry in ledger.entries() if entry.kind == "budget"] == []
+        assert not ledger.has_budget
+    go(designed)
+    with shoal.Ledger.open(designed / "ledger.db", create=False) as ledger:
+        assert ledger.has_budget
+        kinds = [entry.kind for entry in ledger.entries() if entry.kind in ("budget", "release")]
+        assert kinds[:2] == ["budget", "release"]
+        assert kinds.count("budget") == 1
+        assert ledger.verify()
+
+
+def test_a_budget_that_the_owner_set_stays(designed: Path) -> None:
+    with shoal.Ledger.open(designed / "ledger.db") as ledger:
+        ledger.budget(2.0, 1e-2)
+        assert ledger.has_budget
+    go(designed)
+    with shoal.Ledger.open(designed / "ledger.db") as ledger:
+        assert [entry.content["epsilon"] for entry in ledger.entries() if entry.kind == "budget"] == [2.0]
 
 
 # ---------------------------------------------------------------------- crowds are for life in every ledger

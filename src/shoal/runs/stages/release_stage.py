@@ -183,7 +183,7 @@ def method(context: Context, plan: CrowdFacts) -> StageOutcome:
         numbers, key = drawn_of(context, ledger, members_and_rows(context)[1])
         # The budget is what the design was to reach: never what a release happens to cost.
         budget = config.stated_epsilon, DELTA if config.delta is None else config.delta
-        budget_set = ledger.ensure_budget(*budget)
+        budget_set = not ledger.has_budget
         if len(pairs) > 1:  # refuse before the first block is charged what would be refused at a later one
             for _, block in whole:  # a damaged one fails by itself, where it is read
                 shard = answers_of(block.path, config)
@@ -208,6 +208,7 @@ def method(context: Context, plan: CrowdFacts) -> StageOutcome:
                     bounds=bound,
                     readings=list(shard.readings()),
                     series=context.series,
+                    budget=budget,
                 )
             except BudgetError as error:
                 others = f". {labels} label(s) of other shards had been charged before" if len(pairs) > 1 else ""
