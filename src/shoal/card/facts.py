@@ -118,7 +118,6 @@ class FitFacts(Record):
     entry: str = "step"  #: what an entry of an answer is
     about: tuple[str, ...] = ()  #: sentences on what the answers are
     doubts: tuple[str, ...] = ()  #: what the owner should settle about the readings
-    silent: int = 0  #: in crowds, without a figure of their own today
     origin: str | None = None  #: instant of the first entry, ISO 8601
     step_minutes: float | None = None  #: between entries
     time_zone: str | None = None  #: of the instants; None: the clock on the wall

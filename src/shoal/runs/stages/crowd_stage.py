@@ -246,8 +246,22 @@ def stage(context: Context, fit: FitFacts) -> StageOutcome:
     out = pl.concat(left).unique(who, keep="first", maintain_order=True).sort(who)
     shown = rows.filter(~pl.col("retired"))
     placed = members.filter(~pl.col("waits") & pl.col("crowd").is_in(shown["crowd"].to_list()))
+    doubts = list(fit.doubts)
     if charged(config, fit):  # else who has no new readings and is in a crowd has a row all the same
         placed = placed.filter(pl.col("value").is_not_null())
+    elif len(quiet := placed.filter(pl.col("value").is_null())):
+        last = Counter(text[:10] for text in sorted(quiet["last"].to_list()))
+        what, stored = ("readings", "usual day") if config.label is None else ("figures", "value")
+        doubts.append(
+            f"{counted(len(quiet), fit.noun)} in crowds without new {what}, whose last news was of "
+            f"{', '.join(f'{day} ({count})' for day, count in last.items())}: the {stored} on record stands in, or "
+            "the crowd's last row is repeated."
+        )
+    before = max((entry["period"] for entry in book.lasting if entry["period"] < period), default=period)
+    skipped = (datetime.fromisoformat(period) - datetime.fromisoformat(before)).days - 1
+    if config.label is None and skipped > 0:
+        before = before.removesuffix("" if fit.time_zone else "Z")
+        doubts.append(f"Between the last release, about {before}, and this one {counted(skipped, 'day')} had none.")
     has_row = pl.col(who).is_in(as_cells(placed.select("label"))["label"].to_list())
     silent = Counter(out.filter(has_row)["reason"].to_list())
     folder.write(LEFT_OUT, lambda path: out.filter(~has_row).write_csv(path))
@@ -274,10 +288,10 @@ def stage(context: Context, fit: FitFacts) -> StageOutcome:
         largest_group=max(sizes),
         edges=sum(size * (size - 1) // 2 for size in sizes),
         left_out=fit.left_out - silent.total() + reasons.total(),
-        silent=silent.total(),
         reasons=tuple(most_common(others + reasons)[:LISTED]),
         newcomers=reasons[WAITS],
         about=tuple(about),
+        doubts=tuple(doubts),
         crowd=config.crowd,
     )
     repeated, recorded = (~shown["news"] & ~shown["recorded"]).sum(), shown["recorded"].sum()
