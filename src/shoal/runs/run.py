@@ -297,6 +297,7 @@ class Run(Results):
         facts = outcome.facts
         if isinstance(facts, FitFacts):
             self._settle_horizon(facts)
+            self.state = replace(self.state, dates=facts.dates or self.state.dates)
         digests = {name: self.folder.digest(name) for name in outcome.files}
         seconds = round(time.monotonic() - begun, 3)
         stages = {**self.state.stages, stage: Done(self.key(stage), digests, seconds, _now(), facts.to_json())}

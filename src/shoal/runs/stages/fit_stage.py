@@ -170,6 +170,7 @@ def readings_shards(executor: Executor, context: Context, buckets: int | None) -
         **config.part(*READING, "shard_size"),
         "source": context.source.digest,
         "buckets": buckets,
+        "dates": context.state.dates,
         # Under the readings' promise the origin lies on the grid, whatever the readings are.
         "grid": config.origin if config.secret == secret.READINGS else None,
     }
@@ -199,7 +200,7 @@ def _sorted(executor: Executor, context: Context, folder: Path, buckets: int | N
     config = context.config
     context.tell("sorting readings by household", 0, 0)
     try:
-        opened = open_files(context.source.paths, config)
+        opened = open_files(context.source.paths, config, context.state.dates)
         if config.secret == secret.READINGS:
             secret.check_files(config, opened)
         rows = sort_files(opened, folder, config, buckets)
@@ -294,6 +295,7 @@ def stage(context: Context) -> StageOutcome:
         origin=origin,
         step_minutes=minutes,
         time_zone=rows.time_zone,
+        dates=rows.dates,
         crowd=config.crowd,
     )
     return StageOutcome((FIT, QUALITY_TABLE), facts)

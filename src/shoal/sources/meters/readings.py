@@ -47,6 +47,8 @@ from shoal.sources.meters.columns import (
 )
 from shoal.sources.meters.quality import LARGE, REGISTER, QualityWarning, Readings, decided, repair, rising
 
+#: Beginnings of dates of two numbers and a year.
+DAY_OR_MONTH = ("d/", "d-", "m/", "m-")
 #: Readings taken from the input at a time.
 BATCH = 2_000_000
 #: What is said of files that cannot be used, here and where they are read in batches.
@@ -159,6 +161,11 @@ class Opened:
     time_zone: str | None  #: the clock that all readings are put on
     numbering: str | None  #: the column that numbers rows, should every household have one row
 
+    @property
+    def dates(self) -> str:
+        """What comes first in dates of two numbers and a year, "%d" or "%m"; empty where there are none."""
+        return next((form[:2] for source in self.sources for form in source.forms if form[1:3] in DAY_OR_MONTH), "")
+
 
 def household_name() -> pl.Expr:
     """The column ``household`` as names."""
@@ -171,8 +178,12 @@ def open_sources(
     timestamp_format: str | None,
     unit: str | None,
     time_zone: str | None,
+    dates: str = "",
 ) -> Opened:
-    """Understand files that are read together, or a table, from their headers and first rows."""
+    """Understand files that are read together, or a table, from their headers and first rows.
+
+    ``dates`` of the files before these, "%d" or "%m" first, hold where day and month are left open.
+    """
     said, zone = named_unit(unit), clock.zone(time_zone)
     if isinstance(files, pl.LazyFrame):
         opened = [_open_source(Path(FRAME), FileTable(files), columns, timestamp_format, said)]
@@ -183,7 +194,7 @@ def open_sources(
     if largest:
         name = sources[0].file.name if len(sources) == 1 else "these files"
         sources = [
-            source if numbers is None else replace(source, forms=clock.numbered_layouts(sample, largest, name))
+            source if numbers is None else replace(source, forms=clock.numbered_layouts(sample, largest, name, dates))
             for source, sample, numbers in opened
         ]
     if len({source.unit.energy for source in sources}) > 1:
