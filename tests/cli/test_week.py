@@ -285,24 +285,24 @@ def test_a_member_without_new_readings_has_a_row_and_is_not_called_left_out(here
     assert silent in pl.read_csv("run/released.csv")["household"].to_list()
     assert silent not in pl.read_csv("run/left_out.csv", infer_schema=False)["household"].to_list()
     words = " ".join(done.out.split())
-    assert "1 household in crowds without new readings, whose last news was of 2024-01-19 (1):" in words
+    assert "No news of 1 household in crowds since 2024-01-19 (1):" in words
     assert "without a row" not in done.out
     for path in (here / "run" / "public").iterdir():
-        assert "without new readings" not in path.read_text(), path
+        assert "No news of" not in path.read_text(), path
 
 
 def test_a_skipped_day_is_said(here: Path) -> None:
     shutil.copy("own.db", "before.db")
     shutil.copytree("run", "daily")
     done = call("run", "19.csv", "--out", "daily", "--update")
-    assert "had none" not in done.out
+    assert "day skipped" not in done.out
     shutil.copy("before.db", "own.db")
     done = call("run", "20.csv", "--out", "run", "--update")
     assert done.code == 0, done.err
-    said = "Between the last release, about 2024-01-19T00:00:00, and this one 1 day had none."
+    said = "Since the last release, about 2024-01-19T00:00, 1 day skipped."
     assert said in " ".join(done.out.split())
     for path in (here / "run" / "public").iterdir():
-        assert "had none" not in path.read_text(), path
+        assert "day skipped" not in path.read_text(), path
 
 
 def test_a_read_only_ledger_is_said_before_anything_is_read(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -267,7 +267,7 @@ def test_an_earlier_ledger_of_a_folder_is_found_by_the_owners(tmp_path: Path, ow
         table(tmp_path / "second")
     assert not owner.exists()
     there = str(tmp_path / "first" / "ledger.db")
-    assert f"{there!r}" in str(refused.value) or there in str(refused.value)
+    assert f"(ledger={there!r})" in str(refused.value)
     table(tmp_path / "third", 2, ledger=there)  # the remedy
     assert crowds(tmp_path / "third") == crowds(tmp_path / "first")
     table(tmp_path / "first", 3, update=True)  # the ledger's own folder goes on

@@ -26,7 +26,7 @@ from shoal.ledger.bounds import HEADROOM, MechanismBound, mechanism_bound
 from shoal.ledger.budgets import Budget, later
 from shoal.ledger.chain import Entry
 from shoal.ledger.state import State, graph_digest
-from shoal.ledger.storage import ENTRIES, TOTALS, Transaction, word
+from shoal.ledger.storage import ENTRIES, Transaction, word
 from shoal.mechanism.releasable import Releasable, releasable
 from shoal.rounding import lower, upper
 from shoal.validation import FloatArray
@@ -286,14 +286,6 @@ def cost(state: State, mechanism: Releasable, names: list[str], query_id: str | 
 def may_be_chosen(state: State) -> bool:
     """Whether something was released under a budget for any way of choosing."""
     return state.budget is not None and state.budget.mode == "adaptive" and bool(state.released())
-
-
-def has_budget(state: State) -> bool:
-    """Whether a budget is in force; one that a run left behind, set for want of any, without a release is none."""
-    last = chain.last_of_kind(state.transaction, "budget")
-    if last is None or not last.content.get("default"):
-        return last is not None
-    return state.transaction.first(select(TOTALS.c.label).limit(1)) is not None
 
 
 def readings_refusal(state: State, content: Mapping[str, Any]) -> BudgetError | InputError | None:

@@ -156,7 +156,7 @@ class Ledger:
     def has_budget(self) -> bool:
         """Whether a budget is in force: one that was set, or one that came with a release."""
         with self._reading() as state:
-            return decide.has_budget(state)
+            return state.budget is not None
 
     def spent(self, label: Any = None) -> Spent:
         """What has been spent: δ at the budget's ε for a label or every label.
@@ -277,7 +277,7 @@ class Ledger:
         elif bounds is None:
             self._memory.prepare(own, names)
         with self._writing() as state:
-            if budget is not None and not decide.has_budget(state):
+            if budget is not None and state.budget is None:
                 state.append("budget", budget_entry(*budget, None) | {"default": True})
             return decide.charged(state, own, questions, values, bounds, series)
 

@@ -5,9 +5,8 @@
 | at most 1 in 20 | the least crowd m whose naming bound 1/m is at most that |
 | within 10 % | the largest crowd, of ten or more, whose expected price, rehearsed on these data, is at most that |
 
-An error chooses no crowd below ten (:data:`SIZES`). It is a wish of who publishes; ten is what every page promises to
-who is in the table, and a price that is low in crowds of three is low because nearly their own figures leave. Who wants
-fewer names them, with a crowd or a risk, and where ten cost more than was asked that is said, with their price.
+An error, a wish of who publishes, chooses no crowd below ten, which every page promises to who is in the table: crowds
+of three cost little because nearly their own figures leave. Who wants fewer names them, as a crowd or a risk.
 
 A row that is the mean of a crowd is about each of its members alike, so whoever holds the table names the member behind
 a figure with probability at most 1/m.
@@ -15,11 +14,10 @@ a figure with probability at most 1/m.
 For forecasts the price is the error of the crowd's mean against what was metered later, over that of the home's own
 forecast, minus one. What comes after the origin is not known yet, so the same forecasts are made from the instants one,
 two and three days before it, where the readings reach back far enough, crowds are formed there, and errors are added up
-over these days. A price is one day's as much as a crowd's: at one hour of two winter weeks that of 486 homes went from
-nothing to 13 %. So that of the dearest of the days is told beside the expected one; of n days that are alike another is
-dearer than all with probability 1/(n + 1). It is the price of the first release of a crowd; later ones cost more, since
-a crowd is for life. For a table nothing comes later: the price is how far a row is from a label's own, root mean
-square, in standard deviations of the columns.
+over these days. A price is a day's as much as a crowd's, so that of the dearest day is told too; of n alike days
+another is dearer than all with probability 1/(n + 1). It is that of the first release; later ones cost more, since a
+crowd is for life. For a table nothing comes later: the price is how far a row is from a label's own, root mean square,
+in standard deviations of the columns.
 
 Sums are exact, so that a price and the choice do not depend on who is who. Nothing is recorded, drawn or written to the
 folder of a run; where crowds are on record, which are for life, they are what is used, and what was asked for must hold
@@ -94,9 +92,9 @@ class CrowdPrice(Record):
             return "a price that could not be rehearsed"
         if self.measure == SPREAD:
             return f"an error of {percent(self.price)} of the columns' spread"
-        more = f" ({percent(self.price)} more)" if self.price > 0 else ""
+        more = percent(self.price) if self.price > 0 else "no"
         worst = "" if self.dearest is None else f", on the dearest day {upper(1 + self.dearest, 4)} times"
-        return f"{upper(1 + self.price, 4)} times the error of unprotected figures{more}{worst}"
+        return f"{upper(1 + self.price, 4)} times ({more} more error than unprotected){worst}"
 
 
 @dataclass(frozen=True)
@@ -170,8 +168,8 @@ def rehearsal(context: Context, fit: FitFacts, *, days: bool = True) -> Rehearsa
     config = context.config
     if charged(config, fit):
         raise InputError(
-            "at_most and within choose the crowd of a table of averages; with a --method, a --query or several rows "
-            "per label the guarantee is asked for as --epsilon and --delta, or --rho, beside --crowd"
+            "at_most and within choose the crowd of a table of averages; with a method=, a query= or several rows "
+            "per label the guarantee is asked for as epsilon= and delta=, or rho=, beside crowd="
         )
     today = Curves.gathered(config, fit, context.listing(FIT).parts)
     book = Book.of(context, today.labels)
@@ -323,10 +321,7 @@ def by_risk(rehearsal: Rehearsal, bound: Fraction) -> Choice:
 
 
 def by_error(rehearsal: Rehearsal, most: float) -> Choice:
-    """The largest of :data:`SIZES` whose expected price is at most this; crowds on record are the only ones tried.
-
-    Nothing is tried beyond a size that costs too much: larger ones that seem to cost less do so by luck.
-    """
+    """The largest of :data:`SIZES` whose expected price is at most this; crowds on record are the only ones tried."""
     recorded = rehearsal.recorded_size
     trials: list[CrowdPrice] = []
     for size in [size for size in SIZES if size <= rehearsal.today.most] if recorded is None else [recorded]:
@@ -334,18 +329,18 @@ def by_error(rehearsal: Rehearsal, most: float) -> Choice:
         if recorded is None and trials[-1].price is None:
             raise InputError(
                 "within: the price cannot be rehearsed: no earlier day has enough readings before it. Give more days "
-                "of readings, fewer --train-days, or --crowd or --at-most instead"
+                "of readings, fewer train_days=, or crowd= or at_most= instead"
             )
         if (trials[-1].price or 0.0) > most:
-            break
+            break  # larger ones that seem to cost less do so by luck
     within = [price for price in trials if (price.price or 0.0) <= most]
     if not within:
         why = f"{rehearsal.people} can be used, and an error chooses crowds of at least {SIZES[0]}"
         if trials:
             least, price = trials[0], percent(trials[0].price).replace(" ", "")
             fewest = "the fewest that an error chooses" if recorded is None else "on record for life"
-            why = f"crowds of at least {least.crowd}, {fewest}, cost {least.words}. Allow that (--within {price})"
-        fewer = "" if recorded is not None else ", or name a smaller --crowd yourself, in which members hide less"
+            why = f"crowds of at least {least.crowd}, {fewest}, cost {least.words}. Allow that (within='{price}')"
+        fewer = "" if recorded is not None else ", or name a smaller crowd= yourself, in which members hide less"
         raise UnreachableError(f"within: no crowd costs so little on these data: {why}{fewer}. Nothing was released")
     best = within[-1]
     return Choice(
@@ -468,7 +463,7 @@ def check(source: Any, *, progress: Progress | None = None, **settings: Any) -> 
     if recorded is not None and crowd != recorded:
         refusal = (
             f"crowd: these {many(fit.noun)} are in crowds of at least {recorded}, on record for life; go on with "
-            f"--crowd {recorded}."
+            f"crowd={recorded}."
         )
     elif recorded is None and most < crowd:
         refusal = too_few(crowd, rehearsal.today, many(fit.noun))

@@ -167,18 +167,18 @@ class Config(Record):
             if self.query != "point" or self.delta is not None or self.rho is not None or not self.epsilon:
                 raise InputError(
                     "method: a codebook is for constants and takes an ε above 0 alone, which it meets with δ = 0; give "
-                    "--epsilon, and leave out --delta, --rho and --query"
+                    "epsilon=, and leave out delta=, rho= and query="
                 )
         elif self.rho is None and (self.epsilon is None or self.delta is None):
             what = f"method {self.method}" if self.method else f"query {self.query}"
-            raise InputError(f"{what} needs a guarantee to reach, --epsilon and --delta, or an error to spend, --rho")
+            raise InputError(f"{what} needs a guarantee to reach, epsilon= and delta=, or an error to spend, rho=")
 
     def _check_table(self) -> None:
         """Settings of a class table: with a label only, and beside none of those that forecasts alone have."""
         if self.label is None:
             given = next((n for n in ("columns", "clip", "period") if getattr(self, n)), None)
             if given is not None:
-                raise InputError(f"{given} is for tables: name the column of their labels too (--label)")
+                raise InputError(f"{given} is for tables: name the column of their labels too (label=)")
             return
         if self.query != "point":
             raise InputError("query is for forecasts from meters; rows of a table are released as they are")
@@ -320,7 +320,7 @@ def no_use(name: str) -> str:
     methods = ", ".join(METHODS[:-2])
     return (
         f"{name}: nothing here uses it. Rows are averages over a crowd, which hides whose figures they are without "
-        f"noise; leave it out, or choose a --method that takes it: {methods}"
+        f"noise; leave it out, or choose a method= that takes it: {methods}"
     )
 
 
@@ -337,6 +337,7 @@ def _typed(values: Mapping[str, Any], where: str) -> dict[str, Any]:
             right[name], what = None, ""
         elif typing.get_origin(kinds[name]) is tuple:
             what = f"a list of {'texts' if wanted[0] is str else 'whole numbers'}"
+            value = (value,) if isinstance(value, str) and wanted[0] is str else value
             if isinstance(value, (list, tuple)) and all(type(item) is wanted[0] for item in value):
                 right[name] = tuple(value)
         elif str in wanted:

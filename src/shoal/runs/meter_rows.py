@@ -32,15 +32,7 @@ from shoal.runs.folder import SimulatedMeters
 from shoal.runs.shards import put_frame, put_whole
 from shoal.sources.meters import clock
 from shoal.sources.meters.columns import ColumnsError
-from shoal.sources.meters.quality import (
-    DAY,
-    Readings,
-    common_interval,
-    decided,
-    own_intervals,
-    repair,
-    rising,
-)
+from shoal.sources.meters.quality import DAY, Readings, common_interval, decided, own_intervals, repair, rising
 from shoal.sources.meters.readings import (
     ODD_ROWS,
     ROW_NUMBERS,

@@ -71,7 +71,7 @@ class Place:
         if not all(os.access(path, os.W_OK) for path in (self.file, folder) if path.exists()):
             raise InputError(
                 f"ledger: {self.where} cannot be written (it, or its folder, is read-only), and every release is "
-                "recorded there; make it writable, or name another with --ledger. Nothing was read"
+                "recorded there; make it writable, or name another with ledger=. Nothing was read"
             )
 
 
@@ -118,7 +118,8 @@ def noted(also: Place | None = None) -> list[str]:
     if also is not None and also.file is not None and str(also.file) not in known:
         with suppress(OSError):  # where nothing can be noted, a release is on record all the same
             private_folder(file.parent)
-            file.write_text("\n".join([*known, str(also.file), ""]))
+            with file.open("a") as list_of_files:
+                list_of_files.write(f"{also.file}\n")
     return known
 
 
@@ -132,15 +133,15 @@ def refuse_elsewhere(where: Place, identity: str | None, labels: Sequence[str], 
             with Ledger.open(other.url, create=False) as ledger:
                 known = 0 if ledger.identity == identity else ledger.on_record(labels, kind)
         except LedgerError as error:
-            if error.reason == "absent":
-                continue
-            raise LedgerError(f"{error} ({other.where}, which may have these labels)", reason=error.reason) from None
+            if error.reason != "absent":
+                raise
+            continue
         if known:
             raise InputError(
                 f"ledger: {known} of these {'homes' if kind == 'forecast' else 'labels'} are on record in "
-                f"{other.where}, and crowds are for life: a second division of the same ones gives members away. "
-                f"Release with that ledger, in a new folder (--ledger {other.where}); where these are others of the "
-                "same names, say --set accept=other-homes. Nothing was released"
+                f"{other.where}, and crowds are for life: dividing them a second time gives members away. "
+                f"Release with that ledger, in a new folder (ledger='{other.where}'); where these are others of the "
+                "same names, say accept='other-homes'. Nothing was released"
             )
 
 
@@ -222,5 +223,5 @@ def opened(where: Place, seal: Seal | None, *, create: bool) -> Ledger:
 
 _RESTORE = (
     "Nothing was released and nothing was changed. Crowds and what was spent are in that ledger alone: restore its "
-    "newest copy there (for SQLite with ledger.db-wal beside it), or say where it is now with --ledger"
+    "newest copy there (for SQLite with ledger.db-wal beside it), or say where it is now with ledger="
 )

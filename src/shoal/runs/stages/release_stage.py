@@ -156,14 +156,14 @@ def refuse(context: Context) -> None:
     if reached >= 1.0 or (reached > MEANINGLESS and "no-guarantee" not in config.accept):
         raise UnreachableError(
             f"{'rho' if config.delta is None else 'delta'}: this design promises δ ≤ {upper(reached)} at ε = "
-            f"{config.stated_epsilon:g}, which hides nobody, so nothing is released. Ask for a guarantee (--delta "
-            "1e-5); `shoal frontier` shows what an error buys"
-            + (". --set accept=no-guarantee releases it all the same" if reached < 1.0 else "")
+            f"{config.stated_epsilon:g}, which hides nobody, so nothing is released. Ask for a guarantee "
+            "(delta=1e-5); `shoal frontier` shows what an error buys"
+            + (". accept='no-guarantee' releases it all the same" if reached < 1.0 else "")
         )
     if not all(part.facts_as(DesignFacts).accuracy.beside_largest <= PLAUSIBLE for part in listing.parts):
         raise UnreachableError(
             f"method: released figures would be off by more than {PLAUSIBLE:g} times the largest forecast of a group, "
-            "so nothing is released and nothing was charged. Leave out --method, which then releases the mean "
+            "so nothing is released and nothing was charged. Leave out method=, which then releases the mean "
             "of each crowd; or ask for a weaker guarantee, a larger ε or δ"
         )
 
@@ -314,7 +314,7 @@ def record(
     lines = rows.filter(~pl.col("recorded"))
     if not len(lines):
         return
-    book = Book.read(ledger, members["label"].to_list())
+    book = Book.of(context, members["label"].to_list())
     if book.digest != plan.book:
         raise LedgerError(STALE)
 

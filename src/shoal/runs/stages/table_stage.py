@@ -68,7 +68,7 @@ def read(source: Source, config: Config, known: Sequence[str] | None, out: Path)
     if not len(whole):
         raise InputError(
             f"table: no row has a number in every entry ({incomplete} have an empty cell); leave out the columns that "
-            "are empty (--columns=-NAME), or fill them in"
+            "are empty (columns='-NAME'), or fill them in"
         )
     values = np.ascontiguousarray(whole.select(entries).to_numpy(), dtype=np.float64)
     if np.abs(values).max() > LARGEST:
@@ -147,7 +147,7 @@ def refuse_rows(config: Config, labels: int, most: int) -> None:
         if config.clip is not None:
             raise InputError(
                 "clip is for tables with several rows per label; this one has one row of each, which is a constant and "
-                "needs no law: leave out --clip"
+                "needs no law: leave out clip="
             )
         given = next((name for name in ("epsilon", "delta", "rho") if getattr(config, name) is not None), None)
         if given is not None and not config.charged:
@@ -158,7 +158,7 @@ def refuse_rows(config: Config, labels: int, most: int) -> None:
     if config.rho is None and (config.epsilon is None or config.delta is None):
         raise InputError(
             "label: some labels have several rows, draws of a law that is released row by row under a guarantee; give "
-            "one to reach, --epsilon and --delta, or an error to spend, --rho"
+            "one to reach, epsilon= and delta=, or an error to spend, rho="
         )
 
 

@@ -10,6 +10,7 @@ that only this user can read.
 from __future__ import annotations
 
 import csv
+import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -47,8 +48,6 @@ from shoal.sources.meters.columns import (
 )
 from shoal.sources.meters.quality import LARGE, REGISTER, QualityWarning, Readings, decided, repair, rising
 
-#: Beginnings of dates of two numbers and a year.
-DAY_OR_MONTH = ("d/", "d-", "m/", "m-")
 #: Readings taken from the input at a time.
 BATCH = 2_000_000
 #: What is said of files that cannot be used, here and where they are read in batches.
@@ -164,7 +163,7 @@ class Opened:
     @property
     def dates(self) -> str:
         """What comes first in dates of two numbers and a year, "%d" or "%m"; empty where there are none."""
-        return next((form[:2] for source in self.sources for form in source.forms if form[1:3] in DAY_OR_MONTH), "")
+        return next((form[:2] for one in self.sources for form in one.forms if re.match("%[dm][/-]", form)), "")
 
 
 def household_name() -> pl.Expr:
@@ -180,10 +179,7 @@ def open_sources(
     time_zone: str | None,
     dates: str = "",
 ) -> Opened:
-    """Understand files that are read together, or a table, from their headers and first rows.
-
-    ``dates`` of the files before these, "%d" or "%m" first, hold where day and month are left open.
-    """
+    """Understand files that are read together, or a table, by headers, first rows and the ``dates`` read before."""
     said, zone = named_unit(unit), clock.zone(time_zone)
     if isinstance(files, pl.LazyFrame):
         opened = [_open_source(Path(FRAME), FileTable(files), columns, timestamp_format, said)]
