@@ -247,7 +247,7 @@ class Choice(Record):
         if self.recorded:
             why = "they are on record, for life, and are used for what was asked"
         elif self.price is not None:
-            why = "the largest tried whose expected price is what was asked"
+            why = "the largest tried whose expected price is at most what was asked"
         lines = [
             f"Crowds of at least {self.crowd}: {why} ({self.goal}); a row can be pinned on the right member with "
             f"probability at most 1 in {self.crowd}."

@@ -398,7 +398,7 @@ def read_meters(
     if totals["repaired"] or totals["left out"]:
         said.append(
             f"of {len(readings.quality)} households, {totals['repaired']} were repaired and {totals['left out']} left "
-            "out: shoal.sources.meters.readings.meter_readings() returns the table with the reasons"
+            "out; quality.csv of a run says why, and so does shoal.sources.meters.readings.meter_readings()"
         )
     for sentence in said:
         warnings.warn(sentence, QualityWarning, stacklevel=2)
