@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -41,6 +42,15 @@ def _ledgers_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> None:
     """No test touches the ledger of whoever runs it; each run has one in its folder, so that runs do not meet."""
     os.environ["SHOAL_LEDGER"] = "folder"
     os.environ["XDG_DATA_HOME"] = str(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(autouse=True)
+def _ledgers_of_one_test(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ledgers that a test names are noted in a data directory of its own: it does not meet the homes of others."""
+    name = hashlib.sha256(request.node.nodeid.encode()).hexdigest()[:16]
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path_factory.getbasetemp() / f"data-{name}"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -160,6 +160,7 @@ def test_code_on_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.Monk
 def test_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (ROOT / "docs" / "tutorial.md").read_text()
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SHOAL_LEDGER", str(tmp_path / "owner.db"))  # one for all folders, as a reader has it
     (code,) = _blocks(text, "python")
     exec(code, {"__name__": "tutorial"})
     for line in "".join(_blocks(text, "sh")).splitlines():

@@ -1,13 +1,18 @@
 """Bad input: a clear error that names the argument and holds no data."""
 
+import ast
 import math
+import re
+from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 import shoal
 from shoal.accounting.deterministic import gaussian_delta
 from shoal.accounting.renyi import gaussian_sensitivity, gdp, zcdp
+from shoal.cli.screen import by_options
 
 SECRET = 8675309.125
 EYE = np.eye(2)
@@ -150,3 +155,23 @@ def test_bad_input_is_named_without_data(name, why):
 def test_an_edgeless_graph_still_lists_its_edges():
     assert shoal.edge_deltas(CLASSES, EMPTY, 1.0).shape == (0, 2)
     assert shoal.tpr_at_fpr(CLASSES, EMPTY, 0.1).shape == (0, 2)
+
+
+def test_errors_of_the_library_name_arguments_and_the_command_names_options():
+    """In Python nobody types --crowd; the command turns crowd= into its option."""
+    rooms = [Path(shoal.__file__).parent / room for room in ("runs", "sources", "workers", "readings", "studies")]
+    literals = [
+        part.value
+        for room in rooms
+        for path in room.rglob("*.py")
+        for raised in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(raised, ast.Raise)
+        for part in ast.walk(raised)
+        if isinstance(part, ast.Constant) and isinstance(part.value, str)
+    ]
+    options = "|".join(name.replace("_", "-") for name in (*shoal.Config.options(), "at_most", "within", "update"))
+    assert [text for text in literals if re.search(rf"--({options})\b", text)] == []
+    rows = pl.DataFrame({"it": [f"n{i}" for i in range(60)], "a": np.arange(60.0)})
+    refusal = shoal.check(rows, label="it", crowd=70).refusal
+    assert "60 labels can be used, and a crowd of 70 needs 70; crowd=60 would work" in refusal
+    assert "; --crowd 60 would work" in by_options(refusal)

@@ -49,7 +49,8 @@ def test_the_summary_has_five_parts_and_more_on_request(means: shoal.Run) -> Non
     assert [heading for heading, _ in brief] == [HEADINGS[key] for key in SUMMARY]
     said = dict(brief)
     assert re.search(r"hides among at least 4, itself included: 60 households in \d+ crowds", said["Who hides"][0])
-    assert re.search(r"off by [\d.]+ kW: [\d.]+ times the error of unprotected figures, [\d.]+ kW", said["It costs"][0])
+    price = r"off by [\d.]+ kW: a price of [\d.]+ times the error of unprotected figures, [\d.]+ kW"
+    assert re.search(price, said["It costs"][0])
     assert "without protection" in said["An attacker"][0]
     assert "public" in said["Pass on"][0]
     assert "ledger" in said["Keep"][0]
@@ -167,6 +168,10 @@ def test_the_board_page_is_short_and_the_annex_has_its_chapters(means: shoal.Run
     assert "Planning a feeder" in pages["annex.html"]
     for name in ("board.html", "annex.html"):
         assert "H0001" not in pages[name]
+    assert not re.search(r"(?<![-\w])--[a-z]", words(pages["board.html"])), "a board types no options"
+    assert "The readings' promise, which adds noise, protects against that." in words(pages["board.html"])
+    assert "The readings' promise would protect every household's readings" in words(pages["board.html"])
+    assert "About the time from 2024-01-17T12:00:00 on." in words(pages["board.html"])
 
 
 @pytest.mark.parametrize(
@@ -192,7 +197,7 @@ def test_a_law_that_rows_reject_is_refused_and_said(tmp_path: Path) -> None:
     data = load_breast_cancer(as_frame=True)
     table = data.frame.iloc[:, [0, 3, 13, 23]].assign(diagnosis=data.target.map({0: "malignant", 1: "benign"}))
     given = {"label": "diagnosis", "crowd": 2, "epsilon": 1.0, "delta": 1e-3, "method": "center"}
-    with pytest.raises(shoal.UnreachableError, match="--accept-doubtful-law"):
+    with pytest.raises(shoal.UnreachableError, match="accept='doubtful-law'"):
         shoal.run(table, tmp_path / "refused", **given)
     run = shoal.run(table, tmp_path / "accepted", accept=("doubtful-law",), **given)
     assert run.card.doubtful

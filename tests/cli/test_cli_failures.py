@@ -30,7 +30,7 @@ def refused(*arguments: object, code: int, says: str) -> str:
         (["none.csv"], "none.csv is not a file"),
         ([], "name a meter file"),
         (["two.csv"], "found 'alpha', 'beta'. Name them: --household-column"),
-        (["short.csv", "--crowd", "3"], "--train-days=15"),
+        (["short.csv", "--crowd", "3"], "--train-days 15"),
         (["meters.csv", "--delta", "0.1", "--rho", "0.1"], "exclude each other"),
         (["meters.csv", "--set", "order=six"], "order must be"),
         (["meters.csv", "--method", "magic"], "method must be one of"),

@@ -15,6 +15,8 @@ from calls import call
 import shoal
 
 SMALL = ["--horizon", "1h", "--set", "order=2,1", "--train-days", "14"]
+#: Homes that are on record are taken for others of the same names, with a ledger of their own.
+AFRESH = ["--set", "accept=other-homes", "--ledger"]
 #: Words of the inside that nobody should meet.
 INSIDE = ("query_id", "lost neighbors", "digest", "a file;", "train_days", "shards:")
 
@@ -165,12 +167,14 @@ def test_check_and_asking_on_the_command_line(here: Path) -> None:
     assert "24 of 24 households can be used" in words
     assert "No folder was made" in words
     assert sorted(path.name for path in here.iterdir() if path.is_dir()) == ["run"]
-    done = call("run", "19.csv", "--out", "new", *SMALL, "--at-most", "1-in-4", "--ledger", here / "new.db")
+    text = refused("run", "19.csv", "--out", "new", *SMALL, "--ledger", here / "new.db")
+    assert f"24 of these homes are on record in {here / 'own.db'}" in text
+    done = call("run", "19.csv", "--out", "new", *SMALL, "--at-most", "1-in-4", *AFRESH, here / "new.db")
     assert done.code == 0, done.err
     assert "at most 1 in 4" in " ".join(done.out.split())
     assert "not both" in refused("run", "19.csv", "--out", "new", "--at-most", "1-in-4", "--crowd", "4")
     assert "at best" in refused(
-        "run", "19.csv", "--out", "newer", *SMALL, "--at-most", "1-in-40", "--ledger", here / "x.db", code=4
+        "run", "19.csv", "--out", "newer", *SMALL, "--at-most", "1-in-40", *AFRESH, here / "x.db", code=4
     )
 
 
@@ -179,14 +183,14 @@ def test_too_few_homes_are_told_the_number_that_works(here: Path) -> None:
     ten = frame.filter(pl.col("household") < "H0010")
     ended = (pl.col("household") == "H0003") & (pl.col("timestamp") > datetime(2024, 1, 5))
     ten.filter(~ended).write_csv("ten.csv")
-    text = refused("run", "ten.csv", "--out", "ten", *SMALL, "--ledger", here / "ten.db")
+    text = refused("run", "ten.csv", "--out", "ten", *SMALL, *AFRESH, here / "ten.db")
     assert "9 households can be used, and a crowd of 10 needs 10; --crowd 9 would work" in text
-    preview = call("check", "ten.csv", *SMALL, "--ledger", here / "ten.db")
+    preview = call("check", "ten.csv", *SMALL, *AFRESH, here / "ten.db")
     assert preview.code == 2
     assert "9 of 10 households can be used" in preview.out
     speakers = pl.DataFrame({"speaker": [f"s{i}" for i in range(9)], "pitch": [float(i) for i in range(9)]})
     speakers.write_csv("speakers.csv")
-    text = refused("run", "speakers.csv", "--out", "nine", "--label", "speaker", "--ledger", here / "nine.db")
+    text = refused("run", "speakers.csv", "--out", "nine", "--label", "speaker", *AFRESH, here / "nine.db")
     assert "9 speakers can be used" in text or "9 labels can be used" in text
     assert "--crowd 9 would work" in text
 
@@ -203,7 +207,7 @@ def test_everybody_without_a_row_is_counted_and_what_to_settle_is_told(here: Pat
         wrong = pl.when(home == name).then(value).otherwise(wrong)
     twice = frame.filter((home == "H0010") & (time.dt.day() == 12)).with_columns(kw=kw + 1)
     pl.concat([frame, twice]).filter(~late & ~ended & ~gaps).with_columns(kw=wrong).write_csv("mixed.csv")
-    done = call("run", "mixed.csv", "--out", "mixed", *SMALL, "--crowd", 5, "--ledger", here / "mixed.db")
+    done = call("run", "mixed.csv", "--out", "mixed", *SMALL, "--crowd", 5, *AFRESH, here / "mixed.db")
     assert done.code == 0, done.err
     words = " ".join(done.out.split())
     assert "Without a row: 5 households" in words
@@ -212,18 +216,17 @@ def test_everybody_without_a_row_is_counted_and_what_to_settle_is_told(here: Pat
     assert "96 instants with several readings that differ, in 1 household;" in words
     assert "--time-zone Europe/London" in words
     assert "taken for export" not in words  # the one home below zero is left out
-    preview = " ".join(call("check", "mixed.csv", *SMALL, "--crowd", 5, "--ledger", here / "new.db").out.split())
+    preview = " ".join(call("check", "mixed.csv", *SMALL, "--crowd", 5, *AFRESH, here / "new.db").out.split())
     assert "96 instants with several readings that differ, in 1 household;" in preview
 
 
 def test_short_histories_name_the_days_of_training(here: Path) -> None:
     frame = pl.read_csv("18.csv", try_parse_dates=True).filter(pl.col("timestamp") < datetime(2024, 1, 11))
     frame.write_csv("ten_days.csv")
-    text = refused("run", "ten_days.csv", "--out", "short", "--ledger", here / "short.db")
+    text = refused("run", "ten_days.csv", "--out", "short", *AFRESH, here / "short.db")
     assert "--train-days" in text
     assert (
-        call("run", "ten_days.csv", "--out", "fits", "--train-days", "10", *SMALL[:4], "--ledger", here / "s.db").code
-        == 0
+        call("run", "ten_days.csv", "--out", "fits", "--train-days", "10", *SMALL[:4], *AFRESH, here / "s.db").code == 0
     )
 
 
@@ -243,6 +246,23 @@ def test_how_a_file_is_read_may_change_from_day_to_day(here: Path) -> None:
     assert (here / "run/public/released.csv").read_bytes() == (here / "again/public/released.csv").read_bytes()
 
 
+def test_dates_that_leave_day_and_month_open_are_read_as_before(here: Path) -> None:
+    """The third of February after the second, not the second of March."""
+    frame = shoal.simulate_meters(24, 35, seed=1).filter(pl.col("timestamp") >= datetime(2024, 1, 18))
+    text = frame.with_columns(pl.col("timestamp").dt.strftime("%d/%m/%Y %H:%M"))
+    text.filter(frame["timestamp"] < datetime(2024, 2, 3)).write_csv("until.csv")
+    text.filter(frame["timestamp"].is_between(datetime(2024, 2, 3), datetime(2024, 2, 4), closed="left")).write_csv(
+        "3.csv"
+    )
+    assert call("run", "until.csv", "--out", "dates", *SMALL, "--crowd", 5, *AFRESH, here / "d.db").code == 0
+    last = refused("run", "3.csv", "--out", "dates", "--update", "--set", "timestamp_format=%m/%d/%Y %H:%M")
+    assert "the month first, and dates were read the other way before in this folder" in last
+    assert call("run", "3.csv", "--out", "dates", "--update").code == 0
+    assert pl.read_csv("dates/public/released.csv")["timestamp"][0] == "2024-02-04T00:00:00"
+    last = refused("run", "3.csv", "--out", "new", *SMALL, *AFRESH, here / "e.db")
+    assert "no date of 3.csv has a number above 12" in last
+
+
 def test_a_clock_with_a_zone_after_one_without_names_the_remedy(here: Path) -> None:
     pl.read_csv("19.csv").with_columns(pl.col("timestamp") + "Z").write_csv("zone.csv")
     last = refused("run", "zone.csv", "--out", "run", "--update")
@@ -260,12 +280,29 @@ def test_a_member_without_new_readings_has_a_row_and_is_not_called_left_out(here
     frame = pl.read_csv("19 alone.csv")
     silent = frame["household"][0]
     frame.filter(pl.col("household") != silent).write_csv("without.csv")
-    done = call("run", "without.csv", "--out", "run", "--update", "--verbose")
+    done = call("run", "without.csv", "--out", "run", "--update")
     assert done.code == 0, done.err
     assert silent in pl.read_csv("run/released.csv")["household"].to_list()
     assert silent not in pl.read_csv("run/left_out.csv", infer_schema=False)["household"].to_list()
-    assert "1 household in crowds without new readings" in done.out
+    words = " ".join(done.out.split())
+    assert "No news of 1 household in crowds since 2024-01-19 (1):" in words
     assert "without a row" not in done.out
+    for path in (here / "run" / "public").iterdir():
+        assert "No news of" not in path.read_text(), path
+
+
+def test_a_skipped_day_is_said(here: Path) -> None:
+    shutil.copy("own.db", "before.db")
+    shutil.copytree("run", "daily")
+    done = call("run", "19.csv", "--out", "daily", "--update")
+    assert "day skipped" not in done.out
+    shutil.copy("before.db", "own.db")
+    done = call("run", "20.csv", "--out", "run", "--update")
+    assert done.code == 0, done.err
+    said = "Since the last release, about 2024-01-19T00:00, 1 day skipped."
+    assert said in " ".join(done.out.split())
+    for path in (here / "run" / "public").iterdir():
+        assert "day skipped" not in path.read_text(), path
 
 
 def test_a_read_only_ledger_is_said_before_anything_is_read(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

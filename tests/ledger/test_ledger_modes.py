@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from releasing import ask, point, spent_at, trajectory
+from releasing import answer, ask, point, spent_at, trajectory
 from test_ledger_verify import rewritten
 
 import shoal
@@ -127,8 +127,9 @@ def test_adaptive_is_the_default_and_fixed_is_asked_for(sqlite_url: str) -> None
     """Finding 8: a budget of which nothing is said holds for any choice."""
     mechanism = point()
     with Ledger.open(sqlite_url) as ledger:
-        assert ledger.ensure_budget(1.0, 0.01)
-        ask(ledger, mechanism, "h0", "a")
+        assert not ledger.has_budget
+        ledger.charge(mechanism, [answer(mechanism, "h0")], None, ["h0"], query_ids=["a"], budget=(1.0, 0.01))
+        assert ledger.has_budget
         ask(ledger, mechanism, "h1", "b")
         assert {account.mode for account in ledger.spent()} == {"adaptive"}
         assert ledger.verify()

@@ -67,31 +67,49 @@ def test_errors_are_read_as_people_write_them() -> None:
 
 def test_the_largest_crowd_within_an_error_is_chosen_and_its_price_told(meters: Path, ledger: Path) -> None:
     strict = shoal.choose(meters, error=0.35, **SMALL)
+    assert strict.crowd == 10
     loose = shoal.choose(meters, error=3.0, **SMALL)
     assert strict.price is not None
     assert strict.price.price is not None
     assert strict.price.price <= 0.35
     assert loose.crowd > strict.crowd
-    larger = [trial for trial in strict.trials if trial.crowd > strict.crowd]
-    assert all(trial.price is not None and trial.price > 0.35 for trial in larger)
+    assert [trial.crowd for trial in strict.trials] == [10, 12], "nothing is tried beyond a size that costs too much"
+    assert strict.trials[1].price is not None
+    assert strict.trials[1].price > 0.35
+    assert strict.price.dearest is not None
+    assert strict.price.dearest > strict.price.price
     assert len(strict.rehearsed) == 3
-    assert any("% more error against what is metered later" in line for line in strict.sentences())
-    with pytest.raises(shoal.UnreachableError, match="no crowd costs so little on these data; the least is"):
-        shoal.choose(meters, error=0.0, **SMALL)
+    words = "1.325 times (32.5 % more error than unprotected), on the dearest day 1.519 times"
+    assert strict.sentences()[1] == f"Expected price of the first release: {words}."
+    assert "is dearer than all of them once in 4" in strict.sentences()[2]
+    assert not ledger.exists()
+
+
+def test_an_error_chooses_no_crowd_below_ten_and_names_their_price(meters: Path, ledger: Path) -> None:
+    """Crowds of three cost little since nearly their own figures leave."""
+    words = r"crowds of at least 10, the fewest that an error chooses, cost 1\.325 times .*\(within='32\.5%'\).*crowd="
+    with pytest.raises(shoal.UnreachableError, match=words):
+        shoal.choose(meters, error=0.1, **SMALL)
+    assert shoal.choose(meters, error="32.5%", **SMALL).crowd == 10
+    with pytest.raises(shoal.UnreachableError, match="9 names can be used, and an error chooses crowds of at least 10"):
+        shoal.choose(LABELS[:9], error=9.0, label="name")
     assert not ledger.exists()
 
 
 def test_the_price_is_that_of_the_days_rehearsed(meters: Path, tmp_path: Path) -> None:
     """A rehearsal is what runs from those days measure when the readings come."""
     choice = shoal.choose(meters, error=3.0, ledger="folder", **SMALL)
-    price = next(trial.price for trial in choice.trials if trial.crowd == 5)
+    price, dearest = next((trial.price, trial.dearest) for trial in choice.trials if trial.crowd == 10)
+    days = []
     own = released = 0.0
     for number, origin in enumerate(choice.rehearsed):
-        run = shoal.run(meters, tmp_path / str(number), crowd=5, origin=origin, until="release", **SMALL)
+        run = shoal.run(meters, tmp_path / str(number), crowd=10, origin=origin, until="release", **SMALL)
         assert run.fit is not None
         assert run.release is not None
         own, released = own + run.fit.later_absolute, released + run.release.later_absolute
+        days.append(run.release.later_absolute / run.fit.later_absolute - 1)
     assert price == pytest.approx(released / own - 1, abs=2e-3), "rows are rounded to watts, prices are not"
+    assert dearest == pytest.approx(max(days), abs=2e-3)
 
 
 def test_the_choice_does_not_depend_on_names_or_their_order(meters: Path, ledger: Path) -> None:

@@ -9,10 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
-from small_run import CHARGED, Days, charged, go, on_call
+from small_run import CHARGED, CONFIG, Days, charged, crowds, go, on_call
 
 import shoal
+from shoal.ledger import decide
 
 Patch = pytest.MonkeyPatch
 
@@ -200,12 +202,109 @@ def test_a_refused_new_day_leaves_the_folder_as_it_was(finished: Path, days: Day
     assert shoal.Run.open(finished).state.release == 2
 
 
-def test_two_operators_find_one_budget_and_the_stricter_holds(tmp_path: Path) -> None:
-    with shoal.Ledger.open(tmp_path / "ledger.db") as ledger:
-        assert ledger.ensure_budget(1.0, 1e-3)
-        assert not ledger.ensure_budget(2.0, 1e-3)
-        assert not ledger.ensure_budget(1.0, 1e-3)
-        assert ledger.ensure_budget(1.0, 1e-5)
-        assert not ledger.ensure_budget(1.0, 1e-3)
-        ledger.budget(1.0, 1e-2)  # the owner's word
-        assert not ledger.ensure_budget(1.0, 1e-5)
+def test_a_budget_comes_with_the_first_release_or_not_at_all(designed: Path, monkeypatch: Patch) -> None:
+    """A run that failed before its release left its budget, and the next one was held to it."""
+    with monkeypatch.context() as patch:
+        refusal = shoal.InputError("release: no")
+        patch.setattr("shoal.ledger.decide.charged", on_call(1, decide.charged, refusal, after=False))
+        with pytest.raises(shoal.InputError, match="release: no"):
+            go(designed)
+    with shoal.Ledger.open(designed / "ledger.db", create=False) as ledger:
+        assert [entry for entry in ledger.entries() if entry.kind == "budget"] == []
+        assert not ledger.has_budget
+    go(designed)
+    with shoal.Ledger.open(designed / "ledger.db", create=False) as ledger:
+        assert ledger.has_budget
+        kinds = [entry.kind for entry in ledger.entries() if entry.kind in ("budget", "release")]
+        assert kinds[:2] == ["budget", "release"]
+        assert kinds.count("budget") == 1
+        assert ledger.verify()
+
+
+def test_a_budget_that_the_owner_set_stays(designed: Path) -> None:
+    with shoal.Ledger.open(designed / "ledger.db") as ledger:
+        ledger.budget(2.0, 1e-2)
+        assert ledger.has_budget
+    go(designed)
+    with shoal.Ledger.open(designed / "ledger.db") as ledger:
+        assert [entry.content["epsilon"] for entry in ledger.entries() if entry.kind == "budget"] == [2.0]
+
+
+# ---------------------------------------------------------------------- crowds are for life in every ledger
+
+
+def people(n: int = 24, month: int = 1) -> pl.DataFrame:
+    return pl.DataFrame({"person": [str(i) for i in range(n)], "age": [float((7 * i * month) % 60) for i in range(n)]})
+
+
+def table(out: Path, month: int = 1, rows: pl.DataFrame | None = None, **more: Any) -> shoal.Run:
+    given = {"label": "person", "crowd": 5, "period": f"2024-{month:02}", "until": "release", "workers": "serial"}
+    return shoal.run(people(month=month) if rows is None else rows, out, **{**given, **more})
+
+
+@pytest.mark.parametrize("ledger", ["folder", "other.db"])
+def test_homes_of_the_owners_ledger_are_refused_in_another(
+    tmp_path: Path, owner: Path, days: Days, ledger: str, monkeypatch: Patch
+) -> None:
+    """A second division of the same homes would give members away, by intersection."""
+    monkeypatch.chdir(tmp_path)
+    go(tmp_path / "january", days[0], CONFIG)
+    for settings in ({}, {"rehearse": True}, {"until": "fit"}):
+        with pytest.raises(shoal.InputError, match=r"^ledger: 2\d of these homes are on record in .*other-homes") as no:
+            go(tmp_path / "second", days[0], CONFIG, ledger=ledger, **settings)
+        assert str(owner) in str(no.value)
+        assert "H00" not in str(no.value)
+    assert not (tmp_path / "second" / "released.csv").exists()
+    assert not (tmp_path / "second" / "ledger.db").exists()
+    with pytest.raises(shoal.InputError, match="these homes are on record in"):
+        shoal.check(days[0], ledger=ledger, **CONFIG.part("crowd", "horizon", "order", "train_days"))
+
+
+def test_an_earlier_ledger_of_a_folder_is_found_by_the_owners(tmp_path: Path, owner: Path) -> None:
+    table(tmp_path / "first", ledger="folder")
+    assert not owner.exists()
+    with pytest.raises(shoal.InputError, match=r"24 of these labels are on record in .*first/ledger\.db") as refused:
+        table(tmp_path / "second")
+    assert not owner.exists()
+    there = str(tmp_path / "first" / "ledger.db")
+    assert f"(ledger={there!r})" in str(refused.value)
+    table(tmp_path / "third", 2, ledger=there)  # the remedy
+    assert crowds(tmp_path / "third") == crowds(tmp_path / "first")
+    table(tmp_path / "first", 3, update=True)  # the ledger's own folder goes on
+    shutil.rmtree(tmp_path / "first")
+    table(tmp_path / "fourth")  # what is not there any more cannot be asked
+
+
+def test_others_of_the_same_names_are_said_to_be_others(tmp_path: Path, owner: Path, days: Days) -> None:
+    table(tmp_path / "one")
+    table(tmp_path / "two", ledger="folder", accept=("other-homes",))
+    table(tmp_path / "two", 2, update=True)  # once said, it holds in the folder
+    strangers = people().with_columns(pl.col("person") + "x")
+    table(tmp_path / "three", ledger="folder", rows=strangers)
+    homes = pl.read_parquet(days[0]).with_columns(pl.col("household").str.tail(2).str.strip_chars_start("0"))
+    homes.write_parquet(tmp_path / "homes.parquet")
+    go(tmp_path / "four", tmp_path / "homes.parquet", CONFIG, ledger="folder")  # home 7 is not person 7
+
+
+def test_simulated_homes_are_nobodys_and_meet_nobody(tmp_path: Path, owner: Path) -> None:
+    for name in ("one", "two"):
+        go(tmp_path / name, shoal.SimulatedMeters(12, days=16), CONFIG, ledger=None if name == "one" else "folder")
+    assert not owner.parent.exists()
+
+
+def test_readings_count_as_crowds_do(tmp_path: Path, owner: Path) -> None:
+    noisy = {"secret": "readings", "customers": 24, "epsilon": 1.0, "bounds": ("age=0:60",), "crowd": 10}
+    table(tmp_path / "noisy", **noisy)
+    with pytest.raises(shoal.InputError, match="24 of these labels are on record"):
+        table(tmp_path / "means", ledger="folder")
+    with pytest.raises(shoal.InputError, match="24 of these labels are on record"):
+        table(tmp_path / "again", ledger="folder", **noisy)
+    assert not (tmp_path / "again" / "ledger.db").exists()
+
+
+def test_what_came_on_record_elsewhere_before_the_release_is_seen(tmp_path: Path, owner: Path) -> None:
+    table(tmp_path / "late", ledger="folder", until="fit")
+    table(tmp_path / "soon")
+    with pytest.raises(shoal.InputError, match="these labels are on record in"):
+        table(tmp_path / "late")
+    assert not (tmp_path / "late" / "ledger.db").exists()

@@ -132,7 +132,7 @@ def test_a_changed_setting_is_refused_after_a_release(finished: Path, change: di
     answers, figures = charged(finished), released(finished)
     named = ", ".join(change)
     with pytest.raises(
-        shoal.InputError, match=rf"has released, and this is another {named}\. Nothing was changed.*--update"
+        shoal.InputError, match=rf"has released, and this is another {named}\. Nothing was changed.*update=True"
     ):
         go(finished, config=replace(CHARGED, **change))  # type: ignore[arg-type]
     assert charged(finished) == answers

@@ -85,5 +85,5 @@ def test_what_is_used_where_no_method_is_named() -> None:
         with pytest.raises(shoal.InputError, match=r"nothing here uses it.*codebook, white, paper"):
             shoal.Config(**given)  # type: ignore[arg-type]
     for needs in ({"method": "white"}, {"query": "trajectory"}, {"method": "white", "epsilon": 1.0}):
-        with pytest.raises(shoal.InputError, match=r"--epsilon and --delta, or an error to spend, --rho"):
+        with pytest.raises(shoal.InputError, match=r"epsilon= and delta=, or an error to spend, rho="):
             shoal.Config(**needs)  # type: ignore[arg-type]

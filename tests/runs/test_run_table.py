@@ -407,7 +407,7 @@ def test_other_figures_for_a_period_on_record_are_refused(tmp_path: Path, monkey
     again = go(tmp_path / "again", constants(), MEANS)
     assert again.released.equals(first.released)
     other = constants().with_columns(pl.col("kg") + 100)
-    with pytest.raises(shoal.InputError, match=r"on record for 2024-01-01.* other figures .*--period"):
+    with pytest.raises(shoal.InputError, match=r"on record for 2024-01-01.* other figures .*period='"):
         go(tmp_path / "other", other, MEANS)
     later = go(tmp_path / "later", other, replace(MEANS, period="2024-02"))
     assert float(later.released["kg"].to_numpy().mean()) > 50

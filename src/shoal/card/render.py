@@ -59,6 +59,7 @@ def summary(card: ReleaseCard, handed: Sequence[Statement] = (), *, verbose: boo
     parts = [(HEADINGS[key], [group[0].sentence]) for key, group in chosen if group]
     if card.kind == "means":
         dict(parts)[HEADINGS["attack" if card.attack else "hidden"]].append(KNOWS)
+        dict(parts).get(HEADINGS["cost"], []).extend(one.sentence for one in every if one.key == "course")
     absent = [one.figure for one in every if one.key == "missing" and one.figure and not one.warning]
     if absent and card.kind != "readings":
         why = "; ".join(f"{reason} ({number})" for reason, number in card.fit.reasons)
@@ -196,8 +197,10 @@ def public_page(card: ReleaseCard, *, title: str | None = None, made: str = "") 
 
 def board(card: ReleaseCard, *, title: str | None = None, made: str = "") -> str:
     """One sheet for a board: what was released, who hides, what it costs, what is left."""
-    instead = would_protect(card.fit) if card.kind == "means" else ""
-    return _page("board.html", card, _nameless(card), title=title, made=made, body_class="board", instead=instead)
+    instead = would_protect(card.fit, options=False) if card.kind == "means" else ""
+    about = [f"About the time from {card.fit.origin or card.period} on."] if card.period else []
+    given: dict[str, Any] = {"title": title, "made": made, "body_class": "board", "instead": instead, "about": about}
+    return _page("board.html", card, _nameless(card), **given)
 
 
 def annex(card: ReleaseCard, *, purpose: str = "", title: str | None = None, made: str = "") -> str:

@@ -42,9 +42,10 @@ KIND = "aggregation with a least crowd (k-anonymity)"
 #: What a mean does not hide, wherever an operator reads.
 FIGURES = (
     "This hides which member a row is about. It does not hide figures: who knows the other members' figures, because "
-    "they are his meters, tenants or customers, computes yours. `--secret readings` protects against that."
+    "they are his meters, tenants or customers, computes yours. The readings' promise, which adds noise, protects "
+    "against that."
 )
-#: The same in a line.
+#: The same in a line, for who types options.
 KNOWS = "Who knows all others' figures computes yours; `--secret readings` protects against that."
 #: Key -> the heading over its sentences; the first five are the summary.
 HEADINGS = {
@@ -170,17 +171,19 @@ def other_scope(design: DesignFacts) -> str:
     return held if other == "answer" else f"{held} This release was designed for single answers: do not pass on all."
 
 
-def would_protect(fit: FitFacts) -> str:
-    """For the summary of a label's release: what the other secret would protect, and for meters what it would cost."""
+def would_protect(fit: FitFacts, *, options: bool = True) -> str:
+    """What the other secret would protect, and for meters what it would cost: with ``options``, or for a board."""
+    name = "`--secret readings`" if options else "The readings' promise"
+    bounds, load = (" (--bounds)", ": `--set typical_kw=…`") if options else ("", "")
     if fit.entry == "column":
         return (
-            f"`--secret readings` would protect every {fit.noun}'s figures, against whoever knows all others, with "
-            "noise that the ends of the columns, which you declare (--bounds), decide."
+            f"{name} would protect every {fit.noun}'s figures, against whoever knows all others, with noise that the "
+            f"ends of the columns, which you declare{bounds}, decide."
         )
     plan = noisy_crowds_plan(customers=max(fit.labels, 2), epsilon=1.0)
     return (
-        f"`--secret readings` would protect every {fit.noun}'s readings, against whoever knows all others; with "
-        f"{counted(plan.customers, 'customer')} of {plan.typical_kw:g} kW (more where they use less: `--set "
-        "typical_kw=…`) and a privacy budget (epsilon) of 1 its curves, as a population and not home by home, would be "
-        f"off by about {percent(plan.expected_w1)} of the mean load, its total by {percent(plan.expected_total)}."
+        f"{name} would protect every {fit.noun}'s readings, against whoever knows all others; with "
+        f"{counted(plan.customers, 'customer')} of {plan.typical_kw:g} kW (more where they use less{load}) and a "
+        "privacy budget (epsilon) of 1 its curves, as a population and not home by home, would be off by about "
+        f"{percent(plan.expected_w1)} of the mean load, its total by {percent(plan.expected_total)}."
     )

@@ -20,7 +20,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, TextIO, TypeVar
 
@@ -127,27 +127,29 @@ def explained(error: BaseException) -> str:
 
 
 def by_options(text: str) -> str:
-    """A message with settings named as the command's options: ``train_days`` is ``--train-days``.
+    """A message with arguments as the command's options: ``train_days`` and ``train_days=5`` are ``--train-days 5``.
 
-    >>> by_options("train_days must be at least 1; pass interval=, or timestamp_format=")
-    '--train-days must be at least 1; pass --interval, or --set timestamp_format='
-    >>> by_options("horizon must be at least 1")
-    '--horizon must be at least 1'
+    >>> by_options("train_days must be at least 1; pass interval=, or max_kw=50; say secret='readings'")
+    '--train-days must be at least 1; pass --interval, or --set max_kw=50; say --secret readings'
+    >>> by_options("crowd: crowd=9 would work; go on with update=True, without ledger=. Leave it out (columns='-NAME')")
+    'crowd: --crowd 9 would work; go on with --update, without --ledger. Leave it out (--columns=-NAME)'
     """
-    names = {name: f"--{name.replace('_', '-')}" for name in (*shoal.Config.options(), "at_most")}
+    also = ("at_most", "within", "update", "rehearse", "config")  # arguments that are no settings
+    names = {name: f"--{name.replace('_', '-')}" for name in (*shoal.Config.options(), *also)}
+    rare = {setting.name for setting in fields(shoal.Config)} - names.keys()
 
     def as_option(argument: re.Match[str]) -> str:
-        word, name, quote = argument.groups()
-        return f"{word} " + (
-            f"{names[name]}{' ' + quote if quote else ''}" if name in names else f"--set {name}={quote}"
-        )
+        name, value = argument.groups()
+        value = value if " " in value else value.strip("'").replace("True", "")
+        between = "=" if value.startswith("-") else " " if value else ""
+        return f"--set {name}={value}" if name in rare else f"{names[name]}{between}{value}"
 
-    text = re.sub(r"\b(pass|or) ([a-z_]+)=('?)", as_option, text)
+    value = r"('[^']*'|[^\s;,()']*?(?=[.:]?(?:[\s;,()']|$)))"
+    text = re.sub(rf"(?<![-\w=.])({'|'.join([*names, *rare])})={value}", as_option, text)
     named = "|".join(name for name in names if "_" in name)
     text = re.sub(rf"(?<![-\w])({named})(?![-\w.])(?: \(--[a-z-]+\))?", lambda match: names[match[1]], text)
-    first = rf"^({'|'.join(names)})(?= must | exclude| needs |: nothing here)"
-    text = re.sub(first, lambda match: names[match[1]], text)
-    return re.sub("^within: ", "--within: ", text)
+    first = rf"^(within(?=: )|({'|'.join(names)})(?= must | exclude| needs |: nothing here))"
+    return re.sub(first, lambda match: names[match[1]], text)
 
 
 def _shown(outcome: Outcome, as_json: bool) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +11,7 @@ import typer
 import shoal
 from shoal.cli import options
 from shoal.cli.options import option
-from shoal.cli.screen import Outcome, Stages, command
+from shoal.cli.screen import Outcome, Stages, by_options, command
 
 #: When the demo's forecasts begin: the evening after 16 of its 17 days.
 DEMO_ORIGIN = "2024-01-17T18:00"
@@ -18,7 +19,7 @@ FILE = (
     "CSV, Parquet or Arrow file of meter readings, a folder of them, or an address such as s3://…; with --label any "
     "table. Not needed to continue."
 )
-WITHIN = "Instead of --crowd: the largest one whose expected price, rehearsed on past days, is at most this."
+WITHIN = "Instead of --crowd: the largest of ten or more whose expected price, rehearsed on past days, is at most this."
 DATABASE = "Instead of FILE: a DuckDB database; --query is then the SQL that selects its rows."
 DOUBTFUL = "Release although the rows of many labels do not follow the Gaussian law that the guarantee rests on."
 
@@ -112,6 +113,7 @@ def check(
     settings = {} if config is None else shoal.Config.read(config).to_json()
     with Stages() as progress:
         preview = shoal.check(meters, progress=progress, **{**settings, **chosen})
+    preview = replace(preview, refusal=by_options(preview.refusal))
     return Outcome(preview.to_dict(), parts=preview.parts(), code=0 if preview.ok else 2)
 
 

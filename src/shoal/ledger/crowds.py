@@ -36,7 +36,7 @@ from shoal.errors import InputError, LedgerError
 from shoal.ledger import chain
 from shoal.ledger.budgets import later
 from shoal.ledger.chain import Entry, canonical
-from shoal.ledger.storage import CROWD_MEMBERS, CROWD_NUMBERS, CROWDS, Transaction, chunks, word
+from shoal.ledger.storage import CROWD_MEMBERS, CROWD_NUMBERS, CROWDS, READINGS, Transaction, chunks, word
 
 if TYPE_CHECKING:
     import polars as pl
@@ -355,6 +355,15 @@ def periods(transaction: Transaction, labels: Sequence[str]) -> set[str]:
 def members_of(transaction: Transaction, labels: Sequence[str]) -> dict[str, Member]:
     """The members on record among some labels."""
     return {m.label: m for m in _stored(transaction, Member, labels, "label")}
+
+
+def on_record(transaction: Transaction, labels: Sequence[str], kind: str) -> int:
+    """How many labels are in crowds whose setting is of this kind, or have a release of their readings."""
+    crowd_of = dict(map(tuple, _selected(transaction, CROWD_MEMBERS, ["label", "crowd"], labels, "label")))
+    settings = _selected(transaction, CROWDS, ["crowd", "setting"], set(crowd_of.values()))
+    same = {number for number, setting in settings if (_parsed(setting) or {}).get("kind") == kind}
+    read = {row[0] for row in _selected(transaction, READINGS, ["label"], labels, "label")}
+    return len(read | {label for label, number in crowd_of.items() if number in same})
 
 
 def refuse_apart(transaction: Transaction, graph: NeighborGraph, labels: Sequence[str]) -> None:

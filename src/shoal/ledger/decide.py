@@ -288,14 +288,6 @@ def may_be_chosen(state: State) -> bool:
     return state.budget is not None and state.budget.mode == "adaptive" and bool(state.released())
 
 
-def replaces(state: State, budget: Budget) -> bool:
-    """Whether a budget is stricter than the one in force, set for want of any and before anything was released."""
-    (*_, last) = chain.of_kind(state.transaction, "budget")
-    before = Budget.of(last.content)
-    stricter = budget.epsilon <= before.epsilon and budget.delta <= before.delta and budget != before
-    return stricter and bool(last.content.get("default")) and not state.released()
-
-
 def readings_refusal(state: State, content: Mapping[str, Any]) -> BudgetError | InputError | None:
     """Why a release of readings must not be recorded, where it must not; None where it may."""
     labels, cap = content["labels"], float(content["cap"])

@@ -30,7 +30,7 @@ from shoal.ledger import crowds as lasting
 from shoal.ledger import storage as database
 from shoal.ledger.accounts import Cost, LogRow, Overview, Spent, account, logged, overviewed
 from shoal.ledger.bounds import MechanismBound
-from shoal.ledger.budgets import Budget, budget_entry, readings_entry
+from shoal.ledger.budgets import budget_entry, readings_entry
 from shoal.ledger.chain import Entry, Head
 from shoal.ledger.crowds import CrowdsRelease, LastingCrowds
 from shoal.ledger.state import Memory, State
@@ -152,21 +152,11 @@ class Ledger:
                 )
             state.append("budget", content)
 
-    def ensure_budget(self, epsilon: float, delta: float) -> bool:
-        """Set a budget if there is none; looking and setting are one transaction.
-
-        Of two that are set so at once, before anything was released, the stricter one holds. A budget that was set with
-        :meth:`budget` stays.
-
-        Returns:
-            Whether the budget was set.
-        """
-        with self._writing() as state:
-            content = budget_entry(epsilon, delta, state.budget) | {"default": True}
-            if state.budget is not None and not decide.replaces(state, Budget.of(content)):
-                return False
-            state.append("budget", content)
-            return True
+    @property
+    def has_budget(self) -> bool:
+        """Whether a budget is in force: one that was set, or one that came with a release."""
+        with self._reading() as state:
+            return state.budget is not None
 
     def spent(self, label: Any = None) -> Spent:
         """What has been spent: δ at the budget's ε for a label or every label.
@@ -249,6 +239,7 @@ class Ledger:
         bounds: MechanismBound | None = None,
         readings: Sequence[str] | None = None,
         series: str = "",
+        budget: tuple[float, float] | None = None,
     ) -> FloatArray:
         """Charge answers that were drawn elsewhere with ``mechanism.release``; all or none, in one transaction.
 
@@ -268,6 +259,7 @@ class Ledger:
                 labels are asked about, and otherwise every label is composed exactly.
             readings: digests of what each answer was made from. They are recorded under the ledger's key, and the same
                 readings of a label are refused under another name, unless both begin with ``series``.
+            budget: (ε, δ) of the budget that is set with this release where none is in force; it goes if this fails.
         """
         own = self._memory.trusted(mechanism)
         if bounds is not None and (not isinstance(bounds, MechanismBound) or bounds.digest != own.digest):
@@ -285,6 +277,8 @@ class Ledger:
         elif bounds is None:
             self._memory.prepare(own, names)
         with self._writing() as state:
+            if budget is not None and state.budget is None:
+                state.append("budget", budget_entry(*budget, None) | {"default": True})
             return decide.charged(state, own, questions, values, bounds, series)
 
     def refuse_seen(self, labels: Sequence[Any], readings: Sequence[str], series: str) -> None:
@@ -348,6 +342,11 @@ class Ledger:
         """
         with self.storage.reading() as transaction:
             return lasting.read(transaction, labels)
+
+    def on_record(self, labels: Sequence[str], kind: str) -> int:
+        """How many of some labels are in crowds of a ``kind`` ("forecast", "table"), or have released readings."""
+        with self.storage.reading() as transaction:
+            return lasting.on_record(transaction, labels, kind)
 
     def draw_crowd_numbers(self, n: int) -> list[int]:
         """``n`` public numbers for new crowds, from the cryptographic source; none was drawn in this ledger before."""

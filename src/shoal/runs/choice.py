@@ -3,7 +3,10 @@
 | asked | chosen |
 | --- | --- |
 | at most 1 in 20 | the least crowd m whose naming bound 1/m is at most that |
-| within 10 % | the largest crowd whose expected price, rehearsed on these data, is at most that |
+| within 10 % | the largest crowd, of ten or more, whose expected price, rehearsed on these data, is at most that |
+
+An error, a wish of who publishes, chooses no crowd below ten, which every page promises to who is in the table: crowds
+of three cost little because nearly their own figures leave. Who wants fewer names them, as a crowd or a risk.
 
 A row that is the mean of a crowd is about each of its members alike, so whoever holds the table names the member behind
 a figure with probability at most 1/m.
@@ -11,9 +14,10 @@ a figure with probability at most 1/m.
 For forecasts the price is the error of the crowd's mean against what was metered later, over that of the home's own
 forecast, minus one. What comes after the origin is not known yet, so the same forecasts are made from the instants one,
 two and three days before it, where the readings reach back far enough, crowds are formed there, and errors are added up
-over these days. It is the price of the first release of a crowd; later ones cost more, since a crowd is for life. For a
-table nothing comes later: the price is how far a row is from a label's own, root mean square, in standard deviations of
-the columns.
+over these days. A price is a day's as much as a crowd's, so that of the dearest day is told too; of n alike days
+another is dearer than all with probability 1/(n + 1). It is that of the first release; later ones cost more, since a
+crowd is for life. For a table nothing comes later: the price is how far a row is from a label's own, root mean square,
+in standard deviations of the columns.
 
 Sums are exact, so that a price and the choice do not depend on who is who. Nothing is recorded, drawn or written to the
 folder of a run; where crowds are on record, which are for life, they are what is used, and what was asked for must hold
@@ -43,7 +47,7 @@ from shoal.laws.crowds import means
 from shoal.laws.membership import formed
 from shoal.numerics.notebook import sections
 from shoal.records import Record
-from shoal.rounding import counted, many
+from shoal.rounding import counted, many, percent, upper
 from shoal.runs.config import Config
 from shoal.runs.folder import FIT, Context
 from shoal.runs.shards import run_jobs
@@ -54,10 +58,8 @@ if TYPE_CHECKING:
     from shoal.runs.folder import Progress
     from shoal.runs.run import Run
 
-#: Sizes that are tried for an error, from the least crowd that hides anything: in a crowd of two each knows the other.
-SIZES = (3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 75, 100, 150, 200, 300, 500, 1000)
-#: Sizes in a row that cost too much, after which larger ones are not tried.
-GIVE_UP = 2
+#: Sizes that are tried for an error, from the one that is promised everywhere on.
+SIZES = (10, 12, 15, 20, 25, 30, 40, 50, 75, 100, 150, 200, 300, 500, 1000)
 #: Days before the origin that are rehearsed, the nearest first; one for populations above :data:`MANY`.
 DAYS, MANY = (1, 2, 3), 1000
 #: Fewest days of training with which a rehearsal is worth something.
@@ -72,7 +74,7 @@ class CrowdPrice(Record):
     """What crowds of at least ``crowd`` members would be like, and what they are expected to cost.
 
     ``price`` is the relative increase of the error (``measure`` "later"), or the error in standard deviations of the
-    columns ("spread"); None where it could not be rehearsed.
+    columns ("spread"); None where it could not be rehearsed. ``dearest`` is that of one of several days, the largest.
     """
 
     crowd: int
@@ -81,16 +83,18 @@ class CrowdPrice(Record):
     largest: int
     price: float | None
     measure: str = LATER
+    dearest: float | None = None
 
     @property
     def words(self) -> str:
         """The price in words."""
         if self.price is None:
             return "a price that could not be rehearsed"
-        share = f"{math.ceil(abs(self.price) * 1000) / 10:.1f} %" if self.price > 0 else "0 %"
         if self.measure == SPREAD:
-            return f"an error of {share} of the columns' spread"
-        return f"{share} more error against what is metered later"
+            return f"an error of {percent(self.price)} of the columns' spread"
+        more = percent(self.price) if self.price > 0 else "no"
+        worst = "" if self.dearest is None else f", on the dearest day {upper(1 + self.dearest, 4)} times"
+        return f"{upper(1 + self.price, 4)} times ({more} more error than unprotected){worst}"
 
 
 @dataclass(frozen=True)
@@ -121,6 +125,7 @@ class Rehearsal:
         counts = sizes[1][sizes[0] >= 0].tolist()
         own: list[float] = []
         shared: list[float] = []
+        prices: list[float] = []
         for day in self.days:
             member = self._member(day, crowd)
             values, truth = day.values[member >= 0], day.truth[member >= 0]
@@ -133,14 +138,17 @@ class Rehearsal:
                 shared += (((rows - values) / np.where(spread > 0, spread, 1.0)) ** 2).ravel().tolist()
             else:
                 known = np.isfinite(truth)
-                own += np.abs(values - truth)[known].tolist()
-                shared += np.abs(rows - truth)[known].tolist()
+                both = np.abs(values - truth)[known].tolist(), np.abs(rows - truth)[known].tolist()
+                own, shared = own + both[0], shared + both[1]
+                prices += [math.fsum(both[1]) / total - 1.0] if (total := math.fsum(both[0])) > 0 else []
         price = None
         if self.measure == SPREAD and shared:
             price = math.sqrt(math.fsum(shared) / len(shared))
         elif math.fsum(own) > 0:
             price = math.fsum(shared) / math.fsum(own) - 1.0
-        return CrowdPrice(crowd, len(counts), min(counts, default=0), max(counts, default=0), price, self.measure)
+        ends = min(counts, default=0), max(counts, default=0)
+        dearest = max(prices) if len(prices) > 1 else None
+        return CrowdPrice(crowd, len(counts), *ends, price, self.measure, dearest)
 
     def _member(self, day: Curves, crowd: int) -> NDArray[np.int64]:
         """(n,) the crowd of each label of a day; -1 for those without one."""
@@ -160,12 +168,11 @@ def rehearsal(context: Context, fit: FitFacts, *, days: bool = True) -> Rehearsa
     config = context.config
     if charged(config, fit):
         raise InputError(
-            "at_most and within choose the crowd of a table of averages; with a --method, a --query or several rows "
-            "per label the guarantee is asked for as --epsilon and --delta, or --rho, beside --crowd"
+            "at_most and within choose the crowd of a table of averages; with a method=, a query= or several rows "
+            "per label the guarantee is asked for as epsilon= and delta=, or rho=, beside crowd="
         )
     today = Curves.gathered(config, fit, context.listing(FIT).parts)
-    with context.existing_ledger() as ledger:
-        book = Book.read(ledger, today.labels)
+    book = Book.of(context, today.labels)
     gone = {number for number, crowd in book.crowds.items() if crowd["retired"]}
     recorded = {name: int(entry["crowd"]) for name, entry in book.members.items() if entry["crowd"] not in gone}
     past, train = [today], 0
@@ -240,7 +247,7 @@ class Choice(Record):
         if self.recorded:
             why = "they are on record, for life, and are used for what was asked"
         elif self.price is not None:
-            why = "the largest tried whose expected price is what was asked"
+            why = "the largest tried whose expected price is at most what was asked"
         lines = [
             f"Crowds of at least {self.crowd}: {why} ({self.goal}); a row can be pinned on the right member with "
             f"probability at most 1 in {self.crowd}."
@@ -249,9 +256,11 @@ class Choice(Record):
             lines.append("What they cost could not be rehearsed: no earlier day has enough readings before it.")
         elif self.price is not None:
             days = len(self.rehearsed)
-            on = f", rehearsed on {f'the {days} days before' if days > 1 else 'one earlier day'}" if days else ""
-            later = "" if self.price.measure == SPREAD else " Later releases cost more, since a crowd is for life."
-            lines.append(f"Expected of the first release: {self.price.words}{on}.{later}")
+            lines.append(f"Expected price of the first release: {self.price.words}.")
+            if days:
+                alike = f"; another day like them is dearer than all of them once in {days + 1}" if days > 1 else ""
+                on = f"the {days} days before" if days > 1 else "one earlier day"
+                lines.append(f"Rehearsed on {on}{alike}. Later releases cost more, since a crowd is for life.")
         return lines
 
 
@@ -320,18 +329,19 @@ def by_error(rehearsal: Rehearsal, most: float) -> Choice:
         if recorded is None and trials[-1].price is None:
             raise InputError(
                 "within: the price cannot be rehearsed: no earlier day has enough readings before it. Give more days "
-                "of readings, fewer --train-days, or --crowd or --at-most instead"
+                "of readings, fewer train_days=, or crowd= or at_most= instead"
             )
-        if len(trials) >= GIVE_UP and all((trial.price or 0.0) > most for trial in trials[-GIVE_UP:]):
-            break
+        if (trials[-1].price or 0.0) > most:
+            break  # larger ones that seem to cost less do so by luck
     within = [price for price in trials if (price.price or 0.0) <= most]
     if not within:
-        why = f"{rehearsal.people} can be used, and a crowd needs {SIZES[0]}"
+        why = f"{rehearsal.people} can be used, and an error chooses crowds of at least {SIZES[0]}"
         if trials:
-            least = min(trials, key=lambda price: price.price or 0.0)
-            life = "" if recorded is None else ", on record for life"
-            why = f"the least is {least.words}, in crowds of at least {least.crowd}{life}"
-        raise UnreachableError(f"within: no crowd costs so little on these data; {why}. Nothing was released")
+            least, price = trials[0], percent(trials[0].price).replace(" ", "")
+            fewest = "the fewest that an error chooses" if recorded is None else "on record for life"
+            why = f"crowds of at least {least.crowd}, {fewest}, cost {least.words}. Allow that (within='{price}')"
+        fewer = "" if recorded is not None else ", or name a smaller crowd= yourself, in which members hide less"
+        raise UnreachableError(f"within: no crowd costs so little on these data: {why}{fewer}. Nothing was released")
     best = within[-1]
     return Choice(
         best.crowd,
@@ -402,7 +412,7 @@ class FileCheck:
             mark = " (the one asked for)" if price.crowd == self.crowd and len(self.prices) > 1 else ""
             lines.append(
                 f"--crowd {price.crowd}{mark}: {counted(price.crowds, 'crowd')} of {span}; named at most 1 in "
-                f"{price.crowd}; {price.words} expected."
+                f"{price.crowd}; expected price {price.words}."
             )
         if rehearsal.measure != SPREAD and rehearsal.days:
             days = ", ".join(day.origin for day in rehearsal.days)
@@ -453,7 +463,7 @@ def check(source: Any, *, progress: Progress | None = None, **settings: Any) -> 
     if recorded is not None and crowd != recorded:
         refusal = (
             f"crowd: these {many(fit.noun)} are in crowds of at least {recorded}, on record for life; go on with "
-            f"--crowd {recorded}."
+            f"crowd={recorded}."
         )
     elif recorded is None and most < crowd:
         refusal = too_few(crowd, rehearsal.today, many(fit.noun))

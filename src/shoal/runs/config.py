@@ -105,7 +105,8 @@ class Config(Record):
     rho: float | None = _guarantee(None, "or: mean squared error per step to spend, for a method")
     accept: tuple[str, ...] = _guarantee(
         (), '"large": readings that no home has; "doubtful-law": rows that do not follow a Gaussian law; '
-        '"no-guarantee": a δ above 0.01, which hides nobody', rare=True
+        '"no-guarantee": a δ above 0.01, which hides nobody; "other-homes": names that another ledger has on record '
+        "are of others here", rare=True
     )  # fmt: skip
 
     ledger: str | None = _setting(
@@ -126,7 +127,7 @@ class Config(Record):
             if dash:
                 validation.choice(("register", "interval"), unit=kind)
         for what in self.accept:
-            validation.choice(("large", "doubtful-law", "no-guarantee"), accept=what)
+            validation.choice(("large", "doubtful-law", "no-guarantee", "other-homes"), accept=what)
         validation.count(at_least=2, crowd=self.crowd)
         if self.largest_share is not None:
             validation.probability(largest_share=self.largest_share, above_zero=True)
@@ -160,18 +161,18 @@ class Config(Record):
             if self.query != "point" or self.delta is not None or self.rho is not None or not self.epsilon:
                 raise InputError(
                     "method: a codebook is for constants and takes an ε above 0 alone, which it meets with δ = 0; give "
-                    "--epsilon, and leave out --delta, --rho and --query"
+                    "epsilon=, and leave out delta=, rho= and query="
                 )
         elif self.rho is None and (self.epsilon is None or self.delta is None):
             what = f"method {self.method}" if self.method else f"query {self.query}"
-            raise InputError(f"{what} needs a guarantee to reach, --epsilon and --delta, or an error to spend, --rho")
+            raise InputError(f"{what} needs a guarantee to reach, epsilon= and delta=, or an error to spend, rho=")
 
     def _check_table(self) -> None:
         """Settings of a class table: with a label only, and beside none of those that forecasts alone have."""
         if self.label is None:
             given = next((n for n in ("columns", "period") if getattr(self, n)), None)
             if given is not None:
-                raise InputError(f"{given} is for tables: name the column of their labels too (--label)")
+                raise InputError(f"{given} is for tables: name the column of their labels too (label=)")
             return
         if self.query != "point":
             raise InputError("query is for forecasts from meters; rows of a table are released as they are")
@@ -313,7 +314,7 @@ def no_use(name: str) -> str:
     methods = ", ".join(METHODS[:-2])
     return (
         f"{name}: nothing here uses it. Rows are averages over a crowd, which hides whose figures they are without "
-        f"noise; leave it out, or choose a --method that takes it: {methods}"
+        f"noise; leave it out, or choose a method= that takes it: {methods}"
     )
 
 
@@ -330,6 +331,7 @@ def _typed(values: Mapping[str, Any], where: str) -> dict[str, Any]:
             right[name], what = None, ""
         elif typing.get_origin(kinds[name]) is tuple:
             what = f"a list of {'texts' if wanted[0] is str else 'whole numbers'}"
+            value = (value,) if isinstance(value, str) and wanted[0] is str else value
             if isinstance(value, (list, tuple)) and all(type(item) is wanted[0] for item in value):
                 right[name] = tuple(value)
         elif str in wanted:

@@ -9,6 +9,7 @@ it: settings, source, ledger, and whom to tell how far they are.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from shoal.files import digest_of, file_digest, held, private_folder, write_whol
 from shoal.ledger.ledger import Ledger
 from shoal.records import Record
 from shoal.runs.config import Config, Speed
-from shoal.runs.owner_ledger import FILE, Place, Seal, opened, place
+from shoal.runs.owner_ledger import FILE, IN_FOLDER, VARIABLE, Place, Seal, opened, place, refuse_elsewhere
 from shoal.runs.shards import Listing
 from shoal.sources.frames import Scratch, meter_files, stored
 from shoal.workers.executor import Executor, open_executor
@@ -119,6 +120,7 @@ class RunState(Record):
     run: str = ""
     ledger: Seal | None = None  #: the ledger that was charged, and its head after the last release
     day: str = ""  #: on which the present release was begun: the period of a table that declares none
+    dates: str = ""  #: what came first in dates of two numbers and a year, "%d" or "%m", for days that leave it open
 
     @property
     def release_key(self) -> str | None:
@@ -319,6 +321,18 @@ class Context:
         With ``create`` it is made where there is none, as long as nothing was released.
         """
         return opened(self.place, self.state.ledger, create=create and not self.has_released)
+
+    @property
+    def alone(self) -> bool:
+        """Whether no other ledger matters: nobody real is behind the run, or every folder is by itself."""
+        return self.source.simulated is not None or os.environ.get(VARIABLE) == IN_FOLDER
+
+    def refuse_elsewhere(self, labels: Sequence[str]) -> None:
+        """Refuse labels that are on record in another ledger of this machine, unless they were said to be others."""
+        if not self.alone and "other-homes" not in self.config.accept:
+            with self.existing_ledger() as ledger:
+                identity = None if ledger is None else ledger.identity
+            refuse_elsewhere(self.place, identity, labels, "forecast" if self.config.label is None else "table")
 
     @contextmanager
     def existing_ledger(self) -> Iterator[Ledger | None]:

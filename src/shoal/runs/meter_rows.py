@@ -32,15 +32,7 @@ from shoal.runs.folder import SimulatedMeters
 from shoal.runs.shards import put_frame, put_whole
 from shoal.sources.meters import clock
 from shoal.sources.meters.columns import ColumnsError
-from shoal.sources.meters.quality import (
-    DAY,
-    Readings,
-    common_interval,
-    decided,
-    own_intervals,
-    repair,
-    rising,
-)
+from shoal.sources.meters.quality import DAY, Readings, common_interval, decided, own_intervals, repair, rising
 from shoal.sources.meters.readings import (
     ODD_ROWS,
     ROW_NUMBERS,
@@ -81,6 +73,7 @@ class MeterRows(Record):
     unit: str = "kW"  #: what the readings came in
     unit_reason: str = ""
     taken: str = ""  #: which columns were taken for what
+    dates: str = ""  #: what comes first in dates of two numbers and a year, "%d" or "%m"
     max_kw: float | None = None
 
     @property
@@ -103,10 +96,16 @@ class ShardFacts(Record):
 # ------------------------------------------------------------------ rows by bucket
 
 
-def open_files(files: Sequence[Path], config: Config) -> Opened:
-    """Understand meter files that are read together, by the settings of a run."""
+def open_files(files: Sequence[Path], config: Config, dates: str) -> Opened:
+    """Understand meter files that are read together, by the settings of a run and the ``dates`` it has read before."""
     columns = config.named_columns or None
-    return open_sources(files, columns, config.timestamp_format, config.unit, config.time_zone)
+    opened = open_sources(files, columns, config.timestamp_format, config.unit, config.time_zone, dates)
+    if config.timestamp_format is not None and dates and opened.dates not in ("", dates):
+        raise InputError(
+            f"timestamp_format: it has the {'month' if dates == '%d' else 'day'} first, and dates were read the other "
+            "way before in this folder. Leave it as it was; write dates as 2024-01-31 where that is wrong"
+        )
+    return opened
 
 
 def sort_files(opened: Opened, folder: Path, config: Config, buckets: int | None = None) -> MeterRows:
@@ -132,6 +131,7 @@ def sort_files(opened: Opened, folder: Path, config: Config, buckets: int | None
         unit=opened.unit,
         unit_reason=opened.reason,
         taken=opened.taken,
+        dates=opened.dates,
         max_kw=config.max_kw,
     )
 

@@ -5,6 +5,10 @@ So there is one per data owner: where ``SHOAL_LEDGER`` says, else in the user's 
 another. Simulated households need no protection, and their runs keep a ledger in their own folder, as does a folder
 that has one from before, and ``--ledger folder``.
 
+Crowds are for life in whichever ledger: homes that another one on this machine has on record, the data owner's or one
+that a run noted beside it, are refused (:func:`refuse_elsewhere`), unless they are said to be others of the same names.
+With ``SHOAL_LEDGER=folder``, as tests have it, every folder is by itself and nothing is looked up.
+
 A run keeps the identity of its ledger and its head after each release. An opened ledger must have both: one that is
 missing, exchanged or rolled back has forgotten what was spent, and nothing is released on its word.
 """
@@ -13,14 +17,19 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from shoal.errors import InputError, LedgerError
+from shoal.files import private_folder
 from shoal.ledger.chain import Head
 from shoal.ledger.ledger import Ledger
 
 FILE, VARIABLE, IN_FOLDER = "ledger.db", "SHOAL_LEDGER", "folder"
+#: Beside the user's ledger: the files of other ledgers that runs on this machine released with, one a line.
+NOTED = "ledgers.txt"
 
 
 @dataclass(frozen=True)
@@ -62,7 +71,7 @@ class Place:
         if not all(os.access(path, os.W_OK) for path in (self.file, folder) if path.exists()):
             raise InputError(
                 f"ledger: {self.where} cannot be written (it, or its folder, is read-only), and every release is "
-                "recorded there; make it writable, or name another with --ledger. Nothing was read"
+                "recorded there; make it writable, or name another with ledger=. Nothing was read"
             )
 
 
@@ -100,6 +109,40 @@ def at(given: str | None = None) -> Place:
         return Place(f"sqlite:///{path}", str(path), str(path))
     shown = without_password(given)
     return Place(given, shown, shown)
+
+
+def noted(also: Place | None = None) -> list[str]:
+    """The files of ledgers that runs on this machine released with; ``also`` is noted with them."""
+    file = user_ledger().with_name(NOTED)
+    known = file.read_text().splitlines() if file.is_file() else []
+    if also is not None and also.file is not None and str(also.file) not in known:
+        with suppress(OSError):  # where nothing can be noted, a release is on record all the same
+            private_folder(file.parent)
+            with file.open("a") as list_of_files:
+                list_of_files.write(f"{also.file}\n")
+    return known
+
+
+def refuse_elsewhere(where: Place, identity: str | None, labels: Sequence[str], kind: str) -> None:
+    """Refuse labels that another ledger on this machine has on record, as homes ("forecast") or in a "table"."""
+    for given in dict.fromkeys((os.environ.get(VARIABLE), str(user_ledger()), *noted())):
+        other = at(given)
+        if other.url == where.url or (other.file is not None and not other.file.is_file()):
+            continue
+        try:
+            with Ledger.open(other.url, create=False) as ledger:
+                known = 0 if ledger.identity == identity else ledger.on_record(labels, kind)
+        except LedgerError as error:
+            if error.reason != "absent":
+                raise
+            continue
+        if known:
+            raise InputError(
+                f"ledger: {known} of these {'homes' if kind == 'forecast' else 'labels'} are on record in "
+                f"{other.where}, and crowds are for life: dividing them a second time gives members away. "
+                f"Release with that ledger, in a new folder (ledger='{other.where}'); where these are others of the "
+                "same names, say accept='other-homes'. Nothing was released"
+            )
 
 
 def without_password(url: str) -> str:
@@ -180,5 +223,5 @@ def opened(where: Place, seal: Seal | None, *, create: bool) -> Ledger:
 
 _RESTORE = (
     "Nothing was released and nothing was changed. Crowds and what was spent are in that ledger alone: restore its "
-    "newest copy there (for SQLite with ledger.db-wal beside it), or say where it is now with --ledger"
+    "newest copy there (for SQLite with ledger.db-wal beside it), or say where it is now with ledger="
 )

@@ -363,7 +363,7 @@ class Results(Context):
             )
         if not self.charged:
             raise InputError(
-                "dir: nothing is certified here: rows are averages over a crowd, without noise, ε or δ. A --method has "
+                "dir: nothing is certified here: rows are averages over a crowd, without noise, ε or δ. A method= has "
                 "something to certify"
             )
         self.demand("design")
@@ -420,9 +420,7 @@ class Results(Context):
         elif not self.has_released and fit is not None:
             parts.insert(0, ("Not released", ["Nothing was released, recorded or charged."]))
         if self.new_ledger is not None:
-            words = f"There was none, so one was begun: {self.new_ledger}. If these homes are on record in another, "
-            words += "this release does not know their crowds: use that one (--ledger)."
-            parts.append(("Ledger", [words]))
+            parts.append(("Ledger", [f"There was none, so one was begun: {self.new_ledger}. Keep it."]))
         if self.choice is not None:
             parts.append(("Chosen", self.choice.sentences()))
         if not verbose:

@@ -31,21 +31,13 @@ import shoal
 from shoal.card.card import ReleaseCard
 from shoal.card.facts import FitFacts, ReleaseFacts
 from shoal.errors import InputError, ShoalError
-from shoal.runs import secret
 from shoal.runs.choice import Choice, Rehearsal, by_error, by_risk, naming_bound, rehearsal, share
 from shoal.runs.config import Config, shared
 from shoal.runs.folder import DESIGN, FIT, SHARDS, STAGES, STATE, Done, Folder, Progress, RunState, Snapshot, source_of
-from shoal.runs.owner_ledger import IN_FOLDER, Seal, at
+from shoal.runs.owner_ledger import IN_FOLDER, Seal, at, noted
 from shoal.runs.results import ANNEX, BOARD, Results
 from shoal.runs.shards import finished, put_whole, sweep
-from shoal.runs.stages import (
-    card_stage,
-    crowd_stage,
-    fit_stage,
-    readings_stage,
-    release_stage,
-    table_stage,
-)
+from shoal.runs.stages import card_stage, crowd_stage, fit_stage, readings_stage, release_stage, table_stage
 from shoal.runs.stages.crowd_stage import Book
 from shoal.sources.meters import clock
 
@@ -104,7 +96,7 @@ def run(
     """
     asks = at_most is not None or within is not None
     if asks and settings.get("crowd") is not None:
-        raise InputError("crowd: give it, or let --at-most or --within choose it, not both")
+        raise InputError("crowd: give it, or let at_most= or within= choose it, not both")
     work = Run(out, source, config, progress, **settings)
     if work.state.ledger is not None:
         work.ledger().close()  # before anything is done: is it there, and the one it was?
@@ -297,6 +289,7 @@ class Run(Results):
         facts = outcome.facts
         if isinstance(facts, FitFacts):
             self._settle_horizon(facts)
+            self.state = replace(self.state, dates=facts.dates or self.state.dates)
         digests = {name: self.folder.digest(name) for name in outcome.files}
         seconds = round(time.monotonic() - begun, 3)
         stages = {**self.state.stages, stage: Done(self.key(stage), digests, seconds, _now(), facts.to_json())}
@@ -309,8 +302,7 @@ class Run(Results):
 
     def foresee(self, labels: Sequence[str], origin: str, step_minutes: float) -> bool:
         """Before anything is fitted: is the ledger the one it should be, and do crowds on record allow this?"""
-        with self.existing_ledger() as ledger:
-            book = Book.read(ledger, labels)
+        book = Book.of(self, labels)
         if book.size is not None and self._any_crowd:
             self._configure(crowd=book.size)
         steps = self.config.horizon
@@ -339,7 +331,7 @@ class Run(Results):
             if self.key("release") != key:
                 raise InputError(
                     f"dir: {self.path.name} has released, and this is {self._difference()}. Nothing was changed. What "
-                    "is new about the same labels takes a later period: --update goes on with a new day or table here, "
+                    "is new about the same labels takes a later period: update=True goes on with a new day or table; "
                     "or name a new folder; their crowds are used in both"
                 )
             if self.charged and "release" in self.state.stages and self.failed("design", "release"):
@@ -365,11 +357,11 @@ class Run(Results):
         if not self.is_done("crowds"):
             return
         with self.existing_ledger() as ledger:
-            if ledger is None or ledger.recorded_crowds(self.release_name) is not None or ledger.has(self.release_name):
+            name = self.release_name
+            if ledger is not None and (ledger.recorded_crowds(name) is not None or ledger.has(name)):
                 return
-            labels = pl.read_parquet(self.folder / crowd_stage.CROWDS, columns=["label"])["label"].to_list()
-            same = Book.read(ledger, labels).digest == self.plan.book
-        if not same:
+        labels = pl.read_parquet(self.folder / crowd_stage.CROWDS, columns=["label"])["label"].to_list()
+        if Book.of(self, labels).digest != self.plan.book:
             self._forget("crowds", "design", "audit")
             for stage in self.stages("audit")[1:]:
                 self._stage(stage)
@@ -388,6 +380,8 @@ class Run(Results):
             self.new_ledger = self.place.where
         with self.ledger(create=True) as ledger:
             seal = Seal(ledger.identity, str(ledger.head), self.place.stored)
+        if not self.alone:
+            noted(self.place)
         self._remember(replace(self.state, releasing=self.key("release"), ledger=seal))
 
     def go_on(self) -> None:
@@ -406,7 +400,7 @@ class Run(Results):
             if same and (interrupted or self.key("release") == before.release_key):
                 return
             if "release" not in before.stages:
-                raise InputError("update: the last release of this folder is not finished; finish it without --update")
+                raise InputError("update: the last release of this folder is not finished; finish it without")
             if "marginal" in (before.config.query, self.config.query):
                 raise InputError(ONCE)
             self.ledger().close()
@@ -435,7 +429,7 @@ class Run(Results):
         """Everything up to the release, which is recorded, drawn and charged nowhere; any number of times."""
         if self.of_readings:
             raise InputError(
-                "rehearse: under --secret readings nothing is chosen after looking at the readings, and a rehearsal "
+                "rehearse: under secret='readings' nothing is chosen after looking at the readings, and a rehearsal "
                 "looks; `shoal.noisy_crowds_plan(customers=…, epsilon=…)` says what to expect from declared numbers"
             )
         with self.held():
@@ -462,9 +456,7 @@ class Run(Results):
         """The crowd by the risk of being named, or by the error that one can bear: see :func:`shoal.choose`."""
         if self.of_readings:
             name = "at_most" if at_most is not None else "within"
-            raise InputError(
-                f"{name} belongs to the label's promise: leave out {secret.option(name)} with --secret readings"
-            )
+            raise InputError(f"{name} belongs to the label's promise: leave out {name}= with secret='readings'")
         if (at_most is None) == (error is None):
             raise InputError(
                 "at_most and within: give one of them, the risk of being named or the error that can be borne"
@@ -485,7 +477,7 @@ class Run(Results):
         if self.has_released and choice.crowd != self.config.crowd:
             raise InputError(
                 f"crowd: {self.path.name} has released with crowds of at least {self.config.crowd}, and now "
-                f"{choice.crowd} would be chosen ({choice.goal}). Leave --at-most and --within out, or name a new "
+                f"{choice.crowd} would be chosen ({choice.goal}). Leave at_most= and within= out, or name a new "
                 "folder. Nothing was released"
             )
         self.choice = choice

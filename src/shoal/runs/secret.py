@@ -32,11 +32,6 @@ SETTINGS = ("secret", *OF_READINGS, "epsilon", "delta", "typical_kw")
 ISO = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%d")
 
 
-def option(name: str) -> str:
-    """A setting as its option is written."""
-    return f"--{name.replace('_', '-')}"
-
-
 def check(config: Config) -> None:
     """Refuse settings that the secret does not have, and a promise about readings that lacks one that it needs."""
     from shoal import validation
@@ -51,41 +46,36 @@ def check(config: Config) -> None:
     if config.secret != READINGS:
         name = given(OF_READINGS)
         if name is not None:
-            raise InputError(f"{name} belongs to the readings' promise: say --secret readings too, or leave it out")
+            raise InputError(f"{name} belongs to the readings' promise: say secret='readings' too, or leave it out")
         return
     name = given(OF_LABELS)
     if name is not None:
-        raise InputError(f"{name} belongs to the label's promise: leave out {option(name)} with --secret readings")
-    needed = {
-        "customers": (config.customers is None, "--customers (the number of homes on the register)"),
-        "epsilon": (
-            config.epsilon is None and config.releases is None,
-            "--epsilon (or --budget-epsilon with --releases for a series)",
-        ),
-        "origin": (
-            config.label is None and config.origin is None,
-            "--origin (the first instant to forecast; the file's end may be one home's)",
-        ),
-    }
-    missing = {name: words for name, (lacks, words) in needed.items() if lacks}
+        raise InputError(f"{name} belongs to the label's promise: leave out {name}= with secret='readings'")
+    missing: dict[str, str] = {}
+    if config.customers is None:
+        missing["customers"] = "customers= (the number of homes on the register)"
+    if config.epsilon is None and config.releases is None:
+        missing["epsilon"] = "epsilon= (or budget_epsilon= with releases= for a series)"
+    if config.label is None and config.origin is None:
+        missing["origin"] = "origin= (the first instant to forecast; the file's end may be one home's)"
     if missing:
-        also = "" if config.label else "; and --unit and --interval where the file's columns do not declare them"
-        raise InputError(f"{next(iter(missing))}: --secret readings needs {', '.join(missing.values())}{also}")
+        also = "" if config.label else "; and unit= and interval= where the file's columns do not declare them"
+        raise InputError(f"{next(iter(missing))}: secret='readings' needs {', '.join(missing.values())}{also}")
     validation.count(customers=config.customers)
     if config.budget_epsilon is not None:
         validation.positive(budget_epsilon=config.budget_epsilon)
     if config.releases is not None:
         validation.count(releases=config.releases)
         if config.budget_epsilon is None:
-            raise InputError("releases: share a budget out: --releases needs --budget-epsilon")
+            raise InputError("releases: share a budget out: releases= needs budget_epsilon=")
         if config.epsilon is not None:
-            raise InputError("epsilon: --releases shares --budget-epsilon out; leave out --epsilon")
+            raise InputError("epsilon: releases= shares budget_epsilon= out; leave out epsilon=")
     if config.label is None:
         if config.bounds or config.cells:
-            raise InputError("bounds and cells are for tables: name the column of their labels too (--label)")
+            raise InputError("bounds and cells are for tables: name the column of their labels too (label=)")
     elif not config.bounds:
         raise InputError(
-            "bounds: --secret readings needs the ends of every column of a table, --bounds column=low:high"
+            "bounds: secret='readings' needs the ends of every column of a table, bounds='column=low:high'"
         )
     else:
         bounds_of(config), cells_of(config)
@@ -93,7 +83,7 @@ def check(config: Config) -> None:
 
 def bounds_of(config: Config) -> dict[str, tuple[float, float]]:
     """Column -> its declared ends."""
-    wrong = "bounds must look like column=low:high, with the low end below the high one, such as --bounds age=0:100"
+    wrong = "bounds must look like column=low:high, with the low end below the high one, such as bounds='age=0:100'"
     ends = _numbers(config.bounds, ":", wrong)
     if any(len(pair) != 2 for pair in ends.values()):
         raise InputError(wrong)
@@ -102,7 +92,7 @@ def bounds_of(config: Config) -> dict[str, tuple[float, float]]:
 
 def cells_of(config: Config) -> dict[str, list[float]]:
     """Column -> the declared edges between its cells."""
-    return _numbers(config.cells, ",", "cells must look like column=edges, increasing, such as --cells age=30,60")
+    return _numbers(config.cells, ",", "cells must look like column=edges, increasing, such as cells='age=30,60'")
 
 
 def _numbers(texts: Sequence[str], between: str, wrong: str) -> dict[str, list[float]]:
@@ -150,9 +140,9 @@ def check_files(config: Config, opened: Opened) -> None:
     from shoal.sources.meters.columns import recognize
 
     if config.unit is None:
-        raise InputError("unit: --secret readings needs the unit of the readings, --unit")
+        raise InputError("unit: secret='readings' needs the unit of the readings, unit=")
     if config.interval is None:
-        raise InputError("interval: --secret readings needs the minutes between readings, --interval")
+        raise InputError("interval: secret='readings' needs the minutes between readings, interval=")
     try:
         instants = datetime.fromisoformat(str(config.origin)).tzinfo is not None
     except ValueError:
@@ -160,23 +150,23 @@ def check_files(config: Config, opened: Opened) -> None:
     for file in opened.sources:
         name = file.file.name
         if file.reason != "you said so (unit)":
-            raise InputError(f"path: {name} is in a format with units of its own; with --secret readings give CSV or "
+            raise InputError(f"path: {name} is in a format with units of its own; with secret='readings' give CSV or "
                              "Parquet")  # fmt: skip
         if file.epoch is not None:
-            raise InputError(f"path: {name} counts time since 1970, in a unit that its first rows tell; with --secret "
-                             "readings give ISO 8601 text or a column of datetimes")  # fmt: skip
+            raise InputError(f"path: {name} counts time since 1970, in a unit that its first rows tell; with "
+                             "secret='readings' give ISO 8601 text or a column of datetimes")  # fmt: skip
         if recognize(list(file.table.raw.collect_schema()), config.named_columns or None, name).clock is not None:
-            raise InputError(f"timestamp_column: {name} has date and time in two columns; with --secret readings give "
+            raise InputError(f"timestamp_column: {name} has date and time in two columns; with secret='readings' give "
                              "one column of timestamps")  # fmt: skip
         if file.forms and not file.named and file.forms != ISO:
-            raise InputError(f"timestamp_format: the timestamps of {name} are not ISO 8601; with --secret readings "
-                             "name their layout, --set timestamp_format=…")  # fmt: skip
+            raise InputError(f"timestamp_format: the timestamps of {name} are not ISO 8601; with secret='readings' "
+                             "name their layout, timestamp_format=…")  # fmt: skip
         if (file.time_zone is not None) != instants:
             how = "with" if file.time_zone is not None else "without"
             raise InputError(f"origin: write it {how} an offset from UTC, as the timestamps of {name} are: with "
-                             "--secret readings it declares which")  # fmt: skip
+                             "secret='readings' it declares which")  # fmt: skip
     if instants and config.time_zone is None:
-        raise InputError("time_zone: timestamps with an offset need the zone of the homes' clocks, --time-zone")
+        raise InputError("time_zone: timestamps with an offset need the zone of the homes' clocks, time_zone=")
 
 
 def declared_grid(config: Config, *, energy: bool) -> Grid:

@@ -119,17 +119,17 @@ def _entries(raw: pl.LazyFrame, schema: Mapping[str, Any], label: str, columns: 
     odd = [name for name in named if name not in numeric]
     if odd:
         raise InputError(
-            f"columns: {odd[0]!r} holds text or dates, or nothing; entries are numbers. Leave it out of --columns"
+            f"columns: {odd[0]!r} holds text or dates, or nothing; entries are numbers. Leave it out of columns="
         )
     among = named or [name for name in schema if name in numeric and name != label]
     entries = tuple(name for name in among if name not in dropped)
     if not entries:
-        raise InputError("columns: no numeric column is left for the entries; name them with --columns")
+        raise InputError("columns: no numeric column is left for the entries; name them with columns=")
     taken = [name for name in entries if name in OWN]
     if taken:
         raise InputError(
             f"columns: {taken[0]!r} is a column of the released table itself; rename yours, or leave it out "
-            "(--columns=-NAME)"
+            "(columns='-NAME')"
         )
     return entries
 
@@ -178,7 +178,7 @@ def _checked(batch: pl.DataFrame, entries: Sequence[str]) -> pl.DataFrame:
             if column.null_count() > cells.null_count():
                 raise InputError(
                     f"columns: {name!r} holds text in some row(s); entries are numbers. Leave it out "
-                    "(--columns=-NAME), or mend it"
+                    "(columns='-NAME'), or mend it"
                 )
         else:
             column = column.cast(pl.Float64)
@@ -354,7 +354,7 @@ def sample_laws(values: FloatArray, owners: Sequence[str], columns: Sequence[str
     if m - n <= k + 1:
         raise InputError(
             f"table: some crowd has {m} rows of {n} labels, too few for laws of {k} columns: it takes more than "
-            f"{k + 1} rows beyond the first of each label. Choose fewer --columns or a larger --crowd, or leave one "
+            f"{k + 1} rows beyond the first of each label. Choose fewer columns= or a larger crowd=, or leave one "
             "row per label, which is then released as a constant"
         )
     rest = values - label_means(values, owner, n)[owner]
@@ -364,14 +364,14 @@ def sample_laws(values: FloatArray, owners: Sequence[str], columns: Sequence[str
         raise InputError(
             f"columns: {columns[flat[0]]!r} is the same in all rows of a label, for every label of some crowd, while "
             "other columns are not; release it in a table of its own, with one row per label, and leave it out here "
-            "(--columns=-NAME)"
+            "(columns='-NAME')"
         )
     scaled = rest / spread
     low, vectors = eigh((scaled.T @ scaled)[None] / (m - n))
     if low[0, 0] < DEPENDENT:
         odd = columns[int(np.argmax(np.abs(vectors[0][:, 0])))]
         raise InputError(
-            f"columns: {odd!r} is a combination of other columns, up to rounding; leave it out (--columns=-NAME), and "
+            f"columns: {odd!r} is a combination of other columns, up to rounding; leave it out (columns='-NAME'), and "
             "compute it from what is released"
         )
     return GaussianClasses.fit(values, list(owners))

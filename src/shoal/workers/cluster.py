@@ -168,5 +168,5 @@ def _connect(ray: Any, address: str, cores: int | None, environment: dict[str, A
         raise InputError(
             f"workers: no Ray cluster answers at {address} ({type(error).__name__}); check host and port (Ray's client "
             f"server listens on {PORT}), that both ends have {INSTALL} with the same versions of Ray and Python, and "
-            "RAY_AUTH_TOKEN if the cluster asks for one; or use --workers processes"
+            "RAY_AUTH_TOKEN if the cluster asks for one; or use workers='processes'"
         ) from None

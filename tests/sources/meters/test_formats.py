@@ -162,7 +162,7 @@ def test_days_and_months_and_seconds(tmp_path: Path, form: str, exact: bool) -> 
 def test_day_and_month_are_decided_over_all_files(tmp_path: Path) -> None:
     """The 10th to the 12th of January: no number tells. A second file with the 15th decides for both."""
     HOMES.with_columns(pl.col("timestamp").dt.strftime("%d/%m/%Y %H:%M")).write_csv(tmp_path / "a.csv")
-    with pytest.raises(InputError, match=r"--set timestamp_format='%d/%m/%Y %H:%M' where the day comes first"):
+    with pytest.raises(InputError, match=r"give timestamp_format='%d/%m/%Y %H:%M' where the day comes first"):
         meter_readings(tmp_path / "a.csv")
     assert_same(tmp_path / "a.csv", timestamp_format="%d/%m/%Y %H:%M")
     more = HOMES.with_columns(pl.col("timestamp") + timedelta(days=3))

@@ -28,15 +28,7 @@ import polars as pl
 
 from shoal.card.facts import LISTED, FitFacts, most_common
 from shoal.errors import InputError
-from shoal.laws.membership import (
-    can_have_news,
-    crowd_row,
-    formation_size,
-    formed,
-    value_digest,
-    with_blocks,
-)
-from shoal.ledger.ledger import Ledger
+from shoal.laws.membership import can_have_news, crowd_row, formation_size, formed, value_digest, with_blocks
 from shoal.plaintext import as_cells
 from shoal.records import Record
 from shoal.rounding import counted
@@ -65,12 +57,12 @@ NAMES = ("household", "label", "id", "meter", "customer")
 
 EARLIER = (
     "period: something was released about these labels for {}, and this is about {}. Every release about a label needs "
-    "a later period than the last: a later --origin for forecasts, a later --period for a table. Nothing was released"
+    "a later period than the last: a later origin= for forecasts, a later period= for a table. Nothing was released"
 )
 OTHER_FIGURES = (
     "period: rows about these labels are on record for {}, made of other figures than those given now. Give the period "
-    "that these are about (--period 2024-03, period=...), later than the last; a table about others of the same names "
-    "belongs into another ledger (--ledger). Nothing was released"
+    "that these are about (period='2024-03'), later than the last; a table about others of the same names "
+    "belongs into another ledger (ledger=, with accept='other-homes'). Nothing was released"
 )
 WAITS = "new: it waits until enough newcomers are there to form crowds of their own"
 FEW = "fewer than a crowd share its boundary: nothing would hide it"
@@ -100,11 +92,13 @@ class Book:
     ledger_digest: str = ""
 
     @classmethod
-    def read(cls, ledger: Ledger | None, labels: Sequence[str]) -> Book:
-        """From the ledger; empty where there is none yet."""
-        if ledger is None:
-            return cls()
-        book = ledger.crowds(list(labels))
+    def of(cls, context: Context, labels: Sequence[str]) -> Book:
+        """From the ledger of a run, where no other has these labels; empty where there is none yet."""
+        context.refuse_elsewhere(labels)
+        with context.existing_ledger() as ledger:
+            if ledger is None:
+                return cls()
+            book = ledger.crowds(list(labels))
         members = {entry.pop("label"): entry for entry in book.members.to_dicts()}
         return cls(members, {entry.pop("crowd"): entry for entry in book.crowds.to_dicts()}, book.digest)
 
@@ -140,7 +134,7 @@ class Book:
         if config.label is None and not config.charged and 0 < steps < config.horizon:
             raise InputError(
                 f"horizon: forecasts from {origin} are on record with {counted(steps, 'step')}, and a period is "
-                f"released once; --horizon {steps} gives them again, a later --origin may have more. Nothing was "
+                f"released once; horizon={steps} gives them again, a later origin= may have more. Nothing was "
                 "released"
             )
 
@@ -222,8 +216,7 @@ def stage(context: Context, fit: FitFacts) -> StageOutcome:
     everybody = set(curves.labels)
     if context.state.previous is not None and earlier.is_file():
         everybody |= set(pl.read_parquet(earlier, columns=["label"])["label"])
-    with context.existing_ledger() as ledger:
-        book = Book.read(ledger, sorted(everybody))
+    book = Book.of(context, sorted(everybody))
     columns = ClassTable.load(parts[0].path).columns if config.label is not None else ()
     declared = (config.period or context.state.day) if config.label is not None else fit.origin or ""
     period = as_period(declared)
@@ -240,8 +233,18 @@ def stage(context: Context, fit: FitFacts) -> StageOutcome:
     out = pl.concat(left).unique(who, keep="first", maintain_order=True).sort(who)
     shown = rows.filter(~pl.col("retired"))
     placed = members.filter(~pl.col("waits") & pl.col("crowd").is_in(shown["crowd"].to_list()))
+    doubts = list(fit.doubts)
     if charged(config, fit):  # else who has no new readings and is in a crowd has a row all the same
         placed = placed.filter(pl.col("value").is_not_null())
+    elif len(quiet := placed.filter(pl.col("value").is_null())):
+        last = Counter(text[:10] for text in sorted(quiet["last"].to_list()))
+        when = ", ".join(f"{day} ({count})" for day, count in last.items())
+        doubts.append(f"No news of {counted(len(quiet), fit.noun)} in crowds since {when}: what is on record stands "
+                      "in, or the crowd's last row is repeated.")  # fmt: skip
+    before = max((entry["period"] for entry in book.lasting if entry["period"] < period), default=period)
+    skipped = (datetime.fromisoformat(period) - datetime.fromisoformat(before)).days - 1
+    if config.label is None and skipped > 0:
+        doubts.append(f"Since the last release, about {before[:16]}, {counted(skipped, 'day')} skipped.")
     has_row = pl.col(who).is_in(as_cells(placed.select("label"))["label"].to_list())
     silent = Counter(out.filter(has_row)["reason"].to_list())
     folder.write(LEFT_OUT, lambda path: out.filter(~has_row).write_csv(path))
@@ -268,10 +271,10 @@ def stage(context: Context, fit: FitFacts) -> StageOutcome:
         largest_group=max(sizes),
         edges=sum(size * (size - 1) // 2 for size in sizes),
         left_out=fit.left_out - silent.total() + reasons.total(),
-        silent=silent.total(),
         reasons=tuple(most_common(others + reasons)[:LISTED]),
         newcomers=reasons[WAITS],
         about=tuple(about),
+        doubts=tuple(doubts),
         crowd=config.crowd,
     )
     repeated, recorded = (~shown["news"] & ~shown["recorded"]).sum(), shown["recorded"].sum()
@@ -501,7 +504,7 @@ class Plan:
             rounded = [round(x, d) + 0.0 for x, d in zip(row.tolist(), self._decimals, strict=True)]
             return PlannedRow(number, len(members), True, rounded)
         if entry is None:
-            raise InputError("crowd: a new crowd exceeds the largest share; choose a larger --crowd or share")
+            raise InputError("crowd: a new crowd exceeds the largest share; choose a larger crowd= or share")
         return PlannedRow(number, len(members), False, row_values(entry["row"]))
 
     def _renumber(self) -> None:
@@ -573,7 +576,7 @@ def too_few(m: int, curves: Curves, noun: str) -> str:
     where, wider = f"{curves.most} {noun} can be used", ""
     if curves.boundaries is not None:
         where, wider = f"at most {curves.most} {noun} share a boundary", " or wider boundaries"
-    remedy = f"--crowd {curves.most} would work, or" if curves.most >= 2 else "nobody hides alone:"
+    remedy = f"crowd={curves.most} would work, or" if curves.most >= 2 else "nobody hides alone:"
     return (
         f"crowd: {where}, and a crowd of {m} needs {m}; {remedy} have more of them{wider}. `shoal check` says who "
         "cannot be used, and why. Nothing was released"

@@ -81,7 +81,7 @@ def stage(context: Context) -> StageOutcome:
         raise UnreachableError(
             f"label: the rows of {strange} of {facts.labels} labels do not follow the Gaussian law that the guarantee "
             "rests on, so it would hold for a model and not for these rows; nothing is released. A table with one row "
-            "per label needs no law; --accept-doubtful-law releases these all the same"
+            "per label needs no law; accept='doubtful-law' releases these all the same"
         )
     return StageOutcome((DESIGN,), facts)
 

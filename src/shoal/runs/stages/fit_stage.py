@@ -64,9 +64,9 @@ DAILY = (*READING, "origin", "horizon", "query")
 
 #: Where homes on record come with too few readings, and no forecasts of an earlier day are there to go on from.
 SHORT = (
-    "readings: these homes are in crowds on record, formed with --train-days {0}, and no earlier forecasts are here to "
-    "go on from. Use --update in the folder of their last release, or give a file with the last {0} days. Nothing was "
-    "released"
+    "readings: these homes are in crowds on record, formed with train_days={0}, and no earlier forecasts are here to "
+    "go on from. Use update=True in the folder of their last release, or give a file with the last {0} days. Nothing "
+    "was released"
 )
 QUALITY_TABLE = "quality.csv"
 #: Suffix of the curves beside a shard.
@@ -110,12 +110,7 @@ def do(readings: str, origin: str, config: Config, before: str | None, lasting: 
     unknown = np.full(forecasts.horizon, np.nan)
     truth = np.array([later.get(name, unknown) for name in names])
     write_curves(
-        path,
-        names,
-        [name in heard for name in names],
-        value=forecasts.power,
-        truth=truth,
-        stored=usual_day(forecasts),
+        path, names, [name in heard for name in names], value=forecasts.power, truth=truth, stored=usual_day(forecasts)
     )
     silent = pl.col("household").is_in([name for name in names if name not in heard])
     quality = forecasts.quality.with_columns(
@@ -170,6 +165,7 @@ def readings_shards(executor: Executor, context: Context, buckets: int | None) -
         **config.part(*READING, "shard_size"),
         "source": context.source.digest,
         "buckets": buckets,
+        "dates": context.state.dates,
         # Under the readings' promise the origin lies on the grid, whatever the readings are.
         "grid": config.origin if config.secret == secret.READINGS else None,
     }
@@ -199,7 +195,7 @@ def _sorted(executor: Executor, context: Context, folder: Path, buckets: int | N
     config = context.config
     context.tell("sorting readings by household", 0, 0)
     try:
-        opened = open_files(context.source.paths, config)
+        opened = open_files(context.source.paths, config, context.state.dates)
         if config.secret == secret.READINGS:
             secret.check_files(config, opened)
         rows = sort_files(opened, folder, config, buckets)
@@ -210,8 +206,8 @@ def _sorted(executor: Executor, context: Context, folder: Path, buckets: int | N
             grid = common_grid(surveys, config.interval, energy=rows.energy, meter=named_meter(config.unit))
     except ColumnsError as error:
         raise InputError(
-            f"{error.what}. Name them: --household-column, --timestamp-column and --value-column, or the same settings "
-            "in a file (--config)"
+            f"{error.what}. Name them: household_column=, timestamp_column= and value_column=, or the same settings "
+            "in a file (config=)"
         ) from None
     return replace(rows, grid=grid, unit_reason=rows.unit_reason + (REGISTER if grid.register else ""))
 
@@ -223,16 +219,16 @@ def _refuse_implausible(shards: Sequence[ShardFacts], config: Config, unit: str)
     if large and "large" not in config.accept:
         raise InputError(
             f"readings: {large} of {counted(usable, 'household')} {LARGE}. Nothing was released. If the unit is wrong, "
-            f"name it with --unit (it was read as {unit}); if they are totals, say --unit kwh-register; if "
-            "single readings are faults, leave them out with --set max_kw=50; if these are large customers, go on with "
-            "--set accept=large"
+            f"name it with unit= (it was read as {unit}); if they are totals, say unit='kwh-register'; if "
+            "single readings are faults, leave them out with max_kw=50; if these are large customers, go on with "
+            "accept='large'"
         )
     if not usable and shards:
         reasons = tallied(facts.reasons for facts in shards)
         why = "; ".join(f"{reason} ({count})" for reason, count in reasons.most_common(3))
         more = ""
         if reasons[NEGATIVE]:
-            more = ". Consumption is positive: name its column with --value-column, or turn the sign round in the file"
+            more = ". Consumption is positive: name its column with value_column=, or turn the sign round in the file"
         raise InputError(f"readings: none of the {reasons.total()} households can be used: {why}{more}")
 
 
@@ -294,6 +290,7 @@ def stage(context: Context) -> StageOutcome:
         origin=origin,
         step_minutes=minutes,
         time_zone=rows.time_zone,
+        dates=rows.dates,
         crowd=config.crowd,
     )
     return StageOutcome((FIT, QUALITY_TABLE), facts)

@@ -31,14 +31,7 @@ from shoal.readings.account import MembershipAudit, audit_membership
 from shoal.readings.crowds import accepted, contributions, described, publish, vector_sum
 from shoal.readings.error import w1
 from shoal.readings.plan import CrowdsPlan
-from shoal.readings.publication import (
-    PLAN,
-    PublicSettings,
-    joined,
-    public_curves,
-    public_files,
-    timestamps,
-)
+from shoal.readings.publication import PLAN, PublicSettings, joined, public_curves, public_files, timestamps
 from shoal.readings.tables import table_sum
 from shoal.rounding import lower, percent, upper
 from shoal.runs import secret
@@ -76,7 +69,7 @@ def read_table(context: Context) -> StageOutcome:
     names = tuple(dict.fromkeys((*secret.bounds_of(config), *secret.cells_of(config))))
     rows, _, _ = table_rows(context.source.paths, str(config.label), names)
     if rows[LABEL].n_unique() != len(rows):
-        raise InputError("label: with --secret readings a table has one row per label; join the rows of a label first")
+        raise InputError("label: with secret='readings' a table has one row per label; join the rows of a label first")
     whole = rows.drop_nulls()
     context.folder.write(ROWS, lambda path: whole.select(LABEL, *names).write_parquet(path))
     facts = FitFacts(str(context.source), len(whole), 0, 0, 0, 0, left_out=len(rows) - len(whole),
@@ -127,9 +120,10 @@ def homes_of(context: Context) -> Homes:
             )
         every = gathered(listing.parts)
         homes = Homes(every["label"].to_list(), every["value"].to_numpy(), every["truth"].to_numpy())
+    context.refuse_elsewhere(homes.labels)
     if len(homes.labels) > (config.customers or 0):
         raise InputError(
-            f"customers: the file has more than the {config.customers} that were declared (--customers). Nothing was "
+            f"customers: the file has more than the {config.customers} that were declared (customers=). Nothing was "
             "released"
         )
     if not homes.labels:
@@ -194,7 +188,7 @@ def stage(context: Context, fit: FitFacts) -> StageOutcome:
         except BudgetError as error:
             raise BudgetError(
                 f"budget_epsilon: {error}. Releases about the same homes share one budget, fixed with the first: "
-                "--budget-epsilon with --releases, the same each time",
+                "budget_epsilon= with releases=, the same each time",
                 limit=error.limit,
             ) from None
         facts = facts_of(context, ledger, settings.period, labels=len(homes.labels))

@@ -156,14 +156,14 @@ def refuse(context: Context) -> None:
     if reached >= 1.0 or (reached > MEANINGLESS and "no-guarantee" not in config.accept):
         raise UnreachableError(
             f"{'rho' if config.delta is None else 'delta'}: this design promises δ ≤ {upper(reached)} at ε = "
-            f"{config.stated_epsilon:g}, which hides nobody, so nothing is released. Ask for a guarantee (--delta "
-            "1e-5); `shoal frontier` shows what an error buys"
-            + (". --set accept=no-guarantee releases it all the same" if reached < 1.0 else "")
+            f"{config.stated_epsilon:g}, which hides nobody, so nothing is released. Ask for a guarantee "
+            "(delta=1e-5); `shoal frontier` shows what an error buys"
+            + (". accept='no-guarantee' releases it all the same" if reached < 1.0 else "")
         )
     if not all(part.facts_as(DesignFacts).accuracy.beside_largest <= PLAUSIBLE for part in listing.parts):
         raise UnreachableError(
             f"method: released figures would be off by more than {PLAUSIBLE:g} times the largest forecast of a group, "
-            "so nothing is released and nothing was charged. Leave out --method, which then releases the mean "
+            "so nothing is released and nothing was charged. Leave out method=, which then releases the mean "
             "of each crowd; or ask for a weaker guarantee, a larger ε or δ"
         )
 
@@ -183,7 +183,7 @@ def method(context: Context, plan: CrowdFacts) -> StageOutcome:
         numbers, key = drawn_of(context, ledger, members_and_rows(context)[1])
         # The budget is what the design was to reach: never what a release happens to cost.
         budget = config.stated_epsilon, DELTA if config.delta is None else config.delta
-        budget_set = ledger.ensure_budget(*budget)
+        budget_set = not ledger.has_budget
         if len(pairs) > 1:  # refuse before the first block is charged what would be refused at a later one
             for _, block in whole:  # a damaged one fails by itself, where it is read
                 shard = answers_of(block.path, config)
@@ -208,6 +208,7 @@ def method(context: Context, plan: CrowdFacts) -> StageOutcome:
                     bounds=bound,
                     readings=list(shard.readings()),
                     series=context.series,
+                    budget=budget,
                 )
             except BudgetError as error:
                 others = f". {labels} label(s) of other shards had been charged before" if len(pairs) > 1 else ""
@@ -313,7 +314,7 @@ def record(
     lines = rows.filter(~pl.col("recorded"))
     if not len(lines):
         return
-    book = Book.read(ledger, members["label"].to_list())
+    book = Book.of(context, members["label"].to_list())
     if book.digest != plan.book:
         raise LedgerError(STALE)
 

@@ -68,7 +68,7 @@ def read(source: Source, config: Config, known: Sequence[str] | None, out: Path)
     if not len(whole):
         raise InputError(
             f"table: no row has a number in every entry ({incomplete} have an empty cell); leave out the columns that "
-            "are empty (--columns=-NAME), or fill them in"
+            "are empty (columns='-NAME'), or fill them in"
         )
     values = np.ascontiguousarray(whole.select(entries).to_numpy(), dtype=np.float64)
     if np.abs(values).max() > LARGEST:
@@ -153,7 +153,7 @@ def refuse_rows(config: Config, labels: int, most: int) -> None:
     if config.rho is None and (config.epsilon is None or config.delta is None):
         raise InputError(
             "label: some labels have several rows, draws of a law that is released row by row under a guarantee; give "
-            "one to reach, --epsilon and --delta, or an error to spend, --rho"
+            "one to reach, epsilon= and delta=, or an error to spend, rho="
         )
 
 

@@ -255,7 +255,7 @@ def update_forecasts(
         had, has = (f"the time zone {one}" if one else "no time zone" for one in (zone, data.time_zone))
         raise InputError(
             f"time_zone: the readings so far had {had}, and these have {has}; write their timestamps as before, or "
-            "read them with the same --time-zone"
+            "read them with the same time_zone="
         )
     at = data.place(origin)
     steps, rest = divmod(at - int(forecasts.timestamps.dt.epoch("us")[0]), step // clock.MICROSECOND)

@@ -10,6 +10,7 @@ that only this user can read.
 from __future__ import annotations
 
 import csv
+import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -159,6 +160,11 @@ class Opened:
     time_zone: str | None  #: the clock that all readings are put on
     numbering: str | None  #: the column that numbers rows, should every household have one row
 
+    @property
+    def dates(self) -> str:
+        """What comes first in dates of two numbers and a year, "%d" or "%m"; empty where there are none."""
+        return next((form[:2] for one in self.sources for form in one.forms if re.match("%[dm][/-]", form)), "")
+
 
 def household_name() -> pl.Expr:
     """The column ``household`` as names."""
@@ -171,8 +177,9 @@ def open_sources(
     timestamp_format: str | None,
     unit: str | None,
     time_zone: str | None,
+    dates: str = "",
 ) -> Opened:
-    """Understand files that are read together, or a table, from their headers and first rows."""
+    """Understand files that are read together, or a table, by headers, first rows and the ``dates`` read before."""
     said, zone = named_unit(unit), clock.zone(time_zone)
     if isinstance(files, pl.LazyFrame):
         opened = [_open_source(Path(FRAME), FileTable(files), columns, timestamp_format, said)]
@@ -183,7 +190,7 @@ def open_sources(
     if largest:
         name = sources[0].file.name if len(sources) == 1 else "these files"
         sources = [
-            source if numbers is None else replace(source, forms=clock.numbered_layouts(sample, largest, name))
+            source if numbers is None else replace(source, forms=clock.numbered_layouts(sample, largest, name, dates))
             for source, sample, numbers in opened
         ]
     if len({source.unit.energy for source in sources}) > 1:
@@ -391,7 +398,7 @@ def read_meters(
     if totals["repaired"] or totals["left out"]:
         said.append(
             f"of {len(readings.quality)} households, {totals['repaired']} were repaired and {totals['left out']} left "
-            "out: shoal.sources.meters.readings.meter_readings() returns the table with the reasons"
+            "out; quality.csv of a run says why, and so does shoal.sources.meters.readings.meter_readings()"
         )
     for sentence in said:
         warnings.warn(sentence, QualityWarning, stacklevel=2)
