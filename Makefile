@@ -77,8 +77,7 @@ bench: $(VENV)/installed
 	$(BIN)/python -m benchmarks
 
 # What our figures rest on, made again from the real homes in ../shared/data (skipped, saying so, without them): some
-# forty minutes of processor time, half of it the reproductions and the studies of re-identification and of the rule.
-# Forecasts are kept in out/forecasts. Private-PGM is measured where SHOAL_MBI_PYTHON names a Python that has mbi.
+# twenty minutes. Forecasts are kept in out/forecasts. Private-PGM is measured where SHOAL_MBI_PYTHON names a Python that has mbi.
 evidence: $(VENV)/installed
 	$(BIN)/python -m evidence reproduce synthetic
 	$(BIN)/python -m evidence reproduce meters

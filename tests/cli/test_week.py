@@ -15,8 +15,8 @@ from calls import call
 import shoal
 
 SMALL = ["--horizon", "1h", "--set", "order=2,1", "--train-days", "14"]
-#: Homes that are on record are taken for others of the same names, with a ledger of their own.
-AFRESH = ["--set", "accept=other-homes", "--ledger"]
+#: A ledger of their own for homes that another one has on record.
+AFRESH = ["--ledger"]
 #: Words of the inside that nobody should meet.
 INSIDE = ("query_id", "lost neighbors", "digest", "a file;", "train_days", "shards:")
 

@@ -105,8 +105,7 @@ class Config(Record):
     rho: float | None = _guarantee(None, "or: mean squared error per step to spend, for a method")
     accept: tuple[str, ...] = _guarantee(
         (), '"large": readings that no home has; "doubtful-law": rows that do not follow a Gaussian law; '
-        '"no-guarantee": a δ above 0.01, which hides nobody; "other-homes": names that another ledger has on record '
-        "are of others here", rare=True
+        '"no-guarantee": a δ above 0.01, which hides nobody', rare=True
     )  # fmt: skip
 
     ledger: str | None = _setting(
@@ -127,7 +126,7 @@ class Config(Record):
             if dash:
                 validation.choice(("register", "interval"), unit=kind)
         for what in self.accept:
-            validation.choice(("large", "doubtful-law", "no-guarantee", "other-homes"), accept=what)
+            validation.choice(("large", "doubtful-law", "no-guarantee"), accept=what)
         validation.count(at_least=2, crowd=self.crowd)
         if self.largest_share is not None:
             validation.probability(largest_share=self.largest_share, above_zero=True)

@@ -21,7 +21,7 @@ from shoal.files import digest_of, file_digest, held, private_folder, write_whol
 from shoal.ledger.ledger import Ledger
 from shoal.records import Record
 from shoal.runs.config import Config, Speed
-from shoal.runs.owner_ledger import FILE, IN_FOLDER, VARIABLE, Place, Seal, opened, place, refuse_elsewhere
+from shoal.runs.owner_ledger import FILE, IN_FOLDER, VARIABLE, Place, Seal, elsewhere, opened, place
 from shoal.runs.shards import Listing
 from shoal.sources.frames import Scratch, meter_files, stored
 from shoal.workers.executor import Executor, open_executor
@@ -327,12 +327,14 @@ class Context:
         """Whether no other ledger matters: nobody real is behind the run, or every folder is by itself."""
         return self.source.simulated is not None or os.environ.get(VARIABLE) == IN_FOLDER
 
-    def refuse_elsewhere(self, labels: Sequence[str]) -> None:
-        """Refuse labels that are on record in another ledger of this machine, unless they were said to be others."""
-        if not self.alone and "other-homes" not in self.config.accept:
-            with self.existing_ledger() as ledger:
-                identity = None if ledger is None else ledger.identity
-            refuse_elsewhere(self.place, identity, labels, "forecast" if self.config.label is None else "table")
+    def elsewhere(self, labels: Sequence[str]) -> tuple[str, ...]:
+        """What the owner should know of labels that are on record in another ledger of this machine."""
+        if self.alone:
+            return ()
+        with self.existing_ledger() as ledger:
+            identity = None if ledger is None else ledger.identity
+        doubt = elsewhere(self.place, identity, labels, "forecast" if self.config.label is None else "table")
+        return (f"{doubt}.",) if doubt else ()
 
     @contextmanager
     def existing_ledger(self) -> Iterator[Ledger | None]:

@@ -6,7 +6,7 @@ another. Simulated households need no protection, and their runs keep a ledger i
 that has one from before, and ``--ledger folder``.
 
 Crowds are for life in whichever ledger: homes that another one on this machine has on record, the data owner's or one
-that a run noted beside it, are refused (:func:`refuse_elsewhere`), unless they are said to be others of the same names.
+that a run noted beside it, are told to the owner (:func:`elsewhere`): they may be others of the same names.
 With ``SHOAL_LEDGER=folder``, as tests have it, every folder is by itself and nothing is looked up.
 
 A run keeps the identity of its ledger and its head after each release. An opened ledger must have both: one that is
@@ -123,8 +123,8 @@ def noted(also: Place | None = None) -> list[str]:
     return known
 
 
-def refuse_elsewhere(where: Place, identity: str | None, labels: Sequence[str], kind: str) -> None:
-    """Refuse labels that another ledger on this machine has on record, as homes ("forecast") or in a "table"."""
+def elsewhere(where: Place, identity: str | None, labels: Sequence[str], kind: str) -> str:
+    """Say which other ledger here has labels on record, as homes ("forecast") or in a "table"; "" where none has."""
     for given in dict.fromkeys((os.environ.get(VARIABLE), str(user_ledger()), *noted())):
         other = at(given)
         if other.url == where.url or (other.file is not None and not other.file.is_file()):
@@ -132,17 +132,15 @@ def refuse_elsewhere(where: Place, identity: str | None, labels: Sequence[str], 
         try:
             with Ledger.open(other.url, create=False) as ledger:
                 known = 0 if ledger.identity == identity else ledger.on_record(labels, kind)
-        except LedgerError as error:
-            if error.reason != "absent":
-                raise
+        except LedgerError:  # what cannot be read now cannot be asked; a run that releases with it will say so
             continue
         if known:
-            raise InputError(
-                f"ledger: {known} of these {'homes' if kind == 'forecast' else 'labels'} are on record in "
-                f"{other.where}, and crowds are for life: dividing them a second time gives members away. "
-                f"Release with that ledger, in a new folder (ledger='{other.where}'); where these are others of the "
-                "same names, say accept='other-homes'. Nothing was released"
+            return (
+                f"{known} of these {'homes' if kind == 'forecast' else 'labels'} are on record in another ledger, "
+                f"{other.where}. Crowds are for life: a second division of the same ones gives members away. Unless "
+                "these are others of the same names, pass nothing on, and release with that ledger"
             )
+    return ""
 
 
 def without_password(url: str) -> str:

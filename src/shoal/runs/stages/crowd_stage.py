@@ -62,7 +62,7 @@ EARLIER = (
 OTHER_FIGURES = (
     "period: rows about these labels are on record for {}, made of other figures than those given now. Give the period "
     "that these are about (period='2024-03'), later than the last; a table about others of the same names "
-    "belongs into another ledger (ledger=, with accept='other-homes'). Nothing was released"
+    "belongs into another ledger (ledger=). Nothing was released"
 )
 WAITS = "new: it waits until enough newcomers are there to form crowds of their own"
 FEW = "fewer than a crowd share its boundary: nothing would hide it"
@@ -93,8 +93,7 @@ class Book:
 
     @classmethod
     def of(cls, context: Context, labels: Sequence[str]) -> Book:
-        """From the ledger of a run, where no other has these labels; empty where there is none yet."""
-        context.refuse_elsewhere(labels)
+        """From the ledger of a run; empty where there is none yet."""
         with context.existing_ledger() as ledger:
             if ledger is None:
                 return cls()

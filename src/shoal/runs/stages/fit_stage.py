@@ -285,7 +285,7 @@ def stage(context: Context) -> StageOutcome:
             f"{config.train_days} days, season by {config.season}{chosen}.",
             f"Readings: {rows.unit} every {minutes:g} minutes: {rows.unit_reason}{columns}.",
         ),
-        doubts=tuple(notes),
+        doubts=(*context.elsewhere(names["household"].to_list()), *notes),
         unit=rows.unit,
         origin=origin,
         step_minutes=minutes,

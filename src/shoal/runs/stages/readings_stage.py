@@ -73,7 +73,8 @@ def read_table(context: Context) -> StageOutcome:
     whole = rows.drop_nulls()
     context.folder.write(ROWS, lambda path: whole.select(LABEL, *names).write_parquet(path))
     facts = FitFacts(str(context.source), len(whole), 0, 0, 0, 0, left_out=len(rows) - len(whole),
-                     noun=noun_of(str(config.label)), entry="column")  # fmt: skip
+                     noun=noun_of(str(config.label)), entry="column",
+                     doubts=context.elsewhere(rows[LABEL].to_list()))  # fmt: skip
     return StageOutcome((ROWS,), facts)
 
 
@@ -120,7 +121,6 @@ def homes_of(context: Context) -> Homes:
             )
         every = gathered(listing.parts)
         homes = Homes(every["label"].to_list(), every["value"].to_numpy(), every["truth"].to_numpy())
-    context.refuse_elsewhere(homes.labels)
     if len(homes.labels) > (config.customers or 0):
         raise InputError(
             f"customers: the file has more than the {config.customers} that were declared (customers=). Nothing was "

@@ -53,7 +53,8 @@ def stage(context: Context) -> StageOutcome:
     context.tell(DOING, 0, 0)
     part = finished(out) or receipted(out, read(context.source, config, known, Path(out)))
     context.put(FIT, Listing((part,)))
-    facts = replace(part.facts_as(FitFacts), source=str(context.source), crowd=config.crowd)
+    doubts = context.elsewhere(ClassTable.load(part.path).labels)
+    facts = replace(part.facts_as(FitFacts), source=str(context.source), crowd=config.crowd, doubts=doubts)
     refuse_rows(config, facts.labels, facts.most_rows)
     return StageOutcome((FIT,), facts)
 
