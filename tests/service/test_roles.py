@@ -39,7 +39,6 @@ ROUTES: dict[tuple[str, str], frozenset[str] | None] = {
     ("GET", "/v1/receipts"): BOTH,
     ("GET", "/v1/receipts/{id}/proof"): BOTH,
     ("GET", "/v1/ledger/head"): BOTH,
-    ("GET", "/v1/ledger/consistency"): BOTH,
     ("GET", "/v1/ledger/verify"): OWNER,
     ("GET", "/sign-in"): ANYONE,
     ("POST", "/sign-in"): ANYONE,

@@ -152,11 +152,6 @@ def head(_: Visitor, service: Service) -> dict[str, Any]:
     return service.record.checkpoint()
 
 
-@members.get("/ledger/consistency")
-def consistency(_: Visitor, service: Service, first: Size, second: Size | None = None) -> dict[str, Any]:
-    return service.record.consistency(first, second)
-
-
 @owners.get("/ledger/verify")
 def verify(_: Visitor, service: Service) -> dict[str, Any]:
     report = service.ledger.verify()

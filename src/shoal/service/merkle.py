@@ -1,4 +1,4 @@
-"""Merkle trees as RFC 9162 hashes them: roots, and short proofs of inclusion and of consistency.
+"""Merkle trees as RFC 9162 hashes them: roots, and short proofs of inclusion.
 
     leaf  SHA-256(0x00 ‖ data)        node  SHA-256(0x01 ‖ left ‖ right)        no leaves  SHA-256()
 
@@ -26,8 +26,8 @@ class Tree:
     """A tree that grows at its end.
 
     >>> tree = Tree([b"a", b"b", b"c"])
-    >>> tree.size, tree.root().hex()[:8], len(tree.inclusion(2, 3)), len(tree.consistency(2, 3))
-    (3, '36642e73', 1, 1)
+    >>> tree.size, tree.root().hex()[:8], len(tree.inclusion(2, 3))
+    (3, '36642e73', 1)
     """
 
     def __init__(self, leaves: Iterable[bytes] = ()) -> None:
@@ -70,24 +70,6 @@ class Tree:
             else:
                 path.append(self._range(low, middle))
                 low = middle
-        return path[::-1]
-
-    def consistency(self, first: int, second: int) -> list[bytes]:
-        """The hashes that show that the first ``second`` leaves begin with the first ``first`` (RFC 9162, 2.1.4.1)."""
-        if not 0 < first <= self._within(second):
-            raise InputError("first must be the size of an earlier tree, at least 1 and at most that of the second")
-        path: list[bytes] = []
-        low, high, whole = 0, second, True
-        while first != high:
-            middle = low + _split(high - low)
-            if first <= middle:
-                path.append(self._range(middle, high))
-                high = middle
-            else:
-                path.append(self._range(low, middle))
-                low, whole = middle, False
-        if not whole:
-            path.append(self._range(low, high))
         return path[::-1]
 
     def _within(self, size: int) -> int:

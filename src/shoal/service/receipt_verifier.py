@@ -1,14 +1,13 @@
 """Check a receipt of a shoal service from outside: neither shoal nor its database is needed, only this file.
 
-    python receipt_verifier.py RECEIPT.json CHECKPOINT.json [EARLIER.json ...]
+    python receipt_verifier.py RECEIPT.json CHECKPOINT.json
 
 RECEIPT is what `GET /v1/receipts/{id}/proof` gave, with the answer inside; CHECKPOINT what `GET /v1/ledger/head` gave
-at that time or what the proof names. EARLIER are checkpoints written down before, each with the `consistency` that
-`GET /v1/ledger/consistency` gave. It ends with 0 where everything holds and with 1, and a sentence, where not:
+at that time, or one written down before, whose size the proof was asked for with `?size=`. It ends with 0 where
+everything holds and with 1, and a sentence, where not:
 
 1. the answer is the one committed to: its commitment leads to the root in the receipt's ledger entry;
-2. the entry is on record: its hash is that of its content, and leads to the root of the checkpoint;
-3. history was not rewritten, and no old backup restored: every earlier checkpoint is a beginning of this one.
+2. the entry is on record: its hash is that of its content, and leads to the root of the checkpoint.
 
 Trees are those of RFC 9162 with SHA-256.
 """
@@ -60,37 +59,6 @@ def root_of_path(data: bytes, index: int, size: int, path: list[bytes]) -> bytes
     return root
 
 
-def check_consistency(first: int, second: int, old: bytes, new: bytes, path: list[bytes]) -> None:
-    """That the tree of ``second`` leaves begins with that of ``first`` (RFC 9162, 2.1.4.2)."""
-    if first > second:
-        raise NotVerified("the record is shorter than it was: an old copy was restored, or entries were removed")
-    if first == second:
-        if old != new or path:
-            raise NotVerified("two checkpoints of one size differ: history was rewritten")
-        return
-    if first == 0:
-        return
-    steps = [old, *path] if first & (first - 1) == 0 else list(path)
-    if not steps:
-        raise NotVerified("the consistency proof is empty")
-    place, last = first - 1, second - 1
-    while place % 2:
-        place, last = place // 2, last // 2
-    before = after = steps[0]
-    for step in steps[1:]:
-        if last == 0:
-            raise NotVerified("the consistency proof is too long")
-        if place % 2 or place == last:
-            before, after = node(step, before), node(step, after)
-            while place % 2 == 0 and place:
-                place, last = place // 2, last // 2
-        else:
-            after = node(after, step)
-        place, last = place // 2, last // 2
-    if last or before != old or after != new:
-        raise NotVerified("the earlier checkpoint is no beginning of this one: history was rewritten")
-
-
 def check_receipt(proof: dict[str, Any], checkpoint: dict[str, Any]) -> None:
     """That the answer in a proof is on record under a checkpoint."""
     receipt, entry = proof["receipt"], proof["receipt"]["entry"]
@@ -114,27 +82,17 @@ def check_receipt(proof: dict[str, Any], checkpoint: dict[str, Any]) -> None:
         raise NotVerified("the entry is not on record under this checkpoint")
 
 
-def check_checkpoints(earlier: dict[str, Any], later: dict[str, Any], consistency: list[str]) -> None:
-    """That a record only grew from one checkpoint to the other."""
-    if earlier["ledger"] != later["ledger"]:
-        raise NotVerified("the checkpoints are those of two ledgers")
-    roots = bytes.fromhex(earlier["root"]), bytes.fromhex(later["root"])
-    check_consistency(earlier["size"], later["size"], *roots, _path(consistency))
-
-
 def _path(steps: list[str]) -> list[bytes]:
     return [bytes.fromhex(step) for step in steps]
 
 
 def main(arguments: list[str]) -> int:
-    if len(arguments) < 2:
+    if len(arguments) != 2:
         print(__doc__)
         return 2
     try:
-        proof, checkpoint, *earlier = [json.loads(Path(name).read_text(encoding="utf-8")) for name in arguments]
+        proof, checkpoint = [json.loads(Path(name).read_text(encoding="utf-8")) for name in arguments]
         check_receipt(proof, checkpoint)
-        for known in earlier:
-            check_checkpoints(known, checkpoint, known.get("consistency", []))
     except NotVerified as problem:
         print(f"NOT verified: {problem}")
         return 1

@@ -49,12 +49,6 @@ class LedgerRecord:
         tree, upto = self._grown(size)
         return {"ledger": self._identity, "size": upto, "root": tree.root(upto).hex()}
 
-    def consistency(self, first: int, second: int | None = None) -> dict[str, Any]:
-        """That the record only grew between two checkpoints."""
-        tree, upto = self._grown(second, first)
-        path = [step.hex() for step in tree.consistency(first, upto)]
-        return {"first": self.checkpoint(first), "second": self.checkpoint(upto), "consistency": path}
-
     def inclusion(self, entry: Entry, size: int | None = None) -> dict[str, Any]:
         """How an entry leads to a checkpoint: the newest, or the one of ``size`` entries."""
         tree, upto = self._grown(size, entry.seq)
