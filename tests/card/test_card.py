@@ -59,7 +59,6 @@ def test_a_large_delta_is_called_no_guarantee(strong: shoal.Mechanism, weak: sho
     card = shoal.release_card(weak)
     assert not card.meaningful
     assert "No meaningful guarantee" in card.to_markdown()
-    assert "no meaningful guarantee" in card.to_yaml()
     good = shoal.release_card(strong)
     assert good.meaningful
     assert "meaningful" not in good.to_markdown()
@@ -145,21 +144,6 @@ def test_errors_by_step_are_told_of_crowds_only(members: int, told: bool) -> Non
             assert true <= shown <= true * 1.1
 
 
-def test_yaml_has_the_registrys_fields(strong: shoal.Mechanism) -> None:
-    yaml = pytest.importorskip("yaml")
-    card = shoal.release_card(strong, unit="household")
-    record = yaml.safe_load(card.to_yaml(name="Feeder 12: forecasts", registry_authors="A. Author"))
-    deployment = record["deployment"]
-    assert list(deployment) == [
-        "product", "dp_flavor", "privacy_loss", "model", "accounting", "implementation", "resources",
-    ]  # fmt: skip
-    assert deployment["product"]["name"] == "Feeder 12: forecasts"
-    parameters = deployment["privacy_loss"]["privacy_parameters"]
-    assert parameters == {"epsilon": 1.0, "delta": card.to_dict()["guarantee"]["delta"]}
-    with pytest.raises(shoal.InputError, match="deployment fields"):
-        card.to_yaml(epsilon="1")
-
-
 def test_a_pdp_design_is_stated_as_dp() -> None:
     mechanism = shoal.design(*family(), "white", 1.0, 5.0, notion="pdp")
     card = shoal.release_card(mechanism)
@@ -183,7 +167,6 @@ def test_the_card_says_that_its_delta_is_a_theorem(strong: shoal.Mechanism) -> N
     assert claim["proof"] == {"by": "ball arithmetic", "why_not": None}
     words = "proved (ball arithmetic)"
     assert f"This δ is {words}." in card.to_markdown()
-    assert f"This delta is {words}." in card.to_yaml()
     other = replace(card.design, proved="", unproved="it would take too long")
     both = DesignFacts.merged([card.design, other])
     assert both.theorem == "not proved: it would take too long"
@@ -193,9 +176,9 @@ def test_the_card_says_that_its_delta_is_a_theorem(strong: shoal.Mechanism) -> N
 
 
 def public_texts(mechanism: shoal.Mechanism) -> str:
-    """Everything that a card publishes: JSON, Markdown, the registry's record and the public page."""
+    """Everything that a card publishes: JSON, Markdown and the public page."""
     card = shoal.release_card(mechanism)
-    return "\n".join([json.dumps(card.to_dict()), card.to_markdown(), card.to_yaml(), public_page(card)])
+    return "\n".join([json.dumps(card.to_dict()), card.to_markdown(), public_page(card)])
 
 
 def test_nothing_public_is_a_function_of_who_is_who() -> None:

@@ -18,7 +18,7 @@ FILES = {
     "rows.parquet", "numbers.json", "released.csv", "released.parquet", "public", "card.json", "card.md",
     "report.html",
 }  # fmt: skip
-OF_A_METHOD = {"blocks", "mechanism", "design.json", "audit.json", "card.yaml"}
+OF_A_METHOD = {"blocks", "mechanism", "design.json", "audit.json"}
 
 
 def mechanism(folder: Path) -> Path:

@@ -72,14 +72,14 @@ def test_every_design_can_be_described(logarithmic: Path, tmp_path: Path, query:
     out = Path(shutil.copytree(logarithmic, tmp_path / "run"))
     config = replace(LOG, query=query, method=method, epsilon=2.0, delta=None, **budget)  # type: ignore[arg-type]
     card = go(out, config=config, until="design").card_so_far
-    assert all(text() for text in (card.to_json, card.to_markdown, card.to_yaml))
+    assert all(text() for text in (card.to_json, card.to_markdown))
 
 
 def test_what_cannot_be_printed_is_not_charged(designed: Path, monkeypatch: Patch) -> None:
     def fails(_: shoal.ReleaseCard) -> str:
         raise shoal.InputError("card: no words")
 
-    monkeypatch.setattr(shoal.ReleaseCard, "to_yaml", fails)
+    monkeypatch.setattr(shoal.ReleaseCard, "to_markdown", fails)
     with pytest.raises(shoal.InputError, match="no words"):
         go(designed)
     assert not (designed / "ledger.db").exists()
@@ -109,7 +109,7 @@ def test_whatever_is_released_gets_its_card_and_its_report(
     assert run.report.is_file()
     names = run.released["household"].unique().to_list()
     assert len(names) >= 22
-    for document in ("card.md", "card.json", *(["card.yaml"] if guarantee else []), "public/report.html"):
+    for document in ("card.md", "card.json", "public/report.html"):
         text = (tmp_path / "run" / document).read_text()
         assert not [name for name in names if name in text], document
     assert "Internal" in run.report.read_text()

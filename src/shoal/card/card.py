@@ -214,16 +214,6 @@ class ReleaseCard:
 
         return markdown(self)
 
-    def to_yaml(self, **deployment: str) -> str:
-        """The fields of the DP Deployments Registry; ``deployment`` fills in what only the publisher knows.
-
-        Known names: name, data_curators, intended_use, data_product_region, data_product_sector, description,
-        publication_date, registry_authors.
-        """
-        from shoal.card.render import registry_record
-
-        return registry_record(self, deployment)
-
     def _repr_html_(self) -> str:
         """What may be published, the first sentence about each matter."""
         first: dict[str, list[str]] = {}
@@ -371,7 +361,7 @@ def release_card(
         seed: seed of the estimate of the identification risk, where there is no closed form.
 
     Returns:
-        The card; ``to_markdown``, ``to_json`` and ``to_yaml`` print it.
+        The card; ``to_markdown`` and ``to_json`` print it.
 
     >>> import shoal
     >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])

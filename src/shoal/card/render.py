@@ -28,13 +28,9 @@ from shoal.card.statements import (
     SUMMARY,
     Statement,
     environment,
-    other_scope,
     would_protect,
 )
-from shoal.card.words import promise, question
-from shoal.errors import InputError
-from shoal.plaintext import printable
-from shoal.rounding import lower, many, nearest, percent, up, upper
+from shoal.rounding import lower, nearest, percent, upper
 
 TITLE = "A release of averages"
 INTERNAL = "Internal: contains the members' own figures. For the data owner; do not pass this page on."
@@ -42,17 +38,6 @@ NAMELESS = "For the data owner and whom he answers to: no names, no single figur
 PASSED_ON = "Public: holds only what the release card says. No members' figures, no names."
 #: Statements of the owner that name nobody and may stand on the pages of board and regulator.
 NAMELESS_KEYS = ("cost", "attack", "course", "missing")
-#: What only the publisher can fill in -> what stands there until then.
-PUBLISHER = {
-    "name": "TODO: name of the data product",
-    "data_curators": "TODO: who publishes it",
-    "intended_use": "TODO: what it is for",
-    "data_product_region": "TODO: where the labels live",
-    "data_product_sector": "TODO: for instance Energy",
-    "description": "TODO: what a reader gets",
-    "publication_date": "TODO: YYYY-MM-DD",
-    "registry_authors": "TODO: who wrote this record",
-}
 Part = tuple[str, list[str]]
 #: A table of a page: name, columns, rows.
 Figures = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
@@ -110,31 +95,6 @@ def readme(card: ReleaseCard, **given: Any) -> str:
     sentences = dict.fromkeys(("technique", "hidden", "use", "limits", "rules"), "")
     sentences |= {one.key: one.sentence for one in reversed(card.public)}
     return environment("text").get_template("README.txt").render(statements=sentences, **given)
-
-
-def registry_record(card: ReleaseCard, deployment: Mapping[str, str]) -> str:
-    """The card in the fields of the DP Deployments Registry, as YAML."""
-    if set(deployment) - set(PUBLISHER):
-        raise InputError(f"deployment fields must be among {', '.join(PUBLISHER)}")
-    design, noun = card.design, card.fit.noun
-    if design is None:
-        raise InputError("card: nothing is certified here for a registry of guarantees; to_json has all of it")
-    promised = [promise(design.epsilon, upper(design.delta), design.scope)] if design.meaningful else []
-    return environment("text").get_template("card.yaml").render(
-        card=card,
-        design=design,
-        release=card.release,
-        query=question(design.query),
-        table=design.scope == "table",
-        unit=noun,
-        units=many(noun),
-        own={name: printable(text) for name, text in {**PUBLISHER, **deployment}.items()},
-        delta=up(design.delta),
-        precision=upper(design.finite_precision),
-        rmse=upper(design.accuracy.rmse, SHOWN_DIGITS),
-        promised=[*promised, other_scope(design)],
-        curve=[f"{epsilon:g}: {upper(delta)}" for epsilon, delta in design.curve],
-    )  # fmt: skip
 
 
 def _grouped(every: Sequence[Statement]) -> list[tuple[str, list[Statement]]]:

@@ -12,7 +12,6 @@ least crowd (k-anonymity), and called that. *certified*: a method with ε and δ
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -118,7 +117,6 @@ def environment(form: str) -> Environment:
     )
     templates.filters |= {"code": code, "upper_end": upper, "nearest": nearest, "counted": counted}
     templates.filters["cell"] = lambda value: str(value).replace("|", "\\|")
-    templates.filters["yaml"] = lambda value: json.dumps(value, ensure_ascii=False)  # which is YAML too
     templates.globals |= {"headings": HEADINGS, "version": __version__, "rules": RULES, "holders": HOLDERS}
     templates.globals |= {"counted": counted, "many": many, "percent": percent, "factor": factor, "promise": promise}
     templates.globals |= {"upper": upper, "lower": lower, "nearest": nearest, "promised": promised}

@@ -58,12 +58,12 @@ def rehearse(fit: FitFacts, design: DesignFacts, audit: AuditFacts | None) -> No
     """Print everything that will be published, but for what the ledger adds: what cannot be is not to be charged."""
     nothing = ReleaseFacts(name="", labels=design.labels, ledger="", head="")
     card = ReleaseCard.of(fit, design, nothing, audit)
-    for printed in (ReleaseCard.to_json, ReleaseCard.to_markdown, ReleaseCard.to_yaml, public_page):
+    for printed in (ReleaseCard.to_json, ReleaseCard.to_markdown, public_page):
         printed(card)
 
 
 def stage(context: Context, card: ReleaseCard, plan: CrowdFacts | None) -> StageOutcome:
-    """Write the card for machines and for people, and where something is certified for the registry.
+    """Write the card for machines and for people.
 
     The card of readings with noise is a function of the public settings: nothing is measured for it.
     """
@@ -73,8 +73,6 @@ def stage(context: Context, card: ReleaseCard, plan: CrowdFacts | None) -> Stage
     elif card.readings is None:
         card = replace(card, attack=_attack_on_rows(context))
     texts = {"card.json": card.to_json(), "card.md": card.to_markdown()}
-    if card.kind == "certified":
-        texts["card.yaml"] = card.to_yaml()
     if card.course is not None:
         texts[COURSE] = json.dumps(card.course.to_json(), indent=1)
     for name, text in texts.items():
