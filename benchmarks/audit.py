@@ -1,6 +1,6 @@
 """The audit: false alarms on correct mechanisms, what it catches, and how long it takes.
 
-    python -m benchmarks.audit [--mechanisms 200] [--samples 2000] [--only alarms|bugs|times|holdout]
+    python -m benchmarks.audit [--mechanisms 200] [--samples 2000] [--only alarms|bugs|times]
 
 Prints Markdown. False alarms are counted over correct mechanisms of every method on families of every kind (constants,
 shared, diagonal, singular and full covariances), each audited once, with noise and answers of its own. The held-out
@@ -15,8 +15,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,7 +26,6 @@ from shoal.audits.trials import seeded_release
 from shoal.laws.supports import RankWarning
 
 Array = NDArray[np.float64]
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "swiss_residential_15min" / "swiss15_clean.parquet"
 METHODS = ("white", "paper", "covariance", "additive", "transport", "center")
 
 
@@ -109,37 +106,11 @@ def bugs(n_samples: int = 20_000) -> Iterator[tuple[str, Any]]:
     yield "one noise for all labels", shoal.audit(mechanism, n_samples=n_samples, release=same_noise, seed=1)
 
 
-def held_out(households: int = 40, days: int = 6, horizon: int = 4) -> Iterator[str]:
-    """Real households: laws of the marginal query fitted once, answers of the following days held out."""
-    import polars as pl
-
-    readings = shoal.read_meters(DATA)
-    names = readings["household"].unique(maintain_order=True).to_list()[:households]
-    readings = readings.filter(pl.col("household").is_in(names))
-    first = readings["timestamp"].min() + timedelta(days=14, hours=17)
-    options: dict[str, Any] = {"order": (2, 1), "train_days": 14, "horizon": horizon, "season": "day"}
-    fitted = shoal.forecast(readings, origin=first, **options)
-    later = [shoal.forecast(readings, origin=first + timedelta(days=d), **options) for d in range(1, days + 1)]
-    kept = [name for name in fitted.households if all(name in f.households for f in later)]
-    answers = {name: np.stack([f.answer()[f.households.index(name)] for f in later]) for name in kept}
-    whole = fitted.classes("marginal")
-    classes = whole.take([whole.labels.index(name) for name in kept])
-    graph = shoal.NeighborGraph.nearest(classes, 3)
-    for method in ("white", "transport"):
-        mechanism = shoal.design(classes, graph, method=method, epsilon=1.0, rho=0.2, iterations=20, noise_floor=0.01)
-        guard = shoal.model_guard(mechanism, fitted, query="marginal", n_draws=200, fitted_on_private_data=True)
-        seen = shoal.observed_loss(mechanism, answers, release=seeded_release(mechanism, 1))
-        yield (
-            f"| {method} | {guard.promise:.3g} | {guard.delta_at_confidence:.3g} | {guard.noise_alone:.3g} "
-            f"| {seen.pooled_promise:.3g} | {seen.pooled:.3g} | {seen.pooled_lower:.3g} | {seen.verdict} |"
-        )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--mechanisms", type=int, default=200)
     parser.add_argument("--samples", type=int, default=2000)
-    parser.add_argument("--only", choices=["alarms", "bugs", "times", "holdout"])
+    parser.add_argument("--only", choices=["alarms", "bugs", "times"])
     options = parser.parse_args()
     warnings.simplefilter("ignore", RankWarning)
     print("## Audit\n")
@@ -175,14 +146,6 @@ def main() -> None:
         start = time.perf_counter()
         shoal.audit(mechanism, n_samples=20_000, release=release)
         print(f"13 labels, complete graph, 12 entries, 20,000 answers each: {time.perf_counter() - start:.1f} s")
-    if options.only in (None, "holdout") and DATA.exists():
-        print("\n40 real households, 14 days of training, one answer on each of 6 days held out (δ at ε = 1):\n")
-        print(
-            "| method | promised | 95 % of models | noise alone | mean edge: promised | observed | at least | verdict |"
-        )
-        print("| --- | --- | --- | --- | --- | --- | --- | --- |")
-        for line in held_out():
-            print(line)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ Made by `python docs/make_reference.py`; a test checks that it is up to date. Co
 | budgets for who chooses along the way | `AdaptiveFilter`; `Ledger.budget(mode="adaptive")` |
 | any table with labels | `GaussianClasses.fit`, `.checks`, `LabelHider`, `Clip`, `GaussianMixtureClasses` |
 | prove it | `prove`: ball arithmetic on the stored parameters, and a checker of one file |
-| check the claim, describe it | `audit`, `model_guard`, `observed_loss`, `release_card` |
+| check the claim, describe it | `audit`, `model_guard`, `release_card` |
 | who is found in what leaves | `reidentify` |
 | other accountants | `to_pld` (dp_accounting), `to_opendp` |
 | protect the readings themselves | `noisy_crowds_plan`, `noisy_crowds`, `population_error` |

@@ -14,7 +14,6 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.accounting.tradeoff import tradeoff_curve as tradeoff_curve
     from shoal.audits.audit import audit as audit
     from shoal.audits.guard import model_guard as model_guard
-    from shoal.audits.holdout import observed_loss as observed_loss
     from shoal.card.card import ReleaseCard as ReleaseCard
     from shoal.card.card import release_card as release_card
     from shoal.designs.calibration import calibrate as calibrate

@@ -181,7 +181,7 @@ def audit(
         if answers is None:
             true = trials.simulated_answers(gaussian.classes, n_samples, np.random.default_rng(seed))
         else:
-            true = trials.given_answers(answers, gaussian.classes, n_samples, trials.FEWEST)
+            true = trials.given_answers(answers, gaussian.classes, n_samples)
         released = trials.release_all(chosen, true, labels, step)
         if repeats > 1 and again is None:
             few = [q[: max(len(q) // repeats, trials.FEWEST)] for q in true]
@@ -285,25 +285,23 @@ def _epsilons(mechanism: Mechanism, pairs: IndexArray, epsilon: Any) -> FloatArr
     return np.concatenate([base, np.broadcast_to(grid, (len(base), len(grid)))], axis=1)
 
 
-def edge_promises(
-    released: Any, pairs: IndexArray, epsilons: FloatArray, scope: str = "answer", code: int = tails.DP
-) -> FloatArray:
-    """(n_edges, D, E) upper ends of the exact δ of each edge, by default the hockey-stick; 1 where none is certain.
+def edge_promises(released: Any, pairs: IndexArray, epsilons: FloatArray, scope: str) -> FloatArray:
+    """(n_edges, D, E) upper ends of the exact δ of each edge; 1 where none is certain.
 
     D is 2, both directions, for an answer and 1 for a table.
     """
     columns = []
     for j in range(epsilons.shape[1]):
-        upper = _brackets(released, pairs, epsilons[:, j], scope, code)[:, :, 2]
+        upper = _brackets(released, pairs, epsilons[:, j], scope)[:, :, 2]
         columns.append(np.where(np.isnan(upper), 1.0, exp_up(np.where(np.isnan(upper), 0.0, upper))))
     return np.stack(columns, axis=2)
 
 
-def _brackets(released: Any, pairs: IndexArray, epsilon: FloatArray, scope: str, code: int = tails.DP) -> FloatArray:
+def _brackets(released: Any, pairs: IndexArray, epsilon: FloatArray, scope: str) -> FloatArray:
     """(n_edges, D, 3) ln δ of each edge at its own ε: value, lower and upper end."""
     family = Releases.of(released, scope)
     offsets = np.repeat(epsilon[:, None], family.directions, axis=1)
-    return brackets(family, pairs, code, np.zeros(1), offsets)[:, :, 0]
+    return brackets(family, pairs, tails.DP, np.zeros(1), offsets)[:, :, 0]
 
 
 def _promises(mechanism: Mechanism, epsilons: FloatArray, edge_promise: FloatArray) -> FloatArray:

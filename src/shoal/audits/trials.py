@@ -52,20 +52,20 @@ def simulated_answers(classes: GaussianClasses, n_samples: int, rng: np.random.G
     return drawn
 
 
-def given_answers(answers: Any, classes: GaussianClasses, n_samples: int, fewest: int) -> list[FloatArray]:
+def given_answers(answers: Any, classes: GaussianClasses, n_samples: int) -> list[FloatArray]:
     """True answers from the user, per label (m, k); a single (k,) stands for n_samples times the same answer."""
-    rows = _by_label(answers, classes, (1, 2), "answers", fewest)
+    rows = _by_label(answers, classes, (1, 2), "answers")
     return [np.tile(r, (n_samples, 1)) if r.ndim == 1 else r for r in rows]
 
 
 def given_releases(releases: Any, classes: GaussianClasses) -> list[FloatArray]:
     """Released answers from the user, per label (m, k)."""
-    return _by_label(releases, classes, (2,), "releases", FEWEST)
+    return _by_label(releases, classes, (2,), "releases")
 
 
 def given_repeats(repeated: Any, classes: GaussianClasses) -> list[FloatArray]:
     """Repeated releases from the user, per label (m, r, k): r releases of each of m true answers."""
-    rows = _by_label(repeated, classes, (3,), "repeated", FEWEST)
+    rows = _by_label(repeated, classes, (3,), "repeated")
     if len({r.shape[1] for r in rows}) != 1 or rows[0].shape[1] < 2:
         raise InputError("repeated must hold the same number of releases, at least 2, of every true answer")
     return rows
@@ -86,7 +86,7 @@ def release_all(
     return done
 
 
-def _by_label(values: Any, classes: GaussianClasses, ndim: tuple[int, ...], name: str, fewest: int) -> list[FloatArray]:
+def _by_label(values: Any, classes: GaussianClasses, ndim: tuple[int, ...], name: str) -> list[FloatArray]:
     try:
         rows = list(validation.by_label(classes.labels, **{name: values}))
     except TypeError:
@@ -96,6 +96,6 @@ def _by_label(values: Any, classes: GaussianClasses, ndim: tuple[int, ...], name
     arrays = [validation.array(ndim=ndim, **{name: row}) for row in rows]
     if any(a.shape[-1] != classes.n_dims for a in arrays):
         raise InputError(f"{name} must have {classes.n_dims} entries per answer")
-    if any(a.ndim > 1 and len(a) < fewest for a in arrays):
-        raise InputError(f"{name} must hold at least {fewest} answer(s) for every label")
+    if any(a.ndim > 1 and len(a) < FEWEST for a in arrays):
+        raise InputError(f"{name} must hold at least {FEWEST} answer(s) for every label")
     return arrays

@@ -278,7 +278,7 @@ class GaussianClasses:
         """Whether the rows behind these laws follow them, label by label, for laws from :meth:`fit`.
 
         Normality of each label's rows, likelihood and spread of held-out rows, and their privacy losses beside the
-        promised ones. What a mechanism's own promise looks like on held-out rows is :func:`shoal.observed_loss`.
+        promised ones.
 
         Returns:
             The checks; ``holds`` is the verdict, ``statements`` are its reasons in words, ``table()`` is one row per

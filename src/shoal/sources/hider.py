@@ -13,7 +13,6 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from shoal import validation
 from shoal.audits.guard import model_guard
-from shoal.audits.holdout import observed_loss
 from shoal.audits.trials import seeded_release
 from shoal.designs.calibration import calibrate
 from shoal.designs.methods import METHODS
@@ -28,7 +27,7 @@ from shoal.numerics.threads import one_library_thread
 from shoal.rounding import upper
 from shoal.sources.class_table import refuse_copies
 from shoal.sources.frames import is_pandas
-from shoal.validation import BoolArray, FloatArray
+from shoal.validation import FloatArray
 
 #: Draws of the model guard times edges, of laws of eight columns, about: seconds.
 GUARD_WORK = 200_000
@@ -60,7 +59,7 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
     The guarantee is about the label of one row, for whoever holds all released rows and does not know which of them
     belong together (``scope="table"`` of :func:`shoal.privacy_curve`); m rows known to be of one label are m releases,
     ``shoal.privacy_curve([hider.mechanism_.output] * m, hider.mechanism_.graph, epsilon)``. It rests on the laws:
-    ``checks_`` says whether the rows follow them, ``loss_`` what held-out rows lose, ``guard_`` what δ becomes over
+    ``checks_`` says whether the rows follow them, and what held-out ones lose, ``guard_`` what δ becomes over
     laws that the rows leave plausible. A :class:`shoal.LawWarning` says so where rows speak against the laws or are too
     few.
 
@@ -83,7 +82,6 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
             take long with many labels or columns.
         clip: rows are moved into ellipsoids of this radius, in deviations of their label's law, before anything else;
             ``assumption_free_`` is then the δ for any law inside them (:func:`~shoal.mechanism.clip.assumption_free`).
-        held_out: share of each label's rows that the laws are not fitted on, to observe losses on.
         seed: seed of the noise for experiments. What is released is then NOT private and marked as such, except where
             ``set_output`` makes another table of it.
         verbose: whether to print what is being done.
@@ -125,7 +123,6 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         *,
         method: str = "mean",
         clip: float | None = None,
-        held_out: float = 0.2,
         seed: int | None = None,
         verbose: bool = False,
     ) -> None:
@@ -134,7 +131,6 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         self.crowd = crowd
         self.method = method
         self.clip = clip
-        self.held_out = held_out
         self.seed = seed
         self.verbose = verbose
 
@@ -142,7 +138,7 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         """Laws of the labels from the rows of ``X``, and the mechanism for them; ``labels`` come before ``y``.
 
         Returns:
-            The hider itself, with ``laws_``, ``mechanism_``, ``checks_``, ``loss_`` and ``guard_``.
+            The hider itself, with ``laws_``, ``mechanism_``, ``checks_`` and ``guard_``.
         """
         with one_library_thread():  # the matrices are small: threads of BLAS would wait for each other
             self._fit(*self._rows(X, y if labels is None else labels, reset=True))
@@ -152,7 +148,6 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         epsilon = validation.non_negative(epsilon=self.epsilon)
         delta = validation.probability(delta=self.delta, below_one=True)
         method = validation.choice(list(METHODS), method=self.method)
-        share = validation.probability(held_out=self.held_out, below_one=True)
         size = None if self.crowd is None else validation.count(crowd=self.crowd, at_least=2)
         radius = None if self.clip is None else validation.positive(clip=self.clip)
         if self.seed is not None:
@@ -167,13 +162,7 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
                 f"y has {len(found)} different values. If it is a number to predict, give the column to hide instead, "
                 "in a pipeline as labels. If they are labels, say among how many each hides: LabelHider(crowd=10)"
             )
-        out = np.zeros(len(names), dtype=np.bool_) if counts.max() == 1 else _held_out(names, share)
-        fitted = rows[~out]
-        if len(fitted) == len(found) < len(rows):
-            raise InputError(
-                "held_out leaves one row of each label, from which there is no law; choose a smaller share"
-            )
-        self.constants_ = np.where((fitted == fitted[0]).all(axis=0), fitted[0], np.nan)
+        self.constants_ = np.where((rows == rows[0]).all(axis=0), rows[0], np.nan)
         rows = rows[:, np.isnan(self.constants_)]
         if not rows.shape[1]:
             raise InputError("X: every column has one value in all rows; there is nothing to release")
@@ -182,7 +171,7 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         if counts.max() == 1:
             laws = GaussianClasses.deterministic(rows[np.argsort(names)], found.tolist())
         else:
-            laws = GaussianClasses.fit(rows[~out], names[~out])
+            laws = GaussianClasses.fit(rows, names)
         graph = NeighborGraph.complete(laws.labels)
         if size is not None:
             graph = NeighborGraph.within_groups(laws.labels, crowds(laws.embedding(), size).tolist())
@@ -193,9 +182,9 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         self.mechanism_ = calibrate(laws, graph, method, epsilon, delta, scope="table", progress=self._groups)
         self.clip_ = None if radius is None else Clip.of(laws, radius)
         self.assumption_free_ = None if self.clip_ is None else assumption_free(self.mechanism_, self.clip_)
-        self.guard_, self.loss_ = None, None
+        self.guard_ = None
         if laws.fitted is not None:
-            self._say("what δ becomes over plausible laws, and what held-out rows lose")
+            self._say("what δ becomes over plausible laws")
             draws = int(np.clip(GUARD_WORK / max(graph.n_edges * (rows.shape[1] / 8) ** 3, 1), 20, 100))
             self.guard_ = model_guard(self.mechanism_, laws, n_draws=draws, fitted_on_private_data=True)
             if self.guard_.delta_at_confidence > max(PLAUSIBLE, delta):
@@ -206,10 +195,6 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
                     LawWarning,
                     stacklevel=3,
                 )
-            if set(names[out]) == set(laws.labels):
-                kept = rows if self.clip_ is None else self.clip_.apply(rows, names)
-                answers = {name: kept[out & (names == name)] for name in laws.labels}
-                self.loss_ = observed_loss(self.mechanism_, answers, release=seeded_release(self.mechanism_))
 
     def transform(self, X: Any, y: Any = None, *, labels: Any = None) -> Any:
         """Released rows, one for each row of ``X``, whose labels are ``y`` (or ``labels``, for metadata routing).
@@ -288,16 +273,6 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         tags.target_tags.required = True
         tags.non_deterministic = self.seed is None
         return tags
-
-
-def _held_out(names: Any, share: float) -> BoolArray:
-    """(m,) this share of each label's rows, rounded down; which rows does not depend on their order of labels."""
-    rng = np.random.default_rng(0)
-    out = np.zeros(len(names), dtype=np.bool_)
-    for name in np.unique(names):
-        rows = np.flatnonzero(names == name)
-        out[rng.permutation(rows)[: int(share * len(rows))]] = True
-    return out
 
 
 def _in_cross_validation(labeled: bool) -> bool:
