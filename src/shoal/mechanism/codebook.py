@@ -340,7 +340,7 @@ class Codebook(Stored):
 
     def certified(self, scope: str) -> Certificate:
         """The certificate at ``epsilon`` for one scope or the other; a codebook has no cost of finite precision."""
-        return Certificate.of(self.curve(self.epsilon, scope), 0.0, 0.0)
+        return Certificate.of(self.curve(self.epsilon, scope), 0.0)
 
     # ------------------------------------------------------------------ files
 

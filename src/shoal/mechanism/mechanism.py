@@ -403,7 +403,7 @@ class Mechanism(Stored):
         validation.choice(list(SCOPES), scope=scope)
         if scope == self.scope:
             return self.certificate
-        return Certificate.of(self._ideal(scope), self._loss(self.epsilon, scope), 0.0)
+        return Certificate.of(self._ideal(scope), self._loss(self.epsilon, scope))
 
     @cached_property
     def ideal(self) -> PrivacyCurve:
