@@ -20,7 +20,6 @@ METHODS = {
     "NeighborGraph": ("complete", "from_edges", "within_groups", "nearest", "from_distance"),
     "Mechanism": ("release", "curve", "released_curve", "save", "load"),
     "Codebook": ("curves", "probabilities", "draw", "release", "curve"),
-    "Clip": ("of", "apply"),
     "Ledger": ("open", "budget", "release", "cost", "spent", "verify"),
     "Run": ("open",),
     "Forecasts": ("classes", "to_power"),

@@ -31,7 +31,6 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.laws.classes import GaussianClasses as GaussianClasses
     from shoal.laws.graph import NeighborGraph as NeighborGraph
     from shoal.ledger.ledger import Ledger as Ledger
-    from shoal.mechanism.clip import Clip as Clip
     from shoal.mechanism.codebook import Codebook as Codebook
     from shoal.mechanism.codebook import codebook as codebook
     from shoal.mechanism.interchange import to_opendp as to_opendp

@@ -18,7 +18,6 @@ from shoal.card.card import ReleaseCard
 from shoal.card.facts import LISTED, AuditFacts, DesignFacts, FitFacts, Lost, naming_bound
 from shoal.card.measures import audit_facts, design_facts, fit_facts
 from shoal.card.render import summary
-from shoal.card.statements import any_law
 from shoal.records import Record
 
 GROUPS = (("a", "b", "c"), ("d", "e"), ("f", "g", "h", "i"))
@@ -59,17 +58,6 @@ def test_many_shards_say_what_one_says(whole: shoal.Mechanism, parts: list[Desig
     card = ReleaseCard.of(FitFacts.merged(shards), many)
     assert card.statement == ReleaseCard.of(fit_facts(whole.graph), one).statement
     assert card.to_dict()["graph"] == ReleaseCard.of(fit_facts(whole.graph), one).to_dict()["graph"]
-
-
-def test_the_figure_without_a_law_is_the_worst_shards(parts: list[DesignFacts]) -> None:
-    assert DesignFacts.merged(parts).assumption_free is None
-    free = [replace(part, assumption_free=0.01 * (i + 1) + 1e-9) for i, part in enumerate(parts)]
-    many = DesignFacts.merged(free)
-    assert many.assumption_free == max(one.assumption_free for one in free if one.assumption_free is not None)
-    assert any_law(replace(many, assumption_free=0.030000001)).startswith(
-        "Whatever the law of the rows inside their ellipsoids: δ ≤ 0.03001 at ε = 1;"
-    )
-    assert "δ ≤ 1, so that nothing is promised" in any_law(replace(many, assumption_free=0.99999))
 
 
 def test_no_figure_of_many_shards_is_below_one_of_theirs(parts: list[DesignFacts]) -> None:

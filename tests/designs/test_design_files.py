@@ -127,7 +127,7 @@ def header_with(**changes: Any) -> Any:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"method": "white"}, {"notion": "pdp-two-sided"}, {"labels": ["0", "1", "3"]}, {"outside": 0.5},
+    [{"method": "white"}, {"notion": "pdp-two-sided"}, {"labels": ["0", "1", "3"]}, {"times": 2},
      {"notes": ["all is well"]}, {"digest": "0" * 64}, {"digest": None}],
 )  # fmt: skip
 def test_altered_header(saved: Path, changes: dict[str, Any]) -> None:

@@ -14,8 +14,6 @@ import pytest
 from small_run import charged, go, on_call, own_ledger, shards
 
 import shoal
-from shoal.mechanism.clip import assumption_free
-from shoal.sources.class_table import ClassTable
 
 MEANS = shoal.Config(label="customer", crowd=4, period="2024-01")
 CONSTANTS = replace(MEANS, method="center", epsilon=1.0, delta=1e-5, shard_size=12)
@@ -350,60 +348,6 @@ def test_digits_are_no_longer_told_by_their_rows(tmp_path: Path) -> None:
     assert run.design.delta <= 1e-5
     assert run.design.not_gaussian == 10
     assert any("do not look Gaussian" in line for _, lines in run.summary(verbose=True) for line in lines)
-
-
-def test_clipped_rows_have_a_figure_without_their_law(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A row far out is moved before anything else, what is released is charged, and a killed release goes on."""
-    out, source = tmp_path / "out", tmp_path / "speakers.csv"
-    rows = np.random.default_rng(3).normal(size=(400, 2)) + 1e5
-    rows[7, 0] += 12.0
-    frame = pl.DataFrame({"speaker": np.repeat([f"s{i}" for i in range(4)], 100), "x": rows[:, 0], "y": rows[:, 1]})
-    frame.write_csv(source)
-    config = replace(SAMPLES, clip=6.2, method="white", rho=3e5, delta=None)
-    run = go(out, source, config, "design")
-    table, (part,) = ClassTable.load(shards(out, "design", "inputs")[0].path), shards(out, "design")
-    mechanism = shoal.Mechanism.load(part.path)
-    clip = shoal.Clip.of(mechanism.classes, 6.2)
-    moved = np.flatnonzero((table.answers() != table.values).any(axis=1))
-    assert table.source_row[moved].tolist() == [8]
-    np.testing.assert_array_equal(table.answers(), clip.apply(table.values, table.owners))
-
-    assert clip.outside is not None
-    assert mechanism.outside == clip.outside[0] > 0
-    bare = replace(mechanism, outside=0.0)
-    loss = (1 + np.e) * 2 * 100 * mechanism.outside
-    assert mechanism.certificate.delta_upper >= bare.certificate.delta_upper + loss
-    assert run.design is not None
-    assert mechanism.certificate.delta_upper <= run.design.delta
-    free = assumption_free(mechanism, clip).delta_upper
-    assert run.design.delta < free == run.design.assumption_free < 1
-    before = interrupted(out, config, monkeypatch)
-    run = go(out)
-    assert len(before) == 400
-    assert before == charged(out)
-    assert_released_as_charged(out)
-    with own_ledger(out) as ledger:
-        assert max(account.spent for account in ledger.spent()) <= 1e-5
-    said = "Whatever the law of the rows inside their ellipsoids: δ ≤ "
-    for text in (run.card.to_markdown(), str(run.summary(verbose=True))):
-        assert said in text
-        assert "Rows are clipped" in text
-    assert run.card.to_dict()["guarantee"]["delta_any_law"] >= free
-
-
-def test_a_clip_that_cannot_be_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(shoal.InputError, match="clip must be"):
-        shoal.Config(label="speaker", clip=0.0)
-    with pytest.raises(shoal.InputError, match="clip is for tables: name the column"):
-        shoal.Config(clip=3.0)
-    with pytest.raises(shoal.InputError, match="leave out --clip"):
-        go(tmp_path / "constants", constants(), replace(CONSTANTS, clip=7.0), "fit")
-    with pytest.raises(shoal.ShoalError, match=r"choose a radius of 5\.9 or more"):
-        go(tmp_path / "samples", samples(), replace(SAMPLES, clip=3.0), "design")
-    run = go(tmp_path / "samples", samples(), replace(SAMPLES, clip=5.9), "design")
-    assert run.design is not None
-    assert run.design.delta <= run.design.target == 1e-5  # type: ignore[operator]
-    assert "δ ≤ 1, so that nothing is promised without" in str(run.summary(verbose=True))
 
 
 def test_a_crowd_with_too_few_left_is_retired_and_its_rest_stays_together(tmp_path: Path) -> None:

@@ -304,8 +304,7 @@ def _method_content(card: ReleaseCard, design: DesignFacts) -> dict[str, Any]:
         "renyi": {
             "order": [order for order, _ in design.renyi],
             "divergence": [up(divergence) for _, divergence in design.renyi],
-            "of": "the answer before rounding; rounding cannot raise it, finite precision is not in it"
-            + ("" if design.assumption_free is None else ", nor is clipping"),
+            "of": "the answer before rounding; rounding cannot raise it, finite precision is not in it",
         },
         "tradeoff": {
             "false_positive_rate": [rate for rate, _ in design.tradeoff],
@@ -403,7 +402,6 @@ def _guarantee(fit: FitFacts, design: DesignFacts) -> dict[str, Any]:
         "delta_one_row": up(both["answer"]),
         "delta_whole_table": up(both["table"]),
         "log10_delta": None if design.log_delta is None else math.ceil(design.log_delta / math.log(10) * 1e4) / 1e4,
-        "delta_any_law": up(design.assumption_free, most=1.0),
         "finite_precision": up(design.finite_precision),
         "proved": bool(design.proved),
         "proof": {"by": design.proved or None, "why_not": design.unproved or None},

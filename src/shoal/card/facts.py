@@ -237,9 +237,6 @@ class DesignFacts(Record):
         lambda parts: "; ".join(sorted({part.unproved for part in parts if not part.proved})[:LISTED]), ""
     )  #: why δ is not proved
     not_gaussian: int = merging(sum, 0)  #: labels whose rows do not follow the Gaussian law that the promise rests on
-    assumption_free: float | None = merging(
-        _if_known(max), None
-    )  #: δ whatever the law of clipped answers; None: not clipped
 
     @property
     def theorem(self) -> str:

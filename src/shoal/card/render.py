@@ -124,8 +124,7 @@ def tables(card: ReleaseCard) -> list[Figures]:
             ("figure", "value"),
             [
                 ("notion", _notion(card)),
-                ("finite precision" + ("" if design.assumption_free is None else " and clipping"),
-                 f"adds {upper(design.finite_precision, 3)} to δ; included"),
+                ("finite precision", f"adds {upper(design.finite_precision, 3)} to δ; included"),
                 *((("different ε of pairs", f"{len(design.epsilons)}; the largest is stated"),)
                   if len(design.epsilons) > 1 else ()),
                 *(("note", note) for note in design.notes),

@@ -120,7 +120,7 @@ def environment(form: str) -> Environment:
     templates.globals |= {"headings": HEADINGS, "version": __version__, "rules": RULES, "holders": HOLDERS}
     templates.globals |= {"counted": counted, "many": many, "percent": percent, "factor": factor, "promise": promise}
     templates.globals |= {"upper": upper, "lower": lower, "nearest": nearest, "promised": promised}
-    templates.globals |= {"any_law": any_law, "other_scope": other_scope, "technique": KIND, "figures": FIGURES}
+    templates.globals |= {"other_scope": other_scope, "technique": KIND, "figures": FIGURES}
     templates.globals |= {"pooled": POOLED, "least_told": CROWD, "shown_digits": SHOWN_DIGITS}
     templates.globals |= {"half_watt": WATT, "meaningless": MEANINGLESS}
     return templates
@@ -168,16 +168,6 @@ def other_scope(design: DesignFacts) -> str:
     other = "answer" if design.scope == "table" else "table"
     held = f"For {HOLDERS[other]} δ ≤ {upper(design.other_delta)} at the same ε."
     return held if other == "answer" else f"{held} This release was designed for single answers: do not pass on all."
-
-
-def any_law(design: DesignFacts) -> str:
-    """What holds of clipped answers without their laws, beside the figure that rests on them."""
-    if design.assumption_free is None:
-        return ""
-    bound = f"Whatever the law of the rows inside their ellipsoids: δ ≤ {upper(min(design.assumption_free, 1.0))}"
-    if upper(design.assumption_free) == "1":
-        return f"{bound}, so that nothing is promised without the Gaussian law."
-    return f"{bound} at ε = {design.epsilon:g}; the promised δ rests on the Gaussian law."
 
 
 def would_protect(fit: FitFacts) -> str:

@@ -52,7 +52,7 @@ from shoal.validation import BoolArray, FloatArray, IndexArray
 
 #: Fields that a file has as arrays, the last two of them only where they are not None; fields in its header.
 ARRAYS = ("epsilon", "shift", "noise_cov", "budget", "weights", "history", "gain", "mean_grid")
-NAMED = ("method", "notion", "scope", "times", "outside")
+NAMED = ("method", "notion", "scope", "times")
 #: Edges up to which a notebook computes a certificate to show it.
 SHOWN_EDGES = 20_000
 #: Answers whose noise is in memory at a time.
@@ -87,7 +87,6 @@ class Mechanism(Stored):
     ending: Ending = Ending.COMPLETE
     scope: str = "answer"
     times: int = 1  #: independent answers about each label that the certificate is for
-    outside: float = 0.0  #: share of each law that is moved before it comes here: answers are clipped
 
     FORMAT = "shoal mechanism"
     VERSION = 1
@@ -432,7 +431,7 @@ class Mechanism(Stored):
 
     def _loss(self, epsilon: float | FloatArray, scope: str) -> float:
         each = np.broadcast_to(epsilon, (len(self.pairs),))
-        tv = self._released_tv
+        tv = self.precision_tv
         together = tv if self.times == 1 else self.times * tv * UP
         return edge_loss(together, self.pairs, each, table=scope == "table")
 
@@ -451,15 +450,9 @@ class Mechanism(Stored):
         return tv
 
     @property
-    def _released_tv(self) -> FloatArray:
-        """(n,) ``precision_tv`` and, of clipped answers, the share that clipping moves: total variations add up."""
-        return self.precision_tv if self.outside == 0 else np.minimum((self.precision_tv + self.outside) * UP, 1.0)
-
-    @property
     def finite_precision_tv(self) -> float:
-        """The largest ``precision_tv`` of a label with a neighbor, and what clipping moves; in a composition that of
-        all releases adds up."""
-        return float(self._released_tv[self.pairs].max(initial=0.0))
+        """The largest ``precision_tv`` of a label with a neighbor; in a composition that of all releases adds up."""
+        return float(self.precision_tv[self.pairs].max(initial=0.0))
 
     @property
     def rests_on_rounding(self) -> BoolArray:
@@ -488,6 +481,8 @@ class Mechanism(Stored):
     @classmethod
     def from_parts(cls, header: dict[str, Any], arrays: dict[str, Any]) -> Mechanism:
         """The mechanism of a file; a KeyError or a ValueError where there is none."""
+        if header.get("outside", 0.0) != 0.0:
+            raise ValueError("answers were clipped, which adds to δ")
         mechanism = cls(
             classes=laws_of(header["labels"], arrays),
             graph=NeighborGraph(header["graph_labels"], arrays["edges"]),
@@ -527,8 +522,6 @@ class Mechanism(Stored):
             and self.scope in SCOPES
             and type(self.times) is int
             and self.times >= 1
-            and isinstance(self.outside, float)
-            and 0.0 <= self.outside <= 1.0
         )
 
     def __repr__(self) -> str:

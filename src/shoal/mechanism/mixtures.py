@@ -6,7 +6,7 @@ the second, Σ_i b_ij ≤ v_j. The hockey-stick divergence of sums is at most th
     H_ε(P ‖ Q) ≤ Σ_ij a_ij H_{ε + ln(b_ij / a_ij)}(p_i ‖ q_j),
 
 where a part that is paired with nothing costs its weight. With b_ij = r a_ij for r on a grid this is a linear program
-over exact Gaussian edges; r = 1 alone is the best coupling of the components (docs/theory.md, section 14.3).
+over exact Gaussian edges; r = 1 alone is the best coupling of the components (docs/theory.md, section 14.2).
 """
 
 from __future__ import annotations

@@ -246,11 +246,11 @@ def verified(header: dict[str, Any], arrays: dict[str, Any]) -> None:
         raise Refused("the file does not say how its mechanism was designed")
     if header.get("scope", "answer") not in ("answer", "table"):
         raise Refused("the file does not say what its mechanism was designed for")
-    times, outside = header.get("times", 1), header.get("outside", 0.0)
+    times = header.get("times", 1)
     if not (type(times) is int and 1 <= times <= MOST_TIMES):
         raise Refused(f"the file is not for 1 to {MOST_TIMES:,} answers about each label")
-    if not (type(outside) is float and 0.0 <= outside <= 1.0):
-        raise Refused("the share of answers outside of the file's bounds is not in [0, 1]")
+    if header.get("outside", 0.0) != 0.0:
+        raise Refused("the file's answers were clipped, which adds to δ")
 
 
 # --------------------------------------------------------------------------------------------------- laws
@@ -280,7 +280,6 @@ class Laws:
         self.arrays = arrays
         self.released = header["format"] == "shoal mechanism"
         self.times: int = header.get("times", 1) if self.released else 1
-        self.outside: float = header.get("outside", 0.0) if self.released else 0.0
         self.n, self.k = arrays["means"].shape
         self.kept: dict[int, Law] = {}
         self.class_covs = [rationals(np.diag(one) if one.ndim == 1 else one) for one in self._covs()]
@@ -787,7 +786,7 @@ def precision(laws: Laws, pairs: list[tuple[int, int]], epsilon: list[float], sc
             if any(s > 0 for s in std):
                 crossed = sum((s / step + arb(0.4) for s, step in zip(std, steps, strict=True) if s > 0), arb(0))
                 total = 2 * arb(2) ** -UNIT * arb(k).sqrt() * crossed + k * normal + arb(FACTOR_TV)
-            tv.append((total + arb(laws.outside)) * laws.times)
+            tv.append(total * laws.times)
         for i in {i for pair in pairs for i in pair}:
             law = laws[i]
             varies = any(v != 0 for v in laws.class_cov(i).entries())

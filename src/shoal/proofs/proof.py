@@ -375,7 +375,7 @@ def _stated(row: int, direction: str, by: str, ends: enclosure.Enclosure, coarse
 
 
 def _loss(mechanism: Mechanism, laws: DyadicLaws, pairs: IndexArray, epsilon: FloatArray, scope: str) -> float:
-    """What finite precision adds to δ, and clipping where answers are clipped.
+    """What finite precision adds to δ.
 
     Where the grid's step is next to the point at which it doubles it is taken at half, so that nobody need decide. A
     law that is singular although its label's answers vary rests on rounded numbers, and nothing is claimed about it.
@@ -386,8 +386,6 @@ def _loss(mechanism: Mechanism, laws: DyadicLaws, pairs: IndexArray, epsilon: Fl
     std = np.sqrt(np.maximum(np.diagonal(covs, axis1=1, axis2=2), 0.0))
     steps = np.minimum(NoiseGrid.of((1 - DECIDED) * means, (1 - DECIDED) * std).steps, mechanism.grid)
     tv = label_tv(np.sqrt(variances), steps)
-    if mechanism.outside > 0:
-        tv = (tv + mechanism.outside) * LOSS_UP
     tv = mechanism.times * tv * (1.0 if mechanism.times == 1 else LOSS_UP)
     moved = mechanism.bias.any(axis=1) if mechanism.gain is None else np.ones(n, dtype=bool)
     random = np.broadcast_to(mechanism.classes.stored_variances.any(axis=1), (n,))

@@ -58,7 +58,7 @@ def make_blocks(context: Context) -> list[Part]:
             "period: no crowd has enough members with something new, or all were released for this period; nothing was "
             "released"
         )
-    settings = {"crowds": context.folder.digest(CROWDS), **config.part("shard_size", "clip")}
+    settings = {"crowds": context.folder.digest(CROWDS), **config.part("shard_size")}
     suffix, size = "zip", config.shard_size
     shards: list[Any] = []
     if config.label is None:
@@ -72,15 +72,15 @@ def make_blocks(context: Context) -> list[Part]:
     blocks = []
     for number, block in enumerate(ordered.partition_by("block", maintain_order=True)):
         path = Path(out_path(context.path, BLOCKS, suffix, {**settings, "number": number}, listing.parts))
-        blocks.append(finished(path) or _written(path, block, shards, config.clip))
+        blocks.append(finished(path) or _written(path, block, shards))
     return blocks
 
 
-def _written(path: Path, members: pl.DataFrame, shards: Sequence[Any], clip: float | None) -> Part:
+def _written(path: Path, members: pl.DataFrame, shards: Sequence[Any]) -> Part:
     here = set(members.filter(pl.col("value").is_not_null())["label"].to_list())
     strange = 0
     if isinstance(shards[0], ClassTable):
-        table = replace(shards[0].take([name for name in shards[0].labels if name in here]), clip=clip)
+        table = shards[0].take([name for name in shards[0].labels if name in here])
         if table.times > 1:
             refuse_copies(table.values, table.owner)
             table, strange = _with_laws(table, dict(members.select("label", "crowd").iter_rows()))

@@ -103,10 +103,6 @@ class Config(Record):
     )
     releases: int | None = _guarantee(None, "share --budget-epsilon out evenly over so many releases")
     rho: float | None = _guarantee(None, "or: mean squared error per step to spend, for a method")
-    clip: float | None = _guarantee(
-        None, "with several rows per label: rows are first moved into the ellipsoid of so many standard deviations "
-        "around their label's mean, and the card says what then holds whatever their law is", rare=True
-    )  # fmt: skip
     accept: tuple[str, ...] = _guarantee(
         (), '"large": readings that no home has; "doubtful-law": rows that do not follow a Gaussian law; '
         '"no-guarantee": a δ above 0.01, which hides nobody', rare=True
@@ -137,8 +133,6 @@ class Config(Record):
         validation.choice(("point", "trajectory", "marginal", "as_in_paper"), query=self.query)
         if len(self.order) != 2:
             raise InputError("order must be two whole numbers (p, q)")
-        if self.clip is not None:
-            validation.positive(clip=self.clip)
         secret.check(self)
         self._check_guarantee()
         self._check_table()
@@ -175,7 +169,7 @@ class Config(Record):
     def _check_table(self) -> None:
         """Settings of a class table: with a label only, and beside none of those that forecasts alone have."""
         if self.label is None:
-            given = next((n for n in ("columns", "clip", "period") if getattr(self, n)), None)
+            given = next((n for n in ("columns", "period") if getattr(self, n)), None)
             if given is not None:
                 raise InputError(f"{given} is for tables: name the column of their labels too (--label)")
             return

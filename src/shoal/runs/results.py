@@ -460,7 +460,6 @@ def _frontier_of(
 ) -> dict[str, list[float]]:
     """One shard's δ by method and budget, from the files of its mechanism and of what that was made for."""
     from shoal.designs.design import frontier
-    from shoal.mechanism.clip import moved_delta
     from shoal.mechanism.releasable import load
     from shoal.runs.blocks import answers_of
 
@@ -469,5 +468,4 @@ def _frontier_of(
     if shard.labels != graph.labels:
         raise InputError("dir: some labels have no answer today; ask again after a day when all have one")
     figures = frontier(shard.laws(), graph, methods, epsilon, rho, iterations=iterations, scope=scope, times=times)
-    moved = mechanism.by_kind(mechanism=lambda m: moved_delta(m.outside, epsilon, times, scope), codebook=lambda _: 0.0)
-    return {name: [min(float(delta) + moved, 1.0) for delta in figures.delta_upper[name]] for name in methods}
+    return {name: [float(delta) for delta in figures.delta_upper[name]] for name in methods}

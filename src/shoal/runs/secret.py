@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 READINGS = "readings"
 #: Settings that belong to the label's promise.
 OF_LABELS = (
-    "crowd", "boundaries", "largest_share", "method", "query", "rho", "within", "at_most", "clip",
+    "crowd", "boundaries", "largest_share", "method", "query", "rho", "within", "at_most",
 )  # fmt: skip
 #: Settings that belong to the readings' promise.
 OF_READINGS = ("customers", "budget_epsilon", "releases", "bounds", "cells")

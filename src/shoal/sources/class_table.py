@@ -39,7 +39,6 @@ from shoal.card.facts import Accuracy
 from shoal.card.measures import accuracy_facts
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
-from shoal.mechanism.clip import Clip
 from shoal.mechanism.mechanism import Mechanism
 from shoal.mechanism.releasable import Releasable
 from shoal.numerics.eigenpairs import eigh
@@ -214,7 +213,6 @@ class ClassTable:
     source_row: NDArray[np.int64]  #: (m,) number of each row in the table it came from
     covs: FloatArray | None = None  #: (n, k, k) in scaled units; None for constants
     degrees: FloatArray | None = None  #: (n,) degrees of freedom of the covariances
-    clip: float | None = None  #: radius of the ellipsoids that rows are moved into, in deviations of their label's law
 
     drawn = False
     owner_columns = (SOURCE_ROW, LABEL)
@@ -262,8 +260,8 @@ class ClassTable:
         return GaussianClasses(self.means, self.covs, self.labels)
 
     def answers(self, normals: FloatArray | None = None) -> FloatArray:
-        """The rows, moved into the ellipsoids of their labels where they are clipped."""
-        return self.values if self.clip is None else Clip.of(self.laws(), self.clip).apply(self.values, self.owners)
+        """The rows."""
+        return self.values
 
     def readings(self) -> tuple[str, ...]:
         """Digests of the rows, by which the ledger knows the same question again."""

@@ -21,7 +21,6 @@ from shoal.laws.classes import GaussianClasses
 from shoal.laws.crowds import crowds
 from shoal.laws.estimates import names_of
 from shoal.laws.graph import NeighborGraph
-from shoal.mechanism.clip import Clip, assumption_free
 from shoal.noise.source import NotPrivate
 from shoal.numerics.threads import one_library_thread
 from shoal.rounding import upper
@@ -80,8 +79,6 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         method: as in :func:`shoal.calibrate`; ``"mean"`` moves all labels of a crowd to one law at the least mean
             error, ``"center"`` at the least error of the worst label, ``"transport"`` searches for less. The last two
             take long with many labels or columns.
-        clip: rows are moved into ellipsoids of this radius, in deviations of their label's law, before anything else;
-            ``assumption_free_`` is then the δ for any law inside them (:func:`~shoal.mechanism.clip.assumption_free`).
         seed: seed of the noise for experiments. What is released is then NOT private and marked as such, except where
             ``set_output`` makes another table of it.
         verbose: whether to print what is being done.
@@ -122,7 +119,6 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         crowd: int | None = None,
         *,
         method: str = "mean",
-        clip: float | None = None,
         seed: int | None = None,
         verbose: bool = False,
     ) -> None:
@@ -130,7 +126,6 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         self.delta = delta
         self.crowd = crowd
         self.method = method
-        self.clip = clip
         self.seed = seed
         self.verbose = verbose
 
@@ -149,7 +144,6 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         delta = validation.probability(delta=self.delta, below_one=True)
         method = validation.choice(list(METHODS), method=self.method)
         size = None if self.crowd is None else validation.count(crowd=self.crowd, at_least=2)
-        radius = None if self.clip is None else validation.positive(clip=self.clip)
         if self.seed is not None:
             validation.count(seed=self.seed, at_least=0)
         found, counts = np.unique(names, return_counts=True)
@@ -180,8 +174,6 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
             warnings.warn(" ".join(self.checks_.statements), LawWarning, stacklevel=3)
         self._say(f"mechanism {method!r} for ε = {epsilon:g}, δ = {delta:g}")
         self.mechanism_ = calibrate(laws, graph, method, epsilon, delta, scope="table", progress=self._groups)
-        self.clip_ = None if radius is None else Clip.of(laws, radius)
-        self.assumption_free_ = None if self.clip_ is None else assumption_free(self.mechanism_, self.clip_)
         self.guard_ = None
         if laws.fitted is not None:
             self._say("what δ becomes over plausible laws")

@@ -11,7 +11,6 @@ the run.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy
 
 from shoal.audits.audit import audit
 from shoal.audits.book_audit import audit_book
@@ -33,7 +31,6 @@ from shoal.designs.stored import joined
 from shoal.errors import InputError, UnreachableError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
-from shoal.mechanism.clip import Clip, assumption_free, moved_delta, outside_share
 from shoal.mechanism.codebook import Codebook, codebook
 from shoal.mechanism.mechanism import Mechanism
 from shoal.mechanism.releasable import load
@@ -80,7 +77,7 @@ def stage(context: Context) -> StageOutcome:
     facts = DesignFacts.merged([part.facts_as(DesignFacts) for part in mechanisms.parts])
     strange = sum(block.facts_as(BlockFacts).not_gaussian for block in blocks)
     facts = replace(facts, failed=mechanisms.failed[:LISTED], not_gaussian=strange)
-    if facts.doubtful and config.clip is None and "doubtful-law" not in config.accept:
+    if facts.doubtful and "doubtful-law" not in config.accept:
         raise UnreachableError(
             f"label: the rows of {strange} of {facts.labels} labels do not follow the Gaussian law that the guarantee "
             "rests on, so it would hold for a model and not for these rows; nothing is released. A table with one row "
@@ -98,35 +95,11 @@ def do(block: str, config: Config, out: str) -> DesignFacts:
         book = codebook(classes.means, graph, config.stated_epsilon, labels=classes.labels, scope=SCOPE)
         put_whole(out, book.save)
         return design_facts(book, query=answers.query, target=target, accuracy=answers.accuracy(book))
-    outside = 0.0
-    if answers.clip is not None:
-        outside = outside_share(answers.clip, classes.n_dims)
-        config = _less_moved(config, answers, outside)
-    mechanism = replace(_designed(config, classes, graph, answers), outside=outside)
+    mechanism = _designed(config, classes, graph, answers)
     put_whole(out, mechanism.save)  # by the bracket, which the ledger computes again
     mechanism, proof = proved(mechanism)
     put_whole(Path(out).with_suffix(f".{PROOF}"), proof.save)
-    facts = design_facts(mechanism, query=answers.query, target=target, accuracy=answers.accuracy(mechanism))
-    if answers.clip is None:
-        return facts
-    free = assumption_free(mechanism, Clip.of(mechanism.classes, answers.clip)).delta_upper
-    return replace(facts, assumption_free=free)
-
-
-def _less_moved(config: Config, shard: Answers, outside: float) -> Config:
-    """With the δ that clipping leaves to the design, at least half of what is asked for."""
-    target = config.delta
-    if target is None:
-        return config
-    moved = moved_delta(outside, config.stated_epsilon, shard.times, SCOPE)
-    if moved <= target / 2:
-        return replace(config, delta=target - moved * (1 + 1e-6))
-    share = target / 2 / max(moved_delta(1e-12, config.stated_epsilon, shard.times, SCOPE) * 1e12, 1.0)
-    radius = math.ceil(10 * math.sqrt(float(scipy.stats.chi2.isf(share, shard.laws().n_dims)))) / 10
-    raise UnreachableError(
-        "clip: at this radius so many rows of a Gaussian law are moved that this alone may add more to δ than half of "
-        f"the {target:g} that is asked for; choose a radius of {radius:g} or more, or ask for a larger δ"
-    )
+    return design_facts(mechanism, query=answers.query, target=target, accuracy=answers.accuracy(mechanism))
 
 
 def _designed(config: Config, classes: GaussianClasses, graph: NeighborGraph, shard: Answers) -> Mechanism:

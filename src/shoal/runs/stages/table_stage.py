@@ -33,7 +33,7 @@ from shoal.sources.class_table import (
 )
 
 #: Settings that decide how a table is read.
-SETTINGS = ("label", "columns", "timestamp_column", "value_column", "clip")
+SETTINGS = ("label", "columns", "timestamp_column", "value_column")
 DOING = "reading the table"
 #: Those that may differ from table to table.
 DAILY = ("period",)
@@ -132,7 +132,7 @@ def read(source: Source, config: Config, known: Sequence[str] | None, out: Path)
         noun=noun_of(str(config.label)),
         entry="column",
         about=(
-            *_about(len(scaled), len(chosen), fewest, most, config.clip),
+            *_about(len(scaled), len(chosen), fewest, most),
             *([f"Not in it: {'; '.join(gone)}."] if gone else []),
         ),
         fitted_on_private_data=True,
@@ -144,11 +144,6 @@ def refuse_rows(config: Config, labels: int, most: int) -> None:
     if labels < 2:
         raise InputError("label: all rows have one label; nobody is there to hide among. Name another column")
     if most == 1:
-        if config.clip is not None:
-            raise InputError(
-                "clip is for tables with several rows per label; this one has one row of each, which is a constant and "
-                "needs no law: leave out --clip"
-            )
         given = next((name for name in ("epsilon", "delta", "rho") if getattr(config, name) is not None), None)
         if given is not None and not config.charged:
             raise InputError(no_use(given))
@@ -167,12 +162,12 @@ def noun_of(column: str) -> str:
     return column.lower() if re.fullmatch("[A-Za-z]{4,}", column) and not column.endswith("s") else "label"
 
 
-def _about(rows: int, columns: int, fewest: int, most: int, clip: float | None) -> list[str]:
+def _about(rows: int, columns: int, fewest: int, most: int) -> list[str]:
     k = counted(columns, "column")
     if most == 1:
         return [f"A table of one row per label, {k}."]
     span = f"{fewest}" if fewest == most else f"{fewest} to {most}"
-    said = [
+    return [
         f"A table of {rows} rows, {span} per label, {k}: every row is released, and the promise is about all rows of a "
         "label together.",
         "Errors are counted in units of the columns: the power of two next to a column's spread, or to one over its "
@@ -180,9 +175,3 @@ def _about(rows: int, columns: int, fewest: int, most: int, clip: float | None) 
         f"Rows alone can support no δ below about {upper(3 / fewest, 2)}, three over the fewest rows of a label: a "
         "smaller one rests on the Gaussian law of the rows.",
     ]
-    if clip is not None:
-        said.append(
-            f"Rows are clipped: one that is further than {clip:g} standard deviations from its label's mean, by its "
-            "law, is first moved straight towards it, and errors are those beside the rows so moved."
-        )
-    return said

@@ -50,7 +50,6 @@ class ForecastAnswers:
     owners = labels  #: the label of each answer
     drawn = property(lambda self: self.query == "trajectory")  #: answers depend on normals that are drawn once
     times = 1  #: answers about one label, at most
-    clip = None  #: answers are moved into no ellipsoid
     owner_columns = (NAMES,)  #: columns of the released table that stay with the owner
 
     def take(self, labels: Sequence[str]) -> ForecastAnswers:
