@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -18,16 +17,6 @@ NASTY = "<b>ada</b>"
 def mechanism() -> shoal.Mechanism:
     classes = shoal.GaussianClasses.deterministic([[0.0], [1.0], [2.5]], labels=[NASTY, "ben", "cleo"])
     return shoal.design(classes, shoal.NeighborGraph.complete(classes.labels), method="white", epsilon=1.0, rho=2.0)
-
-
-@pytest.fixture(autouse=True)
-def figures() -> Iterator[None]:
-    matplotlib = pytest.importorskip("matplotlib")
-    matplotlib.use("Agg")
-    yield
-    import matplotlib.pyplot as plt
-
-    plt.close("all")
 
 
 def test_tables_escape_and_count_what_they_leave_out() -> None:
@@ -46,11 +35,6 @@ def test_curve(mechanism: shoal.Mechanism) -> None:
     assert (np.array(shown[1::2]) >= curve.delta_upper).all()
     assert NASTY not in html
     assert "δ, at most" in mechanism.curve(1.0)._repr_html_()
-    axes = curve.plot(label="white")
-    (line,) = axes.get_lines()
-    assert line.get_ydata() == pytest.approx(curve.delta_upper)
-    assert curve.plot(axes) is axes
-    assert len(axes.get_lines()) == 2
 
 
 def test_mechanism(mechanism: shoal.Mechanism) -> None:
@@ -58,8 +42,6 @@ def test_mechanism(mechanism: shoal.Mechanism) -> None:
     assert "Mechanism (white)" in html
     assert NASTY not in html
     assert f"{mechanism.certificate}".split(" (")[0] in html
-    curve = mechanism.released_curve([0.5, 1.0])
-    assert curve.plot().get_lines()[0].get_ydata() == pytest.approx(curve.delta_upper)
 
 
 def test_graph_and_frontier(mechanism: shoal.Mechanism) -> None:
@@ -77,10 +59,9 @@ def test_graph_and_frontier(mechanism: shoal.Mechanism) -> None:
     shown = [float(x) for x in re.findall(r"<td[^>]*>([\d.e-]+)</td>", html)]
     assert shown[1] >= frontier.delta_upper["white"][0]
     assert shown[4] >= frontier.delta_upper["white"][1]
-    assert [line.get_label() for line in frontier.plot().get_lines()] == ["white", "none"]
 
 
-def test_forecasts_show_sizes_and_draw_one_household() -> None:
+def test_forecasts_show_sizes() -> None:
     readings = shoal.simulate_meters(3, 5, seed=2)
     forecasts = shoal.forecast(readings, order=(1, 0), train_days=4, season="day", horizon=4)
     html = forecasts._repr_html_()
@@ -90,12 +71,6 @@ def test_forecasts_show_sizes_and_draw_one_household() -> None:
     assert forecasts.recent.shape == (3, 96)
     last = readings.filter(readings["household"] == "H0001")["kw"].to_numpy()[-96:]
     assert forecasts.recent[1] == pytest.approx(last)
-    axes = forecasts.plot("H0001", released=forecasts.log_mean[1])
-    drawn = {line.get_label(): line.get_ydata() for line in axes.get_lines()}
-    assert drawn["past day"] == pytest.approx(last)
-    assert drawn["released"] == pytest.approx(forecasts.power[1])
-    with pytest.raises(shoal.InputError, match="household is not one"):
-        forecasts.plot("nobody")
 
 
 def test_audit_is_shown_as_its_text(mechanism: shoal.Mechanism) -> None:

@@ -81,12 +81,6 @@ class PrivacyCurve:
         rows = [(f"{e:g}", f"{upper(d)}", f"{a} → {b}") for e, d, (a, b) in zip(eps, delta, worst, strict=True)]
         return table(f"Privacy curve ({self.notion})", ("ε", "δ, at most", "worst edge"), rows)
 
-    def plot(self, axes: Any = None, *, label: str = "") -> Any:
-        """Draw the upper ends of δ against ε with matplotlib and return the axes."""
-        from shoal.numerics.notebook import axes_or_new, draw_deltas
-
-        return draw_deltas(axes_or_new(axes), self.epsilon, {label: self.delta_upper}, "ε")
-
 
 def privacy_curve(
     classes: Any,

@@ -21,7 +21,7 @@ from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.mechanism import Ending, Mechanism
 from shoal.numerics.matrices import square_root
-from shoal.numerics.notebook import axes_or_new, draw_deltas, table
+from shoal.numerics.notebook import table
 from shoal.rounding import upper
 from shoal.validation import FloatArray
 
@@ -216,10 +216,6 @@ class Frontier:
         columns = [[f"{upper(float(d))}" for d in deltas] for deltas in self.delta_upper.values()]
         rows = [(f"{r:.4g}", *cells) for r, *cells in zip(self.rho, *columns, strict=True)]
         return table(f"δ, at most ({self.notion}), against ρ", ("ρ", *self.delta_upper), rows)
-
-    def plot(self, axes: Any = None) -> Any:
-        """Draw the upper ends of δ against ρ, a line per method, with matplotlib and return the axes."""
-        return draw_deltas(axes_or_new(axes), self.rho, self.delta_upper, "ρ, mean squared error per entry")
 
 
 def frontier(

@@ -43,7 +43,7 @@ from shoal import archive, validation
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.numerics.eigenpairs import eigh
-from shoal.numerics.notebook import COLORS, axes_or_new, table
+from shoal.numerics.notebook import table
 from shoal.rounding import counted
 from shoal.sources.meters.arma import ArmaModels
 from shoal.sources.meters.arma.predict import Checks
@@ -109,29 +109,6 @@ class Forecasts:
             *((f"{name} innovations", f"{int(holds.sum())} of {total}") for name, holds in self.checks.holds.items()),
         ]
         return table("Forecasts", (), rows)
-
-    def plot(self, household: Any, *, released: Any = None, level: float = 0.9, axes: Any = None) -> Any:
-        """Draw one household's past day, forecast and predictive interval in kW with matplotlib; returns the axes.
-
-        ``released`` is its released answer in log power, (h,). The picture shows readings: it is for the data owner.
-        """
-        if str(household) not in self.households:
-            raise InputError("household is not one of these forecasts'")
-        i = self.households.index(str(household))
-        axes = axes_or_new(axes)
-        hours = self.step / timedelta(hours=1)
-        ahead, day = hours * np.arange(self.horizon), self.recent[i]
-        axes.plot(hours * np.arange(-len(day), 0), day, color=COLORS[7], label="past day")
-        low, high = self.interval(level)
-        axes.fill_between(ahead, low[i], high[i], color=COLORS[1], alpha=0.15, linewidth=0)
-        axes.plot(ahead, self.power[i], color=COLORS[1], label=f"forecast, {level:.0%} interval")
-        if released is not None:
-            axes.plot(ahead, self.to_power(released), color=COLORS[0], linewidth=2.5, label="released")
-        axes.set_xlabel("hours from the forecast's origin")
-        axes.set_ylabel("kW")
-        axes.set_ylim(bottom=None if self.exports[i] else 0)
-        axes.legend(frameon=False)
-        return axes
 
     @property
     def origin(self) -> datetime:
