@@ -143,7 +143,7 @@ def main(out: str | None = None) -> None:
     n = len(power[0])
     plan, cells = (shoal.noisy_crowds_plan(n, 1.0, method=method) for method in (None, "cells"))
     rows = [shown(homes) for homes in power]
-    scores = [study.curve_scores(known, rows, origin, 0, False) for origin in range(len(power))]
+    scores = [study.curve_scores(known, rows, origin, 0) for origin in range(len(power))]
     unprotected = {name: Hits.over([ranked(one[name]) for one in scores]) for name in scores[0]}
     naming = {
         "unprotected forecasts": unprotected,

@@ -48,8 +48,8 @@ def saved(study: Any, name: str, drawn: Mapping[str, Callable[[Any, Path], Path]
 
 
 def kind_of(one: StudyFinding) -> int:
+    from evidence.boosted import LEARNED
     from evidence.reidentification import INFORMED
-    from shoal.studies.reidentification import LEARNED
 
     return {LEARNED: 1, INFORMED: 2}.get(one.attacker, 0)
 

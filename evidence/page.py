@@ -14,13 +14,13 @@ import shoal
 from evidence import reidentification, storage
 from evidence.attack_pictures import reidentification_picture
 from evidence.blocks import blend_blocks, paper_blocks, price_blocks, rival_blocks, table, year_blocks
+from evidence.boosted import LEARNED
 from evidence.reidentification import INFORMED, AttackStudy, StudyFinding
 from evidence.rule import CORRELATED, INDEPENDENT, METERED, UNKNOWN, RuleStudy, price_rule
 from evidence.rule_picture import rule_picture
 from evidence.sizes_picture import sizes_picture
 from shoal.records import typed
 from shoal.rounding import percent
-from shoal.studies.reidentification import LEARNED
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence.md"
 REPRODUCTION = PAGE.with_name("reproduction.md")

@@ -25,6 +25,7 @@ import scipy
 from numpy.typing import NDArray
 
 import shoal
+from evidence.boosted import LEARNED, Boosted, weekly_blocks
 from shoal.accounting.assignments import likeliest, marginals
 from shoal.accounting.risk import named_in_group
 from shoal.laws.crowds import means
@@ -34,10 +35,9 @@ from shoal.numerics.threads import one_library_thread
 from shoal.records import plain
 from shoal.sources.meters.neighborhoods import likeness
 from shoal.sources.meters.quality import as_readings
-from shoal.studies.attackers import Hits, ranked
+from shoal.studies.attackers import Attacker, Comparison, Hits, Table, curves, ranked
 from shoal.studies.reidentification import (
     HEADS,
-    LEARNED,
     AttackFinding,
     Weeks,
     curve_scores,
@@ -343,9 +343,17 @@ def chances(scores: Mapping[str, FloatArray], crowds: NDArray[np.int64] | None) 
     return made
 
 
+def boosted(
+    compare: Callable[[Sequence[Table]], list[Comparison]], seed: int, tables: Sequence[Table]
+) -> dict[str, Attacker]:
+    """The learned attacker, by its name."""
+    return {LEARNED: Boosted(compare, seed).learned(tables)}
+
+
 def attacked(release: Release, known: Sequence[FloatArray], judged: int, seed: int, learned: bool) -> dict[str, Any]:
     """Chances of every attacker on the curves of one origin."""
-    scores = curve_scores(known, release.rows, judged, seed, learned)
+    more = partial(boosted, curves, seed) if learned else None
+    scores = curve_scores(known, release.rows, judged, seed, more)
     if release.crowds is not None:
         scores[INFORMED] = informed(release.crowds, release.likelihoods[judged])
     return chances(scores, release.crowds)
@@ -443,17 +451,18 @@ def study(
 
     def raw(at: Sequence[int], count: int) -> list[dict[str, Any]]:
         def made_at(week: int) -> dict[str, Any]:
-            return chances(raw_scores(prints, ends, week, count, seed, learned), None)
+            more = partial(boosted, partial(weekly_blocks, ends=ends), seed) if learned else None
+            return chances(raw_scores(prints, ends, week, count, seed, more), None)
 
         return [parts.get(f"attack-raw-{count}-{week}", partial(made_at, week)) for week in at]
 
     def attacks(
-        release: Release, known: Sequence[FloatArray], boosted: bool, size: int, which: str
+        release: Release, known: Sequence[FloatArray], with_learned: bool, size: int, which: str
     ) -> list[dict[str, Any]]:
         kind = release.name.partition(",")[0].replace(" ", "-").replace("'", "")
         return [
             parts.get(
-                f"attack-{kind}-{size}-{which}-{origin}", partial(attacked, release, known, origin, seed, boosted)
+                f"attack-{kind}-{size}-{which}-{origin}", partial(attacked, release, known, origin, seed, with_learned)
             )
             for origin in range(len(release.rows))
         ]

@@ -71,7 +71,7 @@ def test_raw_readings_of_real_homes_are_found_as_often_as_is_stored(figures: dic
     study = page.stored_as(AttackStudy, figures["reidentify"])
     weeks = Weeks.of(SWISS.read(), 3, len(study.origins), study.crowd)
     prints, ends = weeks.prints
-    scores = [raw_scores(prints, ends, week, 1, 0, False) for week in weeks.judged]
+    scores = [raw_scores(prints, ends, week, 1, 0) for week in weeks.judged]
     stored = {one.attacker: one for one in study.findings if one.what == "raw readings"}
     for attacker in scores[0]:
         hits = Hits.over([ranked(one[attacker]) for one in scores])

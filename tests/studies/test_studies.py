@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 import shoal
+from evidence.boosted import Boosted, weekly_blocks
 from shoal.cli.main import app
-from shoal.studies.attackers import Boosted, Hits, curves, fingerprint, ranked, scored, weekly
+from shoal.studies.attackers import Hits, curves, fingerprint, ranked, scored, weekly
 from shoal.studies.reidentification import Reidentification
 
 
@@ -29,7 +30,7 @@ def study() -> Reidentification:
     away = (pl.col("household") == names[25]) & day.is_between(11, 12)
     return shoal.reidentify(
         readings.filter(~(gaps | away)),
-        crowd=6, order=(1, 1), train_days=15, horizon=4, origins=3, learned=False,
+        crowd=6, order=(1, 1), train_days=15, horizon=4, origins=3,
     )  # fmt: skip
 
 
@@ -57,7 +58,7 @@ def _homes(draw: np.random.Generator) -> tuple[list[NDArray[np.float64]], NDArra
 def test_attackers_find_what_repeats_and_nothing_else() -> None:
     weeks, prints, ends = _homes(np.random.default_rng(0))
     tables = [(prints[:30, week], prints[:30, week + 1]) for week in range(3)]
-    for attacker in (*weekly(tables, ends)[:2], Boosted(partial(weekly, ends=ends)).learned(tables)):
+    for attacker in (*weekly(tables, ends), Boosted(partial(weekly_blocks, ends=ends)).learned(tables)):
         scores = scored(attacker, prints[30:, 3], prints[30:, 4])
         assert ranked(scores)[0].mean() > 0.6
         assert ranked(scores[:, ::-1])[0].mean() < 0.2, "the row of another home"
@@ -78,7 +79,7 @@ def test_rows_that_are_the_same_get_the_same_score() -> None:
     rows = prints[:, 4].copy()
     rows[30:] = rows[:30]
     tables = [(prints[:30, week], prints[:30, week + 1]) for week in range(3)]
-    for attacker in (weekly(tables, ends)[0], Boosted(partial(weekly, ends=ends)).learned(tables)):
+    for attacker in (weekly(tables, ends)[0], Boosted(partial(weekly_blocks, ends=ends)).learned(tables)):
         scores = scored(attacker, prints[:, 3], rows)
         assert (scores[:, 30:] == scores[:, :30]).all()
 

@@ -285,7 +285,7 @@ def _epsilons(mechanism: Mechanism, pairs: IndexArray, epsilon: Any) -> FloatArr
     return np.concatenate([base, np.broadcast_to(grid, (len(base), len(grid)))], axis=1)
 
 
-def edge_promises(released: Any, pairs: IndexArray, epsilons: FloatArray, scope: str) -> FloatArray:
+def edge_promises(released: Any, pairs: IndexArray, epsilons: FloatArray, scope: str = "answer") -> FloatArray:
     """(n_edges, D, E) upper ends of the exact δ of each edge; 1 where none is certain.
 
     D is 2, both directions, for an answer and 1 for a table.

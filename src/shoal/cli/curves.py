@@ -121,7 +121,6 @@ def attack(
     out: Annotated[Path, option("Folder for the table and its numbers.", None, "--out", "-o")] = Path("shoal-attack"),
     crowd: Annotated[int, typer.Option(help="Homes of a crowd, at least.", min=2)] = 10,
     origins: Annotated[int, typer.Option(help="Weeks that are looked at, the last ones.", min=2)] = 4,
-    learned: Annotated[bool, option("Let gradient boosting attack as well.")] = True,
     seed: Annotated[int, option("Seed of the homes that attackers learn from.")] = 0,
 ) -> Outcome:
     """Could somebody find a household in these readings?
@@ -135,9 +134,7 @@ def attack(
         shoal attack meters.parquet
         shoal attack meters.parquet --crowd 20 --origins 3 --out study
     """
-    study = shoal.reidentify(
-        shoal.read_meters(file), crowd=crowd, origins=origins, learned=learned, seed=seed, progress=tell
-    )
+    study = shoal.reidentify(shoal.read_meters(file), crowd=crowd, origins=origins, seed=seed, progress=tell)
     study.save(folder_for(out))
     content = {"out": str(out), **study.to_dict()}
     return Outcome(content, f"{study}\n\nTable: {out}", code=4 if study.exceeded else 0)

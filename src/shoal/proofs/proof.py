@@ -242,7 +242,7 @@ def _bare(classes: GaussianClasses) -> Mechanism:
     """The mechanism that releases answers as they are."""
     (n, k), alone = classes.means.shape, NeighborGraph(classes.labels, np.empty((0, 2), dtype=np.intp))
     nothing = np.zeros((1, k)), None, np.zeros((1, k, k))
-    return Mechanism("none", classes, alone, np.empty(0), "dp", *nothing, np.zeros(n), np.ones(k), 0.0)
+    return Mechanism("none", classes, alone, np.empty(0), "dp", *nothing, np.zeros(n), np.ones(k))
 
 
 def proved(mechanism: Mechanism) -> tuple[Mechanism, Proof]:

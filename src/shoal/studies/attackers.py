@@ -1,15 +1,14 @@
 """How to find a household: attackers who compare what they know of a home with rows, and how often they are right.
 
 A plain attacker expects a row of a home, learns from other homes how far off that is, one covariance for all, and takes
-the nearest row in that metric (:class:`Comparison`). A learned one lets gradient boosting weigh several such
-comparisons (:class:`Boosted`). What a week of readings says of a home is :func:`fingerprint`.
+the nearest row in that metric (:class:`Comparison`). What a week of readings says of a home is :func:`fingerprint`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +20,6 @@ from shoal.validation import FloatArray
 Table = tuple[FloatArray, FloatArray]
 #: Share of the scatter between homes that is added to the scatter within, so that it can be inverted.
 RIDGE = 0.1
-#: Rows that a learned attacker puts in a new order, the plain one's best; wrong ones among them that it learns from.
-RERANKED, WRONG = 30, 15
-#: Parts of the homes, each described by comparisons that were learned from the others.
-PARTS = 8
 #: Error probability of each end of an interval.
 ERROR = 0.025
 
@@ -70,6 +65,12 @@ def inverse_root(covariance: FloatArray) -> FloatArray:
     return scaled
 
 
+class Attacker(Protocol):
+    """Whoever scores rows for homes of whom something is known."""
+
+    def scores(self, known: FloatArray, rows: FloatArray) -> FloatArray: ...
+
+
 @dataclass(frozen=True)
 class Comparison:
     """The row ``mean`` + known ``weights`` is expected of a home; rows are compared by coordinates in ``metric``."""
@@ -78,37 +79,32 @@ class Comparison:
     weights: FloatArray
     metric: FloatArray
 
-    def _off(self, known: FloatArray, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def coordinates(self, known: FloatArray, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """What is expected of each home, and the rows, in the metric."""
         return (self.mean + known @ self.weights) @ self.metric, rows @ self.metric
 
     def scores(self, known: FloatArray, rows: FloatArray) -> FloatArray:
         """(homes, rows) −d², the log-likelihood ratio of Gaussian laws with one covariance."""
-        a, b = self._off(known, rows)
+        a, b = self.coordinates(known, rows)
         scores: FloatArray = 2.0 * a @ b.T - (a**2).sum(axis=1)[:, None] - (b**2).sum(axis=1)[None]
         return scores
 
-    def patient(self, known: FloatArray, rows: FloatArray) -> FloatArray:
-        """(homes, rows) −Σ ln(1 + dᵢ²): a few coordinates far off count less."""
-        a, b = self._off(known, rows)
-        return np.stack([-np.log1p((b - one) ** 2).sum(axis=1) for one in a])
 
-
-def weekly(tables: Sequence[Table], ends: Sequence[int]) -> list[Comparison]:
-    """Comparisons of fingerprints, from those of other homes in several weeks: all of it, by the hour, each block.
-
-    The metric is that of how homes scatter from week to week, with a share of how they differ.
-    """
+def weekly_scatter(tables: Sequence[Table]) -> FloatArray:
+    """(f, f) how homes scatter from week to week around their own mean, with a share of how they differ."""
     prints = np.stack([rows for _, rows in tables], axis=1)
     homes, weeks, width = prints.shape
     off = (prints - prints.mean(axis=1, keepdims=True)).reshape(-1, width)
     within = off.T @ off / (homes * (weeks - 1))
-    within += np.diag(RIDGE * np.var(prints.mean(axis=1), axis=0) + 1e-9)
-    profile = np.eye(width)[:, : ends[1]]
-    metrics = [inverse_root(within), profile]
-    for start, end in zip((0, *ends[:-1]), ends, strict=True):
-        block = np.zeros((width, end - start))
-        block[start:end] = inverse_root(within[start:end, start:end])
-        metrics.append(block)
+    scatter: FloatArray = within + np.diag(RIDGE * np.var(prints.mean(axis=1), axis=0) + 1e-9)
+    return scatter
+
+
+def weekly(tables: Sequence[Table], ends: Sequence[int]) -> list[Comparison]:
+    """Comparisons of fingerprints, from those of other homes in several weeks: by their scatter, and by the hour."""
+    scatter = weekly_scatter(tables)
+    width = len(scatter)
+    metrics = (inverse_root(scatter), np.eye(width)[:, : ends[1]])
     return [Comparison(np.zeros(width), np.eye(width), metric) for metric in metrics]
 
 
@@ -136,78 +132,14 @@ def curves(tables: Sequence[Table]) -> list[Comparison]:
     return features
 
 
-class Boosted:
-    """Gradient boosting on pairs of a home and a row: is this row that home's?
-
-    A pair is described by its scores in all comparisons, by how far each lies above or below the home's best other row,
-    and by its place among the rows. It is trained on the true row of every home of the given tables and on the
-    :data:`WRONG` best of the others, never takes what is nearer for less likely, and puts the :data:`RERANKED` best of
-    the first comparison in a new order.
-
-    ``compare`` learns comparisons from tables. The pairs to train on are described by comparisons that were learned
-    from the other homes' parts: those a comparison was learned from look nearer than any home will.
-    """
-
-    def __init__(self, compare: Callable[[Sequence[Table]], list[Comparison]], seed: int = 0) -> None:
-        self._compare, self._seed = compare, seed
-        self._comparisons: list[Comparison] = []
-        self._model: Any = None
-
-    def learned(self, tables: Sequence[Table]) -> Boosted:
-        """From (homes, f) known and (homes, k) rows, row i that of home i, of several tables of the same homes."""
-        from sklearn.ensemble import HistGradientBoostingClassifier
-
-        pairs, truth = [], []
-        part = np.arange(len(tables[0][0])) % PARTS
-        for judged in (part == number for number in range(PARTS)):
-            comparisons = self._compare([(known[~judged], rows[~judged]) for known, rows in tables])
-            for known, rows in tables:
-                different, which = _different(rows)
-                described, own = _described(comparisons, known[judged], different), which[judged]
-                home = np.arange(len(own))
-                order = np.argsort(-described[:, :, 0], axis=1)[:, : WRONG + 1]
-                wrong = order != own[:, None]
-                pairs += [described[home, own], described[np.repeat(home, wrong.sum(axis=1)), order[wrong]]]
-                truth += [np.ones(len(home)), np.zeros(int(wrong.sum()))]
-        kinds = pairs[0].shape[1] // 3
-        self._model = HistGradientBoostingClassifier(
-            max_iter=120, learning_rate=0.05, max_leaf_nodes=6, min_samples_leaf=60, l2_regularization=1.0,
-            monotonic_cst=[1] * (2 * kinds) + [-1] * kinds, early_stopping=False, random_state=self._seed,
-        )  # fmt: skip
-        self._model.fit(np.concatenate(pairs), np.concatenate(truth))
-        self._comparisons = self._compare(tables)
-        return self
-
-    def scores(self, known: FloatArray, rows: FloatArray) -> FloatArray:
-        """(homes, rows) log-odds of the best rows, all others below them."""
-        described = _described(self._comparisons, known, rows)
-        plain = described[:, :, 0]
-        best = np.argsort(-plain, axis=1)[:, :RERANKED]
-        pairs = np.take_along_axis(described, best[:, :, None], axis=1)
-        odds = self._model.decision_function(pairs.reshape(-1, described.shape[2])).reshape(best.shape)
-        scores: FloatArray = plain - plain.max() + odds.min() - 1.0
-        np.put_along_axis(scores, best, odds, axis=1)
-        return scores
-
-
-def _described(comparisons: Sequence[Comparison], known: FloatArray, rows: FloatArray) -> FloatArray:
-    """(homes, rows, d) what is known of pairs; rows are all different."""
-    patient = comparisons[0].patient(known, rows)
-    scores = np.stack([one.scores(known, rows) for one in comparisons] + [patient], axis=2)
-    ordered = np.sort(scores, axis=1)
-    best, second = ordered[:, -1:], ordered[:, -2:-1] if len(rows) > 1 else ordered[:, -1:]
-    ahead = scores - np.where(scores == best, second, best)
-    place = np.argsort(np.argsort(-scores, axis=1), axis=1).astype(np.float64)
-    return np.concatenate([scores, ahead, place], axis=2)
-
-
-def scored(attacker: Comparison | Boosted, known: FloatArray, rows: FloatArray) -> FloatArray:
+def scored(attacker: Attacker, known: FloatArray, rows: FloatArray) -> FloatArray:
     """(homes, rows) scores; rows that are the same get the same."""
-    different, which = _different(rows)
+    different, which = distinct(rows)
     return attacker.scores(known, different)[:, which]
 
 
-def _different(rows: FloatArray) -> tuple[FloatArray, NDArray[np.intp]]:
+def distinct(rows: FloatArray) -> tuple[FloatArray, NDArray[np.intp]]:
+    """The rows that differ, and which of them each row is."""
     different, which = np.unique(rows, axis=0, return_inverse=True)
     return different, which.ravel()
 

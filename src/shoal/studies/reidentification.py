@@ -29,10 +29,12 @@ from shoal.rounding import percent
 from shoal.sources.meters.forecast import forecast
 from shoal.sources.meters.neighborhoods import likeness
 from shoal.sources.meters.quality import Readings, as_readings
-from shoal.studies.attackers import Boosted, Comparison, Hits, Table, curves, fingerprint, ranked, scored, weekly
+from shoal.studies.attackers import Attacker, Comparison, Hits, Table, curves, fingerprint, ranked, scored, weekly
 from shoal.validation import FloatArray
 
 Progress = Callable[[str, float], None]
+#: Makes further attackers, by name, from the tables of other homes.
+More = Callable[[Sequence[Table]], Mapping[str, Attacker]]
 DAY = timedelta(days=1)
 #: Least share of a home's readings that must be there.
 OBSERVED = 0.95
@@ -41,7 +43,6 @@ FOLDS = 4
 #: Attackers by name.
 OWN, EXPECTED = "own forecast, one covariance", "expected curve, one covariance"
 FEATURES, PROFILE = "features, one covariance", "nearest profile"
-LEARNED = "gradient boosting on pairs"
 #: Columns of the table.
 HEADS = ("what leaves", "attacker", "named at once (95 % interval)", "among ten (95 % interval)",
          "inside the crowd", "bound", "error, kW")  # fmt: skip
@@ -124,7 +125,6 @@ def reidentify(
     train_days: int = 15,
     horizon: int = 12,
     origins: int = 4,
-    learned: bool = True,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Reidentification:
@@ -136,7 +136,6 @@ def reidentify(
         crowd: homes of a crowd, at least.
         order, train_days, horizon: of the forecasts.
         origins: weeks that are looked at, the last ones.
-        learned: let gradient boosting attack as well.
         seed: of the folds that attackers learn from.
         progress: called with what is happening and the share that is done.
 
@@ -145,7 +144,7 @@ def reidentify(
 
     >>> import shoal
     >>> readings = shoal.simulate_meters(24, 37, step_minutes=60)
-    >>> study = shoal.reidentify(readings, crowd=6, order=(1, 1), train_days=14, horizon=4, origins=2, learned=False)
+    >>> study = shoal.reidentify(readings, crowd=6, order=(1, 1), train_days=14, horizon=4, origins=2)
     >>> study.homes, study.exceeded
     (24, ())
     """
@@ -174,10 +173,10 @@ def reidentify(
     ]
 
     tell("attacking raw readings", 0.5)
-    findings = _found("raw readings", [raw_scores(prints, ends, week, 1, seed, learned) for week in weeks.judged])
+    findings = _found("raw readings", [raw_scores(prints, ends, week, 1, seed) for week in weeks.judged])
 
     def attacked(rows: Sequence[FloatArray]) -> list[dict[str, FloatArray]]:
-        return [curve_scores(known, [shown(one) for one in rows], origin, seed, learned) for origin in range(len(rows))]
+        return [curve_scores(known, [shown(one) for one in rows], origin, seed) for origin in range(len(rows))]
 
     tell("attacking unprotected forecasts", 0.65)
     findings += _found("unprotected forecasts", attacked(power))
@@ -293,7 +292,7 @@ def _filled(kw: FloatArray, steps: int) -> FloatArray:
 
 
 def raw_scores(
-    prints: FloatArray, ends: Sequence[int], judged: int, weeks: int, seed: int, learned: bool
+    prints: FloatArray, ends: Sequence[int], judged: int, weeks: int, seed: int, more: More | None = None
 ) -> dict[str, FloatArray]:
     """Attacker -> its (homes, rows) scores on the readings of one week, from so many weeks before it.
 
@@ -311,18 +310,18 @@ def raw_scores(
 
     known = prints[:, judged - weeks : judged].mean(axis=1)
     compare = partial(weekly, ends=ends)
-    return _scores((known, prints[:, judged]), tables, compare, (FEATURES, PROFILE), seed, learned)
+    return _scores((known, prints[:, judged]), tables, compare, (FEATURES, PROFILE), seed, more)
 
 
 def curve_scores(
-    known: Sequence[FloatArray], rows: Sequence[FloatArray], judged: int, seed: int, learned: bool
+    known: Sequence[FloatArray], rows: Sequence[FloatArray], judged: int, seed: int, more: More | None = None
 ) -> dict[str, FloatArray]:
     """Attacker -> its (homes, rows) scores on the curves of one origin; it learns from other homes at the others."""
 
     def tables(others: NDArray[np.int64]) -> list[Table]:
         return [(known[o][others], rows[o][others]) for o in range(len(known)) if o != judged]
 
-    return _scores((known[judged], rows[judged]), tables, curves, (OWN, EXPECTED), seed, learned)
+    return _scores((known[judged], rows[judged]), tables, curves, (OWN, EXPECTED), seed, more)
 
 
 def _scores(
@@ -331,7 +330,7 @@ def _scores(
     compare: Callable[[Sequence[Table]], list[Comparison]],
     names: Sequence[str],
     seed: int,
-    learned: bool,
+    more: More | None,
 ) -> dict[str, FloatArray]:
     """Attacker -> its (homes, rows) scores, each home judged by who learned from others; ``tables`` are of these."""
     known, rows = at
@@ -339,9 +338,8 @@ def _scores(
     scores: dict[str, FloatArray] = {}
     for fold in np.array_split(np.random.default_rng(seed).permutation(n), FOLDS):
         learned_from = tables(np.setdiff1d(np.arange(n), fold))
-        attackers: dict[str, Comparison | Boosted] = dict(zip(names, compare(learned_from), strict=False))
-        if learned:
-            attackers[LEARNED] = Boosted(compare, seed).learned(learned_from)
+        attackers: dict[str, Attacker] = dict(zip(names, compare(learned_from), strict=True))
+        attackers |= more(learned_from) if more is not None else {}
         for name, attacker in attackers.items():
             scores.setdefault(name, np.empty((n, n)))[fold] = scored(attacker, known[fold], rows)
     return scores
