@@ -241,7 +241,8 @@ def picture(readings: Readings, options: argparse.Namespace) -> None:
     row = np.searchsorted(np.array(past.households), np.array(fc.households))
     order = np.argsort(past.kw[row].mean(axis=1))
     homes = [int(order[int(share * (len(order) - 1))]) for share in (0.25, 0.5, 0.75)]
-    low, high = fc.interval(0.8)
+    reach = 1.2816 * fc.error_std  # 80 % of a Gaussian law
+    low, high = fc.to_power(fc.log_mean - reach), fc.to_power(fc.log_mean + reach)
     wall = [s.replace(tzinfo=None) for s in (*past.timestamps, *future.timestamps)]
     before, after = wall[:96], wall[96:]
 

@@ -17,7 +17,7 @@ FUNCTIONS = sorted(name for name in shoal._HOME if inspect.isfunction(getattr(sh
 #: The methods that users call first, by class.
 METHODS = {
     "GaussianClasses": ("diagonal", "deterministic", "fit", "checks", "joint", "take", "with_noise"),
-    "NeighborGraph": ("complete", "from_edges", "within_groups", "nearest", "from_distance"),
+    "NeighborGraph": ("complete", "from_edges", "within_groups", "nearest"),
     "Mechanism": ("release", "curve", "released_curve", "save", "load"),
     "Codebook": ("curves", "probabilities", "draw", "release", "curve"),
     "Ledger": ("open", "budget", "release", "cost", "spent", "verify"),

@@ -80,9 +80,6 @@ BAD = {
     ("n_neighbors", "too many"): lambda: shoal.NeighborGraph.nearest(CLASSES, 2),
     ("n_neighbors", "none"): lambda: shoal.NeighborGraph.nearest(CLASSES, 0),
     ("n_neighbors", "a fraction"): lambda: shoal.NeighborGraph.nearest(CLASSES, 1.5),
-    ("distance", "shape"): lambda: shoal.NeighborGraph.from_distance(NAMES, np.eye(3), 1.0),
-    ("distance", "NaN"): lambda: shoal.NeighborGraph.from_distance(NAMES, lambda a, b: math.nan, 1.0),
-    ("threshold", "negative"): lambda: shoal.NeighborGraph.from_distance(NAMES, EYE, -1.0),
     ("label", "unknown"): lambda: GRAPH.neighbors("carol"),
     # accounting
     ("epsilon", "negative"): lambda: shoal.privacy_curve(CLASSES, GRAPH, -0.1),

@@ -76,19 +76,6 @@ def test_nearest_against_all_distances():
     assert {tuple(edge) for edge in shoal.NeighborGraph.nearest(classes, 3).edges.tolist()} == expected
 
 
-def test_from_distance_by_function_and_by_matrix():
-    place = {name: i for i, name in enumerate(NAMES)}
-
-    def distance(a, b):
-        return abs(place[a] - place[b])
-
-    by_function = shoal.NeighborGraph.from_distance(NAMES, distance, 1)
-    matrix = np.abs(np.subtract.outer(np.arange(5), np.arange(5)))
-    by_matrix = shoal.NeighborGraph.from_distance(NAMES, matrix, 1)
-    assert pairs_of(by_function) == {("a", "b"), ("b", "c"), ("c", "d"), ("d", "e")}
-    assert np.array_equal(by_function.edges, by_matrix.edges)
-
-
 def test_components():
     graph = shoal.NeighborGraph.from_edges(NAMES, [("a", "b"), ("b", "c"), ("d", "e")])
     assert graph.components[0] == graph.components[1] == graph.components[2] != graph.components[3]

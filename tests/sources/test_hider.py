@@ -232,11 +232,6 @@ def test_a_repeated_row_is_no_reason_to_refuse_and_many_are(hurried):
         shoal.LabelHider(delta=1e-5).fit(np.tile(X, (2, 1)), np.tile(y, 2))
 
 
-def test_progress_is_printed_where_asked_for(hurried, capsys):
-    shoal.LabelHider(delta=1e-5, verbose=True).fit(*_table())
-    assert "[LabelHider] laws of 3 labels from 180 rows of 2 columns" in capsys.readouterr().out
-
-
 def test_one_row_per_label_is_a_constant_and_crowds_are_kept():
     rng = np.random.default_rng(1)
     X, y = rng.normal(size=(9, 3)), [f"m{i}" for i in range(9)]

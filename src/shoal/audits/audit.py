@@ -80,7 +80,6 @@ def audit(
     releases: Any = None,
     release: trials.Release | None = None,
     repeats: int = 4,
-    repeated: Any = None,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Audit: ...
@@ -98,7 +97,6 @@ def audit(
     releases: Any = None,
     release: trials.Release | None = None,
     repeats: int = 4,
-    repeated: Any = None,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Audit | BookAudit:
@@ -124,7 +122,6 @@ def audit(
             own ``release``. :func:`shoal.audits.trials.seeded_release` is quicker, for experiments.
         repeats: how often each true answer, or table of them, is released in the attack on repeated releases; 1 leaves
             it out.
-        repeated: repeated releases already made, per label (m, repeats, k).
         seed: seed of the simulated true answers.
         progress: called with (steps done, steps in all); a step is one label's answers released, or one edge attacked.
 
@@ -164,10 +161,10 @@ def audit(
         looked_at = _looked_at(edge_promises(gaussian.output, pairs, epsilons[:, :1], scope), seed)
         pairs, epsilons = pairs[looked_at], epsilons[looked_at]
 
-    again = None if repeated is None else trials.given_repeats(repeated, gaussian.classes)
+    again: list[FloatArray] | None = None
     labels = gaussian.classes.labels
-    draws = 0 if releases is not None else len(labels) * (1 + (repeats if repeats > 1 and again is None else 0))
-    total = draws + len(pairs) * (1 + (again is not None or draws > len(labels)))
+    draws = 0 if releases is not None else len(labels) * (1 + (repeats if repeats > 1 else 0))
+    total = draws + len(pairs) * (1 + (draws > len(labels)))
     done = itertools.count(1)
 
     def step() -> None:
@@ -183,7 +180,7 @@ def audit(
         else:
             true = trials.given_answers(answers, gaussian.classes, n_samples)
         released = trials.release_all(chosen, true, labels, step)
-        if repeats > 1 and again is None:
+        if repeats > 1:
             few = [q[: max(len(q) // repeats, trials.FEWEST)] for q in true]
             repetitions = [trials.release_all(chosen, few, labels, step) for _ in range(repeats)]
             again = [np.stack(parts, axis=1) for parts in zip(*repetitions, strict=True)]

@@ -63,14 +63,6 @@ def given_releases(releases: Any, classes: GaussianClasses) -> list[FloatArray]:
     return _by_label(releases, classes, (2,), "releases")
 
 
-def given_repeats(repeated: Any, classes: GaussianClasses) -> list[FloatArray]:
-    """Repeated releases from the user, per label (m, r, k): r releases of each of m true answers."""
-    rows = _by_label(repeated, classes, (3,), "repeated")
-    if len({r.shape[1] for r in rows}) != 1 or rows[0].shape[1] < 2:
-        raise InputError("repeated must hold the same number of releases, at least 2, of every true answer")
-    return rows
-
-
 def release_all(
     release: Release, answers: list[FloatArray], labels: tuple[str, ...], step: Callable[[], None] | None = None
 ) -> list[FloatArray]:

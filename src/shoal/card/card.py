@@ -301,11 +301,6 @@ def _method_content(card: ReleaseCard, design: DesignFacts) -> dict[str, Any]:
             "epsilon": [epsilon for epsilon, _ in design.curve],
             "delta": [up(delta) for _, delta in design.curve],
         },
-        "renyi": {
-            "order": [order for order, _ in design.renyi],
-            "divergence": [up(divergence) for _, divergence in design.renyi],
-            "of": "the answer before rounding; rounding cannot raise it, finite precision is not in it",
-        },
         "tradeoff": {
             "false_positive_rate": [rate for rate, _ in design.tradeoff],
             "true_positive_rate_at_most": [up(rate, most=1.0) for _, rate in design.tradeoff],

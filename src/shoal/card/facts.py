@@ -221,7 +221,6 @@ class DesignFacts(Record):
     alone: int = merging(sum)
     edges: int = merging(sum)
     curve: tuple[tuple[float, float], ...] = merging(lambda curves: _worst_at(curves))  #: (ε, δ at most)
-    renyi: tuple[tuple[float, float | None], ...] = merging(lambda curves: _worst_divergence(curves))  #: by order
     tradeoff: tuple[tuple[float, float], ...] = merging_parts(lambda parts: _tradeoff_together(parts))  #: (fpr, tpr ≤)
     naming: NamingFacts = merging_parts(lambda parts: _naming_together(parts))  # noqa: RUF009
     accuracy: Accuracy = merging(_known)  # noqa: RUF009
@@ -485,9 +484,3 @@ def _worst_at(curves: Iterable[Sequence[tuple[float, float]]]) -> tuple[tuple[fl
     known = [dict(curve) for curve in curves]
     places = sorted(set.intersection(*(set(one) for one in known)))
     return tuple((x, max(one[x] for one in known)) for x in places)
-
-
-def _worst_divergence(curves: Sequence[Sequence[tuple[float, float | None]]]) -> tuple[tuple[float, float | None], ...]:
-    known = [{order: math.inf if value is None else value for order, value in curve} for curve in curves]
-    worst = _worst_at([tuple(one.items()) for one in known])
-    return tuple((order, value if math.isfinite(value) else None) for order, value in worst)

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal import validation
-from shoal.accounting.renyi import renyi_curve
 from shoal.accounting.risk import identification_risk
 from shoal.accounting.tradeoff import worst_tpr
 from shoal.card.facts import (
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     from shoal.audits.verdict import Audit
 
 EPSILONS = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0)
-ORDERS = (1.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 FALSE_ALARMS = (0.001, 0.01, 0.05, 0.1)
 #: Largest standard deviation of a released entry that counts as a trace of noise beside the common answer: with a
 #: guarantee, a release is then a group's, not a label's.
@@ -117,7 +115,6 @@ def _of_mechanism(mechanism: Mechanism, thorough: bool, seed: int) -> dict[str, 
         "notion": certificate.released_notion,
         "designed_for": certificate.notion,
         "finite_precision": certificate.finite_precision,
-        "renyi": _renyi(mechanism),
         "tradeoff": _tradeoff(mechanism, curve, thorough),
         "naming": _naming(mechanism, curve, group_sizes(mechanism.graph), seed if thorough else None),
         "all_alike": bool(np.sqrt(np.maximum(mechanism.output.stored_variances, 0.0)).max() < ALIKE),
@@ -132,7 +129,6 @@ def _of_book(book: Codebook) -> dict[str, Any]:
     epsilon, certificate = book.epsilon, book.certificate
     grid = np.unique([*EPSILONS, epsilon, 2 * epsilon])
     curve = tuple(zip(grid.tolist(), np.minimum.accumulate(book.curve(grid).delta_upper).tolist(), strict=True))
-    rows = 2.0 if book.scope == "table" else 1.0  # divergences of both rows add
     guessing = len(group_sizes(book.graph)) / book.graph.n_labels
     curves = [len(group.curves) for group in book.crowds if len(group.members) > 1]
     return {
@@ -143,7 +139,6 @@ def _of_book(book: Codebook) -> dict[str, Any]:
         "notion": "dp",
         "designed_for": "dp",
         "finite_precision": 0.0,
-        "renyi": tuple((order, rows * book.divergence(order)) for order in ORDERS),
         "tradeoff": tuple((rate, tpr_bound(rate, curve)) for rate in FALSE_ALARMS),
         "naming": NamingFacts(naming_bound(guessing, curve), guessing),
         "all_alike": all(count == 1 for count in curves),
@@ -329,15 +324,6 @@ def _curve(mechanism: Mechanism) -> tuple[tuple[float, float], ...]:
         # So that the curve and the guarantee say the same at the design's ε.
         deltas = np.where(grid <= mechanism.epsilon[0], np.maximum(deltas, mechanism.certificate.delta_upper), deltas)
     return tuple(zip(grid.tolist(), deltas.tolist(), strict=True))
-
-
-def _renyi(mechanism: Mechanism) -> tuple[tuple[float, float | None], ...]:
-    released = [mechanism.output] * mechanism.times
-    divergences = renyi_curve(released, mechanism.graph, np.array(ORDERS), scope=mechanism.scope).divergence_upper
-    return tuple(
-        (order, float(value) if math.isfinite(value) else None)
-        for order, value in zip(ORDERS, divergences, strict=True)
-    )
 
 
 def _tradeoff(

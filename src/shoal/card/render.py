@@ -115,11 +115,6 @@ def tables(card: ReleaseCard) -> list[Figures]:
             [(percent(false, "nearest"), percent(true)) for false, true in design.tradeoff],
         ),
         (
-            "Rényi divergence",
-            ("order", "divergence at most"),
-            [(f"{order:g}", "unbounded" if value is None else upper(value)) for order, value in design.renyi],
-        ),
-        (
             "Of the guarantee",
             ("figure", "value"),
             [

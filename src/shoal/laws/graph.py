@@ -6,7 +6,7 @@ takes 16 MB.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -147,39 +147,6 @@ class NeighborGraph:
         counts = np.bincount(pairs[:, 0], minlength=len(points))
         rank = np.arange(len(pairs)) - np.repeat(np.cumsum(counts) - counts, counts)
         return cls(classes.labels, pairs[rank < n_neighbors])
-
-    @classmethod
-    def from_distance(
-        cls, labels: Sequence[Any], distance: Callable[[str, str], float] | Any, threshold: float
-    ) -> NeighborGraph:
-        """Join labels at most ``threshold`` apart.
-
-        ``distance`` is a symmetric function of two labels, or an (n, n) array of distances.
-
-        Returns:
-            The graph of the pairs whose distance is not above the threshold.
-
-        >>> import shoal
-        >>> apart = [[0.0, 1.0, 3.0], [1.0, 0.0, 2.0], [3.0, 2.0, 0.0]]
-        >>> shoal.NeighborGraph.from_distance(["a", "b", "c"], apart, threshold=2.0).edges.tolist()
-        [[0, 1], [1, 2]]
-        """
-        threshold = validation.non_negative(threshold=threshold)
-        names = validation.labels(len(labels), labels)
-        i, j = np.triu_indices(len(names), k=1)
-        if callable(distance):
-            values = np.array([float(distance(names[a], names[b])) for a, b in zip(i, j, strict=True)])
-            if np.isnan(values).any():
-                raise InputError("distance must return a number for every pair of labels")
-        else:
-            matrix = validation.array(ndim=2, distance=distance)
-            if matrix.shape != (len(names), len(names)):
-                raise InputError(f"distance must have shape ({len(names)}, {len(names)}), got {matrix.shape}")
-            if not np.array_equal(matrix, matrix.T):
-                raise InputError("distance must be symmetric: the same from a to b as from b to a")
-            values = matrix[i, j]
-        keep = values <= threshold
-        return cls(names, np.stack([i[keep], j[keep]], axis=1).astype(np.int32))
 
     # ------------------------------------------------------------------ questions
 

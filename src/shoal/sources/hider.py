@@ -81,7 +81,6 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
             take long with many labels or columns.
         seed: seed of the noise for experiments. What is released is then NOT private and marked as such, except where
             ``set_output`` makes another table of it.
-        verbose: whether to print what is being done.
 
     >>> import numpy as np
     >>> import shoal
@@ -120,14 +119,12 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         *,
         method: str = "mean",
         seed: int | None = None,
-        verbose: bool = False,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.crowd = crowd
         self.method = method
         self.seed = seed
-        self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, *, labels: Any = None) -> LabelHider:
         """Laws of the labels from the rows of ``X``, and the mechanism for them; ``labels`` come before ``y``.
@@ -161,7 +158,6 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         if not rows.shape[1]:
             raise InputError("X: every column has one value in all rows; there is nothing to release")
         refuse_copies(rows, np.searchsorted(found, names))
-        self._say(f"laws of {len(found)} labels from {len(rows)} rows of {rows.shape[1]} columns")
         if counts.max() == 1:
             laws = GaussianClasses.deterministic(rows[np.argsort(names)], found.tolist())
         else:
@@ -172,11 +168,9 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         self.laws_, self.checks_ = laws, laws.checks() if laws.fitted is not None else None
         if self.checks_ is not None and not self.checks_.holds:
             warnings.warn(" ".join(self.checks_.statements), LawWarning, stacklevel=3)
-        self._say(f"mechanism {method!r} for ε = {epsilon:g}, δ = {delta:g}")
-        self.mechanism_ = calibrate(laws, graph, method, epsilon, delta, scope="table", progress=self._groups)
+        self.mechanism_ = calibrate(laws, graph, method, epsilon, delta, scope="table")
         self.guard_ = None
         if laws.fitted is not None:
-            self._say("what δ becomes over plausible laws")
             draws = int(np.clip(GUARD_WORK / max(graph.n_edges * (rows.shape[1] / 8) ** 3, 1), 20, 100))
             self.guard_ = model_guard(self.mechanism_, laws, n_draws=draws, fitted_on_private_data=True)
             if self.guard_.delta_at_confidence > max(PLAUSIBLE, delta):
@@ -235,14 +229,6 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
             raise InputError(f"LabelHider: this cross-validation hands transform no labels. {ROUTING}")
         names = y if labels is None else labels
         return self.fit(X, names).transform(X, names)
-
-    def _say(self, text: str) -> None:
-        if self.verbose:
-            print(f"[LabelHider] {text}", flush=True)
-
-    def _groups(self, done: int, total: int) -> None:
-        if total > 1:
-            self._say(f"{done} of {total} crowds")
 
     def _rows(self, X: Any, y: Any, reset: bool) -> tuple[FloatArray, Any]:
         rows = validate_data(self, X, dtype=np.float64, reset=reset)

@@ -1,1 +1,1 @@
-"""What a privacy officer asks: could somebody find a household in this, and what do today's rules give?"""
+"""What a privacy officer asks: could somebody find a household in this?"""

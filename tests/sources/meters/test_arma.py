@@ -96,7 +96,6 @@ def test_a_fit_is_as_likely_as_the_truth(order, gaps):
     fitted = shoal.fit_arma(series, order)
     assert (fitted.status == "full").all()
     assert fitted.ok.all()
-    assert not fitted.fallback.any()
     assert (fitted.n_obs == np.isfinite(series).sum(axis=1)).all()
     lead = fitted.log_likelihood - [log_density(x, ar, ma, 1.0) for x, (ar, ma) in zip(series, truth, strict=True)]
     assert (lead > -1.0).sum() >= 3
@@ -185,7 +184,6 @@ def test_bad_rows_are_flagged_and_never_stop_the_others():
     expected = ["full", "empty", "constant", "constant", "infinite", "short", "reduced", "reduced", "ar1"]
     assert list(fitted.status) == expected
     assert list(fitted.ok) == [True, False, False, False, False, False, True, True, True]
-    assert list(fitted.fallback) == [False] * 6 + [True] * 3
     assert (fitted.ar[8, 1:] == 0).all()
     assert (fitted.ma[8] == 0).all()
     assert np.isnan(fitted.ar[1:6]).all()

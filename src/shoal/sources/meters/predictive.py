@@ -36,7 +36,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import polars as pl
-import scipy
 from numpy.typing import NDArray
 
 from shoal import archive, validation
@@ -230,12 +229,6 @@ class Forecasts:
     def error_std(self) -> FloatArray:
         """(n, h) standard deviation of ln p given the history; the season counts as known."""
         return np.asarray(np.sqrt(np.diagonal(self.error_cov, axis1=1, axis2=2)))
-
-    def interval(self, level: float = 0.9) -> tuple[FloatArray, FloatArray]:
-        """Lower and upper end (n, h), in kW, of the central predictive interval of each entry."""
-        level = validation.probability(level=level, below_one=True, above_zero=True)
-        reach = float(scipy.stats.norm.ppf(0.5 + level / 2)) * self.error_std
-        return self.season.power(self.log_mean - reach), self.season.power(self.log_mean + reach)
 
     def facts(self, graph: NeighborGraph | None) -> FitFacts:
         """What a release card says: who has a forecast, whose model holds, and, where known, who hides among whom."""

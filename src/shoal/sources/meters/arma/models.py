@@ -61,11 +61,6 @@ class ArmaModels:
         """r = max(p, q, 1)."""
         return max(*self.order, 1)
 
-    @property
-    def fallback(self) -> NDArray[np.bool_]:
-        """(n,) whether a series got a smaller model than asked for; ``status`` says which."""
-        return np.asarray(self.ok & (self.status != "full"))
-
     def take(self, rows: Any) -> ArmaModels:
         """The models of some series: positions or a mask."""
         return ArmaModels(self.order, *(getattr(self, name)[rows] for name in COLUMNS))
