@@ -12,7 +12,6 @@ import numpy as np
 from evidence.paper.lines import CONVENTIONS, NOTION_NAMES, NOTIONS, Lines
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
-from shoal.numerics.notebook import COLORS as CYCLE
 from shoal.validation import FloatArray
 
 if TYPE_CHECKING:
@@ -28,6 +27,8 @@ COLORS = {
     "center": "#0072b2",
     "transport": "#009e73",
 }
+#: Colors of lines that stand for no method, of the same family.
+CYCLE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
 #: Hours before the forecast that its figure shows: enough to see the load, few enough to see the forecast.
 PAST_HOURS = 9
 NAMES = {"none": "no noise", "white": "white noise", "paper": "the paper's method"}

@@ -74,7 +74,7 @@ def test_from_outside(owner: KeyHolder, tmp_path: Path, capsys: pytest.CaptureFi
             assert outcome(changed, head) == 1
     assert outcome(whole, {**head, "root": earlier["root"]}) == 1
     # Once written down, a checkpoint is proved from later on as well; one that does not have the entry is not.
-    ada.asks(ada.handles()[4])
+    owner.grants("ben")
     again = {**whole, **ada.get(f"/v1/receipts/{body['receipt']['id']}/proof?size={head['size']}")}
     again["receipt"] = body["receipt"]
     assert outcome(again, head) == 0
