@@ -209,8 +209,6 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         return result if self.seed is None else result.view(NotPrivate)
 
     def _released(self, rows: FloatArray, names: Any) -> FloatArray:
-        if self.clip_ is not None:
-            rows = self.clip_.apply(rows, names)
         if self.seed is None:
             return np.asarray(self.mechanism_.release(rows, names))
         release, result = seeded_release(self.mechanism_, self.seed), np.empty(rows.shape)
