@@ -47,9 +47,7 @@ folder = pathlib.Path(tempfile.mkdtemp())
 (folder / "table" / "_delta_log").mkdir(parents=True)
 laws = shoal.GaussianClasses([[0.0], [1.0]], [[[1.0]]] * 2)
 graph = shoal.NeighborGraph.complete(laws.labels)
-curve = shoal.privacy_curve(laws, graph, 1.0)
 for call in (
-    curve.plot,
     lambda: shoal.Ledger.open("postgresql://owner@db/ledger"),
     lambda: shoal.read_meters(folder / "table"),
     lambda: shoal.to_opendp(shoal.design(laws, graph, "white", 1.0, 1.0), laws.means),
@@ -74,7 +72,7 @@ def test_a_missing_extra_is_named_with_its_pip_line_where_it_is_needed():
     """What `shoal serve` says is tested with the service."""
     code = WITHOUT_EXTRAS.format(extras=EXTRAS) + NEED_EXTRAS
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    for line, extra in zip(done.stdout.splitlines()[1:], ("plot", "postgres", "delta", "opendp", "ray"), strict=True):
+    for line, extra in zip(done.stdout.splitlines()[1:], ("postgres", "delta", "opendp", "ray"), strict=True):
         assert f"pip install 'shoal[{extra}]'" in line
     assert done.returncode == 2, done.stderr
     assert "pip install 'shoal[duckdb]'" in done.stderr
