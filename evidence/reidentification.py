@@ -29,11 +29,11 @@ from evidence.boosted import LEARNED, Boosted, weekly_blocks
 from shoal.accounting.assignments import likeliest, marginals
 from shoal.accounting.risk import named_in_group
 from shoal.laws.crowds import means
-from shoal.laws.membership import formed
+from shoal.laws.membership import ROOM, formed
 from shoal.mechanism.mechanism import Mechanism
 from shoal.numerics.threads import one_library_thread
 from shoal.records import plain
-from shoal.sources.meters.neighborhoods import likeness
+from shoal.sources.meters.neighborhoods import AHEAD_WEIGHT, DAY_WEIGHT, USUAL_SHARE, likeness
 from shoal.sources.meters.quality import as_readings
 from shoal.studies.attackers import Attacker, Comparison, Hits, Table, curves, ranked
 from shoal.studies.reidentification import (
@@ -427,6 +427,7 @@ def study(
     # Forecasts; noise and codebooks; attacks on six kinds of data, on crowds by size, and by weeks known.
     total = len(wanted) + len(judged) * (1 + books + 6 + len(sizes) + books) + (6 * len(reach) - 1) * len(late)
     terms = [weeks.origins, weeks.names, crowd, epsilon, delta, book_epsilon, order, train_days, horizon, learned, seed]
+    terms += [ROOM, USUAL_SHARE, AHEAD_WEIGHT, DAY_WEIGHT]  # what crowds are formed by
     digest = hashlib.sha256(json.dumps([shoal.__version__, *terms], default=str).encode()).hexdigest()[:8]
     parts = Parts(None if keep is None else keep / f"reidentify-{digest}", progress, total)
 
