@@ -34,7 +34,7 @@ def mechanism(
     graph = shoal.NeighborGraph.complete(classes.labels)
     n, k = classes.means.shape
     return shoal.Mechanism(
-        "transport", classes, graph, np.full(graph.n_edges, 1.0), "dp", shift, gain, noise, np.ones(n), np.ones(k), 0.0,
+        "transport", classes, graph, np.full(graph.n_edges, 1.0), "dp", shift, gain, noise, np.ones(n), np.ones(k),
         **more,  # type: ignore[arg-type]
     )  # fmt: skip
 
