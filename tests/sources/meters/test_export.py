@@ -47,7 +47,7 @@ def test_every_home_has_a_forecast_and_noon_is_below_zero(forecasts: Forecasts, 
     metered = truth.sort("household", "timestamp")["kw"].to_numpy().reshape(-1, 24)[forecasts.exports]
     off = np.abs(forecasts.power[forecasts.exports] - metered).mean()
     assert off < 0.5 * np.abs(metered - metered.mean(axis=1, keepdims=True)).mean()
-    low, high = (forecasts.to_power(forecasts.log_mean + z * forecasts.error_std) for z in (-1.645, 1.645))
+    low, high = (forecasts.season.power(forecasts.log_mean + z * forecasts.error_std) for z in (-1.645, 1.645))
     assert ((low < forecasts.power) & (forecasts.power < high)).all()
     inside = ((low[forecasts.exports] <= metered) & (metered <= high[forecasts.exports])).mean()
     assert inside > 0.6
