@@ -104,7 +104,7 @@ def analytic_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
     low, high = 1.0, 1.0
     while not safe(low):
         low *= 0.5
-        if low < 1e-300:
+        if low < 1e-300 or gap / low == math.inf:
             raise UnreachableError("delta is too small for this epsilon: the noise needed exceeds the range of doubles")
     while safe(high):
         low, high = high, 2.0 * high
@@ -117,8 +117,6 @@ def analytic_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
         else:
             high = middle
     sigma = math.nextafter(gap / low, math.inf)
-    if sigma == math.inf:
-        raise UnreachableError("delta is too small for this sensitivity: the noise needed exceeds the range of doubles")
     while not safe(math.nextafter(gap / sigma, math.inf)):
         sigma = math.nextafter(sigma * (1 + EPS), math.inf)
     return sigma

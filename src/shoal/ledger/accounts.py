@@ -8,7 +8,6 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any
 
 from sqlalchemy import exists, func, or_, select
@@ -20,7 +19,6 @@ from shoal.ledger.composition import Charges, LabelAccount, PairAccount
 from shoal.ledger.crowds import NOBODY
 from shoal.ledger.state import Memory, State
 from shoal.ledger.storage import ENTRIES, GRAPH_LABELS, Transaction
-from shoal.mechanism.atoms import sum_up
 from shoal.rounding import exactly, lower, upper
 
 
@@ -265,9 +263,8 @@ def logged(state: State) -> list[LogRow]:
             name = re.sub(r" row \d+$", "", row.name)  # the rows of a label in a table are named so
             key = (content["batch"], name, content["mechanism"])
             about.setdefault(key, set()).add(content["label"])
-            cost = rows[key].cost if key in rows else "charged row by row"
-            if key not in rows and name == row.name:
-                cost = _charged(state, content["mechanism"], epsilon)
+            cost = "charged row by row" if name != row.name else rows[key].cost if key in rows else None
+            cost = cost or _charged(state, content["mechanism"], epsilon)
             row = replace(row, kind="answers", name=name, labels=len(about[key]), cost=cost)
         elif entry.kind == "budget":
             epsilon = float(content["epsilon"])
@@ -290,5 +287,5 @@ def _charged(state: State, digest: str, epsilon: float) -> str:
     if state.bound(digest) is None:
         return "charged"
     mechanism = state.mechanism(digest)
-    uses = Charges(((digest, mechanism.times, sum_up(mechanism.times * Fraction(mechanism.finite_precision_tv))),))
+    uses = Charges.of([(digest, 1, mechanism.finite_precision_tv)] * mechanism.times, None)
     return f"δ({exactly(epsilon)}) ≤ {upper(bounded(uses, uses, epsilon, state.bound), 3)} charged"

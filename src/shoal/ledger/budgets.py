@@ -47,6 +47,8 @@ from shoal.ledger.storage import word
 
 #: The mode that holds where none is named comes first.
 MODES = ("adaptive", "fixed")
+#: The account of everybody on the register, and how many releases of readings it takes: no μ is below cap/√that.
+REGISTER, MOST_READINGS = "", 10_000
 
 
 @dataclass(frozen=True)
@@ -87,12 +89,6 @@ def budget_entry(
         "mode": validation.choice(MODES, mode=mode),
     }
     return content if plan is None else {**content, "plan": word(plan=plan)}
-
-
-#: The account of everybody on the register; no label is called so.
-REGISTER = ""
-#: Releases of readings in a ledger, at most: the smallest μ is the cap over the root of that.
-MOST_READINGS = 10_000
 
 
 class ReadingsTotal(NamedTuple):

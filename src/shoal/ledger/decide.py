@@ -303,8 +303,7 @@ def readings_refusal(state: State, content: Mapping[str, Any]) -> BudgetError | 
     accounts = [state.of(label).readings for label in (REGISTER, *labels)]  # the first has no less than any other
     if any(account.cap not in (0.0, cap) for account in accounts):
         return InputError(
-            "cap: another one is on record, fixed with the first release of readings. For homes on another register "
-            f"take another ledger. {NOTHING_RECORDED}"
+            f"cap: another is on record, fixed with the first; another register has another ledger. {NOTHING_RECORDED}"
         )
     if MOST_READINGS * Fraction(float(content["mu"])) ** 2 < Fraction(cap) ** 2:
         return InputError(f"mu: a ledger has at most {MOST_READINGS} releases of readings. {NOTHING_RECORDED}")

@@ -44,8 +44,7 @@ class GaussianMixtureClasses:
     """A family of mixtures, one per label, from weights and components, such as scikit-learn's ``GaussianMixture`` has.
 
     ``components`` are the laws of all components, ``owner`` (m,) says whose each is, ``weights`` (m,) sum to 1 for
-    every label, and what they miss it by is counted; ``tv`` (n,) is what finite precision adds. No δ below about 3/n
-    follows from n rows alone.
+    every label, or nearly; ``tv`` (n,) is what finite precision adds. No δ below about 3/n follows from n rows alone.
 
     >>> import numpy as np
     >>> import shoal
@@ -120,17 +119,14 @@ class GaussianMixtureClasses:
         directed = pairs if scope == "table" else np.concatenate([pairs, pairs[:, ::-1]])
         bounds = [self._bound(int(a), int(b), epsilon, scope) for a, b in directed]
         worst = int(np.argmax(bounds))
-        tv = (self._away + (0.0 if self.tv is None else self.tv)) * UP
+        # Normalizing weights moves less than twice what they miss a sum of 1 by.
+        owned = [map(Fraction, self.weights[self.owner == i].tolist()) for i in range(len(self.labels))]
+        missed = np.array([sum_up(2 * abs(sum(weights, Fraction(-1)))) for weights in owned])
+        tv = (missed + (0.0 if self.tv is None else self.tv)) * UP
         loss = edge_loss(tv, pairs, np.full(len(pairs), epsilon), table=scope == "table")
         top = min((bounds[worst] + loss) * UP, 1.0)
         log, (a, b) = float(log_up(np.array(top))), directed[worst]
         return PrivacyCurve("dp", epsilon, top, log, 0.0, top, log, (self.labels[a], self.labels[b]), scope)
-
-    @property
-    def _away(self) -> FloatArray:
-        """(n,) twice how far each label's weights are from a sum of 1, exactly: more than normalizing them moves."""
-        owned = [self.weights[self.owner == i].tolist() for i in range(len(self.labels))]
-        return np.array([sum_up(2 * abs(sum(map(Fraction, weights), Fraction(-1)))) for weights in owned])
 
     def _bound(self, a: int, b: int, epsilon: float, scope: str) -> float:
         """The bound for one directed edge; in a table P and Q are products of both labels' laws, one for each row."""

@@ -36,7 +36,7 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import scipy
@@ -55,10 +55,8 @@ from shoal.validation import FloatArray
 DRAWN = 4096
 #: A whole weight of 1 in units of the vector: shares are rounded to its reciprocal.
 UNIT = 1 << 20
-#: No plan has a larger Δ_rep²/Δ², nor more entries: what a series counts for releases that it does not know.
-FARTHEST, ENTRIES = 2.4, 1 << 16
-#: Noise of a plan before it is calibrated.
-LOUD = 1e300
+#: No plan has a larger Δ_rep²/Δ², nor more entries: so a series counts its other releases. Variance before calibration.
+FARTHEST, ENTRIES, LOUD = 2.4, 1 << 16, 1e300
 #: Draws of each world, at least, and normals drawn in all, at least.
 DRAWS, NORMALS = 200, 1500
 #: Share of the stated deviation that an audit must be able to tell from the whole.
@@ -202,25 +200,19 @@ class NoisePlan:
             if content.pop("format") != cls.FORM:
                 raise ValueError("of another format")
             plan: Self = typed(cls, content)
-        except InputError:
-            raise
+            return plan
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise InputError(f"text is not a {cls.FORM[:-2].removeprefix('shoal ')} of this version") from error
-        return plan
+            reason = f": {error}" if isinstance(error, InputError) else ""
+            raise InputError(f"text is not a {cls.FORM[:-2].removeprefix('shoal ')} of this version{reason}") from error
 
     def __post_init__(self) -> None:
-        """Refuse a plan that its sensitivities do not hold for, or whose noise does not give the δ that it states."""
+        """Refuse a plan that no series counts on, or whose noise does not give the δ that it states."""
         declared(self.customers, self.epsilon, self.delta_bound)
         validation.positive(variance=self.variance)
-        self.check_vector()
         if self.entries > ENTRIES or self.squares[1] > FARTHEST * self.squares[0] or self.customers >= 1 << 32:
             raise InputError(f"plan: above {ENTRIES} entries, or with shares or customers that no plan made here has")
         if self.delta(self.epsilon) > self.delta_bound:
             raise InputError("plan: its noise does not give the delta that it states")
-
-    def check_vector(self) -> None:
-        """Refuse weights, clips and edges for which ``squares`` would not be what a home moves at most."""
-        raise NotImplementedError
 
 
 def declared(customers: int, epsilon: float, delta: float | None) -> tuple[int, float, float]:
@@ -230,12 +222,6 @@ def declared(customers: int, epsilon: float, delta: float | None) -> tuple[int, 
     if delta is not None:
         bound = validation.probability(delta=delta, above_zero=True, below_one=True)
     return number, validation.positive(epsilon=epsilon), bound
-
-
-def rising(**named: Any) -> None:
-    """Refuse edges that are not finite, or do not rise."""
-    if (np.diff(validation.array(ndim=1, **named)) <= 0).any():
-        raise InputError(f"{next(iter(named))} must hold increasing edges")
 
 
 def _delta_up(square: int, variance: float, epsilon: float) -> float:

@@ -28,7 +28,7 @@ from typing import ClassVar
 
 from shoal import validation
 from shoal.errors import InputError
-from shoal.readings.account import LOUD, UNIT, NoisePlan, ReadingsAccount, declared, rising
+from shoal.readings.account import LOUD, UNIT, NoisePlan, ReadingsAccount, declared
 from shoal.rounding import counted, exactly, upper
 
 #: Level cells span these multiples of a typical home's mean load.
@@ -43,8 +43,6 @@ LAYOUTS: dict[float, tuple[tuple[float, ...], float, tuple[float, ...]]] = {
     600.0: ((0.30, 0.30, 0.30, 0.10), 1.3, ()),
     2500.0: ((0.30, 0.30, 0.30, 0.10), 1.3, (0.5, 1.65)),
 }
-#: kW; no smaller clip is taken, so that no curve over it overflows when it is squared.
-LEAST = 1e-100
 ONE_MEAN = ((0.0, 0.0, 0.80, 0.20), 1.5, ())
 
 
@@ -104,17 +102,15 @@ class CrowdsPlan(NoisePlan):
     def _weights(self) -> tuple[int, int, int, int]:
         return self.level_weight, self.shape_weight, self.load_weight, self.swing_weight
 
-    def check_vector(self) -> None:
-        """Refuse weights that are no shares of the vector, clips that do not clip, and edges that do not rise."""
+    def __post_init__(self) -> None:
+        """Refuse weights that are no shares of the vector, and clips that a curve squared over them may overflow."""
         if not all(type(weight) is int and 0 <= weight <= UNIT for weight in self._weights) or self.load_weight == 0:
             raise InputError("plan: weights must be whole numbers, that of the load above 0")
-        for name in ("typical_kw", "load_clip", "swing_clip"):
-            if validation.positive(**{name: getattr(self, name)}) < LEAST:
-                raise InputError(f"{name} must be at least {LEAST:g}")
-        for name in ("classes", "swings"):
-            validation.count(**{name: getattr(self, name)})
-        rising(edges=self.edges)
-        rising(cuts=self.cuts)
+        if not all(1e-100 <= clip < math.inf for clip in (self.typical_kw, self.load_clip, self.swing_clip)):
+            raise InputError("plan: typical_kw and clips must be finite, and at least 1e-100")
+        if min(self.classes, self.swings) < 1 or any(list(e) != sorted(set(e)) for e in (self.edges, self.cuts)):
+            raise InputError("plan: classes and swings must be at least 1, edges and cuts must rise")
+        super().__post_init__()
 
 
 def noisy_crowds_plan(

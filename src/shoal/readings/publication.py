@@ -63,12 +63,10 @@ class Series:
         """
         if self.releases == 1 and self.cap <= account.mu:
             return account.delta(self.epsilon), account.delta(self.epsilon, "replace")
-        variance = account.zero_out_square / self.cap**2
+        variance = math.nextafter(account.zero_out_square / self.cap**2 * (1 - 1e-14), 0.0)
         farthest = math.ceil(FARTHEST * account.zero_out_square)
-        whole = replace(
-            account, variance=math.nextafter(variance * (1 - 1e-14), 0.0), replace_square=farthest, entries=ENTRIES
-        )
-        # Twice: a deviation has between 2^20 and 2^21 steps of the grid.
+        whole = replace(account, variance=variance, replace_square=farthest, entries=ENTRIES, reach=0.0)
+        # Twice: a deviation has between 2^20 and 2^21 steps of the finest grid.
         precision = 2 * MOST_READINGS * whole.precision(self.epsilon)
         zero_out, replaced = (whole.delta(self.epsilon, kind) for kind in ("zero-out", "replace"))
         return min(math.nextafter(zero_out + precision, 1.0), 1.0), min(math.nextafter(replaced + precision, 1.0), 1.0)

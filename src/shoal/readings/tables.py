@@ -20,7 +20,7 @@ import numpy as np
 
 from shoal import validation
 from shoal.errors import InputError
-from shoal.readings.account import LOUD, UNIT, NoisePlan, declared, rising
+from shoal.readings.account import LOUD, UNIT, NoisePlan, declared
 from shoal.validation import FloatArray
 
 #: Share of μ² that counts get; the columns share the rest.
@@ -55,14 +55,15 @@ class TablePlan(NoisePlan):
         whole = self.count_weight**2 + values
         return whole, max(2 * whole, 4 * values)
 
-    def check_vector(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse weights that are no shares of the vector, bounds without a finite range, edges that do not rise."""
         if not all(type(weight) is int and 0 < weight <= UNIT for weight in (self.count_weight, self.value_weight)):
             raise InputError("plan: weights must be whole numbers above 0")
         if not self.bounds or not all(0 < 2 * (high - low) < math.inf for _, low, high in self.bounds):
             raise InputError("bounds must name at least one column, each low end below the high end, in a finite range")
-        for _, edges in self.cells:
-            rising(cells=edges or [0.0, 0.0])
+        if any(not row or list(row) != sorted(set(row)) for _, row in self.cells):
+            raise InputError("cells must hold increasing edges for each named column")
+        super().__post_init__()
 
 
 def noisy_table_plan(
