@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import struct
 from decimal import Decimal
 from pathlib import Path
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 import shoal
 from shoal.accounting.curve import PrivacyCurve
 from shoal.mechanism.releasable import Certificate
-from shoal.rounding import counted, down, lower, many, nearest, percent, up, upper
+from shoal.rounding import counted, down, exactly, lower, many, nearest, percent, up, upper
 
 #: Every pattern of bits is as likely as any other, so that half of the exponents are extreme.
 anything = st.integers(0, 2**63 - 1).map(lambda bits: struct.unpack("<d", bits.to_bytes(8, "little"))[0])
@@ -136,3 +137,30 @@ def test_a_figure_that_is_not_zero_does_not_read_as_zero(scope: str) -> None:
     # δ(ε) is at most δ_G(ε − the codebook's largest loss), and at least the share of that loss of it.
     most = shoal.privacy_curve(noisy, graph, far - largest, scope=scope).log_delta
     assert most + math.log(0.2) <= curve.log_delta_upper[1] <= most + 1e-6
+
+
+@settings(max_examples=200)
+@given(st.floats(0.0, allow_infinity=False))
+@example(1.0000049)
+@example(0.1)
+@example(1.0)
+def test_what_was_given_is_printed_in_full(value: float) -> None:
+    """An ε to six digits beside a δ would be another promise."""
+    assert float(exactly(value)) == value
+    curve = PrivacyCurve("dp", value, 0.5, -1.0, 0.0, 0.5, -1.0, ("a", "b"))
+    assert float(repr(curve).split("δ(")[1].split(")")[0]) == value
+    assert f">{exactly(value)}</td>" in curve._repr_html_()
+
+
+def test_no_privacy_figure_is_printed_to_the_nearest() -> None:
+    """ε, δ, budgets and confidence go through the one module that rounds."""
+    figure = re.compile(
+        r"(epsilon|delta|\.budget|confidence|promise)\w*(\[[^]]*\])?(:>?\d*\.?\d*[gef]\}|\)? *%? *\| *format)"
+    )
+    spelled = re.compile(r"%[.\d]*g.{0,4}(\||%) *(format\()?[\w.* ]*(epsilon|delta|budget|confidence)")
+    source = Path(shoal.__file__).parent
+    for path in (p for kind in ("*.py", "*.txt", "*.html") for p in source.rglob(kind)):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if ">>>" not in line:
+                assert not figure.search(line), (path.name, line)
+                assert not spelled.search(line), (path.name, line)

@@ -42,6 +42,11 @@ def nearest(value: Number, digits: int = 3) -> str:
     return _rounded(value, digits, ROUND_HALF_EVEN)
 
 
+def exactly(value: float) -> str:
+    """A number that was given, such as an ε that was asked for: all its digits, read back as the same double."""
+    return repr(float(value)).removesuffix(".0")
+
+
 def percent(value: float | None, side: str = "upper") -> str:
     """A share in percent with three digits; ``side`` is ``"upper"``, ``"lower"`` or ``"nearest"``."""
     if value is None:

@@ -107,3 +107,49 @@ def test_analytic_sigma_through_the_whole_library():
     assert curve.worst_edge in (("a", "b"), ("b", "a"))
     # σ² is rounded once, which the last digits of δ notice; nothing else may.
     assert curve.delta_lower <= 1e-5 * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("p", [1, 2, 3.5, math.inf])
+@pytest.mark.parametrize("gap", [5e-324, 1e-323, 3e-320, 1e-310, 2.3e-308, 1e-300])
+def test_sensitivity_of_subnormal_gaps(gap, p):
+    for entries in (1, 2, 9):
+        found = shoal.sensitivity([[0.0] * entries, [gap] * entries], shoal.NeighborGraph.complete(["a", "b"]), p)
+        with mp.workdps(60):
+            exact = mpf(gap) * (1 if p == math.inf else mpf(entries) ** (1 / mpf(p)))
+            assert exact <= mpf(found) <= exact * (1 + mpf(10) ** -13) + 4 * mpf(5e-324)
+
+
+def test_a_gap_beyond_doubles_is_not_no_gap():
+    with pytest.raises(shoal.InputError, match="means"):
+        shoal.sensitivity([[-1.7e308], [1.7e308]], shoal.NeighborGraph.complete(["a", "b"]))
+
+
+@pytest.mark.parametrize("delta", [1e-90, 1e-101, 4.9e-167, 1e-290])
+def test_analytic_sigma_for_the_smallest_delta(delta):
+    """At ε = 0, δ = 2Φ(Δ/2σ) − 1; and a σ that no double holds is refused."""
+    sigma = shoal.analytic_sigma(1.0, 0.0, delta)
+    with mp.workdps(400):
+        exact = mp.erf(1 / mpf(sigma) / 2 / mp.sqrt(2))
+        assert exact <= mpf(delta) <= exact * (1 + mpf(10) ** -4)
+        assert exact <= mpf(gaussian_delta(1.0, sigma, 0.0)) <= mpf(delta)
+    with pytest.raises(shoal.UnreachableError):
+        shoal.analytic_sigma(1e250, 0.0, delta)
+
+
+@pytest.mark.parametrize("gap", [1e-99, 1e-100, 1e-160, 1e-300])
+@pytest.mark.parametrize("ratio", [2.0, 1000.0])
+def test_a_minute_gap_beside_different_variances(gap, ratio):
+    """δ is that of equal means, to 60 digits: N(0, 1) and N(0, r), whose closed form has one threshold."""
+    classes = shoal.GaussianClasses([[0.0], [gap]], [[[1.0]], [[ratio]]], labels=["a", "b"])
+    graph = shoal.NeighborGraph.complete(classes.labels)
+    for epsilon in (0.0, 0.5, 3.0):
+        found = shoal.privacy_curve(classes, graph, epsilon)
+        with mp.workdps(60):
+            r, e = mpf(ratio), mp.exp(mpf(epsilon))
+            scale = 1 - 1 / r
+            inner = mp.sqrt(max(mp.log(r) - 2 * epsilon, mpf(0)) / scale)
+            outer = mp.sqrt((mp.log(r) + 2 * epsilon) / scale)
+            within = mp.erf(inner / mp.sqrt(2)) - e * mp.erf(inner / mp.sqrt(2 * r))
+            beyond = mp.erfc(outer / mp.sqrt(2 * r)) - e * mp.erfc(outer / mp.sqrt(2))
+            exact = max(within, beyond)
+            assert mpf(found.delta_lower) <= exact <= mpf(found.delta_upper)

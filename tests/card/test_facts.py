@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Sequence
@@ -157,3 +158,20 @@ def test_lists_are_bounded_and_what_is_lost_is_said(whole: shoal.Mechanism) -> N
     card = ReleaseCard.of(merged, design_facts(whole))
     assert "Who is not in it" in card.to_markdown()
     assert len(card.to_dict()["left_out"]["shards"]) == LISTED
+
+
+@pytest.mark.parametrize("scope", ["answer", "table"])
+@pytest.mark.parametrize("thorough", [False, True])
+@pytest.mark.parametrize("rho", [1.0, 250.0])
+def test_several_answers_on_a_path_are_counted_in_naming(scope: str, thorough: bool, rho: float) -> None:
+    """Twenty-five answers with equal noise are one with a 25th of the variance: what its best attacker reaches."""
+    names = list("abcdefgh")
+    classes = shoal.GaussianClasses(np.arange(8.0)[:, None], [[1.0]], labels=names)
+    graph = shoal.NeighborGraph.from_edges(names, list(itertools.pairwise(names)))
+    mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=rho, times=25, scope=scope)
+    law = mechanism.output
+    mean = shoal.GaussianClasses(law.means, np.asarray(law.covs)[0] / 25, labels=names)
+    reached = shoal.identification_risk(mean, graph, scope=scope, n_samples=2000).success_lower
+    facts = design_facts(mechanism, thorough=thorough)
+    assert facts.naming.success_upper >= reached > shoal.identification_risk(law, graph).success_upper
+    assert DesignFacts.merged([facts, facts]).naming.success_upper >= reached

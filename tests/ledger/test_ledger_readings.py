@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from releasing import answer, ask, crowds, members, names, point, record_crowds
 from test_ledger_verify import rewritten
 
-from shoal import BudgetError, InputError, Ledger, NeighborGraph, codebook
+from shoal import BudgetError, GaussianClasses, InputError, Ledger, NeighborGraph, codebook, design
 
 
 def day(ledger: Ledger, number: int, **other: Any) -> Any:
@@ -28,15 +29,36 @@ def test_squares_add_up_to_the_cap_and_no_further(ledger: Ledger, url: str) -> N
     with Ledger.open(url) as other, pytest.raises(BudgetError, match="sum of squares"):
         day(other, 5, labels=["b", "z"])
     assert ledger.head == head
-    day(ledger, 5, labels=["z"])
     assert ledger.verify()
+
+
+def test_who_sent_readings_decides_nothing(ledger: Ledger) -> None:
+    """The register is public, and who sent readings is not: whoever is in a file, the same is allowed and refused."""
+    for number in (1, 2, 3, 4):
+        day(ledger, number, labels=[f"home {number}"], mu=0.29)
+    for labels in (["home 1"], ["home 9"], ["home 9", "home 1"]):
+        with pytest.raises(BudgetError, match="sum of squares"):
+            day(ledger, 5, labels=labels)
+        with pytest.raises(InputError, match="cap"):
+            day(ledger, 5, labels=labels, mu=0.01, cap=0.7)
+    assert ledger.verify()
+    ledger.rebuild()
+    assert ledger.verify()
+
+
+def test_there_is_a_most_of_releases(ledger: Ledger) -> None:
+    """What finite precision costs is counted for 10,000 releases of a series: none is so small that more would fit."""
+    day(ledger, 1, mu=0.01, cap=1.0)
+    with pytest.raises(InputError, match="10000"):
+        day(ledger, 2, mu=float(np.nextafter(0.01, 0.0)), cap=1.0)
 
 
 def test_the_cap_is_fixed_with_the_first(ledger: Ledger) -> None:
     day(ledger, 1)
     with pytest.raises(InputError, match="cap"):
         day(ledger, 2, cap=100.0)
-    day(ledger, 2, labels=["c"], cap=100.0)
+    with pytest.raises(InputError, match="another ledger"):
+        day(ledger, 2, labels=["c"], cap=100.0)
     assert ledger.verify()
 
 
@@ -117,3 +139,19 @@ def test_the_log_says_what_happened(ledger: Ledger) -> None:
     assert "charged" in log[1].cost
     assert (log[4].folder, log[4].cost) == ("january", "nothing was charged")
     assert [row.time for row in log] == sorted(row.time for row in log)
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_the_log_says_no_less_than_the_certificate(ledger: Ledger, times: int) -> None:
+    """With a δ that finite precision is all of, and for all answers that a mechanism is for."""
+    classes = GaussianClasses.deterministic([[0.0], [1e-3]], labels=["a", "b"])
+    graph = NeighborGraph.complete(classes.labels)
+    mechanism = design(classes, graph, "white", epsilon=1.0, rho=4.0, scope="table", times=times)
+    for number in range(times):
+        ledger.release_many(mechanism, mechanism.classes.means, ["a", "b"], query_ids=[f"table {number}"] * 2)
+    certain = mechanism.certificate.delta_upper
+    assert 0 < certain < 1e-26
+    stated = [row.cost for row in ledger.log() if row.kind == "answers"]
+    assert len(stated) == times
+    for cost in stated:
+        assert Decimal(cost.split("≤ ")[1].split(" ")[0]) >= Decimal(certain)

@@ -12,6 +12,7 @@ from opendp.combinators import make_composition, make_fix_delta
 
 import shoal
 from peer_cases import law, mp, mpf
+from shoal.mechanism.interchange import _profile
 
 GRID = (0.0, 0.1, 0.5, 1.0, 2.0, 4.0)
 STEP = 2e-3
@@ -147,3 +148,15 @@ def test_a_codebook_as_a_measurement(book: shoal.Codebook) -> None:
         p / q for a, b in itertools.permutations("abc", 2) for p, q in zip(law(book, a), law(book, b), strict=True)
     ]
     assert max(ratios) <= mp.exp(mpf(pure))
+
+
+@pytest.mark.parametrize("scope", ["answer", "table"])
+@pytest.mark.parametrize("times", [1, 3])
+def test_finite_precision_is_counted_for_every_answer(scope: str, times: int) -> None:
+    """What is handed on is no less than the curve of all that is released, where finite precision is most of it."""
+    classes = shoal.GaussianClasses.deterministic([[0.0], [1e-3]], labels=["a", "b"])
+    graph = shoal.NeighborGraph.complete(classes.labels)
+    one = shoal.design(classes, graph, "white", epsilon=1.0, rho=4.0, scope=scope, times=times)
+    for epsilon in (0.5, 1.0, 3.0):
+        handed_on = _profile(one, np.array([epsilon]), scope)[0]
+        assert handed_on >= one.released_curve(epsilon, scope=scope).delta_upper > 0

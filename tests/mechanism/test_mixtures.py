@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -109,3 +110,37 @@ def test_weights_that_are_none_are_refused(weights: list[float]) -> None:
     laws = shoal.GaussianClasses([[0.0], [1.0]], [[1.0]])
     with pytest.raises(shoal.InputError, match="weights must be numbers"):
         shoal.GaussianMixtureClasses(("a", "b"), np.array(weights), laws, np.arange(2))
+
+
+@pytest.mark.parametrize("scope", ["answer", "table"])
+@pytest.mark.parametrize("off", [9e-10, -9e-10, 2.0**-53])
+def test_weights_that_miss_one_are_counted(scope: str, off: float) -> None:
+    """Far-apart components, so that δ(0) of the normalized laws is a distance of their weights, in fractions."""
+    parts = shoal.GaussianClasses([[-50.0], [50.0], [-50.0], [50.0]], [[1.0]])
+    family = shoal.GaussianMixtureClasses(
+        ("a", "b"), np.array([0.5, 0.5, 0.5 + off, 0.5]), parts, np.array([0, 0, 1, 1])
+    )
+    one, other = Fraction(1, 2), Fraction(0.5 + off) / (Fraction(0.5 + off) + Fraction(1, 2))
+    distance = abs(one - other)
+    if scope == "table":
+        distance = abs(one * (1 - other) - other * (1 - one))  # both rows known: left and right, or right and left
+    assert Fraction(family.delta(shoal.NeighborGraph.complete(family.labels), 0.0, scope=scope).delta_upper) >= distance
+
+
+def test_one_component_with_a_weight_below_one_is_the_whole_law() -> None:
+    laws = shoal.GaussianClasses([[0.0], [3.0]], [[1.0]], labels=["a", "b"])
+    graph = shoal.NeighborGraph.complete(laws.labels)
+    family = shoal.GaussianMixtureClasses(laws.labels, np.array([1 - 9e-10, 1 - 9e-10]), laws, np.arange(2))
+    for epsilon in (0.0, 1.0, 3.0):
+        exact = shoal.privacy_curve(laws, graph, epsilon).delta_lower
+        assert family.delta(graph, epsilon).delta_upper >= exact
+
+
+def test_what_was_not_exact_before_a_mechanism_is_not_after_it() -> None:
+    laws = shoal.GaussianClasses([[0.0], [1.0]], [[1.0]], labels=["a", "b"])
+    graph = shoal.NeighborGraph.complete(laws.labels)
+    mechanism = shoal.design(laws, graph, "white", epsilon=1.0, rho=5.0)
+    family = shoal.GaussianMixtureClasses(laws.labels, np.ones(2), laws, np.arange(2), tv=np.array([1e-3, 0.0]))
+    found = family.through(mechanism).tv
+    assert found is not None
+    assert (found >= np.array([1e-3, 0.0]) + mechanism.precision_tv).all()

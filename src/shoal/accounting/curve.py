@@ -21,7 +21,7 @@ from shoal.accounting.releases import EdgeSource, Prior, Releases
 from shoal.errors import CertificationError, InputError
 from shoal.laws.graph import NeighborGraph
 from shoal.numerics.threads import Progress, map_blocks
-from shoal.rounding import upper
+from shoal.rounding import exactly, upper
 from shoal.validation import FloatArray
 
 #: Notion -> code of the kernels.
@@ -70,7 +70,7 @@ class PrivacyCurve:
 
     def __repr__(self) -> str:
         eps, delta = np.atleast_1d(self.epsilon), np.atleast_1d(self.delta_upper)
-        shown = ", ".join(f"δ({e:g}) ≤ {upper(d)}" for e, d in list(zip(eps, delta, strict=True))[:4])
+        shown = ", ".join(f"δ({exactly(e)}) ≤ {upper(d)}" for e, d in list(zip(eps, delta, strict=True))[:4])
         return f"PrivacyCurve({self.notion}: {shown}{', …' if len(eps) > 4 else ''})"
 
     def _repr_html_(self) -> str:
@@ -78,7 +78,7 @@ class PrivacyCurve:
 
         eps, delta = np.atleast_1d(self.epsilon), np.atleast_1d(self.delta_upper)
         worst = [self.worst_edge] if np.ndim(self.epsilon) == 0 else self.worst_edge
-        rows = [(f"{e:g}", f"{upper(d)}", f"{a} → {b}") for e, d, (a, b) in zip(eps, delta, worst, strict=True)]
+        rows = [(exactly(e), f"{upper(d)}", f"{a} → {b}") for e, d, (a, b) in zip(eps, delta, worst, strict=True)]
         return table(f"Privacy curve ({self.notion})", ("ε", "δ, at most", "worst edge"), rows)
 
 

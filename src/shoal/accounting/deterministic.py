@@ -42,12 +42,16 @@ def sensitivity(means: Any, graph: NeighborGraph, p: float = 2) -> float:
     worst = 0.0
     for start in range(0, graph.n_edges, 1 << 16):
         part = graph.edges[start : start + (1 << 16)]
-        gaps = answers[part[:, 0]] - answers[part[:, 1]]
+        with np.errstate(over="ignore"):
+            gaps = answers[part[:, 0]] - answers[part[:, 1]]
         # Scaled to a largest entry of 1, powers neither overflow nor vanish.
         scale = float(np.abs(gaps).max())
+        if not scale < math.inf:
+            raise InputError("means: a difference between neighbors exceeds the range of doubles; use larger units")
         if scale > 0:
             worst = max(worst, scale * float(np.linalg.norm(gaps / scale, ord=p, axis=1).max()))
-    return float(worst * (1 + 4 * (answers.shape[1] + 1) * EPS))
+    # Among subnormal numbers a product is off by half a step, whatever its size: two steps above two products.
+    return worst * (1 + 4 * (answers.shape[1] + 1) * EPS) + 2 * TINIEST if worst > 0 else 0.0
 
 
 def gaussian_delta(sensitivity: float, sigma: float, epsilon: float, notion: str = "dp") -> float:
@@ -100,7 +104,7 @@ def analytic_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
     low, high = 1.0, 1.0
     while not safe(low):
         low *= 0.5
-        if low < 1e-300:
+        if low < 1e-300 or gap / low == math.inf:
             raise UnreachableError("delta is too small for this epsilon: the noise needed exceeds the range of doubles")
     while safe(high):
         low, high = high, 2.0 * high
@@ -125,4 +129,6 @@ def _log_delta_upper(ratio: float, epsilon: float, code: int) -> float:
     """
     square = max(ratio * ratio, TINY_SQUARE) if ratio > 0 else 0.0
     law = only_law(np.zeros((1, 1)), np.zeros((1, 1)), np.array([[square]]), np.array([[2 * EPS * ratio]]))
-    return float(tails.log_delta(code, epsilon, law, -math.inf)[2])
+    upper = float(tails.log_delta(code, epsilon, law, -math.inf)[2])
+    # Where the square is raised: no δ is above the total variation, at most ratio/√(2π).
+    return min(upper, math.log((ratio + TINIEST) * 0.39895)) if code == tails.DP and 0 < ratio < 1e-99 else upper

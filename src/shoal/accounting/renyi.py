@@ -22,7 +22,7 @@ from shoal.laws.graph import NeighborGraph
 from shoal.numerics.compiled import kernel
 from shoal.numerics.notebook import table
 from shoal.numerics.threads import map_blocks
-from shoal.rounding import upper
+from shoal.rounding import exactly, upper
 from shoal.validation import FloatArray
 
 #: Values and errors of a block of edges, (edges, directions, n) each.
@@ -50,7 +50,7 @@ class RenyiCurve:
 
     def _shown(self) -> list[tuple[str, str]]:
         pairs = zip(np.atleast_1d(self.order), np.atleast_1d(self.divergence_upper), strict=True)
-        return [(f"{order:g}", "unbounded" if np.isinf(value) else upper(value)) for order, value in pairs]
+        return [(exactly(order), "unbounded" if np.isinf(value) else upper(value)) for order, value in pairs]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.divergence, dtype=dtype)

@@ -326,7 +326,10 @@ def tail(
     if not blurred:
         value, low, upper = resolved_tail(kind, side, x, law, floor)
         if low > -math.inf or upper <= max(floor, -math.inf):
-            return (upper, -math.inf, upper) if has_tiny_shift(law) else (value, low, upper)
+            if not has_tiny_shift(law):
+                return value, low, upper
+            # Raised gaps move a hockey-stick by their total variation at most, 1e-80 of what e^−100 or more is.
+            return (value, low - 1e-9, upper) if kind == HOCKEY and low > -100.0 else (upper, -math.inf, upper)
     # Loose, or void: nearly equal laws, next to the end of a range, or too little known.
     void = upper == 0.0
     least, most = elementary(kind, side, x, law)

@@ -48,7 +48,7 @@ class TradeoffCurve:
 
     def _repr_html_(self) -> str:
         pairs = zip(np.atleast_1d(self.fpr), np.atleast_1d(self.tpr_upper), strict=True)
-        rows = [(f"{wrong:g}", rounding.upper(right)) for wrong, right in pairs]
+        rows = [(rounding.exactly(wrong), rounding.upper(right)) for wrong, right in pairs]
         return table(repr(self), ("wrong claims", "right claims, at most"), rows)
 
     @property

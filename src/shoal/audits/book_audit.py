@@ -19,6 +19,7 @@ from shoal.accounting.risk import named_in_group
 from shoal.audits.confidence import lower_bound, upper_bound
 from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.odds import probabilities
+from shoal.rounding import upper
 
 #: Share of the error probability for the law tests; the rest is for naming.
 LAWS = 0.5
@@ -55,7 +56,7 @@ class BookAudit:
     def __str__(self) -> str:
         return (
             f"{self.verdict}: {self.wrong_laws} of {self.n_labels} labels drawn otherwise than promised; {self.named} "
-            f"of {self.n_rows} rows named, promised at most {self.promise_upper:.3g} of them"
+            f"of {self.n_rows} rows named, promised at most {upper(self.promise_upper, 3)} of them"
         )
 
 

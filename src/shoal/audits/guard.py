@@ -31,7 +31,7 @@ from shoal.mechanism.mechanism import Mechanism
 from shoal.mechanism.releasable import with_loss
 from shoal.numerics.eigenpairs import eigh
 from shoal.numerics.matrices import RANK_TOLERANCE, ranks
-from shoal.rounding import upper
+from shoal.rounding import exactly, upper
 from shoal.validation import FloatArray
 
 LEVELS = (0.05, 0.5, 0.9, 0.95, 0.99)
@@ -107,14 +107,14 @@ class ModelGuard(Figures):
     def __repr__(self) -> str:
         return (
             f"ModelGuard(promised δ ≤ {upper(self.promise)}, "
-            f"δ ≤ {upper(self.delta_at_confidence)} for {100 * self.confidence:.6g}% of the plausible models)"
+            f"δ ≤ {upper(self.delta_at_confidence)} for a share of {exactly(self.confidence)} of the plausible models)"
         )
 
     def __str__(self) -> str:
         lines = [
             f"promised: δ ≤ {upper(self.promise)} ({self.notion})",
-            f"over plausible models: δ ≤ {upper(self.delta_at_confidence)} for {100 * self.confidence:.6g}% of "
-            "them; " + ", ".join(f"{100 * level:.6g}%: {upper(delta)}" for level, delta in self.quantiles.items()),
+            f"over plausible models: δ ≤ {upper(self.delta_at_confidence)} for a share of {exactly(self.confidence)}; "
+            + ", ".join(f"{exactly(level)}: {upper(delta)}" for level, delta in self.quantiles.items()),
             f"noise alone: δ ≤ {upper(self.noise_alone)}",
         ]
         if self.answers_delta is not None:

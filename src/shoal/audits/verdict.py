@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from shoal.records import plain
-from shoal.rounding import lower, upper
+from shoal.rounding import exactly, lower, percent, upper
 from shoal.validation import FloatArray
 
 #: What an attacker holds, in words.
@@ -174,13 +174,13 @@ class Audit(Figures):
         unseen = "no violation of δ (the promise is too weak to break)"
         seen = unseen if self.detectable_delta >= 1.0 else f"a true δ of {upper(self.detectable_delta)}"
         lines = [
-            f"audit: {self.verdict}, at confidence {self.confidence:g}, {self.n_samples} released answers per label "
-            f"({self.source})",
+            f"audit: {self.verdict}, at confidence {exactly(self.confidence)}, "
+            f"{self.n_samples} released answers per label ({self.source})",
             f"attackers hold {HOLDS[self.scope]}; the promise is to whoever holds {HOLDS[self.promised_scope]}",
             f"promised: δ ≤ {upper(float(self.promise[0]))} ({self.notion}) at the design's ε",
             f"proved:   δ ≥ {lower(float(self.delta_lower.max()))}, "
             f"ε ≥ {lower(float(self.epsilon_lower.max()))} at the promised δ",
-            f"would have seen: {seen}, or {self.detectable_shortage:.2%} too little "
+            f"would have seen: {seen}, or {percent(self.detectable_shortage)} too little "
             "variance in all answers; less may pass unseen",
         ]
         order = np.argsort(-self.delta_lower, axis=None, kind="stable")[:SHOWN]
@@ -191,14 +191,14 @@ class Audit(Figures):
             e, d = np.unravel_index(int(flat), self.delta_lower.shape)
             a, b = self.edges[e] if d == 0 else self.edges[e][::-1]
             lines.append(
-                f"{f'{a} {arrow} {b}':<24}{self.epsilon[e, 0]:>8.3g}{lower(float(self.delta_lower[e, d])):>12}"
+                f"{f'{a} {arrow} {b}':<24}{exactly(self.epsilon[e, 0]):>8}{lower(float(self.delta_lower[e, d])):>12}"
                 f"{upper(float(self.edge_promise[e, d, 0])):>12}"
                 f"{lower(float(self.epsilon_lower[e, d])):>12}"
             )
         for one in self.namings:
             lines.append(
                 f"naming labels ({one.attack}): right in {one.accuracy:.3g} of {one.n_answers} answers "
-                f"[{one.accuracy_lower:.3g}, {one.accuracy_upper:.3g}], promised at most "
+                f"[{lower(one.accuracy_lower, 3)}, {upper(one.accuracy_upper, 3)}], promised at most "
                 f"{upper(one.promise_upper, 3)}, guessing {one.guessing:.3g}"
             )
         if self.replay is not None:

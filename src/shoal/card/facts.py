@@ -21,7 +21,7 @@ from shoal.accounting.risk import named_in_group
 from shoal.card.words import question
 from shoal.errors import InputError
 from shoal.records import Record, first, merging, merging_parts
-from shoal.rounding import upper
+from shoal.rounding import exactly, upper
 
 #: Above this δ a guarantee means little: a mechanism that discloses the label in this share of the answers has it too.
 MEANINGLESS = 1e-2
@@ -266,7 +266,7 @@ class DesignFacts(Record):
             return "no meaningful guarantee: accounted for randomness that is not in the release"
         if not self.meaningful:
             return f"no meaningful guarantee: δ = {upper(self.delta)} is above {MEANINGLESS:g}"
-        return f"(ε, δ) = ({self.epsilon:g}, {upper(self.delta)})"
+        return f"(ε, δ) = ({exactly(self.epsilon)}, {upper(self.delta)})"
 
     @classmethod
     def merged(cls, parts: Sequence[DesignFacts]) -> DesignFacts:
@@ -447,11 +447,12 @@ def _tradeoff_together(parts: Sequence[DesignFacts]) -> tuple[tuple[float, float
 
 def _naming_together(parts: Sequence[DesignFacts]) -> NamingFacts:
     weights, naming = [part.labels for part in parts], [part.naming for part in parts]
-    if all(part.naming.exact for part in parts):
+    most = min(_above(_mean((n.success_upper for n in naming), weights)), 1.0)
+    if all(part.naming.exact for part in parts):  # where all are neighbors of all it is no less than the mean
         guessing = sum(part.groups for part in parts) / sum(weights)
-        return NamingFacts(naming_bound(guessing, _worst_at([part.curve for part in parts])), guessing)
+        return NamingFacts(max(most, naming_bound(guessing, _worst_at([part.curve for part in parts]))), guessing)
     return NamingFacts(
-        success_upper=min(_above(_mean((n.success_upper for n in naming), weights)), 1.0),
+        success_upper=most,
         guessing=_mean((n.guessing for n in naming), weights),
         exact=False,
         confidence=max(1.0 - math.fsum(1.0 - n.confidence for n in naming), 0.0),

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from shoal import validation
 from shoal.accounting.risk import identification_risk
+from shoal.accounting.risk import naming_bound as named_by_neighbors
 from shoal.accounting.tradeoff import worst_tpr
 from shoal.card.facts import (
     LISTED,
@@ -348,10 +349,14 @@ def _tradeoff(
 def _naming(
     mechanism: Mechanism, curve: Sequence[tuple[float, float]], sizes: NDArray[np.int64], seed: int | None
 ) -> NamingFacts:
-    complete = int((sizes * (sizes - 1) // 2).sum()) == mechanism.graph.n_edges
+    graph, guessing = mechanism.graph, len(sizes) / mechanism.graph.n_labels
+    complete = int((sizes * (sizes - 1) // 2).sum()) == graph.n_edges
     if complete and (seed is None or mechanism.times > 1):  # sampling is of one answer about each label
-        guessing = len(sizes) / mechanism.graph.n_labels
         return NamingFacts(naming_bound(guessing, curve), guessing)
+    if mechanism.times > 1:  # the curve is of all answers; the theorem of the risk takes any graph
+        degrees = np.bincount(graph.edges.ravel(), minlength=graph.n_labels)
+        bounds = [named_by_neighbors(degrees, e, graph.n_edges * delta) for e, delta in curve if e < 700]
+        return NamingFacts(min(bounds), guessing)
     risk = identification_risk(mechanism.output, mechanism.graph, scope=mechanism.scope, seed=seed or 0)
     rows = int(sizes.max()) if mechanism.scope == "table" else 1
     return NamingFacts(

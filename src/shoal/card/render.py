@@ -30,7 +30,7 @@ from shoal.card.statements import (
     environment,
     would_protect,
 )
-from shoal.rounding import lower, nearest, percent, upper
+from shoal.rounding import exactly, lower, nearest, percent, upper
 
 TITLE = "A release of averages"
 INTERNAL = "Internal: contains the members' own figures. For the data owner; do not pass this page on."
@@ -109,7 +109,7 @@ def tables(card: ReleaseCard) -> list[Figures]:
     if design is None:
         return []
     shown: list[Figures] = [
-        ("Privacy at every ε", ("ε", "δ at most"), [(f"{e:g}", upper(d)) for e, d in design.curve]),
+        ("Privacy at every ε", ("ε", "δ at most"), [(exactly(e), upper(d)) for e, d in design.curve]),
         (
             "Tests between neighbors",
             ("An attacker who is wrong about a neighbor in", "is right about the true one in at most"),

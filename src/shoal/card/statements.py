@@ -24,7 +24,7 @@ from shoal.card.facts import CROWD, MEANINGLESS, DesignFacts, FitFacts, promised
 from shoal.card.words import HOLDERS, factor, promise, question
 from shoal.plaintext import printable
 from shoal.readings.plan import noisy_crowds_plan
-from shoal.rounding import counted, lower, many, nearest, percent, upper
+from shoal.rounding import counted, exactly, lower, many, nearest, percent, upper
 
 if TYPE_CHECKING:
     from shoal.card.card import ReleaseCard
@@ -120,7 +120,7 @@ def environment(form: str) -> Environment:
     templates.filters["cell"] = lambda value: str(value).replace("|", "\\|")
     templates.globals |= {"headings": HEADINGS, "version": __version__, "rules": RULES, "holders": HOLDERS}
     templates.globals |= {"counted": counted, "many": many, "percent": percent, "factor": factor, "promise": promise}
-    templates.globals |= {"upper": upper, "lower": lower, "nearest": nearest, "promised": promised}
+    templates.globals |= {"upper": upper, "lower": lower, "exactly": exactly, "nearest": nearest, "promised": promised}
     templates.globals |= {"other_scope": other_scope, "technique": KIND, "figures": FIGURES}
     templates.globals |= {"pooled": POOLED, "least_told": CROWD, "shown_digits": SHOWN_DIGITS}
     templates.globals |= {"half_watt": WATT, "meaningless": MEANINGLESS}

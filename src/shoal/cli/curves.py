@@ -11,7 +11,7 @@ import shoal
 from shoal.cli import options
 from shoal.cli.options import option
 from shoal.cli.screen import Outcome, command, said
-from shoal.rounding import lower, upper
+from shoal.rounding import exactly, lower, upper
 
 
 @command()
@@ -68,7 +68,7 @@ def frontier(
     run = shoal.Run.open(folder)
     at = run.config.stated_epsilon if epsilon is None else epsilon
     deltas = run.frontier(budgets, methods, epsilon=at, search=search)
-    lines = [f"δ at ε = {at:g}, at most", f"{'ρ':>10}" + "".join(f"{name:>14}" for name in methods)]
+    lines = [f"δ at ε = {exactly(at)}, at most", f"{'ρ':>10}" + "".join(f"{name:>14}" for name in methods)]
     for i, budget in enumerate(budgets):
         lines.append(f"{budget:>10.4g}" + "".join(f"{upper(deltas[name][i]):>14}" for name in methods))
     return Outcome({"epsilon": at, "rho": budgets, "delta_upper": deltas}, "\n".join(lines))

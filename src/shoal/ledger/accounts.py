@@ -13,13 +13,13 @@ from typing import Any
 from sqlalchemy import exists, func, or_, select
 
 from shoal.ledger import chain
-from shoal.ledger.bounds import mechanism_bound, pair_bound
+from shoal.ledger.bounds import bounded, mechanism_bound, pair_bound
 from shoal.ledger.budgets import Budget
-from shoal.ledger.composition import LabelAccount, PairAccount
+from shoal.ledger.composition import Charges, LabelAccount, PairAccount
 from shoal.ledger.crowds import NOBODY
 from shoal.ledger.state import Memory, State
 from shoal.ledger.storage import ENTRIES, GRAPH_LABELS, Transaction
-from shoal.rounding import lower, upper
+from shoal.rounding import exactly, lower, upper
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class Account:
     def __str__(self) -> str:
         worst = "" if self.pair is None else f", worst for {self.pair[0]} and {self.pair[1]}"
         return (
-            f"{self.name}: δ({self.epsilon:g}) ≤ {upper(self.spent)} of {self.budget:g}, {lower(self.remaining)} left, "
-            f"{self.mode}, {self.releases} release(s){worst}"
+            f"{self.name}: δ({exactly(self.epsilon)}) ≤ {upper(self.spent)} of {exactly(self.budget)}, "
+            f"{lower(self.remaining)} left, {self.mode}, {self.releases} release(s){worst}"
         )
 
 
@@ -105,7 +105,7 @@ class Cost:
     def __repr__(self) -> str:
         verdict = "already answered, free" if self.repeated else "allowed" if self.allowed else "refused"
         lines = [
-            f"  {b.name}: δ({b.epsilon:g}) {upper(b.spent)} → {upper(a.spent)} of {b.budget:g}, {a.mode}"
+            f"  {b.name}: δ({exactly(b.epsilon)}) {upper(b.spent)} → {upper(a.spent)} of {exactly(b.budget)}, {a.mode}"
             for b, a in zip(self.before, self.after, strict=True)
         ]
         return "\n".join([f"Cost({verdict})", *lines])
@@ -263,11 +263,12 @@ def logged(state: State) -> list[LogRow]:
             name = re.sub(r" row \d+$", "", row.name)  # the rows of a label in a table are named so
             key = (content["batch"], name, content["mechanism"])
             about.setdefault(key, set()).add(content["label"])
-            cost = _charged(state, content["mechanism"], epsilon) if name == row.name else "charged row by row"
+            cost = "charged row by row" if name != row.name else rows[key].cost if key in rows else None
+            cost = cost or _charged(state, content["mechanism"], epsilon)
             row = replace(row, kind="answers", name=name, labels=len(about[key]), cost=cost)
         elif entry.kind == "budget":
             epsilon = float(content["epsilon"])
-            row = replace(row, name="every label", cost=f"δ({epsilon:g}) ≤ {content['delta']:g} allowed")
+            row = replace(row, name="every label", cost=f"δ({exactly(epsilon)}) ≤ {exactly(content['delta'])} allowed")
         elif entry.kind == "crowds":
             homes, folder = content["facts"].get("homes", 0), str(content["facts"].get("folder", ""))
             number = homes if isinstance(homes, int) else 0
@@ -282,6 +283,9 @@ def logged(state: State) -> list[LogRow]:
 
 
 def _charged(state: State, digest: str, epsilon: float) -> str:
-    """What a table through a mechanism costs, by its bound on record; "charged" where there is none."""
-    bound = state.bound(digest)
-    return "charged" if bound is None else f"δ({epsilon:g}) ≤ {upper(bound.table_at(epsilon), 3)} charged"
+    """What all tables that a mechanism is for cost together, by its bound on record; "charged" where there is none."""
+    if state.bound(digest) is None:
+        return "charged"
+    mechanism = state.mechanism(digest)
+    uses = Charges.of([(digest, 1, mechanism.finite_precision_tv)] * mechanism.times, None)
+    return f"δ({exactly(epsilon)}) ≤ {upper(bounded(uses, uses, epsilon, state.bound), 3)} charged"

@@ -23,12 +23,12 @@ from shoal.errors import BudgetError, InputError
 from shoal.ledger import chain, crowds
 from shoal.ledger.accounts import Cost, account, exceeding
 from shoal.ledger.bounds import HEADROOM, MechanismBound, mechanism_bound
-from shoal.ledger.budgets import Budget, later
+from shoal.ledger.budgets import MOST_READINGS, REGISTER, Budget, later
 from shoal.ledger.chain import Entry
 from shoal.ledger.state import State, graph_digest
 from shoal.ledger.storage import ENTRIES, Transaction, word
 from shoal.mechanism.releasable import Releasable, releasable
-from shoal.rounding import lower, upper
+from shoal.rounding import exactly, lower, upper
 from shoal.validation import FloatArray
 
 NOTHING_CHARGED = "Nothing was released and nothing was charged"
@@ -201,8 +201,8 @@ def _hold(state: State, label: str) -> None:
     so_far = account(State(state.transaction, state.memory), label, budget_of(state))
     chosen = " (adaptive: it holds whatever was chosen in the light of earlier answers)"
     raise BudgetError(
-        f"{so_far.name}: this release would raise δ({so_far.epsilon:g}) to {upper(spent)}, above its budget "
-        f"of {so_far.budget:g}{chosen if so_far.mode == 'adaptive' else ''}. Spent so far: "
+        f"{so_far.name}: this release would raise δ({exactly(so_far.epsilon)}) to {upper(spent)}, above its budget "
+        f"of {exactly(so_far.budget)}{chosen if so_far.mode == 'adaptive' else ''}. Spent so far: "
         f"{upper(so_far.spent)}; remaining: {lower(so_far.remaining)}. {NOTHING_CHARGED}. The budget is that of "
         "the first charged release, or what the owner set: `shoal ledger budget --epsilon E --delta D` sets another",
         remaining=so_far.remaining,
@@ -292,14 +292,16 @@ def readings_refusal(state: State, content: Mapping[str, Any]) -> BudgetError | 
     """Why a release of readings must not be recorded, where it must not; None where it may."""
     labels, cap = content["labels"], float(content["cap"])
     state.read(labels)
-    accounts = [state.of(label).readings for label in labels]
+    accounts = [state.of(label).readings for label in (REGISTER, *labels)]  # the first has no less than any other
     if any(account.cap not in (0.0, cap) for account in accounts):
         return InputError(
-            f"cap: a label has another cap on record, fixed with the first release about it. {NOTHING_RECORDED}"
+            f"cap: another is on record, fixed with the first; another register has another ledger. {NOTHING_RECORDED}"
         )
+    if MOST_READINGS * Fraction(float(content["mu"])) ** 2 < Fraction(cap) ** 2:
+        return InputError(f"mu: a ledger has at most {MOST_READINGS} releases of readings. {NOTHING_RECORDED}")
     if any(account.after(content).spent > Fraction(cap) ** 2 for account in accounts):
         return BudgetError(
-            f"mu: the release would raise the sum of squares of a label above that of its cap. {NOTHING_RECORDED}",
+            f"mu: the release would raise the sum of squares above that of the cap. {NOTHING_RECORDED}",
             limit="readings",
         )
     if any(state.of(label).graphs for label in labels):

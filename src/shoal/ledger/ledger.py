@@ -396,10 +396,12 @@ class Ledger:
         Args:
             name: names the release.
             period: what time it is about, as in :meth:`record_crowds`.
-            labels: every label on the register that it is about.
-            mu: what the release costs each of them, as a Gaussian parameter.
-            cap: M, fixed with the first release about a label: Σμ² stays at most M², and what holds for the series is
-                M-GDP.
+            labels: whose readings are in it. Everybody on the register is charged, so whether it may be recorded does
+                not depend on who sent readings, but for labels released under the labels' promise.
+            mu: what the release costs, as a Gaussian parameter: for a label with its readings or without, and at least
+                1/√2.4 of that for readings replaced by others.
+            cap: M, fixed with the ledger's first release of readings: Σμ² over all of them stays at most M², and what
+                holds for the series is M-GDP. For homes on another register take another ledger.
 
         Raises:
             BudgetError: the cap would be exceeded.

@@ -122,7 +122,7 @@ def to_opendp(mechanism: Releasable, answers: Any) -> Any:
 def _profile(mechanism: Releasable, epsilon: FloatArray, scope: str) -> FloatArray:
     """δ(ε) of what is released, finite precision included, as upper ends."""
     curve = np.asarray(mechanism.curve(epsilon, scope=scope).delta_upper, dtype=np.float64)
-    rows = 1.0 if scope == "answer" else 2.0
+    rows = mechanism.times * (1.0 if scope == "answer" else 2.0)
     beside = rows * mechanism.finite_precision_tv * (1.0 + np.exp(np.minimum(epsilon, 700.0)))
     delta: FloatArray = np.minimum((curve + beside) * (1 + HEADROOM), 1.0)
     return delta

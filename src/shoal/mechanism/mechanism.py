@@ -47,7 +47,7 @@ from shoal.noise.grid import UP, NoiseGrid, edge_loss, label_tv
 from shoal.noise.source import NotPrivate, seeded_noise, standard_normals
 from shoal.numerics.matrices import EPS
 from shoal.numerics.notebook import table
-from shoal.rounding import upper
+from shoal.rounding import exactly, upper
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
 #: Fields that a file has as arrays, the last two of them only where they are not None; fields in its header.
@@ -533,7 +533,7 @@ class Mechanism(Stored):
         epsilons = sorted({float(e) for e in self.epsilon})
         rows = [
             ("labels, entries", f"{self.classes.n_classes}, {self.classes.n_dims}"),
-            ("ε", ", ".join(f"{e:g}" for e in epsilons[:4]) + (", …" if len(epsilons) > 4 else "")),
+            ("ε", ", ".join(exactly(e) for e in epsilons[:4]) + (", …" if len(epsilons) > 4 else "")),
             ("certificate", self.certificate if known else "not computed yet: mechanism.certificate"),
             ("ρ spent, at most", f"{upper(float(self.rho.max()))}"),
             *(("note", note) for note in self.notes),

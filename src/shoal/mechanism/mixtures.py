@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 import scipy
@@ -25,7 +26,7 @@ from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.laws.supports import RankWarning
-from shoal.mechanism.atoms import log_up
+from shoal.mechanism.atoms import log_up, sum_up
 from shoal.mechanism.mechanism import Mechanism
 from shoal.mechanism.sequence import gaussian_deltas
 from shoal.noise.grid import edge_loss
@@ -43,7 +44,7 @@ class GaussianMixtureClasses:
     """A family of mixtures, one per label, from weights and components, such as scikit-learn's ``GaussianMixture`` has.
 
     ``components`` are the laws of all components, ``owner`` (m,) says whose each is, ``weights`` (m,) sum to 1 for
-    every label; ``tv`` (n,) is what finite precision adds. No δ below about 3/n follows from n rows alone.
+    every label, or nearly; ``tv`` (n,) is what finite precision adds. No δ below about 3/n follows from n rows alone.
 
     >>> import numpy as np
     >>> import shoal
@@ -99,7 +100,9 @@ class GaussianMixtureClasses:
         size = np.einsum("nij,nj->ni", np.abs(np.eye(k) + gain), np.abs(away) + np.abs(centers))
         size += np.abs(mechanism.output.means[owner])
         laws = own.output.doubted(np.zeros((1, k, k)), (8 * k + 16) * EPS * size)
-        return replace(self, components=laws, tv=mechanism.precision_tv)
+        tv = mechanism.precision_tv.copy()
+        np.maximum.at(tv, owner, own.precision_tv)
+        return replace(self, components=laws, tv=tv if self.tv is None else (tv + self.tv) * UP)
 
     def delta(self, graph: NeighborGraph, epsilon: float, *, scope: str = "answer") -> PrivacyCurve:
         """An upper end of the worst edge's hockey-stick δ at one ε; ``scope`` as in :func:`shoal.privacy_curve`.
@@ -116,7 +119,10 @@ class GaussianMixtureClasses:
         directed = pairs if scope == "table" else np.concatenate([pairs, pairs[:, ::-1]])
         bounds = [self._bound(int(a), int(b), epsilon, scope) for a, b in directed]
         worst = int(np.argmax(bounds))
-        tv = np.zeros(len(self.labels)) if self.tv is None else self.tv
+        # Normalizing weights moves less than twice what they miss a sum of 1 by.
+        owned = [map(Fraction, self.weights[self.owner == i].tolist()) for i in range(len(self.labels))]
+        missed = np.array([sum_up(2 * abs(sum(weights, Fraction(-1)))) for weights in owned])
+        tv = (missed + (0.0 if self.tv is None else self.tv)) * UP
         loss = edge_loss(tv, pairs, np.full(len(pairs), epsilon), table=scope == "table")
         top = min((bounds[worst] + loss) * UP, 1.0)
         log, (a, b) = float(log_up(np.array(top))), directed[worst]

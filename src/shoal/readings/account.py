@@ -55,6 +55,8 @@ from shoal.validation import FloatArray
 DRAWN = 4096
 #: A whole weight of 1 in units of the vector: shares are rounded to its reciprocal.
 UNIT = 1 << 20
+#: No plan has a larger Δ_rep²/Δ², nor more entries: so a series counts its other releases. Variance before calibration.
+FARTHEST, ENTRIES, LOUD = 2.4, 1 << 16, 1e300
 #: Draws of each world, at least, and normals drawn in all, at least.
 DRAWS, NORMALS = 200, 1500
 #: Share of the stated deviation that an audit must be able to tell from the whole.
@@ -198,15 +200,19 @@ class NoisePlan:
             if content.pop("format") != cls.FORM:
                 raise ValueError("of another format")
             plan: Self = typed(cls, content)
+            return plan
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise InputError(f"text is not a {cls.FORM[:-2].removeprefix('shoal ')} of this version") from error
-        return plan.checked()
+            reason = f": {error}" if isinstance(error, InputError) else ""
+            raise InputError(f"text is not a {cls.FORM[:-2].removeprefix('shoal ')} of this version{reason}") from error
 
-    def checked(self) -> Self:
-        """Refuse a plan whose noise does not give the δ that it states."""
-        if not (self.variance > 0 and math.isfinite(self.variance)) or self.delta(self.epsilon) > self.delta_bound:
+    def __post_init__(self) -> None:
+        """Refuse a plan that no series counts on, or whose noise does not give the δ that it states."""
+        declared(self.customers, self.epsilon, self.delta_bound)
+        validation.positive(variance=self.variance)
+        if self.entries > ENTRIES or self.squares[1] > FARTHEST * self.squares[0] or self.customers >= 1 << 32:
+            raise InputError(f"plan: above {ENTRIES} entries, or with shares or customers that no plan made here has")
+        if self.delta(self.epsilon) > self.delta_bound:
             raise InputError("plan: its noise does not give the delta that it states")
-        return self
 
 
 def declared(customers: int, epsilon: float, delta: float | None) -> tuple[int, float, float]:

@@ -28,8 +28,8 @@ from typing import ClassVar
 
 from shoal import validation
 from shoal.errors import InputError
-from shoal.readings.account import UNIT, NoisePlan, ReadingsAccount, declared
-from shoal.rounding import counted, upper
+from shoal.readings.account import LOUD, UNIT, NoisePlan, ReadingsAccount, declared
+from shoal.rounding import counted, exactly, upper
 
 #: Level cells span these multiples of a typical home's mean load.
 LOWEST, HIGHEST = 1 / 40, 12.0
@@ -67,7 +67,7 @@ class CrowdsPlan(NoisePlan):
     expected_total: float  #: mean absolute error of the horizon's total, relative, without clip bias
 
     def __repr__(self) -> str:
-        promise = f"(ε, δ) = ({self.epsilon:g}, {upper(self.delta_bound)})"
+        promise = f"(ε, δ) = ({exactly(self.epsilon)}, {upper(self.delta_bound)})"
         return f"CrowdsPlan({counted(self.customers, 'customer')}, {promise}, method {self.method!r})"
 
     @property
@@ -102,11 +102,15 @@ class CrowdsPlan(NoisePlan):
     def _weights(self) -> tuple[int, int, int, int]:
         return self.level_weight, self.shape_weight, self.load_weight, self.swing_weight
 
-    def checked(self) -> CrowdsPlan:
-        """Refuse weights that are no shares of the vector, and noise that does not give the stated δ."""
-        if not all(0 <= weight <= UNIT for weight in self._weights) or self.load_weight == 0:
+    def __post_init__(self) -> None:
+        """Refuse weights that are no shares of the vector, and clips that a curve squared over them may overflow."""
+        if not all(type(weight) is int and 0 <= weight <= UNIT for weight in self._weights) or self.load_weight == 0:
             raise InputError("plan: weights must be whole numbers, that of the load above 0")
-        return super().checked()
+        if not all(1e-100 <= clip < math.inf for clip in (self.typical_kw, self.load_clip, self.swing_clip)):
+            raise InputError("plan: typical_kw and clips must be finite, and at least 1e-100")
+        if min(self.classes, self.swings) < 1 or any(list(e) != sorted(set(e)) for e in (self.edges, self.cuts)):
+            raise InputError("plan: classes and swings must be at least 1, edges and cuts must rise")
+        super().__post_init__()
 
 
 def noisy_crowds_plan(
@@ -167,7 +171,7 @@ def noisy_crowds_plan(
         swing_weight=swing,
         load_clip=_six(typical * reach),
         swing_clip=_six(typical * reach / 2),
-        variance=1.0,
+        variance=LOUD,
         expected_w1=0.0,
         expected_total=0.0,
     ).calibrated(cap_mu)
@@ -175,7 +179,7 @@ def noisy_crowds_plan(
     strength = customers * plan.mu
     w1 = 0.22 + 1.2 / strength if plan.method == "mean" else 0.19 + 0.45 / math.sqrt(strength)
     total = float(f"{math.sqrt(2 / math.pi) * noise:.3g}")
-    return replace(plan, expected_w1=float(f"{w1:.2g}"), expected_total=total).checked()
+    return replace(plan, expected_w1=float(f"{w1:.2g}"), expected_total=total)
 
 
 def _six(value: float) -> float:

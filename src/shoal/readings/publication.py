@@ -28,7 +28,8 @@ import numpy as np
 
 from shoal import validation
 from shoal.errors import InputError
-from shoal.readings.account import ReadingsAccount
+from shoal.ledger.budgets import MOST_READINGS
+from shoal.readings.account import ENTRIES, FARTHEST, ReadingsAccount
 from shoal.readings.crowds import PublicTables, publish
 from shoal.readings.plan import CrowdsPlan, noisy_crowds_plan
 from shoal.readings.tables import TablePlan, publish_table
@@ -57,14 +58,16 @@ class Series:
     def deltas(self, account: ReadingsAccount) -> tuple[float, float]:
         """δ at ``epsilon`` of the whole series, for zero-out and for replaced neighbors, never below the exact value.
 
-        The distance of replaced neighbors is that of zero-out ones times the same factor in every release.
+        Other releases of the series may have other layouts: of each the most is taken that any plan can have, in
+        distance and finite precision, and as many releases as the ledger takes.
         """
         if self.releases == 1 and self.cap <= account.mu:
             return account.delta(self.epsilon), account.delta(self.epsilon, "replace")
-        variance = account.zero_out_square / self.cap**2
-        whole = replace(account, variance=math.nextafter(variance * (1 - 1e-14), 0.0))
-        # Deviations are smaller than in any release, and steps of the grid are not: precision of one release each.
-        precision = self.releases * account.precision(self.epsilon)
+        variance = math.nextafter(account.zero_out_square / self.cap**2 * (1 - 1e-14), 0.0)
+        farthest = math.ceil(FARTHEST * account.zero_out_square)
+        whole = replace(account, variance=variance, replace_square=farthest, entries=ENTRIES, reach=0.0)
+        # Twice: a deviation has between 2^20 and 2^21 steps of the finest grid.
+        precision = 2 * MOST_READINGS * whole.precision(self.epsilon)
         zero_out, replaced = (whole.delta(self.epsilon, kind) for kind in ("zero-out", "replace"))
         return min(math.nextafter(zero_out + precision, 1.0), 1.0), min(math.nextafter(replaced + precision, 1.0), 1.0)
 

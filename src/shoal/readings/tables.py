@@ -20,7 +20,7 @@ import numpy as np
 
 from shoal import validation
 from shoal.errors import InputError
-from shoal.readings.account import UNIT, NoisePlan, declared
+from shoal.readings.account import LOUD, UNIT, NoisePlan, declared
 from shoal.validation import FloatArray
 
 #: Share of μ² that counts get; the columns share the rest.
@@ -55,6 +55,16 @@ class TablePlan(NoisePlan):
         whole = self.count_weight**2 + values
         return whole, max(2 * whole, 4 * values)
 
+    def __post_init__(self) -> None:
+        """Refuse weights that are no shares of the vector, bounds without a finite range, edges that do not rise."""
+        if not all(type(weight) is int and 0 < weight <= UNIT for weight in (self.count_weight, self.value_weight)):
+            raise InputError("plan: weights must be whole numbers above 0")
+        if not self.bounds or not all(0 < 2 * (high - low) < math.inf for _, low, high in self.bounds):
+            raise InputError("bounds must name at least one column, each low end below the high end, in a finite range")
+        if any(not row or list(row) != sorted(set(row)) for _, row in self.cells):
+            raise InputError("cells must hold increasing edges for each named column")
+        super().__post_init__()
+
 
 def noisy_table_plan(
     customers: int,
@@ -80,21 +90,15 @@ def noisy_table_plan(
     ((3,), 6)
     """
     customers, epsilon, bound = declared(customers, epsilon, delta)
-    if not bounds:
-        raise InputError("bounds must name at least one column with its lowest and highest value")
     limits = tuple(
         (str(name), validation.real(bounds=low), validation.real(bounds=high)) for name, (low, high) in bounds.items()
     )
-    if any(low >= high for _, low, high in limits):
-        raise InputError("bounds must have each low end below the high end")
     edges = tuple(
         (str(name), tuple(validation.real(cells=edge) for edge in row)) for name, row in (cells or {}).items()
     )
-    if any(not row or list(row) != sorted(set(row)) for _, row in edges):
-        raise InputError("cells must hold increasing edges for each named column")
     count = round(math.sqrt(COUNT_SHARE) * UNIT)
-    value = math.floor(math.sqrt((1 - COUNT_SHARE) / len(limits)) * UNIT)
-    return TablePlan(customers, epsilon, bound, 1.0, limits, edges, count, value).calibrated(cap_mu)
+    value = math.floor(math.sqrt((1 - COUNT_SHARE) / max(len(limits), 1)) * UNIT)
+    return TablePlan(customers, epsilon, bound, LOUD, limits, edges, count, value).calibrated(cap_mu)
 
 
 def table_sum(columns: Mapping[str, Any], plan: TablePlan) -> FloatArray:

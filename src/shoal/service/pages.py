@@ -15,7 +15,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, PackageLoader
 from starlette.exceptions import HTTPException
 
-from shoal.rounding import lower, upper
+from shoal.rounding import exactly, lower, upper
 from shoal.service.access import COOKIE, Sender, Service, Visitor, access_of, router
 from shoal.service.questions import QuestionService
 from shoal.service.register import ROLES, SESSION, Caller, Key
@@ -37,7 +37,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("shoal.service"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters |= {"up": upper, "down": lower}
+    environment.filters |= {"up": upper, "down": lower, "exactly": exactly}
     environment.filters["clock"] = clock
     environment.filters["minute"] = lambda text: text[:16].replace("T", " ") + " UTC" if text else "no end"
     return environment

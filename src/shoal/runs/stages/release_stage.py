@@ -36,7 +36,7 @@ from shoal.ledger.ledger import Ledger
 from shoal.mechanism.releasable import ReleaseErrors, load
 from shoal.noise.source import standard_normals
 from shoal.plaintext import as_cells
-from shoal.rounding import upper
+from shoal.rounding import exactly, upper
 from shoal.runs import reader
 from shoal.runs.blocks import Answers, answers_of, members_of
 from shoal.runs.config import Config
@@ -156,7 +156,7 @@ def refuse(context: Context) -> None:
     if reached >= 1.0 or (reached > MEANINGLESS and "no-guarantee" not in config.accept):
         raise UnreachableError(
             f"{'rho' if config.delta is None else 'delta'}: this design promises δ ≤ {upper(reached)} at ε = "
-            f"{config.stated_epsilon:g}, which hides nobody, so nothing is released. Ask for a guarantee "
+            f"{exactly(config.stated_epsilon)}, which hides nobody, so nothing is released. Ask for a guarantee "
             "(delta=1e-5); `shoal frontier` shows what an error buys"
             + (". accept='no-guarantee' releases it all the same" if reached < 1.0 else "")
         )
