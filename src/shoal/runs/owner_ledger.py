@@ -114,11 +114,11 @@ def at(given: str | None = None) -> Place:
 def noted(also: Place | None = None) -> list[str]:
     """The files of ledgers that runs on this machine released with; ``also`` is noted with them."""
     file = user_ledger().with_name(NOTED)
-    known = file.read_text().splitlines() if file.is_file() else []
+    known = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
     if also is not None and also.file is not None and str(also.file) not in known:
         with suppress(OSError):  # where nothing can be noted, a release is on record all the same
             private_folder(file.parent)
-            with file.open("a") as list_of_files:
+            with file.open("a", encoding="utf-8") as list_of_files:
                 list_of_files.write(f"{also.file}\n")
     return known
 
