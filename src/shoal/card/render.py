@@ -198,7 +198,8 @@ def public_page(card: ReleaseCard, *, title: str | None = None, made: str = "") 
 def board(card: ReleaseCard, *, title: str | None = None, made: str = "") -> str:
     """One sheet for a board: what was released, who hides, what it costs, what is left."""
     instead = would_protect(card.fit, options=False) if card.kind == "means" else ""
-    about = [f"About the time from {card.fit.origin or card.period} on."] if card.period else []
+    when = str(card.fit.origin or card.period).replace("T", ", ")[:17]  # to the minute, as people write it
+    about = [f"About the time from {when} on."] if card.period else []
     given: dict[str, Any] = {"title": title, "made": made, "body_class": "board", "instead": instead, "about": about}
     return _page("board.html", card, _nameless(card), **given)
 
