@@ -60,11 +60,22 @@ class Stream:
         return self._frame.__arrow_c_stream__(requested_schema)
 
 
+class Protocol:
+    """What frames had before Arrow streams, and nothing else."""
+
+    def __init__(self, frame: pl.DataFrame, folder: Path) -> None:
+        self._frame = as_pandas(frame, folder)
+
+    def __dataframe__(self, *given: Any, **named: Any) -> object:
+        return self._frame.__dataframe__(*given, **named)
+
+
 WAYS: dict[str, Callable[[pl.DataFrame, Path], Any]] = {
     "polars": lambda frame, folder: frame,
     "lazy": as_lazy,
     "arrow": lambda frame, folder: Stream(frame),
     "pandas": as_pandas,
+    "protocol": Protocol,
     "duckdb": as_duckdb,
 }
 
@@ -126,3 +137,9 @@ def test_the_command_reads_a_database(meters: pl.DataFrame, tmp_path: Path) -> N
     code, text = call("--database", path, "--query", SQL)
     assert code == 0, text
     assert shoal.Run.open(tmp_path / "out").config.query == "point"
+
+
+def test_what_is_no_source_is_said_by_name() -> None:
+    for wrong in (5, None, object()):
+        with pytest.raises(shoal.InputError, match="path: expected a path"):
+            shoal.read_meters(wrong)  # type: ignore[arg-type]

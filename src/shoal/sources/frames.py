@@ -5,6 +5,7 @@
 | a frame of Polars | as it is |
 | a frame of pandas | column by column, without pyarrow |
 | an object with ``__arrow_c_stream__``: a DuckDB relation, an Arrow table or reader | by the Arrow stream |
+| an object with ``__dataframe__`` alone, the protocol before that one | by pandas, where it is there |
 | an address (``s3://``, ``gs://``, ``az://``, ``https://`` …), a Delta table | scanned by Polars |
 | a file | CSV, Parquet or Arrow; text in UTF-8, UTF-16, UTF-32 or Windows-1252, the superset of Latin-1 in use |
 
@@ -21,6 +22,7 @@ import json
 import os
 import shutil
 import tempfile
+import warnings
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -86,6 +88,8 @@ def in_batches(table: pl.LazyFrame, rows: int) -> Iterator[pl.DataFrame]:
 def meter_files(path: Paths) -> list[Path]:
     """Every file that a path, a pattern or a folder stands for, in sorted order."""
     if not isinstance(path, (str, os.PathLike)):
+        if not isinstance(path, Sequence):
+            raise InputError("path: expected a path, several, or a frame of Polars, pandas, Arrow or DuckDB")
         files = [file for part in path for file in meter_files(part)]
         if not files:
             raise InputError("path must name at least one file")
@@ -225,7 +229,21 @@ def table_of(source: Any, name: str = "source") -> pl.LazyFrame | None:
             return pl.DataFrame(source).lazy()
     except pl.exceptions.PolarsError:
         raise InputError(f"{name}: it has columns of a type that no table of numbers, text and times has") from None
-    return None
+    return from_pandas(_interchanged(source, name), name).lazy() if hasattr(source, "__dataframe__") else None
+
+
+def _interchanged(source: Any, name: str) -> Any:
+    """A frame of the older protocol as one of pandas, whose warning that the protocol ends is not the user's."""
+    try:
+        from pandas.api.interchange import from_dataframe
+    except ImportError:
+        raise InputError(
+            f"{name}: an object with __dataframe__ alone needs pandas (pip install pandas); one with "
+            "__arrow_c_stream__, such as an Arrow table, needs nothing"
+        ) from None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return from_dataframe(source)
 
 
 def stored(source: Any) -> Scratch | None:
