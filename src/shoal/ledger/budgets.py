@@ -20,9 +20,9 @@ adaptive to fixed once something was released (docs/theory.md, section 15).
 **The readings' promise** has an account of its own: one number per label, Σμ², and its cap. A release that is μ-GDP for
 every home's whole readings adds μ². Given the public transcript each step is μ_t-GDP, with μ_t a function of that
 transcript, and Σμ_t² ≤ M² surely for an M fixed before the first: then the whole transcript is M-GDP (Smith & Thakurta
-2022; Koskela, Tobaben & Honkela 2023). So the cap M is fixed with the first release of a ledger, every later one names
-the same, and one that would exceed it is refused. Sums are exact fractions: nothing is rounded. A ledger is of one
-register, and counts every release for everybody on it: who sent readings is not public, and must not decide.
+2022; Koskela, Tobaben & Honkela 2023). So the cap M is fixed with the first release about a label, every later one
+names the same, and one that would exceed it is refused. Sums are exact fractions: nothing is rounded. All releases with
+one cap are counted for everybody on their register: who sent readings is not public, and must not decide.
 
 The promise about readings does not cover what a label's promise releases from the same readings, nor the other way
 round. So the two refuse each other: a release of crowds about the same label needs a later period than its last release
@@ -47,8 +47,8 @@ from shoal.ledger.storage import word
 
 #: The mode that holds where none is named comes first.
 MODES = ("adaptive", "fixed")
-#: The account of everybody on the register, and how many releases of readings it takes: no μ is below cap/√that.
-REGISTER, MOST_READINGS = "", 10_000
+#: How many releases of readings a series takes: no μ is below cap/√that.
+MOST_READINGS = 10_000
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,14 @@ class ReadingsTotal(NamedTuple):
         spent = self.spent + Fraction(float(content["mu"])) ** 2
         last = content["period"] if not self.period or later(content["period"], self.period) else self.period
         return ReadingsTotal(spent, self.cap or float(content["cap"]), last)
+
+
+def register(content: Mapping[str, Any]) -> str:
+    """The account of everybody on the register of a series of readings: public, known by the cap that was declared.
+
+    A label of that name would be charged twice, which is on the safe side.
+    """
+    return f"register of {float(content['cap']).hex()}"
 
 
 def readings_entry(name: str, period: str, labels: Sequence[Any], mu: float, cap: float) -> dict[str, Any]:

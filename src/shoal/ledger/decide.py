@@ -23,7 +23,7 @@ from shoal.errors import BudgetError, InputError
 from shoal.ledger import chain, crowds
 from shoal.ledger.accounts import Cost, account, exceeding
 from shoal.ledger.bounds import HEADROOM, MechanismBound, mechanism_bound
-from shoal.ledger.budgets import MOST_READINGS, REGISTER, Budget, later
+from shoal.ledger.budgets import MOST_READINGS, Budget, later, register
 from shoal.ledger.chain import Entry
 from shoal.ledger.state import State, graph_digest
 from shoal.ledger.storage import ENTRIES, Transaction, word
@@ -291,17 +291,19 @@ def may_be_chosen(state: State) -> bool:
 def readings_refusal(state: State, content: Mapping[str, Any]) -> BudgetError | InputError | None:
     """Why a release of readings must not be recorded, where it must not; None where it may."""
     labels, cap = content["labels"], float(content["cap"])
-    state.read(labels)
-    accounts = [state.of(label).readings for label in (REGISTER, *labels)]  # the first has no less than any other
+    charged = (register(content), *labels)  # the first has no less than any other
+    state.read(charged)
+    accounts = [state.of(label).readings for label in charged]
     if any(account.cap not in (0.0, cap) for account in accounts):
         return InputError(
-            f"cap: another is on record, fixed with the first; another register has another ledger. {NOTHING_RECORDED}"
+            f"cap: a label has another cap on record, fixed with the first release about it. {NOTHING_RECORDED}"
         )
     if MOST_READINGS * Fraction(float(content["mu"])) ** 2 < Fraction(cap) ** 2:
         return InputError(f"mu: a ledger has at most {MOST_READINGS} releases of readings. {NOTHING_RECORDED}")
     if any(account.after(content).spent > Fraction(cap) ** 2 for account in accounts):
         return BudgetError(
-            f"mu: the release would raise the sum of squares above that of the cap. {NOTHING_RECORDED}",
+            "mu: the release would raise the sum of squares above that of the cap, which holds for everybody on the "
+            f"register; homes of another register take another ledger. {NOTHING_RECORDED}",
             limit="readings",
         )
     if any(state.of(label).graphs for label in labels):

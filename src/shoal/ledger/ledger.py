@@ -400,8 +400,8 @@ class Ledger:
                 not depend on who sent readings, but for labels released under the labels' promise.
             mu: what the release costs, as a Gaussian parameter: for a label with its readings or without, and at least
                 1/√2.4 of that for readings replaced by others.
-            cap: M, fixed with the ledger's first release of readings: Σμ² over all of them stays at most M², and what
-                holds for the series is M-GDP. For homes on another register take another ledger.
+            cap: M, fixed with the first release about a label: Σμ² over all releases with this cap stays at most M²,
+                and what holds for the series is M-GDP. Another register with the same cap takes another ledger.
 
         Raises:
             BudgetError: the cap would be exceeded.

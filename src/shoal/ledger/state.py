@@ -29,7 +29,7 @@ from shoal.errors import InputError, LedgerError
 from shoal.laws.graph import NeighborGraph
 from shoal.ledger import chain
 from shoal.ledger.bounds import POINTS, MechanismBound
-from shoal.ledger.budgets import REGISTER, Budget, ReadingsTotal
+from shoal.ledger.budgets import Budget, ReadingsTotal, register
 from shoal.ledger.chain import Entry, Journal
 from shoal.ledger.composition import NOTHING, Charges, Composer, LabelAccount, PairAccount, Recent, Span, sum_tv
 from shoal.ledger.crowds import NOBODY
@@ -186,7 +186,7 @@ class State:
         elif entry.kind == "crowds":
             self.crowds = content["crowds"]
         elif entry.kind == "readings":
-            labels = (REGISTER, *content["labels"])
+            labels = (register(content), *content["labels"])
             self.read(labels)
             for label in labels:
                 self.labels[label].readings = self.labels[label].readings.after(content)
