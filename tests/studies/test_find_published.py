@@ -84,3 +84,9 @@ def test_readings_that_end_before_the_table_are_enough_and_too_few_are_refused()
         shoal.find_published(rows.rename({"household": "curve"}), HOMES)
     with pytest.raises(shoal.InputError, match="there is no file"):
         shoal.find_published("nowhere.csv", HOMES)
+
+
+def test_noisy_weights_are_no_homes() -> None:
+    table = published({"1": 0.5, "2": 2.0}, "crowd").with_columns(homes=pl.lit(2.5))
+    with pytest.raises(shoal.InputError, match="noisy weights"):
+        shoal.find_published(table, HOMES)

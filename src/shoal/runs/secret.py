@@ -166,7 +166,9 @@ def check_files(config: Config, opened: Opened) -> None:
             raise InputError(f"origin: write it {how} an offset from UTC, as the timestamps of {name} are: with "
                              "secret='readings' it declares which")  # fmt: skip
     if instants and config.time_zone is None:
-        raise InputError("time_zone: timestamps with an offset need the zone of the homes' clocks, time_zone=")
+        raise InputError(
+            "time_zone: the timestamps have an offset; name the zone of the homes' clocks, such as Europe/Zurich"
+        )
 
 
 def declared_grid(config: Config, *, energy: bool) -> Grid:
