@@ -118,6 +118,7 @@ def noted(also: Place | None = None) -> list[str]:
     if also is not None and also.file is not None and str(also.file) not in known:
         with suppress(OSError):  # where nothing can be noted, a release is on record all the same
             private_folder(file.parent)
+            file.touch(mode=0o600)
             with file.open("a", encoding="utf-8") as list_of_files:
                 list_of_files.write(f"{also.file}\n")
     return known
