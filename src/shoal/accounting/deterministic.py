@@ -44,12 +44,15 @@ def sensitivity(means: Any, graph: NeighborGraph, p: float = 2) -> float:
         part = graph.edges[start : start + (1 << 16)]
         with np.errstate(over="ignore"):
             gaps = answers[part[:, 0]] - answers[part[:, 1]]
-        # Scaled to a largest entry of 1, powers neither overflow nor vanish.
+        # Scaled by a power of two to a largest entry of 1/2 to 1, powers neither overflow nor vanish.
         scale = float(np.abs(gaps).max())
         if not scale < math.inf:
             raise InputError("means: a difference between neighbors exceeds the range of doubles; use larger units")
         if scale > 0:
-            worst = max(worst, scale * float(np.linalg.norm(gaps / scale, ord=p, axis=1).max()))
+            exponent = math.frexp(scale)[1]
+            lengths = np.linalg.norm(np.ldexp(gaps, -exponent), ord=p, axis=1)
+            with np.errstate(over="ignore"):
+                worst = max(worst, float(np.ldexp(lengths.max(), exponent)))
     # Among subnormal numbers a product is off by half a step, whatever its size: two steps above two products.
     return worst * (1 + 4 * (answers.shape[1] + 1) * EPS) + 2 * TINIEST if worst > 0 else 0.0
 
