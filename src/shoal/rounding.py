@@ -65,7 +65,7 @@ def many(unit: str) -> str:
 
 def counted(number: int, unit: str) -> str:
     """A count with its unit, in the plural where there is not one."""
-    return f"{number} {unit if number == 1 else many(unit)}"
+    return f"{number:,} {unit if number == 1 else many(unit)}"
 
 
 def _rounded(value: Any, digits: int, rounding: str) -> str:
