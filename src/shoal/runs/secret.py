@@ -139,10 +139,10 @@ def check_files(config: Config, opened: Opened) -> None:
     from shoal.sources.meters import clock
     from shoal.sources.meters.columns import recognize
 
-    if config.unit is None:
-        raise InputError("unit: secret='readings' needs the unit of the readings, unit=")
-    if config.interval is None:
-        raise InputError("interval: secret='readings' needs the minutes between readings, interval=")
+    needed = {"unit": "the unit of the readings (unit='kw')", "interval": "the minutes between them (interval=15)"}
+    missing = [name for name in needed if getattr(config, name) is None]
+    if missing:
+        raise InputError(f"{missing[0]}: secret='readings' needs {' and '.join(needed[name] for name in missing)}")
     try:
         instants = datetime.fromisoformat(str(config.origin)).tzinfo is not None
     except ValueError:
@@ -163,7 +163,8 @@ def check_files(config: Config, opened: Opened) -> None:
                              "name their layout, timestamp_format=…")  # fmt: skip
         if (file.time_zone is not None) != instants:
             how = "with" if file.time_zone is not None else "without"
-            raise InputError(f"origin: write it {how} an offset from UTC, as the timestamps of {name} are: with "
+            zone = "" if instants or config.time_zone else ", and name the zone of the homes' clocks (time_zone=)"
+            raise InputError(f"origin: write it {how} an offset from UTC, as the timestamps of {name} are{zone}: with "
                              "secret='readings' it declares which")  # fmt: skip
     if instants and config.time_zone is None:
         raise InputError(
