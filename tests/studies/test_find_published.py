@@ -90,3 +90,20 @@ def test_noisy_weights_are_no_homes() -> None:
     table = published({"1": 0.5, "2": 2.0}, "crowd").with_columns(homes=pl.lit(2.5))
     with pytest.raises(shoal.InputError, match="noisy weights"):
         shoal.find_published(table, HOMES)
+
+
+def test_what_is_no_such_table_is_said_without_rows(tmp_path: Path) -> None:
+    half = published({"h0": 0.2, "h1": 0.4}, "household").with_columns(
+        timestamp=pl.Series([f"2024-01-09T00:{m:02}:00" for m in (0, 30, 59)] * 2)
+    )
+    with pytest.raises(shoal.InputError, match="published: its instants are not 1:00:00 apart"):
+        shoal.find_published(half, HOMES)
+    zoned = published({"h0": 0.2, "h1": 0.4}, "household").with_columns(pl.col("timestamp") + "+01:00")
+    with pytest.raises(shoal.InputError, match="known: no home of these readings can be looked for"):
+        shoal.find_published(zoned, HOMES)
+    (tmp_path / "no times.csv").write_text("household,kw\nsecret home,1.5\n", encoding="utf-8")
+    (tmp_path / "no table.parquet").write_text("secret home", encoding="utf-8")
+    for name in ("no times.csv", "no table.parquet"):
+        with pytest.raises(shoal.InputError, match="published: ") as refused:
+            shoal.find_published(tmp_path / name, HOMES)
+        assert "secret" not in str(refused.value)

@@ -12,6 +12,8 @@ table itself. Without either only the attacker's own certainty is told: how ofte
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -99,8 +101,15 @@ def find_published(published: Any, readings: Any, *, train_days: int = KNOWN_DAY
             "published: expected the columns timestamp and kw, and crowd or household for whose curve it is (a table "
             "that protects readings has no rows of homes)"
         )
+    text, kw = pl.col("timestamp").cast(pl.String), pl.col("kw").cast(pl.Float64, strict=False)
+    table = table.with_columns(text, kw)
     wide = table.pivot("timestamp", index=key, values="kw", aggregate_function="first").drop_nulls()
     times = sorted(wide.columns[len(key) :])
+    if _steps(times) != {own.step}:
+        raise InputError(
+            f"published: its instants are not {own.step} apart, as those of the known readings are; bring both to one "
+            "step, in ISO 8601"
+        )
     rows = wide.select(times).to_numpy().astype(np.float64)
     homes = np.ones(len(wide))
     if "homes" in table.columns:
@@ -130,28 +139,41 @@ def find_published(published: Any, readings: Any, *, train_days: int = KNOWN_DAY
 def _read(published: Any) -> tuple[pl.DataFrame, dict[str, tuple[str, ...]] | None]:
     """The table, and whose row is which where a run's record lies beside it."""
     if isinstance(published, pl.DataFrame):
-        return published.with_columns(pl.col("timestamp").cast(pl.String)), None
+        return published, None
     path = Path(published)
     path = path / "public" / "released.csv" if (path / "public").is_dir() else path
     if not path.is_file():
         raise InputError(f"published: there is no file {path.name}; name a CSV or Parquet file, or the folder of a run")
-    text = {"timestamp": pl.String}
-    table = pl.read_parquet(path) if path.suffix == ".parquet" else pl.read_csv(path, schema_overrides=text)
+    try:
+        table = pl.read_parquet(path) if path.suffix == ".parquet" else pl.read_csv(path, infer_schema_length=None)
+    except (pl.exceptions.PolarsError, UnicodeDecodeError):  # whose text may quote rows
+        raise InputError(f"published: {path.name} cannot be read as a CSV or Parquet file") from None
     record, owners = path.parent.parent / "released.csv", None
     if path.parent.name == "public" and record.is_file():
         rows = pl.read_csv(record, infer_schema=False)
         owners = {row["household"]: tuple(row[name] for name in ROW if name in table.columns)
                   for row in rows.iter_rows(named=True)} if "household" in rows.columns else None  # fmt: skip
-    return table.with_columns(pl.col("timestamp").cast(pl.String)), owners
+    return table, owners
+
+
+def _steps(times: list[str]) -> set[timedelta]:
+    """The distances between instants; none where they are not ISO 8601."""
+    try:
+        instants = [datetime.fromisoformat(text) for text in times]
+        return {after - before for before, after in pairwise(instants)}
+    except (ValueError, TypeError):
+        return set()
 
 
 def _expected(own: Readings, origin: str, steps: int, days: int) -> dict[str, dict[str, FloatArray]]:
     """Knowledge -> home -> the curve that is expected of it."""
-    expected: dict[str, dict[str, FloatArray]] = {}
     try:
         later = own.cut(own.place(origin), steps)
-        used = {name: kw for name, kw in zip(later.households, later.kw, strict=True) if np.isfinite(kw).all()}
-        expected = {"what they used at these times": used}
+    except InputError as error:
+        raise InputError(f"known: no home of these readings can be looked for at {origin}: {error}") from None
+    used = {name: kw for name, kw in zip(later.households, later.kw, strict=True) if np.isfinite(kw).all()}
+    expected = {"what they used at these times": used}
+    try:
         fc = forecast(own, train_days=days, horizon=steps, season="day", origin=origin)
     except InputError:  # too few readings before the table: what was used then may still be known
         return expected
