@@ -298,3 +298,10 @@ def test_readings_count_as_crowds_do(tmp_path: Path, owner: Path) -> None:
     table(tmp_path / "noisy", **noisy)
     assert "24 of these labels" in told(table(tmp_path / "means", ledger="folder"))
     assert "24 of these labels" in told(table(tmp_path / "again", ledger=str(tmp_path / "third.db"), **noisy))
+
+
+def test_another_ledger_that_cannot_be_read_is_told(tmp_path: Path, owner: Path) -> None:
+    owner.parent.mkdir(parents=True)
+    owner.write_bytes(b"no database, but something that lies in its place")
+    run = table(tmp_path / "one", ledger="folder")
+    assert any("cannot be read" in line and str(owner) in line for _, lines in run.summary() for line in lines)

@@ -133,8 +133,10 @@ def elsewhere(where: Place, identity: str | None, labels: Sequence[str], kind: s
         try:
             with Ledger.open(other.url, create=False) as ledger:
                 known = 0 if ledger.identity == identity else ledger.on_record(labels, kind)
-        except LedgerError:  # what cannot be read now cannot be asked; a run that releases with it will say so
-            continue
+        except LedgerError as error:
+            if error.reason == "absent":
+                continue
+            return f"{other.where}, another ledger, cannot be read: whether it has these on record is not known"
         if known:
             return (
                 f"{known} of these {'homes' if kind == 'forecast' else 'labels'} are on record in another ledger, "

@@ -412,9 +412,8 @@ class Results(Context):
         if self.did and not self.of_readings and fit is not None:
             attack = next((lines for heading, lines in parts if heading == HEADINGS["attack"]), parts[0][1])
             attack.append(would_protect(fit))
-        if (
-            self.of_readings and fit is not None and fit.doubts
-        ):  # the card of such a release is of public settings alone
+        # The card of a release of readings is made of public settings alone: what only the owner may know is put here.
+        if self.of_readings and fit is not None and fit.doubts:
             parts.append(("Mind", list(fit.doubts)))
         if self.audit is not None and self.audit.verdict == "violated":
             parts.insert(0, ("Violated", ["The audit found more than is promised. Do not use this release."]))

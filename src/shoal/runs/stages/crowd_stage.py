@@ -29,6 +29,7 @@ import polars as pl
 from shoal.card.facts import LISTED, FitFacts, most_common
 from shoal.errors import InputError
 from shoal.laws.membership import can_have_news, crowd_row, formation_size, formed, value_digest, with_blocks
+from shoal.ledger.ledger import Ledger
 from shoal.plaintext import as_cells
 from shoal.records import Record
 from shoal.rounding import counted
@@ -95,9 +96,12 @@ class Book:
     def of(cls, context: Context, labels: Sequence[str]) -> Book:
         """From the ledger of a run; empty where there is none yet."""
         with context.existing_ledger() as ledger:
-            if ledger is None:
-                return cls()
-            book = ledger.crowds(list(labels))
+            return cls() if ledger is None else cls.read(ledger, labels)
+
+    @classmethod
+    def read(cls, ledger: Ledger, labels: Sequence[str]) -> Book:
+        """From an open ledger."""
+        book = ledger.crowds(list(labels))
         members = {entry.pop("label"): entry for entry in book.members.to_dicts()}
         return cls(members, {entry.pop("crowd"): entry for entry in book.crowds.to_dicts()}, book.digest)
 

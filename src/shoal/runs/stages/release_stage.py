@@ -314,7 +314,7 @@ def record(
     lines = rows.filter(~pl.col("recorded"))
     if not len(lines):
         return
-    book = Book.of(context, members["label"].to_list())
+    book = Book.read(ledger, members["label"].to_list())
     if book.digest != plan.book:
         raise LedgerError(STALE)
 
