@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,13 +32,13 @@ from shoal.laws.crowds import means
 from shoal.laws.membership import ROOM, formed
 from shoal.mechanism.mechanism import Mechanism
 from shoal.numerics.threads import one_library_thread
-from shoal.records import plain
 from shoal.sources.meters.neighborhoods import AHEAD_WEIGHT, DAY_WEIGHT, USUAL_SHARE, likeness
 from shoal.sources.meters.quality import as_readings
 from shoal.studies.attackers import Attacker, Comparison, Hits, Table, curves, ranked
 from shoal.studies.reidentification import (
     HEADS,
     AttackFinding,
+    Reidentification,
     Weeks,
     curve_scores,
     inside_crowds,
@@ -69,43 +69,29 @@ class StudyFinding(AttackFinding):
     rows: int | None = None  #: of the table, where not all are in it
 
 
-@dataclass(frozen=True)
-class AttackStudy:
+@dataclass(frozen=True, kw_only=True)
+class AttackStudy(Reidentification):
     """All findings: of every kind of data, and of the best attackers by rows, sizes of crowds and weeks known."""
 
-    homes: int
-    days: tuple[str, str]  #: the first and the last day of the readings
-    origins: tuple[str, ...]
+    findings: tuple[StudyFinding, ...]
     epsilon: float
     delta: float
-    crowd: int
-    findings: tuple[StudyFinding, ...]
     by_rows: tuple[StudyFinding, ...]
     by_size: tuple[StudyFinding, ...]
     by_weeks: tuple[StudyFinding, ...]
-    left_out: Mapping[str, int] = field(default_factory=dict)  #: reason -> homes that could not be used
 
     @property
     def exceeded(self) -> tuple[StudyFinding, ...]:
         """Findings above their bound; there must be none."""
         return tuple(one for one in (*self.findings, *self.by_size, *self.by_weeks) if one.exceeds)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, lists and strings."""
-        content: dict[str, Any] = plain(self)
-        return content
-
     def __str__(self) -> str:
-        head = (
-            f"{self.homes} homes, {self.days[0]} to {self.days[1]}, {len(self.origins)} origins; chance "
-            f"{1 / self.homes:.2%} among all rows, about {1 / self.crowd:.0%} inside a crowd of {self.crowd}."
-        )
         tables: Sequence[tuple[str, Sequence[StudyFinding], Callable[[StudyFinding], int], int]] = (
             ("rows of the table", self.by_rows, lambda one: one.rows or self.homes, 4),
             ("crowd", self.by_size, lambda one: one.crowd or 0, 7),
             ("weeks known", self.by_weeks, lambda one: one.weeks, 6),
         )
-        parts = [head, markdown_table(HEADS, [one.cells for one in self.findings])]
+        parts = [super().__str__()]
         for first, findings, number, columns in tables:
             rows = [[str(number(one)), *one.cells[:columns]] for one in findings]
             parts.append(markdown_table([first, *HEADS[:columns]], rows))
@@ -498,6 +484,7 @@ def study(
             )
             by_weeks += [one for one in strongest(findings_of(release, every, count)) if one.attacker != INFORMED]
     return AttackStudy(
-        len(weeks.names), weeks.days, weeks.origins, epsilon, delta, crowd,
-        tuple(findings), tuple(by_rows), tuple(by_size), tuple(by_weeks), weeks.left_out,
+        homes=len(weeks.names), days=weeks.days, origins=weeks.origins, crowd=crowd, findings=tuple(findings),
+        left_out=weeks.left_out, epsilon=epsilon, delta=delta,
+        by_rows=tuple(by_rows), by_size=tuple(by_size), by_weeks=tuple(by_weeks),
     )  # fmt: skip
