@@ -49,7 +49,8 @@ def draw(path: Path = PICTURE) -> Path:
     left.axvline(10, color=GUESS, linestyle="--", linewidth=1)
     left.text(24, len(names) - 1.0, "dashed: a guess among ten", color=GUESS, fontsize=8, va="center")
     for place, share in zip(places, named, strict=True):
-        left.text(100 * share + 1, place, f"{100 * share:.0f} %", va="center", fontsize=9)
+        plate = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}  # over the dashed line
+        left.text(100 * share + 1, place, f"{100 * share:.0f} %", va="center", fontsize=9, bbox=plate)
     left.set(xlim=(0, 105), xlabel="homes that the best attacker names, %", yticks=list(places), yticklabels=names)
     left.invert_yaxis()
     right.barh(places, off, color=OFF, height=0.6)
