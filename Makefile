@@ -29,7 +29,7 @@ types: $(VENV)/installed
 
 # Compiled once, while types are checked.
 kernels: $(VENV)/package
-	$(BIN)/python -c "from shoal.runs.run import compile_first; compile_first(print)"
+	$(BIN)/python -c "from shoal.product.runs.run import compile_first; compile_first(print)"
 
 # Each worker has whole modules, whose fixtures it makes once; a third works while others wait for a process or a page.
 SPREAD := -n 3 --dist loadscope --no-loadscope-reorder

@@ -27,10 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import shoal
+from shoal.arma import ArmaModels, fit_arma, predict
+from shoal.arma.likelihood import best_variance
+from shoal.arma.search import regression_start
 from shoal.numerics.threads import n_threads
-from shoal.sources.meters.arma import ArmaModels, fit_arma, predict
-from shoal.sources.meters.arma.likelihood import best_variance
-from shoal.sources.meters.arma.search import regression_start
 
 Array = NDArray[np.float64]
 ORDER = (6, 5)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shoal import validation
+from shoal.crowds.cells import cut
 from shoal.designs.calibration import calibrate
 from shoal.designs.design import design
 from shoal.errors import InputError
-from shoal.laws.cells import cut
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.rounding import up

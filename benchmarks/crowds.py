@@ -10,8 +10,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from shoal.laws.cells import cut, parts
-from shoal.laws.crowds import crowds, means, spread
+from shoal.crowds.cells import cut, parts
+from shoal.crowds.formation import crowds, means, spread
 from shoal.validation import FloatArray
 
 SIZE = 10

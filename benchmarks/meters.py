@@ -22,16 +22,16 @@ import polars as pl
 
 from evidence.backtest import backtest
 from evidence.paper.clusters import cluster_graph
-from shoal.sources.meters import clock
-from shoal.sources.meters.answered import power_error
-from shoal.sources.meters.arma import fit_arma, predict
-from shoal.sources.meters.arma.predict import check_models
-from shoal.sources.meters.forecast import forecast
-from shoal.sources.meters.predictive import Forecasts
-from shoal.sources.meters.quality import Readings, repair
-from shoal.sources.meters.readings import meter_readings
-from shoal.sources.meters.season import log_power, phases
-from shoal.sources.meters.simulate import simulate_meters
+from shoal.arma import fit_arma, predict
+from shoal.arma.predict import check_models
+from shoal.product.sources.meters import clock
+from shoal.product.sources.meters.answered import power_error
+from shoal.product.sources.meters.forecast import forecast
+from shoal.product.sources.meters.predictive import Forecasts
+from shoal.product.sources.meters.quality import Readings, repair
+from shoal.product.sources.meters.readings import meter_readings
+from shoal.product.sources.meters.season import log_power, phases
+from shoal.product.sources.meters.simulate import simulate_meters
 
 DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data" / "swiss_residential_15min"
 DAYS = 49

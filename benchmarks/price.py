@@ -24,8 +24,8 @@ import shoal
 from evidence.homes import SWISS
 from evidence.occasions import PROMISED, Occasion, occasion
 from evidence.prices import SIX
-from shoal.laws.crowds import means
-from shoal.laws.membership import formation_size
+from shoal.crowds.formation import means
+from shoal.crowds.membership import formation_size
 
 #: Six origins: working days and weekends, different hours.
 ORIGINS = SIX

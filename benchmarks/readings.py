@@ -37,8 +37,8 @@ import numpy as np
 
 import shoal
 from benchmarks import public_curves
-from shoal.laws.crowds import crowds as crowds_of
-from shoal.laws.crowds import means
+from shoal.crowds.formation import crowds as crowds_of
+from shoal.crowds.formation import means
 from shoal.readings import error
 from shoal.readings.crowds import publish, vector_sum
 

@@ -1,8 +1,8 @@
 """Attacks on noisy crowds: python -m benchmarks.readings_attacks [OUT.json].
 
 486 Swiss homes, four origins a week apart, ε = 1: the homes, weeks and attackers of the re-identification study
-(``shoal.studies``), here on what a run with ``--secret readings`` writes. The attacker has a week of a home's readings:
-what they are like, and what one would forecast from them.
+(``shoal.product.studies``), here on what a run with ``--secret readings`` writes. The attacker has a week of a home's
+readings: what they are like, and what one would forecast from them.
 
 - **Naming.** The table holds at most sixty weighted curves and no row of a home, so the study has to pretend: every
   home gets the public curve that it is nearest to, as in the owner's file, and the attacker looks for the home's. The
@@ -31,14 +31,14 @@ import polars as pl
 import shoal
 from benchmarks.readings import SWISS
 from shoal.audits.confidence import mean_lower, mean_upper
-from shoal.laws.crowds import crowds as crowds_of
-from shoal.laws.crowds import means
+from shoal.crowds.formation import crowds as crowds_of
+from shoal.crowds.formation import means
+from shoal.product.sources.meters.quality import as_readings
+from shoal.product.studies import reidentification as study
+from shoal.product.studies.attackers import Hits, curves, fingerprint, ranked, scored
+from shoal.product.studies.reidentification import shown
 from shoal.readings.crowds import contributions, described, publish, vector_sum
 from shoal.readings.publication import joined
-from shoal.sources.meters.quality import as_readings
-from shoal.studies import reidentification as study
-from shoal.studies.attackers import Hits, curves, fingerprint, ranked, scored
-from shoal.studies.reidentification import shown
 
 #: Origins, days that releases are forecast from, days that the attacker has, draws of each world of membership tests.
 ORIGINS, TRAINING, WEEK, DRAWS = 4, 15, 7, 100

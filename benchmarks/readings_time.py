@@ -18,9 +18,9 @@ from contextlib import contextmanager
 import numpy as np
 
 import shoal
+from shoal.product.runs.stages.readings_stage import Homes, attacked, errors, owner_rows, total_of
 from shoal.readings.crowds import curves_over, described, shares
 from shoal.readings.publication import PublicSettings, public_files, series_plan
-from shoal.runs.stages.readings_stage import Homes, attacked, errors, owner_rows, total_of
 
 
 def peak() -> float:

@@ -24,9 +24,9 @@ import numpy as np
 import polars as pl
 
 from shoal import Ledger
-from shoal.card.facts import FitFacts
-from shoal.runs.folder import Folder
-from shoal.runs.shards import Listing
+from shoal.product.card.facts import FitFacts
+from shoal.product.runs.folder import Folder
+from shoal.product.runs.shards import Listing
 
 HOUSEHOLDS, KINDS = 10_000, ("processes", "ray")
 WORKER_KILLS, DRIVER_KILLS = 20, 6

@@ -19,12 +19,12 @@ import numpy as np
 import polars as pl
 
 from evidence.backtest import wide_std
-from shoal.sources.meters.forecast import forecast, update_forecasts
-from shoal.sources.meters.predictive import Forecasts
-from shoal.sources.meters.quality import Readings, repair
-from shoal.sources.meters.readings import meter_readings
-from shoal.sources.meters.season import log_power
-from shoal.sources.meters.simulate import simulate_meters
+from shoal.product.sources.meters.forecast import forecast, update_forecasts
+from shoal.product.sources.meters.predictive import Forecasts
+from shoal.product.sources.meters.quality import Readings, repair
+from shoal.product.sources.meters.readings import meter_readings
+from shoal.product.sources.meters.season import log_power
+from shoal.product.sources.meters.simulate import simulate_meters
 
 DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data" / "swiss_residential_15min"
 TRAIN, DAYS, HOUR = 15, 7, 17

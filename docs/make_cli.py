@@ -10,8 +10,8 @@ from typing import Any
 
 from typer.main import get_command
 
-from shoal.cli.main import app
-from shoal.runs.config import Config, Speed
+from shoal.product.cli.main import app
+from shoal.product.runs.config import Config, Speed
 
 HEAD = """# Command line
 

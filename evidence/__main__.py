@@ -9,8 +9,8 @@ import typer
 
 import shoal
 from evidence import homes
-from shoal.cli.curves import folder_for, tell
-from shoal.cli.screen import Outcome, command, said
+from shoal.product.cli.curves import folder_for, tell
+from shoal.product.cli.screen import Outcome, command, said
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for figures and tables.")]
 Quick = Annotated[bool, typer.Option("--quick", help="Smaller and in seconds; for a first look.")]

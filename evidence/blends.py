@@ -1,10 +1,10 @@
 """Weights of forecast and usual day when crowds are formed: what was tried, chosen on even homes, held against odd.
 
-Two families. *Roots* (:func:`shoal.sources.meters.neighborhoods.blend`): everything in √kW, with the share of the usual
-load in what stands for the forecast, the weight of the usual load at the forecast's times and that of the whole usual
-day. *Spreads*, in use before: hourly means of √kW of the whole day, the same at the forecast's hours, and the root of
-the forecast, each over its spread over the homes, with three weights. And *expected error*: the adopted crowds,
-improved by what they are expected to add (:mod:`evidence.refined`), on all homes only.
+Two families. *Roots* (:func:`shoal.product.sources.meters.neighborhoods.blend`): everything in √kW, with the share of
+the usual load in what stands for the forecast, the weight of the usual load at the forecast's times and that of the
+whole usual day. *Spreads*, in use before: hourly means of √kW of the whole day, the same at the forecast's hours, and
+the root of the forecast, each over its spread over the homes, with three weights. And *expected error*: the adopted
+crowds, improved by what they are expected to add (:mod:`evidence.refined`), on all homes only.
 
 Prices are means over origins of the first release, of the one three weeks later at the same hour, and of those at the
 other hours of that day, of homes that are in all; every origin of London, every third of the Swiss ones. Even and odd:
@@ -25,8 +25,8 @@ from evidence.homes import EVERY
 from evidence.occasions import Occasion, days_later, occasion
 from evidence.prices import DAYS, HOURS, LATER_DAYS
 from evidence.refined import refined
-from shoal.laws.crowds import crowds
-from shoal.sources.meters.neighborhoods import AHEAD_WEIGHT, DAY_WEIGHT, USUAL_SHARE, blend
+from shoal.crowds.formation import crowds
+from shoal.product.sources.meters.neighborhoods import AHEAD_WEIGHT, DAY_WEIGHT, USUAL_SHARE, blend
 from shoal.validation import FloatArray
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.studies.attackers import Comparison, Table, distinct, inverse_root, weekly, weekly_scatter
+from shoal.product.studies.attackers import Comparison, Table, distinct, inverse_root, weekly, weekly_scatter
 from shoal.validation import FloatArray
 
 #: The attacker's name.

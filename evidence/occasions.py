@@ -12,13 +12,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 import shoal
-from shoal.laws.crowds import means
-from shoal.laws.membership import formed
-from shoal.sources.meters.neighborhoods import blend, usual_day
-from shoal.sources.meters.season import phase_means, phases
+from shoal.crowds.formation import means
+from shoal.crowds.membership import formed
+from shoal.product.sources.meters.neighborhoods import blend, usual_day
+from shoal.product.sources.meters.season import phase_means, phases
 from shoal.validation import FloatArray
 
-#: Members that are promised; crowds are formed with a fifth more (``shoal.laws.membership``).
+#: Members that are promised; crowds are formed with a fifth more (``shoal.crowds.membership``).
 PROMISED = 10
 #: As a run forecasts by default: ARMA(6, 5), fifteen days of training, twelve steps, season of a day.
 ORDER, TRAIN_DAYS, STEPS, SEASON = (6, 5), 15, 12, "day"

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from evidence.homes import EVERY
 from evidence.occasions import PROMISED, Occasion, days_later, occasion, own_forecasts
-from shoal.laws.crowds import means
+from shoal.crowds.formation import means
 from shoal.validation import FloatArray
 
 Member = NDArray[np.int64]

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evidence.occasions import Occasion
-from shoal.laws.crowds import crowds
+from shoal.crowds.formation import crowds
 from shoal.numerics.compiled import kernel
 
 #: Standard deviation over mean absolute deviation of a normal law.

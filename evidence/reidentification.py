@@ -28,14 +28,14 @@ import shoal
 from evidence.boosted import LEARNED, Boosted, weekly_blocks
 from shoal.accounting.assignments import likeliest, marginals
 from shoal.accounting.risk import named_in_group
-from shoal.laws.crowds import means
-from shoal.laws.membership import ROOM, formed
+from shoal.crowds.formation import means
+from shoal.crowds.membership import ROOM, formed
 from shoal.mechanism.mechanism import Mechanism
 from shoal.numerics.threads import one_library_thread
-from shoal.sources.meters.neighborhoods import AHEAD_WEIGHT, DAY_WEIGHT, USUAL_SHARE, likeness
-from shoal.sources.meters.quality import as_readings
-from shoal.studies.attackers import Attacker, Comparison, Hits, Table, curves, ranked
-from shoal.studies.reidentification import (
+from shoal.product.sources.meters.neighborhoods import AHEAD_WEIGHT, DAY_WEIGHT, USUAL_SHARE, likeness
+from shoal.product.sources.meters.quality import as_readings
+from shoal.product.studies.attackers import Attacker, Comparison, Hits, Table, curves, ranked
+from shoal.product.studies.reidentification import (
     HEADS,
     AttackFinding,
     Reidentification,

@@ -41,7 +41,7 @@ import shoal
 from evidence.homes import EVERY
 from evidence.occasions import Occasion, occasion, own_forecasts
 from evidence.year import tables_of
-from shoal.laws.crowds import means
+from shoal.crowds.formation import means
 from shoal.readings.error import w1
 from shoal.validation import FloatArray
 

@@ -40,7 +40,7 @@ from shoal.accounting.tradeoff import tpr_at_fpr
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
-from shoal.sources.meters.quality import as_readings
+from shoal.product.sources.meters.quality import as_readings
 from shoal.validation import FloatArray
 
 Progress = Callable[[str, float], None]

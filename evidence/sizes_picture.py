@@ -8,7 +8,7 @@ from typing import Any
 
 from evidence.attack_pictures import BLUE, GREEN, ORANGE, RED, best, blank, ends, kind_of
 from evidence.reidentification import AttackStudy
-from shoal.studies.attackers import Hits
+from shoal.product.studies.attackers import Hits
 
 
 def sizes_picture(study: AttackStudy, path: Path) -> Path:

@@ -1,7 +1,7 @@
 """A real year: releases about London homes every evening of 2013, with crowds for life and for the readings.
 
 The first fifteen days are for training, so 350 evenings are left (16 January to 31 December, 18:00, twelve half hours).
-Crowds are formed on the first evening and kept by the rules of ``shoal.laws.membership``: the mean is over the whole
+Crowds are formed on the first evening and kept by the rules of ``shoal.crowds.membership``: the mean is over the whole
 set, who has no news enters with the stored usual day, a row with fewer than ten members' news is repeated, newcomers
 wait. Nothing else of a run is used: forecasts of all homes at each origin, then the library's crowds and means.
 
@@ -24,7 +24,7 @@ from scipy.stats import norm
 import shoal
 from evidence.homes import LONDON
 from evidence.occasions import PROMISED, Occasion, occasion
-from shoal.laws.membership import crowd_row, waiting_size
+from shoal.crowds.membership import crowd_row, waiting_size
 from shoal.readings.crowds import publish, vector_sum
 from shoal.readings.error import w1
 from shoal.validation import FloatArray

@@ -12,7 +12,7 @@ import pytest
 import shoal
 from shoal.accounting.deterministic import gaussian_delta
 from shoal.accounting.renyi import gaussian_sensitivity, gdp, zcdp
-from shoal.cli.screen import by_options
+from shoal.product.cli.screen import by_options
 
 SECRET = 8675309.125
 EYE = np.eye(2)
@@ -159,7 +159,10 @@ def test_an_edgeless_graph_still_lists_its_edges():
 
 def test_errors_of_the_library_name_arguments_and_the_command_names_options():
     """In Python nobody types --crowd; the command turns crowd= into its option."""
-    rooms = [Path(shoal.__file__).parent / room for room in ("runs", "sources", "workers", "readings", "studies")]
+    rooms = [
+        Path(shoal.__file__).parent / room
+        for room in ("product/runs", "product/sources", "product/workers", "readings", "product/studies")
+    ]
     literals = [
         part.value
         for room in rooms

@@ -57,7 +57,7 @@ for call in (
         call()
     except shoal.InputError as error:
         print(error)
-from shoal.cli.main import app
+from shoal.product.cli.main import app
 app(["run", "--database", str(folder / "m.duckdb"), "--query", "SELECT 1"])
 """
 

@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 import shoal
-from shoal.cli.main import app
+from shoal.product.cli.main import app
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", "docs/howto.md", "docs/service.md")
@@ -69,7 +69,7 @@ def _last(words: list[str]) -> bool:
 @pytest.mark.parametrize("page", PAGES)
 def test_every_command_of_a_page_runs(page: str, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     served: list[Any] = []
-    monkeypatch.setattr("shoal.service.server.serve", lambda folder, **_: served.append(folder))
+    monkeypatch.setattr("shoal.product.service.server.serve", lambda folder, **_: served.append(folder))
     monkeypatch.setitem(shoal.__dict__, "serve", lambda folder, **_: served.append(folder))
     absent = {"--database"} if not Path("meters.duckdb").exists() else set()
     known = sorted((words for words in commands(page) if len(words) > 1 or words == ["demo"]), key=_last)

@@ -33,10 +33,10 @@ from shoal.designs.problem import DesignProblem
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.mechanism.mechanism import Mechanism
-from shoal.sources.meters import clock
-from shoal.sources.meters.forecast import forecast
-from shoal.sources.meters.quality import Readings, as_readings
-from shoal.sources.meters.simulate import simulate_meters
+from shoal.product.sources.meters import clock
+from shoal.product.sources.meters.forecast import forecast
+from shoal.product.sources.meters.quality import Readings, as_readings
+from shoal.product.sources.meters.simulate import simulate_meters
 from shoal.validation import FloatArray
 
 if TYPE_CHECKING:

@@ -12,10 +12,9 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.accounting.risk import identification_risk as identification_risk
     from shoal.accounting.tradeoff import tpr_at_fpr as tpr_at_fpr
     from shoal.accounting.tradeoff import tradeoff_curve as tradeoff_curve
+    from shoal.arma.fit import fit_arma as fit_arma
     from shoal.audits.audit import audit as audit
     from shoal.audits.guard import model_guard as model_guard
-    from shoal.card.card import ReleaseCard as ReleaseCard
-    from shoal.card.card import release_card as release_card
     from shoal.designs.calibration import calibrate as calibrate
     from shoal.designs.design import design as design
     from shoal.designs.design import frontier as frontier
@@ -30,7 +29,6 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.errors import WorkerError as WorkerError
     from shoal.laws.classes import GaussianClasses as GaussianClasses
     from shoal.laws.graph import NeighborGraph as NeighborGraph
-    from shoal.ledger.ledger import Ledger as Ledger
     from shoal.mechanism.codebook import Codebook as Codebook
     from shoal.mechanism.codebook import codebook as codebook
     from shoal.mechanism.interchange import to_opendp as to_opendp
@@ -40,28 +38,30 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.mechanism.releasable import load as load
     from shoal.mechanism.sequence import AdaptiveFilter as AdaptiveFilter
     from shoal.mechanism.sequence import composed_delta as composed_delta
+    from shoal.product.card.card import ReleaseCard as ReleaseCard
+    from shoal.product.card.card import release_card as release_card
+    from shoal.product.ledger.ledger import Ledger as Ledger
+    from shoal.product.runs.choice import check as check
+    from shoal.product.runs.choice import choose as choose
+    from shoal.product.runs.config import Config as Config
+    from shoal.product.runs.folder import SimulatedMeters as SimulatedMeters
+    from shoal.product.runs.run import Run as Run
+    from shoal.product.runs.run import run as run
+    from shoal.product.sources.hider import LabelHider as LabelHider
+    from shoal.product.sources.hider import LawWarning as LawWarning
+    from shoal.product.sources.meters.forecast import forecast as forecast
+    from shoal.product.sources.meters.forecast import update_forecasts as update_forecasts
+    from shoal.product.sources.meters.neighborhoods import crowd_graph as crowd_graph
+    from shoal.product.sources.meters.predictive import Forecasts as Forecasts
+    from shoal.product.sources.meters.readings import read_meters as read_meters
+    from shoal.product.sources.meters.simulate import simulate_meters as simulate_meters
+    from shoal.product.studies.published import find_published as find_published
+    from shoal.product.studies.reidentification import reidentify as reidentify
     from shoal.proofs.proof import Proof as Proof
     from shoal.proofs.proof import prove as prove
     from shoal.readings.crowds import noisy_crowds as noisy_crowds
     from shoal.readings.error import population_error as population_error
     from shoal.readings.plan import noisy_crowds_plan as noisy_crowds_plan
-    from shoal.runs.choice import check as check
-    from shoal.runs.choice import choose as choose
-    from shoal.runs.config import Config as Config
-    from shoal.runs.folder import SimulatedMeters as SimulatedMeters
-    from shoal.runs.run import Run as Run
-    from shoal.runs.run import run as run
-    from shoal.sources.hider import LabelHider as LabelHider
-    from shoal.sources.hider import LawWarning as LawWarning
-    from shoal.sources.meters.arma.fit import fit_arma as fit_arma
-    from shoal.sources.meters.forecast import forecast as forecast
-    from shoal.sources.meters.forecast import update_forecasts as update_forecasts
-    from shoal.sources.meters.neighborhoods import crowd_graph as crowd_graph
-    from shoal.sources.meters.predictive import Forecasts as Forecasts
-    from shoal.sources.meters.readings import read_meters as read_meters
-    from shoal.sources.meters.simulate import simulate_meters as simulate_meters
-    from shoal.studies.published import find_published as find_published
-    from shoal.studies.reidentification import reidentify as reidentify
 
 __version__: str
 __all__: list[str]

@@ -14,8 +14,8 @@ def run() -> None:
         signal.signal(signal.SIGINT, _end)
     if isinstance(sys.stdout, TextIOWrapper):  # where letters are lacking, their numbers are written
         sys.stdout.reconfigure(errors="backslashreplace")
-    from shoal.cli import screen
-    from shoal.cli.main import app
+    from shoal.product.cli import screen
+    from shoal.product.cli.main import app
 
     try:
         if interruptible:

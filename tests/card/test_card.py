@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import shoal
-from shoal.card.facts import MEANINGLESS, DesignFacts
-from shoal.card.render import public_page
+from shoal.product.card.facts import MEANINGLESS, DesignFacts
+from shoal.product.card.render import public_page
 
 
 def family(n: int = 4, k: int = 3) -> tuple[shoal.GaussianClasses, shoal.NeighborGraph]:

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shoal
-from shoal.card.card import ReleaseCard
-from shoal.card.facts import LISTED, AuditFacts, DesignFacts, FitFacts, Lost, naming_bound
-from shoal.card.measures import audit_facts, design_facts, fit_facts
-from shoal.card.render import summary
+from shoal.product.card.card import ReleaseCard
+from shoal.product.card.facts import LISTED, AuditFacts, DesignFacts, FitFacts, Lost, naming_bound
+from shoal.product.card.measures import audit_facts, design_facts, fit_facts
+from shoal.product.card.render import summary
 from shoal.records import Record
 
 GROUPS = (("a", "b", "c"), ("d", "e"), ("f", "g", "h", "i"))

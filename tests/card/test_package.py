@@ -13,7 +13,7 @@ import pytest
 from card_cases import NASTY
 
 import shoal
-from shoal.card.package import package
+from shoal.product.card.package import package
 from shoal.readings.publication import PublicSettings, public_files, series_plan
 
 

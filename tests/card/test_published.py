@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import shoal
-from shoal.card.card import ReleaseCard
-from shoal.card.facts import AuditFacts, FitFacts, Guard, Lost, ReleaseFacts
-from shoal.card.render import annex, board, public_page, report, summary
+from shoal.product.card.card import ReleaseCard
+from shoal.product.card.facts import AuditFacts, FitFacts, Guard, Lost, ReleaseFacts
+from shoal.product.card.render import annex, board, public_page, report, summary
 
 
 def made(members: int, method: str = "center", *, private: bool = True, groups: int = 1) -> ReleaseCard:

@@ -13,8 +13,8 @@ from card_cases import NASTY
 from sklearn.datasets import load_breast_cancer
 
 import shoal
-from shoal.card.render import annex, board, markdown, public_page, report, summary
-from shoal.card.statements import FIGURES, HEADINGS, KNOWS, SUMMARY
+from shoal.product.card.render import annex, board, markdown, public_page, report, summary
+from shoal.product.card.statements import FIGURES, HEADINGS, KNOWS, SUMMARY
 from shoal.readings.publication import PublicSettings, series_plan
 
 GREEK = re.compile("[\u0370-\u03ff]")

@@ -8,7 +8,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from shoal.cli.main import app
+from shoal.product.cli.main import app
 
 #: Twelve households, a short horizon and a small model: the whole job in seconds.
 SMALL = ["--crowd", "4", "--horizon", "4", "--set", "order=2,1"]

@@ -14,7 +14,7 @@ from calls import SMALL, call
 from typer.testing import CliRunner
 
 from shoal import Config, InputError, Mechanism, __version__
-from shoal.cli.main import app
+from shoal.product.cli.main import app
 
 ROOT = Path(__file__).parents[2]
 _SPEC = importlib.util.spec_from_file_location("make_cli", ROOT / "docs" / "make_cli.py")
@@ -56,7 +56,7 @@ def test_the_reference_page_is_up_to_date():
 def loaded_by(*words: str) -> set[str]:
     """The modules that a command loads."""
     code = (
-        "import sys\nfrom shoal.cli.main import app\n"
+        "import sys\nfrom shoal.product.cli.main import app\n"
         f"try:\n    app({list(words)})\nexcept SystemExit:\n    pass\n"
         "print(*sys.modules, file=sys.stderr)"
     )
@@ -243,8 +243,8 @@ def test_no_line_of_the_help_is_cut(name):
 
 
 def test_the_command_imports_shoal_and_its_own_modules_only():
-    for path in (ROOT / "src" / "shoal" / "cli").glob("*.py"):
+    for path in (ROOT / "src" / "shoal" / "product" / "cli").glob("*.py"):
         found = re.findall(r"^\s*(?:from|import) (shoal[\w.]*)", path.read_text(), flags=re.M)
-        known = {"shoal", "shoal.rounding", "shoal.plaintext", "shoal.accounting.curve", "shoal.service"}
-        known |= {"shoal.records", "shoal.runs.owner_ledger"}
-        assert {name for name in found if not name.startswith("shoal.cli")} <= known, path.name
+        known = {"shoal", "shoal.rounding", "shoal.plaintext", "shoal.accounting.curve", "shoal.product.service"}
+        known |= {"shoal.records", "shoal.product.runs.owner_ledger"}
+        assert {name for name in found if not name.startswith("shoal.product.cli")} <= known, path.name

@@ -130,7 +130,7 @@ def test_a_full_temporary_folder_is_not_called_an_empty_file(tmp_path, meters, m
         def __init__(self, name):
             self.name, self.path = name, Path("/dev/full")
 
-    monkeypatch.setattr("shoal.sources.frames.Scratch", FullFolder)
+    monkeypatch.setattr("shoal.product.sources.frames.Scratch", FullFolder)
     refused("check", file, code=2, says="the disk is full")
 
 
@@ -160,7 +160,7 @@ def test_an_interrupt_leaves_what_run_continues(unreleased, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("shoal.runs.stages.design_stage.sampled", interrupted)
+        patch.setattr("shoal.product.runs.stages.design_stage.sampled", interrupted)
         refused("run", "--out", unreleased, code=130, says="the same `shoal run` continues")
     assert call("run", "--out", unreleased, "--json").json["did"] == ["audit", "release", "card", "report"]
 

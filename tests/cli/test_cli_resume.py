@@ -23,14 +23,14 @@ where, folder = sys.argv[1:]
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
-from shoal.runs.stages import design_stage, release_stage
+from shoal.product.runs.stages import design_stage, release_stage
 if where == "committed":
     release_stage.released_table = die
 elif where == "release":
     release_stage.method = die
 else:
     design_stage.audit_stage = die
-from shoal.cli.main import app
+from shoal.product.cli.main import app
 app(["run", "--out", folder])
 """
 

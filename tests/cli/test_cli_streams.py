@@ -18,9 +18,9 @@ from calls import call
 
 import shoal
 from shoal.accounting import spectrum
-from shoal.cli.screen import Outcome, Stages, command
 from shoal.numerics import compiled
-from shoal.runs.run import compile_first
+from shoal.product.cli.screen import Outcome, Stages, command
+from shoal.product.runs.run import compile_first
 
 LOADING = """
 import os, signal, sys
@@ -131,7 +131,7 @@ def test_a_url_with_a_malformed_port_is_a_sentence() -> None:
 
 def test_interrupts_are_left_alone_where_they_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     from shoal import __main__ as main
-    from shoal.cli import main as commands
+    from shoal.product.cli import main as commands
 
     monkeypatch.setattr(commands, "app", lambda: None)
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -305,7 +305,7 @@ def test_a_skipped_day_is_said(here: Path) -> None:
 
 
 def test_a_read_only_ledger_is_said_before_anything_is_read(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.runs.owner_ledger.os.access", lambda path, mode, **_: mode != os.W_OK)
+    monkeypatch.setattr("shoal.product.runs.owner_ledger.os.access", lambda path, mode, **_: mode != os.W_OK)
     result = call("run", "19.csv", "--out", "run", "--update")
     assert result.code == 2
     assert "cannot be written" in result.err

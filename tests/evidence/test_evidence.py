@@ -16,8 +16,8 @@ from evidence.homes import SWISS
 from evidence.reidentification import AttackStudy
 from evidence.rule import INDEPENDENT, METERED, UNKNOWN, Population, _cost, _told, price_rule
 from shoal.accounting.deterministic import gaussian_delta
-from shoal.studies.attackers import Hits, ranked
-from shoal.studies.reidentification import Weeks, raw_scores
+from shoal.product.studies.attackers import Hits, ranked
+from shoal.product.studies.reidentification import Weeks, raw_scores
 
 pytest.importorskip("matplotlib", reason="pictures need matplotlib")
 

@@ -7,7 +7,7 @@ from scipy.stats import norm
 
 from evidence.occasions import Habits, Occasion
 from evidence.refined import PER_DEVIATION, added, refined
-from shoal.laws.crowds import crowds, means
+from shoal.crowds.formation import crowds, means
 
 
 @pytest.mark.parametrize(("d", "std"), [(0.0, 1.0), (0.1, 1.0), (-0.7, 0.3), (2.0, 0.5), (5.0, 0.1), (3.0, 0.0)])

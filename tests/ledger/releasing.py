@@ -10,10 +10,10 @@ import polars as pl
 from scipy.linalg import block_diag
 
 from shoal import GaussianClasses, Ledger, Mechanism, NeighborGraph, design
-from shoal.ledger.accounts import account
-from shoal.ledger.budgets import Budget
-from shoal.ledger.composition import Charges
 from shoal.mechanism.atoms import sum_up
+from shoal.product.ledger.accounts import account
+from shoal.product.ledger.budgets import Budget
+from shoal.product.ledger.composition import Charges
 
 
 def point(n: int = 3, k: int = 2, *, gap: float = 0.1, rho: float = 1.0, seed: int = 0, prefix: str = "h") -> Mechanism:

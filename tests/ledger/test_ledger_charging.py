@@ -14,8 +14,8 @@ import pytest
 from releasing import answer, point, recorded, trajectory
 
 from shoal import BudgetError, InputError, Ledger, Mechanism, NeighborGraph
-from shoal.ledger import accounts
-from shoal.ledger.bounds import mechanism_bound
+from shoal.product.ledger import accounts
+from shoal.product.ledger.bounds import mechanism_bound
 
 LABELS = ["h0", "h1", "h2"]
 

@@ -20,7 +20,7 @@ import shoal
 from shoal import GaussianClasses, Ledger, Mechanism, NeighborGraph
 from shoal.accounting.curve import edge_brackets
 from shoal.accounting.incident import IncidentReleases, incident_spectra
-from shoal.ledger.composition import Composer, LabelAccount, PairAccount
+from shoal.product.ledger.composition import Composer, LabelAccount, PairAccount
 
 
 def mixed() -> list[Mechanism]:

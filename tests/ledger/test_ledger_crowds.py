@@ -13,7 +13,7 @@ import pytest
 from releasing import SETTING, TABLE, crowds, members, names, point, record_crowds
 
 from shoal import GaussianClasses, InputError, Ledger, LedgerError, NeighborGraph, design
-from shoal.ledger.budgets import later
+from shoal.product.ledger.budgets import later
 
 FIRST, SECOND = "2025-01-01T18:00", "2025-01-02T18:00"
 

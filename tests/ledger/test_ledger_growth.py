@@ -13,7 +13,7 @@ from releasing import answer, exchanged, trajectory
 import shoal
 from shoal import BudgetError, GaussianClasses, InputError, Ledger, Mechanism, NeighborGraph
 from shoal.accounting.curve import edge_brackets
-from shoal.ledger.state import State
+from shoal.product.ledger.state import State
 
 PLACES = {name: i for i, name in enumerate("abcdef")}
 

@@ -12,7 +12,7 @@ from test_ledger_verify import rewritten
 import shoal
 from shoal import AdaptiveFilter, BudgetError, GaussianClasses, InputError, Ledger, NeighborGraph
 from shoal.accounting.filters import GAUSSIAN
-from shoal.ledger.bounds import mechanism_bound
+from shoal.product.ledger.bounds import mechanism_bound
 
 #: Two rounds that exact composition lets through either way, and whose choice by the first answer costs 1.5759 as much.
 FIRST, LITTLE, MUCH = 1.1090563, 1.1276778, 0.207368
@@ -230,7 +230,7 @@ def test_charging_at_scale_needs_no_spectra(sqlite_url: str, monkeypatch: pytest
     with Ledger.open(sqlite_url) as ledger:
         ledger.budget(4.0, 1e-3, mode="adaptive")
         with monkeypatch.context() as patch:
-            patch.setattr("shoal.ledger.composition.incident_spectra", lambda *_, **__: pytest.fail("spectra"))
+            patch.setattr("shoal.product.ledger.composition.incident_spectra", lambda *_, **__: pytest.fail("spectra"))
             for day in range(3):
                 drawn = mechanism.release(true + 0.01 * day, labels)
                 ledger.charge(mechanism, true + 0.01 * day, drawn, labels, query_ids=f"day {day}", bounds=bound)

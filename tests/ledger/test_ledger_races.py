@@ -17,10 +17,10 @@ from releasing import answer, ask, point, recorded
 
 import shoal
 from shoal import BudgetError, Ledger, Mechanism
-from shoal.ledger import decide
-from shoal.ledger.chain import Journal
-from shoal.ledger.state import State
-from shoal.ledger.storage import Transaction
+from shoal.product.ledger import decide
+from shoal.product.ledger.chain import Journal
+from shoal.product.ledger.state import State
+from shoal.product.ledger.storage import Transaction
 
 #: Kills per database; the full count is ``SHOAL_KILLS=1000``.
 KILLS = int(os.environ.get("SHOAL_KILLS", "25"))

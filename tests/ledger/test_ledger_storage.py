@@ -19,8 +19,8 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import OperationalError
 
 from shoal import InputError, Ledger, LedgerError
-from shoal.ledger import chain
-from shoal.ledger.storage import VERSION, _explained
+from shoal.product.ledger import chain
+from shoal.product.ledger.storage import VERSION, _explained
 
 
 def ask(ledger: Ledger, query: object, label: str = "h0") -> np.ndarray:

@@ -14,8 +14,8 @@ from releasing import ask, point
 
 import shoal
 from shoal import InputError, Ledger, LedgerError
-from shoal.ledger import chain
-from shoal.ledger.chain import Head, canonical, columns_of, follow
+from shoal.product.ledger import chain
+from shoal.product.ledger.chain import Head, canonical, columns_of, follow
 
 
 def unguarded(ledger: Ledger, *statements: str, **parameters: Any) -> None:

@@ -15,7 +15,7 @@ from shoal.mechanism.releasable import Releasable, releasable
 LABELS = ["a", "b", "c", "d", "e"]
 ANSWERS = np.array([[0.1, 1.0], [0.2, 3.0], [0.3, 4.0], [7.0, 1.0], [9.0, 0.7]])
 GRAPH = shoal.NeighborGraph.within_groups(LABELS, [0, 0, 0, 1, 1])
-ROOMS = ("audits", "card", "designs", "proofs", "sources", "service")
+ROOMS = ("audits", "designs", "proofs", "product/card", "product/sources", "product/service")
 
 
 def every() -> list[Releasable]:

@@ -55,8 +55,8 @@ def go(
 def draw_alike(patch: pytest.MonkeyPatch) -> None:
     """From here on numbers of crowds, and lots, are drawn in one order: those of the next run are known."""
     numbers = itertools.count()
-    patch.setattr("shoal.ledger.crowds.secrets", SimpleNamespace(randbelow=lambda n: next(numbers)))
-    patch.setattr("shoal.runs.stages.crowd_stage.shuffle", lambda n: list(range(n)))
+    patch.setattr("shoal.product.ledger.crowds.secrets", SimpleNamespace(randbelow=lambda n: next(numbers)))
+    patch.setattr("shoal.product.runs.stages.crowd_stage.shuffle", lambda n: list(range(n)))
 
 
 class Shard(NamedTuple):

@@ -12,7 +12,7 @@ from small_run import assert_recorded, draw_alike, go, shards
 from typer.testing import CliRunner
 
 import shoal
-from shoal.cli.main import app
+from shoal.product.cli.main import app
 
 CONFIG = shoal.Config(crowd=5, horizon=4, order=(1, 1), train_days=7)
 SQL = "SELECT household, timestamp, kw FROM readings ORDER BY household, timestamp"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from shoal.files import full
-from shoal.workers import executor
+from shoal.product.workers import executor
 
 BLOCKED = ("fcntl", "resource", "pwd", "grp", "termios")
 CODE = f"""
@@ -25,7 +25,7 @@ settings = dict(order=(1, 1), train_days=7, horizon=3, crowd=4)
 run = shoal.Run(sys.argv[1], shoal.SimulatedMeters(12, 8, 60), workers="serial", **settings)
 run.everything("release")
 assert len(run.released)
-import shoal.service.server
+import shoal.product.service.server
 with run.held():
     try:
         with shoal.Run(sys.argv[1]).held():

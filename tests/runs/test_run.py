@@ -28,7 +28,7 @@ from small_run import (
 from typer.testing import CliRunner
 
 import shoal
-from shoal.cli.main import app
+from shoal.product.cli.main import app
 
 TOML = "[input]\ntrain_days = 14\n[speed]\nshard_size = 12\n"
 OPTIONS = "--workers serial --crowd 5 --horizon 4 --set order=2,1 --method center --epsilon 1 --delta 1e-5"

@@ -20,7 +20,7 @@ from small_run import on_call, shards
 from typer.testing import CliRunner
 
 import shoal
-from shoal.cli.main import app
+from shoal.product.cli.main import app
 from shoal.readings.account import ReadingsAccount
 
 ORIGIN = "2024-01-16T18:00"
@@ -86,8 +86,8 @@ REBUILD = """
 import json, sys
 from pathlib import Path
 from shoal.readings.publication import PublicSettings, public_files
-from shoal.card.card import ReleaseCard
-from shoal.card.package import package
+from shoal.product.card.card import ReleaseCard
+from shoal.product.card.package import package
 given, out = Path(sys.argv[1]), Path(sys.argv[2])
 settings = PublicSettings.from_json((given / "plan.json").read_text())
 files = public_files(json.loads((given / "noisy.json").read_text()), settings)

@@ -55,7 +55,7 @@ def test_a_search_that_errs_more_in_kilowatts_is_not_used(
         mechanism = shoal.calibrate(classes, graph, "white" if method == "transport" else method, *rest, **options)
         return replace(mechanism, method=method)
 
-    monkeypatch.setattr("shoal.runs.stages.design_stage.calibrate", bad)
+    monkeypatch.setattr("shoal.product.runs.stages.design_stage.calibrate", bad)
     run = go(out, config=replace(LOG, method="transport", epsilon=5.0, shard_size=100), until="design")
     assert methods == ["transport", "mean"]
     assert run.design is not None
@@ -89,7 +89,7 @@ def test_a_whole_run_is_attacked_before_it_is_charged(designed: Path, monkeypatc
     def fails(*_: Any, **__: Any) -> None:
         raise shoal.InputError("audit: not today")
 
-    monkeypatch.setattr("shoal.runs.stages.design_stage.audit", fails)
+    monkeypatch.setattr("shoal.product.runs.stages.design_stage.audit", fails)
     with pytest.raises(shoal.InputError, match="not today"):
         go(designed)
     assert not (designed / "ledger.db").exists()
@@ -161,5 +161,5 @@ def test_large_homes_are_questioned_in_a_file_and_not_among_simulated_ones(tmp_p
     small: dict[str, Any] = {"crowd": 4, "horizon": 2, "order": (1, 0), "train_days": 4, "until": "fit"}
     with pytest.raises(shoal.InputError, match="1 of 8 households draw more than a home"):
         go(tmp_path / "file", simulated(8, 6, 60), **small)
-    monkeypatch.setattr("shoal.runs.meter_rows.simulate_meters", simulated)
+    monkeypatch.setattr("shoal.product.runs.meter_rows.simulate_meters", simulated)
     go(tmp_path / "simulated", shoal.SimulatedMeters(8, 6, 60), **small)

@@ -15,8 +15,8 @@ from fastapi.testclient import TestClient
 from live import released
 
 import shoal
-from shoal.service.application import application
-from shoal.service.questions import QuestionService
+from shoal.product.service.application import application
+from shoal.product.service.questions import QuestionService
 
 
 @pytest.fixture(scope="session")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from live import threaded
 
-from shoal.service.application import application
-from shoal.service.questions import QuestionService
+from shoal.product.service.application import application
+from shoal.product.service.questions import QuestionService
 
 By = pytest.importorskip("selenium.webdriver.common.by").By
 Keys = pytest.importorskip("selenium.webdriver").Keys

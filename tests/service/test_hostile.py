@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from live import NotServed, Service
 
 import shoal
-from shoal.service.register import Key
+from shoal.product.service.register import Key
 
 
 def test_lengths_that_are_not_lengths(client: TestClient, owner: KeyHolder) -> None:

@@ -11,7 +11,7 @@ from callers import KeyHolder
 from fastapi.testclient import TestClient
 
 import shoal
-from shoal.service.questions import QuestionService
+from shoal.product.service.questions import QuestionService
 
 
 def test_ending_a_key_ends_what_was_made_with_it(owner: KeyHolder) -> None:

@@ -12,8 +12,8 @@ from callers import KeyHolder
 from fastapi.testclient import TestClient
 from scipy.stats import mannwhitneyu
 
-from shoal.service.application import BODY, RequestLog, application
-from shoal.service.questions import QuestionService
+from shoal.product.service.application import BODY, RequestLog, application
+from shoal.product.service.questions import QuestionService
 
 CANARY = "canary-7f3a91"
 

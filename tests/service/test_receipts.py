@@ -16,10 +16,10 @@ from live import copied
 
 import shoal
 from shoal.errors import LedgerError
-from shoal.service import receipt_verifier as verifier
-from shoal.service import record
-from shoal.service.merkle import Tree, leaf_hash, node_hash
-from shoal.service.questions import QuestionService
+from shoal.product.service import receipt_verifier as verifier
+from shoal.product.service import record
+from shoal.product.service.merkle import Tree, leaf_hash, node_hash
+from shoal.product.service.questions import QuestionService
 
 
 def plain_root(leaves: list[bytes]) -> bytes:

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shoal
-from shoal.service import pages
-from shoal.service.catalog import TableStatement
-from shoal.service.questions import GrantAccount, QuestionService
-from shoal.service.register import Grant
+from shoal.product.service import pages
+from shoal.product.service.catalog import TableStatement
+from shoal.product.service.questions import GrantAccount, QuestionService
+from shoal.product.service.register import Grant
 
 PRICE = st.tuples(st.floats(0.0, 3.0), st.floats(0.0, 1e-4))
 

@@ -12,10 +12,10 @@ from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 from starlette.routing import Route
 
-from shoal.service.access import GuardedRoute
-from shoal.service.application import application
-from shoal.service.questions import QuestionService
-from shoal.service.register import Key
+from shoal.product.service.access import GuardedRoute
+from shoal.product.service.application import application
+from shoal.product.service.questions import QuestionService
+from shoal.product.service.register import Key
 
 OWNER, ANALYST, ANYONE = frozenset({"owner"}), frozenset({"analyst"}), None
 BOTH = OWNER | ANALYST

@@ -8,8 +8,8 @@ schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not i
 from hypothesis import HealthCheck, Phase, given, settings  # noqa: E402
 from schemathesis import checks  # noqa: E402
 
-from shoal.service.application import application  # noqa: E402
-from shoal.service.questions import QuestionService  # noqa: E402
+from shoal.product.service.application import application  # noqa: E402
+from shoal.product.service.questions import QuestionService  # noqa: E402
 
 #: All that does not contradict the contract: what is forbidden looks like what is not there, and an end in
 #: the past or half a budget is refused although its form is right.

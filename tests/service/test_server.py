@@ -17,9 +17,9 @@ from live import NotServed, Service, free_port
 from test_roles import token_of
 
 from shoal.errors import InputError
-from shoal.service.access import TrustedProxy
-from shoal.service.application import application
-from shoal.service.questions import QuestionService
+from shoal.product.service.access import TrustedProxy
+from shoal.product.service.application import application
+from shoal.product.service.questions import QuestionService
 
 
 def test_the_owners_key_is_in_a_private_file_and_in_no_log(runs: Path, url: str) -> None:

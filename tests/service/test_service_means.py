@@ -11,10 +11,10 @@ from fastapi.testclient import TestClient
 from live import SETTINGS, released
 
 import shoal
-from shoal.card.statements import KNOWS
-from shoal.service import receipt_verifier
-from shoal.service.application import application
-from shoal.service.questions import QuestionService
+from shoal.product.card.statements import KNOWS
+from shoal.product.service import receipt_verifier
+from shoal.product.service.application import application
+from shoal.product.service.questions import QuestionService
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import shoal
 from shoal.noise.source import NotPrivate
-from shoal.sources import hider as room
+from shoal.product.sources import hider as room
 
 NO_LABELS = "it calls transform without labels, and what is done to a row depends on its label"
 EXPECTED = dict.fromkeys(

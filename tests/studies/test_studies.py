@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 import shoal
 from evidence.boosted import Boosted, weekly_blocks
-from shoal.cli.main import app
-from shoal.studies.attackers import Hits, curves, fingerprint, ranked, scored, weekly
-from shoal.studies.reidentification import Reidentification
+from shoal.product.cli.main import app
+from shoal.product.studies.attackers import Hits, curves, fingerprint, ranked, scored, weekly
+from shoal.product.studies.reidentification import Reidentification
 
 
 @pytest.fixture(scope="module")

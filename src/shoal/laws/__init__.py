@@ -1,1 +1,1 @@
-"""Class laws, the graph over labels and the crowds they form."""
+"""Class laws and the graph over labels."""

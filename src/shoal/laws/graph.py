@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal import validation
+from shoal.crowds.cells import near_pairs
 from shoal.errors import InputError
-from shoal.laws.cells import near_pairs
 from shoal.numerics.notebook import table
 from shoal.validation import IntArray
 

@@ -57,6 +57,8 @@ DRAWN = 4096
 UNIT = 1 << 20
 #: No plan has a larger Δ_rep²/Δ², nor more entries: so a series counts its other releases. Variance before calibration.
 FARTHEST, ENTRIES, LOUD = 2.4, 1 << 16, 1e300
+#: How many releases of readings a series takes: no μ is below cap/√that.
+MOST_READINGS = 10_000
 #: Draws of each world, at least, and normals drawn in all, at least.
 DRAWS, NORMALS = 200, 1500
 #: Share of the stated deviation that an audit must be able to tell from the whole.

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from shoal import validation
+from shoal.crowds.formation import crowds as crowds_of
+from shoal.crowds.formation import means
 from shoal.errors import InputError
-from shoal.laws.crowds import crowds as crowds_of
-from shoal.laws.crowds import means
 from shoal.readings.crowds import NoisyCrowds, curves_over, mean_load, relative_levels, shares
 from shoal.validation import FloatArray
 

@@ -28,8 +28,7 @@ import numpy as np
 
 from shoal import validation
 from shoal.errors import InputError
-from shoal.ledger.budgets import MOST_READINGS
-from shoal.readings.account import ENTRIES, FARTHEST, ReadingsAccount
+from shoal.readings.account import ENTRIES, FARTHEST, MOST_READINGS, ReadingsAccount
 from shoal.readings.crowds import PublicTables, publish
 from shoal.readings.plan import CrowdsPlan, noisy_crowds_plan
 from shoal.readings.tables import TablePlan, publish_table

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from shoal import Forecasts, InputError, crowd_graph, forecast, simulate_meters
-from shoal.sources.meters.neighborhoods import blend, likeness
+from shoal.product.sources.meters.neighborhoods import blend, likeness
 
 
 @pytest.fixture(scope="module")

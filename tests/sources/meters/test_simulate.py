@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from shoal import InputError, simulate_meters
-from shoal.sources.meters.readings import meter_readings
+from shoal.product.sources.meters.readings import meter_readings
 
 SHARES = (0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 LAGS = {"15 min": 1, "1 day": 96, "1 week": 672}
@@ -110,7 +110,7 @@ def test_refusals() -> None:
 
 def test_a_charge_that_outlasts_the_simulated_days() -> None:
     """A rare household of a large population: its storage heating charges for longer than is left."""
-    from shoal.sources.meters import simulate
+    from shoal.product.sources.meters import simulate
 
     class Longest:
         """Draws of a generator that are as large as they get in a million households."""

@@ -1,0 +1,1 @@
+"""Crowds: who is averaged with whom, and what a row of averages may tell."""

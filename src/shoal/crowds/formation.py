@@ -1,0 +1,533 @@
+"""Crowds: groups of m to 2m − 1 alike points, with little total spread.
+
+The spread of a crowd is its sum of squared distances from its mean: n_C times the mean squared error of releasing the
+mean for everyone in it. Points are cut into compact parts (``cells``), then improved by moves until none is
+left: a member changes to a crowd with room, or two members of different crowds change places. With centers c_A, c_B,
+
+    move of i from A to B:      n_B/(n_B + 1) |x_i − c_B|² − n_A/(n_A − 1) |x_i − c_A|²
+    exchange of i and j, d = x_j − x_i:      −2 d·(c_A − c_B) − |d|² (1/n_A + 1/n_B)
+
+are the exact changes of the spread. What moves cannot reach is tried by taking a few neighboring crowds apart and
+forming as many, or fewer or more, anew from other seeds; the better of old and new stays. Everything is deterministic.
+
+Crowds are a function of the multiset of rows: rows are sorted by value before anything else is done, so that no name
+and no place decides where two rows are alike, and no sum is taken in another order. Permuting the rows permutes the
+numbers of the crowds and nothing else; means (:func:`means`) are exactly rounded sums.
+
+Where no member may have more than a share of its crowd's total, the excess Σ_C max(0, largest − share · total) comes
+first and the spread second: a move may never raise the excess.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoal import validation
+from shoal.crowds.cells import cut, near_pairs, parts
+from shoal.errors import InputError
+from shoal.numerics.compiled import kernel
+from shoal.validation import FloatArray
+
+#: Points whose crowds are formed together; more are cut into cells first.
+BLOCK = 65_536
+
+#: Points near each point whose crowds it may change to, at least.
+_NEAR = 32
+#: Crowds that are taken apart together at most.
+_TOGETHER = 4
+#: Crowds taken apart in all, about, and the bounds of the number of sweeps that makes: gains are small beyond.
+_WORK, _FEWEST, _MOST = 40_000, 10, 100
+#: Rows that a refusal looks at leaving out, at most.
+_LEFT_OUT = 1000
+#: Passes over all points until no move is left; far more than it takes.
+_PASSES = 200
+
+
+def crowds(
+    points: Any,
+    size: int,
+    *,
+    totals: Any = None,
+    largest_share: float | None = None,
+    boundaries: Any = None,
+    beside: Any = None,
+) -> NDArray[np.int64]:
+    """(n,) crowd of each row of (n, d), numbered in order of their first rows; each has size to 2·size − 1 rows.
+
+    Which rows are together depends on their values alone, not on their order: rows that are alike in everything given
+    here can change places without any crowd holding other values.
+
+    Args:
+        points: (n, d) in the unit in which errors cost.
+        size: least members of a crowd.
+        totals: (n,) what each row contributes to its crowd's total; for ``largest_share``.
+        largest_share: no row has more than this share of its crowd's total.
+        boundaries: (n,) values; rows with different ones are never in one crowd.
+        beside: (n, e) what will be averaged, where that is not ``points``: it orders rows whose points are equal.
+
+    >>> crowds([[0.0], [9.0], [1.0], [8.0]], 2).tolist()
+    [0, 1, 0, 1]
+    """
+    x = validation.array(ndim=2, points=points)
+    size = validation.count(at_least=2, size=size)
+    share = 1.0 if largest_share is None else validation.probability(above_zero=True, largest_share=largest_share)
+    weights = np.zeros(len(x))
+    if share < 1:
+        weights = validation.array(ndim=1, totals=totals)
+        if weights.shape != (len(x),) or (weights < 0).any():
+            raise InputError("largest_share needs one total per row, none of them negative")
+        if share * (2 * size - 1) < 1:
+            raise InputError(
+                f"largest_share must be at least 1/{2 * size - 1}: crowds have up to {2 * size - 1} members"
+            )
+    values, border = _borders(len(x), boundaries)
+    order = _by_value(border, x, weights, _beside(len(x), beside))
+    x, weights, border = x[order] + 0.0, weights[order], border[order]
+    formed = np.empty(len(x), dtype=np.int64)
+    number = 0
+    for rows in np.split(np.arange(len(x)), np.flatnonzero(np.diff(border)) + 1):
+        if len(rows) < size:
+            where = "" if values is None else " within one of the boundaries"
+            raise InputError(
+                f"size: a crowd has at least {size} members, and there are only {len(rows)}{where}; choose a smaller "
+                f"size{' or wider boundaries' if where else ', or have more labels'}"
+            )
+        cells = cut(x[rows], BLOCK) if len(rows) > BLOCK else np.zeros(len(rows), dtype=np.int64)
+        for cell in range(int(cells.max()) + 1):
+            inside = rows[cells == cell]
+            crowd = _formed(x[inside], size, weights[inside], share)
+            formed[inside] = number + crowd
+            number += int(crowd.max()) + 1
+    placed = np.empty(len(x), dtype=np.int64)
+    placed[order] = formed
+    _, first, crowd = np.unique(placed, return_index=True, return_inverse=True)
+    return np.asarray(np.argsort(np.argsort(first))[crowd], dtype=np.int64)
+
+
+def spread(points: FloatArray, crowd: NDArray[np.int64]) -> float:
+    """Sum of squared distances of rows from the mean of their crowd, the same for every order of the rows."""
+    return math.fsum(((points - means(points, crowd)[crowd]) ** 2).ravel())
+
+
+def means(points: FloatArray, crowd: NDArray[np.int64]) -> FloatArray:
+    """(crowds, d) mean of each crowd's rows: exactly rounded sums, so that the order of rows changes no bit.
+
+    >>> means(np.array([[0.1], [0.2], [0.3], [7.0]]), np.array([0, 0, 0, 1])).tolist()
+    [[0.19999999999999998], [7.0]]
+    """
+    order = np.argsort(crowd, kind="stable")
+    counts = np.bincount(crowd)
+    ends = np.cumsum(counts).tolist()
+    starts = [0, *ends[:-1]]
+    columns = points[order].T.tolist()
+    sums = [[math.fsum(column[a:b]) for a, b in zip(starts, ends, strict=True)] for column in columns]
+    return np.asarray(np.array(sums, dtype=np.float64).reshape(points.shape[1], len(counts)).T / counts[:, None])
+
+
+def _borders(n: int, boundaries: Any) -> tuple[Any, NDArray[np.int64]]:
+    """The distinct values of the boundaries, None without any, and the position of each row's among them."""
+    if boundaries is None:
+        return None, np.zeros(n, dtype=np.int64)
+    given = np.asarray([str(value) for value in boundaries])
+    if len(given) != n:
+        raise InputError(f"boundaries must hold one value per row: expected {n}, got {len(given)}")
+    values, border = np.unique(given, return_inverse=True)
+    return values, border.astype(np.int64)
+
+
+def _beside(n: int, beside: Any) -> FloatArray:
+    if beside is None:
+        return np.zeros((n, 0))
+    rows = validation.array(ndim=2, beside=beside)
+    if len(rows) != n:
+        raise InputError(f"beside must have one row per point: expected {n}, got {len(rows)}")
+    return rows
+
+
+def _by_value(border: NDArray[np.int64], x: FloatArray, weights: FloatArray, beside: FloatArray) -> NDArray[np.intp]:
+    """The order of rows by boundary, then entry after entry: rows that are alike throughout are the only ties."""
+    keys = np.concatenate([border[:, None].astype(np.float64), x, weights[:, None], beside], axis=1)
+    return np.lexsort(keys.T[::-1])
+
+
+def _formed(x: FloatArray, size: int, weights: FloatArray, share: float) -> NDArray[np.int64]:
+    """Crowds of the rows of one block."""
+    n = len(x)
+    if n < 2 * size:
+        crowd = np.zeros(n, dtype=np.int64)
+    else:
+        x = np.ascontiguousarray(x - x.mean(axis=0))
+        k = min(max(_NEAR, 2 * size), n - 1)
+        near = np.ascontiguousarray(near_pairs(x, k)[:, 1])
+        # The least change that counts: far above rounding, far below what anybody could notice.
+        least = 1e-12 * float((x**2).sum()) / n
+        crowd = parts(x, n // size)
+        if share < 1:
+            _improve(x, crowd, size, near, weights, share, least)
+            if _excess(crowd, weights, share) > 0:
+                crowd = _by_total(weights, size, share)
+        _improve(x, crowd, size, near, weights, share, least)
+        _, crowd = np.unique(crowd, return_inverse=True)
+    if share < 1 and _excess(crowd, weights, share) > 0:
+        raise InputError(_impossible(weights, size, share))
+    return np.asarray(crowd, dtype=np.int64)
+
+
+def _excess(crowd: NDArray[np.int64], weights: FloatArray, share: float) -> float:
+    """Σ over crowds of what the largest member has beyond its share."""
+    largest = np.zeros(int(crowd.max()) + 1)
+    np.maximum.at(largest, crowd, weights)
+    return float(np.maximum(largest - share * np.bincount(crowd, weights), 0).sum())
+
+
+def _by_total(weights: FloatArray, size: int, share: float) -> NDArray[np.int64]:
+    """Crowds of rows next to each other by total: the largest with the next largest, as few as will do."""
+    order = np.argsort(-weights, kind="stable")
+    sums = np.concatenate([[0.0], np.cumsum(weights[order])])
+    crowd = np.zeros(len(order), dtype=np.int64)
+    start = number = 0
+    while start < len(order):
+        stop = start + size
+        while stop < min(start + 2 * size - 1, len(order)) and weights[order[start]] > share * (
+            sums[stop] - sums[start]
+        ):
+            stop += 1
+        if len(order) - stop < size:  # the rest is too few for a crowd of its own
+            stop = min(len(order), start + 2 * size - 1)
+            if len(order) - stop:
+                stop = len(order) - size
+        crowd[order[start:stop]] = number
+        start, number = stop, number + 1
+    return crowd
+
+
+def _impossible(weights: FloatArray, size: int, share: float) -> str:
+    order = np.argsort(-weights, kind="stable")
+    fits = (gone for gone in range(min(len(order) - size + 1, _LEFT_OUT)) if _fits(weights[order[gone:]], size, share))
+    out = next(fits, None)
+    instead = "" if out is None else f", or leave out the {out} with the largest totals"
+    return (
+        f"largest_share: no grouping was found in which nobody has more than {share:g} of its crowd's total, with "
+        f"crowds of {size} to {2 * size - 1}; choose a larger crowd or a larger share{instead}"
+    )
+
+
+def _fits(weights: FloatArray, size: int, share: float) -> bool:
+    crowd = np.zeros(len(weights), dtype=np.int64) if len(weights) < 2 * size else _by_total(weights, size, share)
+    return _excess(crowd, weights, share) == 0
+
+
+# ------------------------------------------------------------------ kernels
+
+
+@kernel
+def _beyond(members: Any, count: int, out: int, into: int, weights: Any, share: float) -> float:
+    """Excess of a crowd without the member ``out`` and with the point ``into``; -1 for none."""
+    largest = total = 0.0
+    if into >= 0:
+        largest = total = weights[into]
+    for s in range(count):
+        i = members[s]
+        if i != out:
+            total += weights[i]
+            largest = max(largest, weights[i])
+    return max(largest - share * total, 0.0)
+
+
+@kernel
+def _center(x: Any, members: Any, count: int, center: Any) -> None:
+    for e in range(x.shape[1]):
+        total = 0.0
+        for s in range(count):
+            total += x[members[s], e]
+        center[e] = total / count
+
+
+@kernel
+def _settle(
+    x: Any, crowd: Any, n_crowds: int, size: int, near: Any, weights: Any, share: float, least: float, passes: int
+) -> None:
+    """Moves and exchanges until none is left; ``near`` holds, point after point, those whose crowds are looked at."""
+    n, k = x.shape
+    most, q = 2 * size - 1, len(near) // n
+    members = np.zeros((n_crowds, most), dtype=np.int64)
+    count = np.zeros(n_crowds, dtype=np.int64)
+    place = np.zeros(n, dtype=np.int64)
+    for i in range(n):
+        a = crowd[i]
+        place[i] = count[a]
+        members[a, count[a]] = i
+        count[a] += 1
+    center = np.empty((n_crowds, k))
+    over = np.zeros(n_crowds)
+    for a in range(n_crowds):
+        _center(x, members[a], count[a], center[a])
+        if share < 1:
+            over[a] = _beyond(members[a], count[a], -1, -1, weights, share)
+    # When a crowd last changed and when a point was last looked at: what has not changed since need not be tried again.
+    changed = np.ones(n_crowds, dtype=np.int64)
+    looked = np.zeros(n, dtype=np.int64)
+    tried = np.full(n_crowds, -1)
+    clock = 1
+    apart = np.empty(k)
+    for turn in range(passes):
+        moves = 0
+        for i in range(n):
+            a = crowd[i]
+            gain, relief, target, partner = -least, 0.0, -1, -1
+            from_a = 0.0
+            for e in range(k):
+                from_a += (x[i, e] - center[a, e]) ** 2
+            for r in range(q):
+                b = crowd[near[i * q + r]]
+                if b == a or tried[b] == turn * n + i:
+                    continue
+                tried[b] = turn * n + i
+                if changed[a] < looked[i] and changed[b] < looked[i]:
+                    continue
+                from_b = 0.0
+                for e in range(k):
+                    apart[e] = center[a, e] - center[b, e]
+                    from_b += (x[i, e] - center[b, e]) ** 2
+                both = 1.0 / count[a] + 1.0 / count[b]
+                for s in range(-1, count[b]):
+                    j = -1
+                    if s < 0:
+                        if count[a] <= size or count[b] >= most:
+                            continue
+                        change = count[b] / (count[b] + 1.0) * from_b - count[a] / (count[a] - 1.0) * from_a
+                    else:
+                        j = members[b, s]
+                        along = square = 0.0
+                        for e in range(k):
+                            d = x[j, e] - x[i, e]
+                            along += d * apart[e]
+                            square += d * d
+                        change = -2 * along - both * square
+                    excess = 0.0
+                    if share < 1 and (change < gain or over[a] + over[b] > 0):
+                        excess = _beyond(members[a], count[a], i, j, weights, share)
+                        excess += _beyond(members[b], count[b], j, i, weights, share) - over[a] - over[b]
+                        if abs(excess) < 1e-12 * (over[a] + over[b]):
+                            excess = 0.0
+                    if excess < relief or (excess == relief and change < gain):
+                        relief, gain, target, partner = excess, change, b, j
+            clock += 1
+            looked[i] = clock
+            if target < 0:
+                continue
+            moves += 1
+            b, j = target, partner
+            if j >= 0:
+                members[a, place[i]], members[b, place[j]] = j, i
+                place[i], place[j] = place[j], place[i]
+                crowd[j] = a
+            else:
+                last = members[a, count[a] - 1]
+                members[a, place[i]] = last
+                place[last] = place[i]
+                count[a] -= 1
+                members[b, count[b]] = i
+                place[i] = count[b]
+                count[b] += 1
+            crowd[i] = b
+            clock += 1
+            for c in (a, b):
+                _center(x, members[c], count[c], center[c])
+                if share < 1:
+                    over[c] = _beyond(members[c], count[c], -1, -1, weights, share)
+                changed[c] = clock
+        if moves == 0:
+            break
+
+
+@kernel
+def _scored(x: Any, crowd: Any, n_crowds: int, weights: Any, share: float) -> tuple[float, float]:
+    """Excess and spread of points in crowds 0 .. n_crowds − 1."""
+    n, k = x.shape
+    count, total, largest = np.zeros(n_crowds), np.zeros(n_crowds), np.zeros(n_crowds)
+    center = np.zeros((n_crowds, k))
+    for i in range(n):
+        c = crowd[i]
+        count[c] += 1
+        total[c] += weights[i]
+        largest[c] = max(largest[c], weights[i])
+        for e in range(k):
+            center[c, e] += x[i, e]
+    excess = spread_ = 0.0
+    for c in range(n_crowds):
+        excess += max(largest[c] - share * total[c], 0.0)
+        for e in range(k):
+            center[c, e] /= count[c]
+    for i in range(n):
+        for e in range(k):
+            spread_ += (x[i, e] - center[crowd[i], e]) ** 2
+    return excess, spread_
+
+
+@kernel
+def _seeded(x: Any, n_crowds: int, draw: int) -> Any:
+    """Points in crowds of nearly equal size: a seed with those nearest to it, and again with the rest.
+
+    ``draw`` 0 takes the point farthest from the mean of the rest as seed, another any point.
+    """
+    n, k = x.shape
+    crowd = np.full(n, -1)
+    left = n
+    away = np.empty(n)
+    center = np.empty(k)
+    for c in range(n_crowds - 1):
+        center[:] = 0.0
+        for i in range(n):
+            if crowd[i] < 0:
+                center += x[i] / left
+        seed, farthest, nth = -1, -1.0, draw % left
+        for i in range(n):
+            if crowd[i] >= 0:
+                continue
+            if draw > 0:
+                if nth == 0:
+                    seed = i
+                nth -= 1
+                continue
+            d = 0.0
+            for e in range(k):
+                d += (x[i, e] - center[e]) ** 2
+            if d > farthest:
+                seed, farthest = i, d
+        for i in range(n):
+            away[i] = np.inf
+            if crowd[i] < 0:
+                away[i] = 0.0
+                for e in range(k):
+                    away[i] += (x[i, e] - x[seed, e]) ** 2
+        take = left // (n_crowds - c)
+        for i in np.argsort(away, kind="mergesort")[:take]:
+            crowd[i] = c
+        left -= take
+        draw = draw * 16807 % 2147483647
+    for i in range(n):
+        if crowd[i] < 0:
+            crowd[i] = n_crowds - 1
+    return crowd
+
+
+@kernel
+def _sweep(
+    x: Any, crowd: Any, n_crowds: int, size: int, near: Any, weights: Any, share: float, least: float, draw: int
+) -> int:
+    """Every crowd once with those nearest to it, taken apart and formed anew; crowds may come and go.
+
+    ``crowd`` is changed in place, and its numbers may have gaps after. Returns the next draw.
+    """
+    n, k = x.shape
+    q, most = len(near) // n, 2 * size - 1
+    room = 2 * n_crowds + _TOGETHER
+    members = np.zeros((room, most), dtype=np.int64)
+    count = np.zeros(room, dtype=np.int64)
+    for i in range(n):
+        members[crowd[i], count[crowd[i]]] = i
+        count[crowd[i]] += 1
+    center = np.zeros((room, k))
+    for c in range(n_crowds):
+        if count[c]:
+            _center(x, members[c], count[c], center[c])
+    tried = np.full(room, -1)
+    beside = np.empty(most * q, dtype=np.int64)
+    away = np.empty(most * q)
+    chosen = np.empty(_TOGETHER, dtype=np.int64)
+    used = n_crowds
+    for a in range(n_crowds):
+        if count[a] == 0:
+            continue
+        n_beside = 0
+        for s in range(count[a]):
+            for r in range(q):
+                b = crowd[near[members[a, s] * q + r]]
+                if b == a or tried[b] == a:
+                    continue
+                tried[b] = a
+                beside[n_beside] = b
+                away[n_beside] = 0.0
+                for e in range(k):
+                    away[n_beside] += (center[a, e] - center[b, e]) ** 2
+                n_beside += 1
+        if n_beside == 0:
+            continue
+        draw = draw * 16807 % 2147483647
+        wanted = min(1 + draw % (_TOGETHER - 1), n_beside)
+        chosen[0] = a
+        nearest = np.argsort(away[:n_beside], kind="mergesort")
+        skip = min((draw // 64) % 3, n_beside - wanted)  # not always the very nearest
+        for s in range(wanted):
+            chosen[s + 1] = beside[nearest[s + (skip if s == wanted - 1 else 0)]]
+        together = wanted + 1
+        total = 0
+        for s in range(together):
+            total += count[chosen[s]]
+        fewest, highest = -(-total // most), total // size
+        draw = draw * 16807 % 2147483647
+        made = fewest + draw % (highest - fewest + 1) if draw % 4 == 0 else min(max(together, fewest), highest)
+        rows = np.empty(total, dtype=np.int64)
+        before = np.empty(total, dtype=np.int64)
+        at = 0
+        for s in range(together):
+            for t in range(count[chosen[s]]):
+                rows[at] = members[chosen[s], t]
+                before[at] = s
+                at += 1
+        if made > together and used + made - together > room:
+            continue
+        points, load = x[rows], weights[rows]
+        excess, was = _scored(points, before, together, load, share)
+        draw = draw * 16807 % 2147483647
+        after = _seeded(points, made, 0 if draw % 3 == 0 else draw)
+        every = np.empty(total * total, dtype=np.int64)
+        for i in range(total):
+            for j in range(total):
+                every[i * total + j] = j
+        _settle(points, after, made, size, every, load, share, least, _PASSES)
+        beyond, now = _scored(points, after, made, load, share)
+        if beyond > excess or (beyond == excess and now >= was - least):
+            continue
+        for s in range(together):
+            count[chosen[s]] = 0
+        names = np.empty(made, dtype=np.int64)
+        for s in range(made):
+            if s < together:
+                names[s] = chosen[s]
+            else:
+                names[s] = used
+                used += 1
+        for i in range(total):
+            c = names[after[i]]
+            crowd[rows[i]] = c
+            members[c, count[c]] = rows[i]
+            count[c] += 1
+        for s in range(made):
+            _center(x, members[names[s]], count[names[s]], center[names[s]])
+    return draw
+
+
+def _improve(
+    x: FloatArray,
+    crowd: NDArray[np.int64],
+    size: int,
+    near: NDArray[np.int64],
+    weights: FloatArray,
+    share: float,
+    least: float,
+) -> None:
+    """Moves, then sweeps with moves after each; ``crowd`` in place."""
+    draw = 1
+    n_crowds = int(crowd.max()) + 1
+    _settle(x, crowd, n_crowds, size, near, weights, share, least, _PASSES)
+    for _ in range(min(max(_WORK // n_crowds, _FEWEST), _MOST)):
+        draw = _sweep(x, crowd, n_crowds, size, near, weights, share, least, draw)
+        crowd[:] = np.unique(crowd, return_inverse=True)[1]
+        n_crowds = int(crowd.max()) + 1
+        _settle(x, crowd, n_crowds, size, near, weights, share, least, _PASSES)

@@ -1,0 +1,461 @@
+"""The release card: everything a reader needs to judge a release, made from what its stages measured, to be published.
+It names no label, and its accuracy cannot be solved for the answers behind it.
+
+The card is the same for one mechanism and for thousands, for means and for a method: facts of many shards are merged
+before they come here. Its figures are those of the facts, rounded to their safe side; what it says are the statements
+of :mod:`shoal.product.card.statements`, and summary, Markdown and pages are other ways to print them. Digests on it
+cover what is public: nothing on it is a function of who is who.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import shoal
+from shoal.audits.verdict import Audit
+from shoal.numerics.notebook import sections
+from shoal.product.card.facts import (
+    CROWD,
+    Accuracy,
+    AuditFacts,
+    Course,
+    DesignFacts,
+    FitFacts,
+    Guard,
+    Lost,
+    OwnAttack,
+    ReleaseFacts,
+    SpentFacts,
+    promised,
+)
+from shoal.product.card.measures import audit_facts, design_facts, fit_facts
+from shoal.product.card.statements import HEADINGS, KIND, POOLED, PUBLIC, SHOWN_DIGITS, Statement, statements
+from shoal.product.card.words import HOLDERS, question
+from shoal.records import plain
+from shoal.rounding import down, nearest, up
+
+if TYPE_CHECKING:
+    from shoal.audits.guard import ModelGuard
+    from shoal.mechanism.mechanism import Mechanism
+    from shoal.product.ledger.ledger import Ledger
+    from shoal.product.sources.meters.predictive import Forecasts
+    from shoal.readings.publication import PublicSettings
+
+VERSION = 4
+#: The δ's of a guard.
+GUARDED = ("promise", "delta_at_confidence", "noise_alone")
+#: Queries whose guarantee rests on a law of the answers.
+LAWS = ("trajectory", "marginal", "sample", "as_in_paper", None)
+
+
+@dataclass(frozen=True)
+class ReleaseCard:
+    """What is known about a release; :func:`release_card` makes one from a mechanism, a run from its stages."""
+
+    fit: FitFacts
+    design: DesignFacts | None = None
+    release: ReleaseFacts | None = None
+    audit: AuditFacts | None = None
+    guard: Guard | None = None
+    readings: PublicSettings | None = None
+    attack: OwnAttack | None = None
+    course: Course | None = None
+    rules: tuple[str, ...] = ()  #: names of the rules of aggregation that every row keeps
+    charged: bool = False  #: a method's, also before it is designed
+
+    @classmethod
+    def of(
+        cls,
+        fit: FitFacts,
+        design: DesignFacts | None = None,
+        release: ReleaseFacts | None = None,
+        audit: AuditFacts | None = None,
+        guard: Guard | None = None,
+        **more: Any,
+    ) -> ReleaseCard:
+        """The card of a release from the facts of its stages, each of all shards together.
+
+        A guard looks at some crowds, for which a smaller δ may hold than for all: no figure of it is told that is below
+        what the card promises.
+        """
+        guard = guard if guard is not None or audit is None else audit.guard
+        if guard is not None and design is not None and guard.notion == design.notion:
+            guard = replace(guard, **{name: max(getattr(guard, name), design.delta) for name in GUARDED})
+        return cls(fit, design, release, audit, guard, **more)
+
+    @classmethod
+    def of_readings(cls, settings: PublicSettings) -> ReleaseCard:
+        """The card of a release under the readings' promise: a function of its public settings alone."""
+        fit = FitFacts(
+            "", 0, 0, 0, 0, 0, noun=settings.noun, origin=settings.origin or None,
+            step_minutes=settings.step_minutes or None, time_zone="UTC" if settings.zoned else None,
+        )  # fmt: skip
+        return cls(fit, readings=settings)
+
+    @property
+    def kind(self) -> str:
+        """What was released: "means" of crowds, answers that are "certified" by a method, or noisy "readings"."""
+        if self.readings is not None:
+            return "readings"
+        return "certified" if self.design is not None or self.charged else "means"
+
+    @cached_property
+    def statements(self) -> tuple[Statement, ...]:
+        """Everything that is to be said, for the public and for the owner."""
+        return statements(self)
+
+    @property
+    def public(self) -> tuple[Statement, ...]:
+        """What may be published."""
+        return tuple(one for one in self.statements if one.audience == PUBLIC)
+
+    @property
+    def secret(self) -> str:
+        """What is protected: the "label", that is, which of a crowd a row is about, or a home's "readings"."""
+        return "label" if self.readings is None else "readings"
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the content in canonical JSON."""
+        return hashlib.sha256(json.dumps(self._content, sort_keys=True, allow_nan=False).encode()).hexdigest()
+
+    @property
+    def meaningful(self) -> bool:
+        """Whether what is promised means something: of a method, whether δ is small enough."""
+        return self.design is None or self.design.meaningful
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether the guarantee rests on a law that the rows of some labels reject."""
+        return self.design is not None and self.design.doubtful
+
+    @property
+    def rests_on_model(self) -> bool:
+        """Whether the guarantee rests on a law of the answers."""
+        return self.design is not None and self.design.query in LAWS
+
+    @property
+    def statement(self) -> str:
+        """What holds, in figures or in a sentence."""
+        if self.design is not None:
+            return self.design.statement
+        if self.readings is not None:
+            return f"This table protects every {self.readings.noun}'s readings, against whoever knows all others."
+        return next(statement.sentence for statement in self.statements if statement.key == "technique")
+
+    @property
+    def period(self) -> str:
+        """What the release is about, an instant; without a zone where none is known."""
+        source = self.release if self.readings is None else self.readings
+        period = "" if source is None else source.period
+        return period if self.fit.time_zone is not None else period.removesuffix("Z")
+
+    @property
+    def lost(self) -> tuple[Lost, ...]:
+        """Shards that some stage could not do."""
+        return tuple(
+            lost for stage in (self.fit, self.design, self.release) if stage is not None for lost in stage.failed
+        )
+
+    @property
+    def measured(self) -> bool:
+        """Whether it is known what the release costs."""
+        return self.readings is None and (self.release if self.kind == "means" else self.design) is not None
+
+    @property
+    def accuracy(self) -> Accuracy | None:
+        """Errors of what was released beside the labels' own answers; None where they are not known."""
+        if self.design is not None:
+            return self.design.accuracy
+        return None if self.release is None else self.release.accuracy
+
+    @property
+    def price(self) -> float | None:
+        """Error against what came later: as released over unprotected; None where it is not known."""
+        before, after = self.later_errors
+        return after / before if before and after is not None else None
+
+    @property
+    def tells_errors(self) -> bool:
+        """Whether errors over all labels may be published: of fewer than a crowd they would tell of the answers."""
+        if self.design is not None:
+            return self.fit.fitted_on_private_data is not True or self.design.accuracy.labels >= CROWD
+        return self.release is not None and self.accuracy is not None and self.release.crowds >= POOLED
+
+    @property
+    def tells_worst(self) -> bool:
+        """Whether the error of one label, the worst, may be: only where it tells of the noise and of no answer."""
+        if self.design is None:
+            return False
+        accuracy = self.design.accuracy
+        return self.fit.fitted_on_private_data is not True or (accuracy.noise_alone and not accuracy.ratio)
+
+    @property
+    def later_errors(self) -> tuple[float | None, float | None]:
+        """Mean absolute error against what came later: of the unprotected answers, and of what was released."""
+        return self.fit.later_error, None if self.release is None else self.release.later_error
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, lists and strings, with the digest."""
+        return {**self._content, "digest": self.digest}
+
+    def to_json(self) -> str:
+        """The card as JSON text, with its digest."""
+        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+    def to_markdown(self) -> str:
+        """The card as a page of Markdown: its public statements and tables."""
+        from shoal.product.card.render import markdown
+
+        return markdown(self)
+
+    def _repr_html_(self) -> str:
+        """What may be published, the first sentence about each matter."""
+        first: dict[str, list[str]] = {}
+        for statement in self.public:
+            first.setdefault(HEADINGS[statement.key], [statement.sentence])
+        return sections(f"Release card {self.digest[:12]}", first.items())
+
+    def __repr__(self) -> str:
+        return f"ReleaseCard({self.statement}, digest {self.digest[:12]})"
+
+    @property
+    def _content(self) -> dict[str, Any]:
+        content: dict[str, Any] = {
+            "format": "shoal release card",
+            "version": VERSION,
+            "software": {"name": "shoal", "version": shoal.__version__},
+            "kind": self.kind,
+            "secret": self.secret,
+            "statement": self.statement,
+            "statements": [
+                {"key": s.key, "figure": s.figure, "sentence": s.sentence, "more": list(s.more)} for s in self.public
+            ],
+        }
+        if self.design is not None:
+            return content | _method_content(self, self.design)
+        if self.readings is not None:
+            return content | _readings_content(self, self.readings)
+        return content | _means_content(self)
+
+
+def _means_content(card: ReleaseCard) -> dict[str, Any]:
+    """Figures of a release of averages, as the JSON of the card has them."""
+    fit, release, accuracy = card.fit, card.release, card.accuracy
+    return {
+        "technique": KIND,
+        "period": None if release is None else card.period,
+        "least": fit.crowd,
+        "labels": fit.labels,
+        "crowds": fit.groups if release is None else release.crowds,
+        "smallest": fit.smallest_group,
+        "largest": fit.largest_group,
+        "repeated": None if release is None else release.repeated,
+        "rules": list(card.rules),
+        "origin": fit.origin,
+        "step_minutes": fit.step_minutes,
+        "rmse": up(accuracy.rmse, SHOWN_DIGITS) if card.tells_errors and accuracy is not None else None,
+        "unit": None if accuracy is None else accuracy.unit,
+        "price": up(card.price, 3) if card.tells_errors else None,
+    }
+
+
+def _readings_content(card: ReleaseCard, settings: PublicSettings) -> dict[str, Any]:
+    """Figures of a release under the readings' promise, as the JSON of the card has them."""
+    plan, series = settings.plan, settings.series
+    zero_out, replaced = series.deltas(plan.account)
+    return {
+        "technique": "noise under the readings' promise (differential privacy)",
+        "period": card.period,
+        "customers": plan.customers,
+        "epsilon": series.epsilon,
+        "delta": zero_out,
+        "delta_replaced": replaced,
+        "releases": series.releases,
+        "cap": series.cap,
+        "mu": plan.mu,
+        "expected_w1": getattr(plan, "expected_w1", None),
+        "expected_total": getattr(plan, "expected_total", None),
+    }
+
+
+def _method_content(card: ReleaseCard, design: DesignFacts) -> dict[str, Any]:
+    """Figures of a method's release, as the JSON of the card has them."""
+    guard = card.guard
+    return {
+        "mechanism": {"method": design.method, "notes": list(design.notes)},
+        "guarantee": _guarantee(card.fit, design),
+        "graph": design.part("labels", "edges", "groups", "smallest_group", "largest_group", "alone"),
+        "query": {
+            "name": design.query,
+            **{name: text for name, text in plain(question(design.query)).items() if name != "sound"},
+            **design.part("entries", "all_alike"),
+        },
+        "curve": {
+            "notion": "dp",
+            "epsilon": [epsilon for epsilon, _ in design.curve],
+            "delta": [up(delta) for _, delta in design.curve],
+        },
+        "tradeoff": {
+            "false_positive_rate": [rate for rate, _ in design.tradeoff],
+            "true_positive_rate_at_most": [up(rate, most=1.0) for _, rate in design.tradeoff],
+        },
+        "identification": {
+            "success_upper": up(design.naming.success_upper, most=1.0),
+            "guessing": design.naming.guessing,
+            "exact": design.naming.exact,
+            "confidence": design.naming.confidence,
+            "meaning": f"share of rows whose label the best attacker, {HOLDERS[design.scope]}, names within its crowd, "
+            "all labels equally likely",
+        },
+        "accuracy": _accuracy(card, design),
+        "model": {  # checks only where the guarantee rests on the laws
+            **card.fit.part("fitted_on_private_data", "left_out"),
+            "checks": plain(card.fit.checks) if card.rests_on_model else None,
+            "guard": guard and guard.to_json() | {name: up(getattr(guard, name)) for name in GUARDED},
+        },
+        "composition": _composition(card.release),
+        "audit": _audit(design, card.audit),
+        "left_out": {
+            "labels": card.fit.left_out,
+            **card.fit.part("reasons", "newcomers"),
+            "shards": [lost.part("stage", "key") for lost in card.lost],
+        },
+    }
+
+
+def release_card(
+    mechanism: Mechanism,
+    *,
+    query: str | None = None,
+    unit: str | None = None,
+    forecasts: Forecasts | None = None,
+    ledger: Ledger | None = None,
+    audit: Audit | AuditFacts | None = None,
+    guard: ModelGuard | None = None,
+    fitted_on_private_data: bool | None = None,
+    seed: int = 0,
+) -> ReleaseCard:
+    """Describe what a mechanism releases and how private that is.
+
+    Args:
+        mechanism: what releases the answers.
+        query: the query model for forecasts, as in :meth:`Forecasts.classes`; None for answers of another kind.
+        unit: what a label stands for: "household", "patient"; by default what ``forecasts`` says, or "label".
+        forecasts: where the class laws came from: adds accuracy in the released unit, and model checks.
+        ledger: a :class:`shoal.Ledger` that has charged the releases: adds what has been spent.
+        audit: result of :func:`shoal.audit`.
+        guard: result of :func:`shoal.model_guard`.
+        fitted_on_private_data: whether the class laws were estimated from the data they protect; forecasts always are.
+        seed: seed of the estimate of the identification risk, where there is no closed form.
+
+    Returns:
+        The card; ``to_markdown`` and ``to_json`` print it.
+
+    >>> import shoal
+    >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
+    >>> graph = shoal.NeighborGraph.complete(classes.labels)
+    >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
+    >>> card = shoal.release_card(mechanism, unit="patient")
+    >>> card.meaningful, card.design.delta <= 1e-5
+    (True, True)
+    """
+    accuracy = None if forecasts is None else forecasts.accuracy(mechanism)
+    design = design_facts(mechanism, query=query, accuracy=accuracy, thorough=True, seed=seed)
+    if forecasts is None:
+        fit = fit_facts(mechanism.graph, fitted_on_private_data=fitted_on_private_data)
+    else:
+        fit = forecasts.facts(mechanism.graph)
+    if unit is not None:
+        fit = replace(fit, noun=str(unit))
+    release = None
+    if ledger is not None:
+        spent = ledger.spent()
+        worst = None if spent.largest is None else SpentFacts.like(spent.largest)
+        release = ReleaseFacts(
+            "", mechanism.graph.n_labels, "", str(ledger.head),
+            releases=spent.releases, ledger_labels=len(spent.by_label), worst=worst,
+        )  # fmt: skip
+    attacked = audit_facts(audit) if isinstance(audit, Audit) else audit
+    return ReleaseCard.of(fit, design, release, attacked, None if guard is None else Guard.like(guard))
+
+
+def _guarantee(fit: FitFacts, design: DesignFacts) -> dict[str, Any]:
+    """The claim at the design's ε; where edges have an ε of their own, at the largest of them."""
+    both = {design.scope: design.delta, "table" if design.scope == "answer" else "answer": design.other_delta}
+    return {
+        "privacy_unit": fit.noun,
+        **design.part("statement", "meaningful", "scope", "notion", "designed_for", "epsilon", "target"),
+        "holder": HOLDERS[design.scope],
+        "epsilons": list(design.epsilons) if len(design.epsilons) > 1 else None,
+        "delta": up(design.delta),
+        "delta_one_row": up(both["answer"]),
+        "delta_whole_table": up(both["table"]),
+        "log10_delta": None if design.log_delta is None else math.ceil(design.log_delta / math.log(10) * 1e4) / 1e4,
+        "finite_precision": up(design.finite_precision),
+        "proved": bool(design.proved),
+        "proof": {"by": design.proved or None, "why_not": design.unproved or None},
+    }
+
+
+def _accuracy(card: ReleaseCard, design: DesignFacts) -> dict[str, Any]:
+    """Errors over crowds, with few digits; None where they could be solved for the answers behind them.
+
+    A mean error and a mean square are two equations for the answers of a group: enough for a group of two. The ends of
+    an interval that holds every label's error are those of the largest and the smallest answer, but for noise alone.
+    """
+    errors, shown, worst, by_step = design.accuracy, card.tells_errors, card.tells_worst, design.by_step
+    before, after = card.later_errors
+    metered, ratio = shown and after is not None, card.price
+    ends = [[down(a, SHOWN_DIGITS), up(b, SHOWN_DIGITS)] for a, b in errors.interval]
+    return {
+        **errors.part("unit", "grid", "coverage"),
+        "rho_largest": up(errors.rho_largest) if worst else None,
+        "rho_mean": up(errors.rho_mean, SHOWN_DIGITS) if shown else None,
+        "ratio_interval" if errors.ratio else "interval": ends if by_step and errors.noise_alone else None,
+        "rmse_by_step": [up(value, SHOWN_DIGITS) for value in errors.rmse_by_entry] if by_step else None,
+        "bias_by_step": [_few(value) for value in errors.bias_by_entry] if by_step else None,
+        "rmse": up(errors.rmse, SHOWN_DIGITS) if shown else None,
+        "rmse_worst_label": up(errors.rmse_largest, SHOWN_DIGITS) if worst else None,
+        "answer_mean": _few(errors.answer_mean) if shown else None,
+        "total_error": up(errors.total_error, SHOWN_DIGITS) if shown else None,
+        "price": up(ratio, 3) if metered else None,
+        "later_error": {"released": up(after, SHOWN_DIGITS), "unprotected": _few(before)} if metered else None,
+    }
+
+
+def _few(value: float | None) -> float | None:
+    """A figure without a safe side, with the digits of a card."""
+    return None if value is None or not math.isfinite(value) else float(nearest(value, SHOWN_DIGITS))
+
+
+def _composition(release: ReleaseFacts | None) -> dict[str, Any] | None:
+    if release is None:
+        return None
+    worst = release.worst
+    largest = None if worst is None else worst.part("epsilon", "budget", "mode") | {"spent": up(worst.spent)}
+    return {**release.part("releases", "head"), "labels": release.ledger_labels, "largest": largest}
+
+
+def _audit(design: DesignFacts, audit: AuditFacts | None) -> dict[str, Any] | None:
+    if audit is None:
+        return None
+    named = audit.named
+    return {
+        **audit.part("verdict", "confidence", "n_samples", "source", "groups", "of_groups", "labels", "rule"),
+        **audit.part("violations", "mismatches"),
+        "detectable_delta": up(audit.detectable_delta),
+        "detectable_shortage": up(audit.detectable_shortage),
+        "naming": None
+        if named is None
+        else named.to_json()
+        | {"accuracy_lower": down(named.accuracy_lower)}
+        | {name: up(getattr(named, name), most=1.0) for name in ("accuracy_upper", "promise_upper")},
+        "delta_proved": down(audit.delta_proved),
+        "delta_promised": up(promised(design, audit)),
+    }

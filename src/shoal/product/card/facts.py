@@ -1,0 +1,487 @@
+"""What the stages of a release hand to its card: frozen records of plain values, which merge over shards.
+
+Every field has its rule beside it (:func:`shoal.records.merging`): counts are added, the worst figure stays, means are
+taken over labels from sums, lists are cut to :data:`LISTED`. No privacy figure of a merged record is smaller than that
+of any shard. Errors are kept as sums of squares over labels, entry by entry, so that a merged root mean square is that
+of all.
+
+Labels, entries and units are whatever the caller says they are: ``noun`` names a label ("household"), ``unit`` what
+errors are counted in ("kW").
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from shoal.accounting.risk import named_in_group
+from shoal.errors import InputError
+from shoal.product.card.words import question
+from shoal.records import Record, first, merging, merging_parts
+from shoal.rounding import exactly, upper
+
+#: Above this δ a guarantee means little: a mechanism that discloses the label in this share of the answers has it too.
+MEANINGLESS = 1e-2
+#: Members of the smallest group from which on errors are told entry by entry.
+CROWD = 10
+#: Share of labels whose rows may fail a test of the law by chance.
+DOUBTED = 0.2
+#: Entries of a list that a record keeps.
+LISTED = 20
+Key = TypeVar("Key")
+
+
+def _if_known(rule: Callable[[Any], float]) -> Callable[[Any], float | None]:
+    """The rule of a figure that is not known of all shards unless it is known of each."""
+    return lambda values: None if None in values else rule(values)
+
+
+def _largest_known(values: Sequence[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _entry_by_entry(rule: Callable[[Any], float]) -> Callable[[Any], tuple[float, ...]]:
+    return lambda columns: tuple(rule(entry) for entry in zip(*columns, strict=True))
+
+
+def _hull(intervals: Sequence[tuple[tuple[float, float], ...]]) -> tuple[tuple[float, float], ...]:
+    return tuple(
+        (min(low for low, _ in entry), max(high for _, high in entry)) for entry in zip(*intervals, strict=True)
+    )
+
+
+def _joined(values: Iterable[Iterable[Any]]) -> tuple[Any, ...]:
+    return tuple(one for inside in values for one in inside)[:LISTED]
+
+
+def _distinct(values: Iterable[Iterable[Any]]) -> tuple[Any, ...]:
+    return tuple(sorted({one for inside in values for one in inside})[:LISTED])
+
+
+def _most_common_first(values: Iterable[Iterable[tuple[str, int]]]) -> tuple[tuple[str, int], ...]:
+    return tuple(most_common(tallied(values)))[:LISTED]
+
+
+def _known(values: Sequence[Any]) -> Any:
+    """The records that are there, merged by their own rules; None where there are none."""
+    known = [value for value in values if value is not None]
+    return type(known[0]).merged(known) if known else None
+
+
+def _same(what: str, again: str) -> Callable[[Sequence[Any]], Any]:
+    """The value that all shards must share."""
+
+    def rule(values: Sequence[Any]) -> Any:
+        if len(set(values)) > 1:
+            raise InputError(f"facts: {what}; run {again} again")
+        return values[0]
+
+    return rule
+
+
+@dataclass(frozen=True)
+class Lost(Record):
+    """A shard that could not be done: stage, key, and why, without data."""
+
+    stage: str
+    key: str
+    message: str
+
+
+@dataclass(frozen=True)
+class ModelChecks(Record):
+    """Labels whose law passed each formal check, of how many."""
+
+    gaussian: int = merging(sum)
+    white: int = merging(sum)
+    stationary: int = merging(sum)
+    all_three: int = merging(sum)
+    of: int = merging(sum)
+
+
+@dataclass(frozen=True)
+class FitFacts(Record):
+    """Where the class laws come from, and who hides among whom."""
+
+    source: str  #: in a few words
+    labels: int = merging(sum)  #: with a law
+    groups: int = merging(sum)
+    smallest_group: int = merging(min)
+    largest_group: int = merging(max)
+    edges: int = merging(sum)
+    left_out: int = merging(sum, 0)
+    reasons: tuple[tuple[str, int], ...] = merging(_most_common_first, ())  #: why labels are left out
+    noun: str = "label"
+    entry: str = "step"  #: what an entry of an answer is
+    about: tuple[str, ...] = ()  #: sentences on what the answers are
+    doubts: tuple[str, ...] = ()  #: what the owner should settle about the readings
+    dates: str = ""  #: what comes first in their dates, "%d" or "%m", where that is not the year
+    origin: str | None = None  #: instant of the first entry, ISO 8601
+    step_minutes: float | None = None  #: between entries
+    time_zone: str | None = None  #: of the instants; None: the clock on the wall
+    checks: ModelChecks | None = merging(_known, None)  # noqa: RUF009
+    fitted_on_private_data: bool | None = True
+    later_known: int = merging(sum, 0)  #: entries whose true value came later
+    later_absolute: float = merging(math.fsum, 0.0)  #: sum of |true answer − what came|, in the unit of errors
+    failed: tuple[Lost, ...] = merging(_joined, ())
+    newcomers: int = merging(sum, 0)  #: without a place in a crowd yet
+    crowd: int = 0  #: least size of a crowd that was asked for; 0 where neighbors came otherwise
+    most_rows: int = merging(max, 1)  #: of a label, in a table
+    unit: str = ""  #: what the data came in
+
+    @property
+    def later_error(self) -> float | None:
+        """Mean absolute error of the unprotected answers against what came later."""
+        return self.later_absolute / self.later_known if self.later_known else None
+
+
+@dataclass(frozen=True)
+class NamingFacts(Record):
+    """At most this share of answers is named right within the crowd, and the share that guessing gets."""
+
+    success_upper: float
+    guessing: float
+    exact: bool = True  #: a bound without sampling; else it holds at ``confidence``
+    confidence: float = 1.0
+
+
+@dataclass(frozen=True)
+class Accuracy(Record):
+    """Errors of released answers, as sums over ``labels``; intervals hold for every label, entry by entry."""
+
+    labels: int = merging(sum)
+    unit: str = merging(first)  #: of ``squares``, ``biases`` and ``answers``; "the answer's own" without another
+    rho: float = merging(math.fsum)  #: sum over labels of the mean squared error per entry, in the unit of the design
+    rho_largest: float = merging(max)
+    squares: tuple[float, ...] = merging(_entry_by_entry(math.fsum))  #: by entry: sum of expected squared errors
+    biases: tuple[float, ...] = merging(_entry_by_entry(math.fsum))  #: by entry: sum of expected errors
+    square_largest: float = merging(max)  #: largest over labels of the mean over entries
+    answers: float | None = merging(_if_known(math.fsum))  #: sum over labels of the mean size of a true answer
+    grid: tuple[float, ...] = merging(_entry_by_entry(max))  #: step between values that an entry can take
+    coverage: float = merging(first)  #: of the interval
+    interval: tuple[tuple[float, float], ...] = merging(_hull)  #: by entry: released − true; a ratio with ``ratio``
+    ratio: bool = False
+    total_error: float | None = merging(_if_known(max), None)  #: largest error of a crowd's total, relative to it
+    beside_largest: float = merging(max, 0.0)  #: largest over labels: error over the largest answer of its crowd
+    noise_alone: bool = merging(all, False)  #: nothing is moved: the interval is that of the noise
+
+    @property
+    def rho_mean(self) -> float:
+        return _above(self.rho / self.labels)
+
+    @property
+    def rmse_by_entry(self) -> tuple[float, ...]:
+        return tuple(_above(math.sqrt(total / self.labels)) for total in self.squares)
+
+    @property
+    def bias_by_entry(self) -> tuple[float, ...]:
+        return tuple(total / self.labels for total in self.biases)
+
+    @property
+    def rmse(self) -> float:
+        return _above(math.sqrt(math.fsum(self.squares) / (self.labels * len(self.squares))))
+
+    @property
+    def rmse_largest(self) -> float:
+        return _above(math.sqrt(self.square_largest))
+
+    @property
+    def bias(self) -> float:
+        return math.fsum(self.biases) / (self.labels * len(self.biases))
+
+    @property
+    def answer_mean(self) -> float | None:
+        return None if self.answers is None else self.answers / self.labels
+
+
+@dataclass(frozen=True)
+class DesignFacts(Record):
+    """What is promised and what it costs. Every δ, rate and divergence is an upper end, finite precision included.
+
+    Fields without a rule are those of the shard with the worst certificate.
+    """
+
+    method: str
+    epsilon: float = merging(max)  #: of the guarantee; the largest, where edges have their own
+    epsilons: tuple[float, ...] = merging(_distinct)  #: all different ones
+    delta: float = merging(max)
+    log_delta: float | None = merging(_largest_known)  #: natural logarithm of the upper end; None for that of zero
+    notion: str = merging(first)  #: of what is released
+    designed_for: str = merging(first)
+    finite_precision: float = merging(max)
+    worst_edge: tuple[str, str] = merging(first)
+    labels: int = merging(sum)
+    entries: int = merging(first)
+    groups: int = merging(sum)
+    smallest_group: int = merging(min)
+    largest_group: int = merging(max)
+    alone: int = merging(sum)
+    edges: int = merging(sum)
+    curve: tuple[tuple[float, float], ...] = merging(lambda curves: _worst_at(curves))  #: (ε, δ at most)
+    tradeoff: tuple[tuple[float, float], ...] = merging_parts(lambda parts: _tradeoff_together(parts))  #: (fpr, tpr ≤)
+    naming: NamingFacts = merging_parts(lambda parts: _naming_together(parts))  # noqa: RUF009
+    accuracy: Accuracy = merging(_known)  # noqa: RUF009
+    query: str | None = None
+    target: float | None = None  #: δ that was asked for
+    all_alike: bool = merging(all, False)  #: what is released is the crowd's answer, up to a trace of noise
+    scope: str = merging(_same("shards were designed for different scopes", "the design"), "answer")
+    other_delta: float | None = merging(_if_known(max), None)  #: δ at the same ε for who holds the other of the two
+    notes: tuple[str, ...] = merging(_distinct, ())
+    failed: tuple[Lost, ...] = merging(_joined, ())
+    proved: str = merging(lambda words: " and ".join(sorted(set(words))) if all(words) else "", "")  #: by what
+    unproved: str = merging_parts(
+        lambda parts: "; ".join(sorted({part.unproved for part in parts if not part.proved})[:LISTED]), ""
+    )  #: why δ is not proved
+    not_gaussian: int = merging(sum, 0)  #: labels whose rows do not follow the Gaussian law that the promise rests on
+
+    @property
+    def theorem(self) -> str:
+        """Whether δ is proved, in words."""
+        if not self.proved:
+            return f"not proved: {self.unproved}" if self.unproved else "not proved"
+        return f"proved ({self.proved})"
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether more labels reject the Gaussian law that the promise rests on than chance explains."""
+        return self.not_gaussian > DOUBTED * self.labels
+
+    @property
+    def by_step(self) -> bool:
+        """Whether crowds are large enough for errors by entry to be published."""
+        return self.smallest_group >= CROWD
+
+    @property
+    def meaningful(self) -> bool:
+        """Whether δ is small enough, and the accounting sound, for the guarantee to mean something."""
+        return self.delta <= MEANINGLESS and question(self.query).sound
+
+    @property
+    def statement(self) -> str:
+        """The guarantee in figures, or that there is none."""
+        if not question(self.query).sound:
+            return "no meaningful guarantee: accounted for randomness that is not in the release"
+        if not self.meaningful:
+            return f"no meaningful guarantee: δ = {upper(self.delta)} is above {MEANINGLESS:g}"
+        return f"(ε, δ) = ({exactly(self.epsilon)}, {upper(self.delta)})"
+
+    @classmethod
+    def merged(cls, parts: Sequence[DesignFacts]) -> DesignFacts:
+        """The worst certificate with everyone's errors."""
+        return super().merged(sorted(parts, key=lambda part: (part.delta, part.worst_edge), reverse=True))
+
+
+@dataclass(frozen=True)
+class SpentFacts(Record):
+    """The account with most spent: at its ε, of its budget."""
+
+    epsilon: float
+    spent: float
+    budget: float
+    releases: int  #: about this label
+    mode: str = "fixed"  #: what the budget holds for
+
+
+@dataclass(frozen=True)
+class ReleaseFacts(Record):
+    """What left through the ledger, and what that has cost so far."""
+
+    name: str
+    labels: int
+    ledger: str  #: where it is, in a word
+    head: str
+    budget_set: bool = False
+    releases: int = 0  #: on record, of all times
+    ledger_labels: int = 0
+    worst: SpentFacts | None = None
+    later_known: int = 0
+    later_absolute: float = 0.0  #: sum of |released − what came later|, in the unit of errors
+    ledger_intact: bool | None = None  #: None: not looked at
+    crowds: int = 0  #: with a row, where rows are means of crowds
+    repeated: int = 0  #: of them: the row of the release before, for lack of news
+    recorded_before: int = 0  #: of them: on record for this period before
+    period: str = ""  #: what it is about
+    accuracy: Accuracy | None = None  #: errors of means beside their members' own values
+    failed: tuple[Lost, ...] = ()
+
+    @property
+    def later_error(self) -> float | None:
+        """Mean absolute error of what was released against what came later."""
+        return self.later_absolute / self.later_known if self.later_known else None
+
+
+@dataclass(frozen=True)
+class OwnAttack(Record):
+    """An attack on the rows of this release: shares of labels that somebody names, and what a guess gets."""
+
+    knows: str  #: what the attacker knows about each label, in words
+    labels: int  #: that were looked for
+    before: float | None  #: share found among unprotected rows; None: nobody else's row to confuse it with
+    after: float  #: share named from this release
+    guessing: float  #: share named by a guess inside the crowd
+
+
+@dataclass(frozen=True)
+class Course(Record):
+    """The price of earlier releases of a series, measured once what came later was known: (period, price)."""
+
+    prices: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class Named(Record):
+    """How often attackers named the label of a test answer, beside the promise and guessing."""
+
+    accuracy: float = merging_parts(lambda parts: _named_mean(parts, "accuracy"))
+    accuracy_lower: float = merging_parts(lambda parts: _named_mean(parts, "accuracy_lower"))
+    accuracy_upper: float = merging_parts(lambda parts: _named_mean(parts, "accuracy_upper"))
+    promise_upper: float = merging_parts(lambda parts: _named_mean(parts, "promise_upper"))
+    guessing: float = merging_parts(lambda parts: _named_mean(parts, "guessing"))
+    n_answers: int = merging(sum)
+
+
+@dataclass(frozen=True)
+class Found(Record):
+    """One thing that an audit found."""
+
+    kind: str
+    labels: tuple[str, ...]
+    meaning: str
+    lessens_privacy: bool
+
+
+@dataclass(frozen=True)
+class Guard(Record):
+    """How δ moves over the models that the training data leave plausible; worst over the crowds looked at.
+
+    Fields without a rule are those of the worst.
+    """
+
+    promise: float = merging(max)
+    notion: str = merging(first)
+    rests_on_model: bool = merging(any)
+    delta_at_confidence: float = merging(max)
+    confidence: float = merging(min)
+    noise_alone: float = merging(max)
+    statements: tuple[str, ...] = ()
+
+    @classmethod
+    def merged(cls, parts: Sequence[Guard]) -> Guard:
+        """The worst of all crowds looked at."""
+        return super().merged(sorted(parts, key=lambda part: part.delta_at_confidence, reverse=True))
+
+
+@dataclass(frozen=True)
+class AuditFacts(Record):
+    """What attacks on crowds came to; ``confidence`` holds for all of it at once."""
+
+    verdict: str = merging(lambda verdicts: "violated" if "violated" in verdicts else "consistent")
+    confidence: float = merging(min)
+    n_samples: int = merging(min)  #: test answers per label
+    source: str = merging(first)
+    groups: int = merging(sum)  #: attacked
+    labels: int = merging(sum)  #: in them
+    curve: tuple[tuple[float, float, float], ...] = merging(lambda curves: _audit_curve(curves))  #: (ε, δ ≥, δ ≤)
+    detectable_delta: float = merging(max)
+    detectable_shortage: float = merging(max)
+    scope: str = merging(_same("crowds were attacked in different scopes", "the audit"), "answer")
+    of_groups: int = merging(max, 0)  #: crowds in all
+    rule: str = ""  #: how the attacked crowds were chosen
+    violations: int = merging(sum, 0)
+    mismatches: int = merging(sum, 0)
+    findings: tuple[Found, ...] = merging(
+        lambda every: tuple(sorted((f for part in every for f in part), key=lambda f: not f.lessens_privacy)[:LISTED]),
+        (),
+    )
+    named: Named | None = merging(_known, None)  # noqa: RUF009
+    guard: Guard | None = merging(_known, None)  # noqa: RUF009
+    equal_noise_delta: float | None = merging(_largest_known, None)  #: what equal noise of this error would leave there
+
+    @property
+    def delta_proved(self) -> float:
+        return self.curve[0][1]
+
+    @property
+    def delta_promised(self) -> float:
+        return self.curve[0][2]
+
+
+def promised(design: DesignFacts, audit: AuditFacts) -> float:
+    """The δ that an audit is told beside: that of the release, where the attacked part by itself promises no more."""
+    return max(design.delta, audit.delta_promised)
+
+
+def tallied(counts: Iterable[Iterable[tuple[Key, int]]]) -> Counter[Key]:
+    """What (key, how often) come to together."""
+    total: Counter[Key] = Counter()
+    for one in counts:
+        total.update(dict(one))
+    return total
+
+
+def most_common(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    """(text, how often), the most common first, equals by their text."""
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+
+
+def tpr_bound(false_positives: float, curve: Iterable[tuple[float, float]]) -> float:
+    """No test between neighbors has a larger true positive rate at this false one: min over ε of e^ε α + δ(ε)."""
+    return min(_above(min((math.exp(e) * false_positives + d for e, d in curve if e < 700), default=1.0)), 1.0)
+
+
+def naming_bound(guessing: float, curve: Iterable[tuple[float, float]]) -> float:
+    """At most this share of labels can be named right, in groups in which all are neighbors of all.
+
+    Their mean size is one over the share that guessing gets. Every (ε, δ) of the curve is a bound.
+    """
+    return min((named_in_group(1 / guessing, epsilon, delta) for epsilon, delta in curve), default=1.0)
+
+
+def _tradeoff_together(parts: Sequence[DesignFacts]) -> tuple[tuple[float, float], ...]:
+    curve = _worst_at([part.curve for part in parts])
+    return tuple((rate, tpr_bound(rate, curve)) for rate, _ in parts[0].tradeoff)
+
+
+def _naming_together(parts: Sequence[DesignFacts]) -> NamingFacts:
+    weights, naming = [part.labels for part in parts], [part.naming for part in parts]
+    most = min(_above(_mean((n.success_upper for n in naming), weights)), 1.0)
+    if all(part.naming.exact for part in parts):  # where all are neighbors of all it is no less than the mean
+        guessing = sum(part.groups for part in parts) / sum(weights)
+        return NamingFacts(max(most, naming_bound(guessing, _worst_at([part.curve for part in parts]))), guessing)
+    return NamingFacts(
+        success_upper=most,
+        guessing=_mean((n.guessing for n in naming), weights),
+        exact=False,
+        confidence=max(1.0 - math.fsum(1.0 - n.confidence for n in naming), 0.0),
+    )
+
+
+def _named_mean(parts: Sequence[Named], name: str) -> float:
+    """Mean of a share over all test answers."""
+    return _mean((getattr(part, name) for part in parts), [part.n_answers for part in parts])
+
+
+def _audit_curve(curves: Sequence[tuple[tuple[float, float, float], ...]]) -> tuple[tuple[float, float, float], ...]:
+    """The worst figures at each ε that all crowds share; else those at their own ε."""
+    same = len({tuple(epsilon for epsilon, _, _ in curve) for curve in curves}) == 1
+    rows = zip(*curves, strict=True) if same else [tuple(curve[0] for curve in curves)]
+    return tuple((max(r[0] for r in row), max(r[1] for r in row), max(r[2] for r in row)) for row in rows)
+
+
+def _mean(values: Iterable[float], weights: Sequence[int]) -> float:
+    return math.fsum(value * weight for value, weight in zip(values, weights, strict=True)) / sum(weights)
+
+
+def _above(value: float) -> float:
+    """A figure after a few roundings, moved to their safe side."""
+    return math.nextafter(value * (1 + 2**-50), math.inf) if value > 0 else value
+
+
+def _worst_at(curves: Iterable[Sequence[tuple[float, float]]]) -> tuple[tuple[float, float], ...]:
+    """The largest value at each place that all curves have."""
+    known = [dict(curve) for curve in curves]
+    places = sorted(set.intersection(*(set(one) for one in known)))
+    return tuple((x, max(one[x] for one in known)) for x in places)

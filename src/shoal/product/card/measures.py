@@ -1,0 +1,367 @@
+"""Facts of one mechanism, one audit, one ledger: what the stages of a release measure and hand to its card.
+
+Every privacy figure is an upper end of what :meth:`Mechanism.release` gives out. No fact holds an answer, a mean or a
+covariance; the labels of the worst edge are named.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoal import validation
+from shoal.accounting.risk import identification_risk
+from shoal.accounting.risk import naming_bound as named_by_neighbors
+from shoal.accounting.tradeoff import worst_tpr
+from shoal.laws.graph import NeighborGraph
+from shoal.mechanism.codebook import Codebook
+from shoal.mechanism.mechanism import Mechanism
+from shoal.mechanism.releasable import UNTRIED, Certificate, Releasable, ReleaseErrors
+from shoal.product.card.facts import (
+    LISTED,
+    Accuracy,
+    AuditFacts,
+    DesignFacts,
+    FitFacts,
+    Found,
+    Guard,
+    Named,
+    NamingFacts,
+    naming_bound,
+    tpr_bound,
+)
+from shoal.product.card.words import QUESTIONS
+from shoal.proofs.proof import proved
+from shoal.validation import FloatArray
+
+if TYPE_CHECKING:
+    from shoal.audits.book_audit import BookAudit
+    from shoal.audits.guard import ModelGuard
+    from shoal.audits.verdict import Audit
+
+EPSILONS = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0)
+FALSE_ALARMS = (0.001, 0.01, 0.05, 0.1)
+#: Largest standard deviation of a released entry that counts as a trace of noise beside the common answer: with a
+#: guarantee, a release is then a group's, not a label's.
+ALIKE = 1e-2
+OWN = "the answer's own"
+#: Edges up to which a thorough description looks at every one for itself.
+THOROUGH = 5000
+#: A δ below this is told at the next ε as well: what holds at an ε holds at every larger one.
+SETTLED = 1e-20
+#: Share of a false positive rate that a bound from the curve may give away before edges are searched.
+CLOSE = 0.01
+
+
+def fit_facts(graph: NeighborGraph, *, fitted_on_private_data: bool | None = None) -> FitFacts:
+    """Who hides among whom, where nothing is known about where the laws come from."""
+    return FitFacts(source="", **hiding(graph), fitted_on_private_data=fitted_on_private_data)
+
+
+def design_facts(
+    released: Releasable,
+    *,
+    query: str | None = None,
+    target: float | None = None,
+    accuracy: Accuracy | None = None,
+    thorough: bool = False,
+    seed: int = 0,
+) -> DesignFacts:
+    """What a mechanism or a codebook promises and costs; the certificate of a mechanism is proved, if it can be.
+
+    Args:
+        released: what releases the answers.
+        query: how the answers come about, a key of :data:`shoal.product.card.words.QUESTIONS`; None for another kind.
+        target: δ that was asked for.
+        accuracy: errors in another unit than the answer's own.
+        thorough: search every edge for the best test, and sample how often a label can be named. Otherwise both are
+            bounded from δ(ε) alone: little work, and the figures of several mechanisms together do not depend on how
+            labels are spread over them.
+        seed: seed of the sampling.
+    """
+    if query is not None:
+        validation.choice(tuple(QUESTIONS), query=query)
+    promised = released.by_kind(
+        mechanism=lambda one: _of_mechanism(one, thorough and one.graph.n_edges <= THOROUGH, seed), codebook=_of_book
+    )
+    return DesignFacts(
+        **hiding(released.graph),
+        alone=int((group_sizes(released.graph) == 1).sum()),
+        entries=released.n_dims,
+        accuracy=accuracy_facts(released) if accuracy is None else accuracy,
+        query=query,
+        target=target,
+        scope=released.scope,
+        **promised,
+    )
+
+
+def _of_mechanism(mechanism: Mechanism, thorough: bool, seed: int) -> dict[str, Any]:
+    """The fields of :class:`DesignFacts` that depend on Gaussian laws and their noise."""
+    if mechanism.certificate.unproved == UNTRIED:
+        mechanism, _ = proved(mechanism)
+    certificate = mechanism.certificate
+    epsilons = sorted({float(epsilon) for epsilon in mechanism.epsilon})
+    curve = _curve(mechanism)
+    return {
+        **_certified(mechanism, certificate, curve),
+        "method": mechanism.method,
+        "epsilon": epsilons[-1] if epsilons else 0.0,
+        "epsilons": tuple(epsilons[-LISTED:]),
+        "notion": certificate.released_notion,
+        "designed_for": certificate.notion,
+        "finite_precision": certificate.finite_precision,
+        "tradeoff": _tradeoff(mechanism, curve, thorough),
+        "naming": _naming(mechanism, curve, group_sizes(mechanism.graph), seed if thorough else None),
+        "all_alike": bool(np.sqrt(np.maximum(mechanism.output.stored_variances, 0.0)).max() < ALIKE),
+        "notes": tuple(mechanism.notes)[:LISTED],
+        "proved": "ball arithmetic" if certificate.proved else "",
+        "unproved": certificate.unproved,
+    }
+
+
+def _of_book(book: Codebook) -> dict[str, Any]:
+    """The fields of :class:`DesignFacts` of a codebook, whose privacy losses have finitely many values."""
+    epsilon, certificate = book.epsilon, book.certificate
+    grid = np.unique([*EPSILONS, epsilon, 2 * epsilon])
+    curve = tuple(zip(grid.tolist(), np.minimum.accumulate(book.curve(grid).delta_upper).tolist(), strict=True))
+    guessing = len(group_sizes(book.graph)) / book.graph.n_labels
+    curves = [len(group.curves) for group in book.crowds if len(group.members) > 1]
+    return {
+        **_certified(book, certificate, curve),
+        "method": "codebook",
+        "epsilon": epsilon,
+        "epsilons": (epsilon,),
+        "notion": "dp",
+        "designed_for": "dp",
+        "finite_precision": 0.0,
+        "tradeoff": tuple((rate, tpr_bound(rate, curve)) for rate in FALSE_ALARMS),
+        "naming": NamingFacts(naming_bound(guessing, curve), guessing),
+        "all_alike": all(count == 1 for count in curves),
+        "notes": (
+            f"each group has a few curves, {max(curves, default=1)} at most, of which one is drawn for each label, "
+            "with probabilities of least mean squared error: δ = 0 at this ε",
+        ),
+        "proved": "integer odds",
+    }
+
+
+def _certified(
+    released: Mechanism | Codebook, certificate: Certificate, curve: tuple[tuple[float, float], ...]
+) -> dict[str, Any]:
+    """What every certificate says, in both scopes."""
+    log_delta = float(certificate.log_delta_upper)
+    return {
+        "delta": certificate.delta_upper,
+        "log_delta": log_delta if math.isfinite(log_delta) else None,
+        "worst_edge": certificate.worst_edge,
+        "other_delta": released.certified("answer" if released.scope == "table" else "table").delta_upper,
+        "curve": curve,
+    }
+
+
+def accuracy_facts(
+    released: Releasable,
+    labels: Sequence[str] | None = None,
+    unit: str = OWN,
+    *,
+    powers: tuple[FloatArray, FloatArray, FloatArray] | None = None,
+) -> Accuracy:
+    """Errors of released answers about these labels, all by default; ``unit`` is what the answers are in.
+
+    Where answers are logarithms of what ``unit`` is of, ``powers`` are the (n, k) expected squared errors, expected
+    errors and true values of that, and the interval is of released over true values.
+    """
+    names = released.labels if labels is None else labels
+    answers = released.classes.means[[released.position(name) for name in names]]
+    off = released.errors(labels)
+    if powers is not None:
+        squares, biases, answers = powers
+        low, high = off.interval
+        off = replace(off, squares=squares, biases=biases, interval=(np.exp(low), np.exp(high)))
+    groups = released.graph.components_of(names).astype(np.int64)
+    return replace(errors(off, answers, groups, unit=unit), ratio=powers is not None)
+
+
+def errors(off: ReleaseErrors, answers: FloatArray, groups: NDArray[np.int64], *, unit: str) -> Accuracy:
+    """Errors from those of every label and (n, k) true answers; ``groups`` is who hides among whom."""
+    return Accuracy(
+        labels=len(off.squares),
+        unit=unit,
+        rho=math.fsum(off.rho),
+        rho_largest=float(off.rho.max()),
+        squares=tuple(math.fsum(column) for column in off.squares.T),
+        biases=tuple(math.fsum(column) for column in off.biases.T),
+        square_largest=float(off.squares.mean(axis=1).max()),
+        answers=math.fsum(np.abs(answers).mean(axis=1)),  # export is no load below zero
+        grid=tuple(float(step) for step in off.grid),
+        coverage=off.coverage,
+        interval=tuple((float(a), float(b)) for a, b in zip(*off.interval, strict=True)),
+        total_error=_total_error(off.squares, off.biases, answers, groups),
+        beside_largest=_beside_largest(off.squares, answers, groups),
+        noise_alone=off.noise_alone,
+    )
+
+
+def _total_error(
+    squares: FloatArray, biases: FloatArray, answers: FloatArray, groups: NDArray[np.int64]
+) -> float | None:
+    """Root mean squared error of a group's total at an entry, relative to the true total; the largest of all.
+
+    Rows are drawn independently: expected errors add up, and so do variances.
+    """
+
+    def total(values: FloatArray) -> FloatArray:
+        sums = np.zeros((int(groups.max()) + 1, values.shape[1]))
+        np.add.at(sums, groups, values)
+        return sums
+
+    with np.errstate(over="ignore", invalid="ignore"):
+        error = np.sqrt(total(biases) ** 2 + total(np.maximum(squares - biases**2, 0.0)))
+    error = np.where(np.isnan(error), np.inf, error)  # of an infinite square less an infinite bias nothing is known
+    true = np.abs(total(answers))
+    return float((error[true > 0] / true[true > 0]).max()) * (1 + 1e-9) if (true > 0).any() else None
+
+
+def _beside_largest(squares: FloatArray, answers: FloatArray, groups: NDArray[np.int64]) -> float:
+    """The largest root mean squared error of a label over the largest answer, in amount, of its group."""
+    most = np.zeros(int(groups.max()) + 1)
+    np.maximum.at(most, groups, np.abs(answers).max(axis=1))
+    error = np.sqrt(squares.mean(axis=1))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = np.where(error > 0, error / most[groups], 0.0)
+    return float(np.where(np.isnan(ratios), np.inf, ratios).max())
+
+
+def audit_facts(audit: Audit, *, guard: ModelGuard | None = None, equal_noise_delta: float | None = None) -> AuditFacts:
+    """What an audit came to, in a size that does not grow with the number of labels."""
+    proved = audit.delta_lower_curve.max(axis=(0, 1), initial=0.0)
+    same = len(audit.epsilon) > 0 and bool((audit.epsilon == audit.epsilon[0]).all())
+    shown = range(len(audit.promise)) if same else range(min(len(audit.promise), 1))
+    epsilon = audit.epsilon.max(axis=0) if len(audit.epsilon) else np.zeros(len(audit.promise))
+    contradictions = (*audit.violations, *audit.mismatches)
+    labels = list(dict.fromkeys(name for edge in audit.edges for name in edge))
+    groups = len(NeighborGraph.from_edges(labels, audit.edges).groups) if labels else 0
+    return AuditFacts(
+        verdict=audit.verdict,
+        confidence=audit.confidence,
+        n_samples=audit.n_samples,
+        source=audit.source,
+        groups=groups,
+        labels=len(labels),
+        curve=tuple((float(epsilon[j]), float(proved[j]), float(audit.promise[j])) for j in shown),
+        detectable_delta=audit.detectable_delta,
+        detectable_shortage=audit.detectable_shortage,
+        scope=audit.scope,
+        of_groups=groups,
+        violations=len(audit.violations),
+        mismatches=len(audit.mismatches),
+        findings=tuple(Found.like(one) for one in contradictions[:LISTED]),
+        named=None if audit.naming is None else Named.like(audit.naming),
+        guard=None if guard is None else Guard.like(guard),
+        equal_noise_delta=equal_noise_delta,
+    )
+
+
+def book_audit_facts(audit: BookAudit, book: Codebook) -> AuditFacts:
+    """What an audit of a codebook came to."""
+    groups = sum(len(group.members) > 1 for group in book.crowds)
+    wrong = Found("law", (), "draws do not come as often as the stored probabilities say", True)
+    return AuditFacts(
+        verdict=audit.verdict,
+        confidence=audit.confidence,
+        n_samples=audit.n_samples,
+        source="draws of the codebook itself",
+        groups=groups,
+        labels=audit.n_labels,
+        curve=((book.epsilon, 0.0, book.certified(audit.scope).delta_upper),),
+        detectable_delta=1.0,
+        detectable_shortage=1.0,
+        scope=audit.scope,
+        of_groups=groups,
+        violations=audit.violations,
+        findings=(wrong,) if audit.wrong_laws else (),
+        named=Named(
+            accuracy=audit.named / max(audit.n_rows, 1),
+            accuracy_lower=audit.named_lower,
+            accuracy_upper=audit.named_upper,
+            promise_upper=audit.promise_upper,
+            guessing=audit.guessing,
+            n_answers=audit.n_rows,
+        ),
+    )
+
+
+def group_sizes(graph: NeighborGraph) -> NDArray[np.int64]:
+    """Members of each connected component."""
+    return np.asarray(np.bincount(graph.components) if graph.n_labels else np.zeros(1, dtype=np.int64))
+
+
+def hiding(graph: NeighborGraph) -> dict[str, Any]:
+    """The fields of a record that say who hides among whom."""
+    sizes = group_sizes(graph)
+    return {
+        "labels": graph.n_labels,
+        "groups": len(sizes),
+        "smallest_group": int(sizes.min()),
+        "largest_group": int(sizes.max()),
+        "edges": graph.n_edges,
+    }
+
+
+def _curve(mechanism: Mechanism) -> tuple[tuple[float, float], ...]:
+    grid = np.unique(np.concatenate([EPSILONS, mechanism.epsilon]))
+    computed = mechanism.released_curve(grid[:2]).delta_upper
+    if computed[-1] > SETTLED:
+        computed = np.concatenate([computed, mechanism.released_curve(grid[2:]).delta_upper])
+    # What holds at an ε holds at every larger one; the cost of finite precision alone would grow with ε.
+    deltas = np.minimum.accumulate(np.concatenate([computed, np.full(len(grid) - len(computed), computed[-1])]))
+    if len(set(mechanism.epsilon.tolist())) == 1:
+        # So that the curve and the guarantee say the same at the design's ε.
+        deltas = np.where(grid <= mechanism.epsilon[0], np.maximum(deltas, mechanism.certificate.delta_upper), deltas)
+    return tuple(zip(grid.tolist(), deltas.tolist(), strict=True))
+
+
+def _tradeoff(
+    mechanism: Mechanism, curve: Sequence[tuple[float, float]], thorough: bool
+) -> tuple[tuple[float, float], ...]:
+    """Largest true positive rate of any test between neighbors, at some false positive rates."""
+    bounds = {rate: tpr_bound(rate, curve) for rate in FALSE_ALARMS}
+    loose = [rate for rate, bound in bounds.items() if bound > (1 + CLOSE) * rate]
+    if thorough and loose:
+        released = [mechanism.output] * mechanism.times
+        loss = mechanism.finite_precision_tv * mechanism.times * (2 if mechanism.scope == "table" else 1)
+        # Both rates of a test on what is really released are within the loss of those on the ideal answer.
+        rates = np.array([min(math.nextafter(rate + loss, 1.0), 1.0) for rate in loose])
+        worst = worst_tpr(released, mechanism.graph, rates, scope=mechanism.scope).tolist()
+        bounds |= {
+            rate: min(math.nextafter(tpr + loss, math.inf), bounds[rate])
+            for rate, tpr in zip(loose, worst, strict=True)
+        }
+    return tuple(bounds.items())
+
+
+def _naming(
+    mechanism: Mechanism, curve: Sequence[tuple[float, float]], sizes: NDArray[np.int64], seed: int | None
+) -> NamingFacts:
+    graph, guessing = mechanism.graph, len(sizes) / mechanism.graph.n_labels
+    complete = int((sizes * (sizes - 1) // 2).sum()) == graph.n_edges
+    if complete and (seed is None or mechanism.times > 1):  # sampling is of one answer about each label
+        return NamingFacts(naming_bound(guessing, curve), guessing)
+    if mechanism.times > 1:  # the curve is of all answers; the theorem of the risk takes any graph
+        degrees = np.bincount(graph.edges.ravel(), minlength=graph.n_labels)
+        bounds = [named_by_neighbors(degrees, e, graph.n_edges * delta) for e, delta in curve if e < 700]
+        return NamingFacts(min(bounds), guessing)
+    risk = identification_risk(mechanism.output, mechanism.graph, scope=mechanism.scope, seed=seed or 0)
+    rows = int(sizes.max()) if mechanism.scope == "table" else 1
+    return NamingFacts(
+        success_upper=min(math.nextafter(risk.success_upper + rows * mechanism.finite_precision_tv, math.inf), 1.0),
+        guessing=risk.prior_success,
+        exact=bool(risk.exact),
+        confidence=risk.confidence,
+    )

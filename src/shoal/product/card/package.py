@@ -1,0 +1,144 @@
+"""``public/`` as a data package: what the table's columns mean, under which licence, and what is promised about it.
+
+``datapackage.json`` follows Frictionless Data Package 1.0. Nothing in it depends on who is who: it is made from the
+card and from the public table.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from shoal import __version__
+from shoal.plaintext import printable
+from shoal.product.card.card import ReleaseCard
+from shoal.product.card.render import public_page, readme
+
+TABLE = "released.csv"
+#: Names of the columns of a table of crowds -> type and meaning; other columns are figures.
+FIELDS: dict[str, tuple[str, str]] = {
+    "crowd": ("integer", "number of the crowd: drawn once at random, the same in every later table"),
+    "homes": ("integer", "members of the crowd; fixed for its life, whoever has news"),
+    "news": ("boolean", "whether the row is new; false: repeated from the release before"),
+    "row": ("integer", "number of the row inside its crowd, drawn at random"),
+    "step": ("integer", "step of the horizon, from 1 on"),
+    "timestamp": ("datetime", "beginning of the step"),
+    "kw": ("number", "mean power over the members of the crowd"),
+}
+#: The same of a release under the readings' promise.
+NOISY_FIELDS = {
+    "crowd": ("integer", "a curve, numbered by its level; it stands for nobody in particular"),
+    "homes": ("number", "how many homes are like it, with noise: fractions occur"),
+    "count": ("number", "labels in the cell, with noise: fractions occur"),
+    "step": ("integer", "step of the horizon, from 1 on"),
+    "timestamp": ("datetime", "when the step begins"),
+    "kw": ("number", "mean power in the step, with noise"),
+}
+#: What may lie beside the table.
+BESIDE = {
+    "reader.json": "how far homes lie from their row: quantiles, all crowds pooled",
+    "total.csv": "the power of all homes together, by step",
+    "plan.json": "everything that was declared, or follows from it",
+    "noisy.json": "the noisy vector, from which the tables are made",
+}
+#: Where no licence was named.
+UNSTATED = {"name": "notspecified", "title": "not stated: ask whoever gave you this table"}
+
+
+def package(
+    card: ReleaseCard,
+    files: Mapping[str, bytes],
+    *,
+    title: str | None = None,
+    licence: str | None = None,
+    made: str = "",
+) -> dict[str, bytes]:
+    """Name -> content of everything in ``public/`` beside what the release wrote there: the table and other ``files``.
+
+    Of readings with noise it is a function of these and of the public settings on the card.
+    """
+    columns, *rows = csv.reader(io.StringIO(files[TABLE].decode()))
+    name = printable(title or ("A release of averages" if card.readings is None else "A release with noise"))
+    about = f" about {card.period}" if card.period else ""
+    terms = {"name": licence, "title": licence} if licence else UNSTATED
+    zone = card.fit.time_zone or "as in the readings, without a zone"
+    described = {
+        "profile": "tabular-data-package" if all(path.endswith(".csv") for path in files) else "data-package",
+        "name": "released",
+        "title": name,
+        "description": " ".join(one.sentence for one in card.public if one.key in ("technique", "hidden")),
+        "licenses": [terms],
+        "citation": f"{name}{about}. Made with shoal {__version__}; release card {card.digest[:16]}.",
+        "time_zone": zone if "timestamp" in columns else "none in it",
+        "guarantee": {
+            "kind": card.kind,
+            "statement": card.statement,
+            "not_hidden": [one.sentence for one in card.public if one.key == "limits"],
+            "rules": list(card.rules),
+            "card": "card.json",
+        },
+        "resources": [_resource(path, files[path], card) for path in sorted(files, key=lambda path: path != TABLE)],
+    }
+    each = "crowd and step" if "step" in columns else "crowd"
+    texts = {
+        "card.json": card.to_json(),
+        "card.md": card.to_markdown(),
+        "report.html": public_page(card, title=title, made=made if card.readings is None else card.readings.day),
+        "README.txt": readme(
+            card,
+            table=f"{len(rows)} rows, one per {each}: {', '.join(columns)}",
+            beside={path: words for path, words in BESIDE.items() if path in files},
+            package=described,
+        ),
+        "datapackage.json": json.dumps(described, indent=2, ensure_ascii=False, allow_nan=False) + "\n",
+    }
+    made_here = {path: text.encode() for path, text in texts.items()}
+    lines = [f"{hashlib.sha256(c).hexdigest()}  {path}\n" for path, c in sorted({**made_here, **files}.items())]
+    return {**made_here, "SHA256SUMS": "".join(lines).encode()}
+
+
+def _resource(path: str, content: bytes, card: ReleaseCard) -> dict[str, Any]:
+    """A file of the package: a table with its columns, or JSON with what it is for."""
+    name, _, kind = path.partition(".")
+    resource: dict[str, Any] = {
+        "name": name,
+        "path": path,
+        "format": kind,
+        "encoding": "utf-8",
+        "bytes": len(content),
+        "hash": f"sha256:{hashlib.sha256(content).hexdigest()}",
+    }
+    if path in BESIDE:
+        resource["description"] = BESIDE[path]
+    if kind != "csv":
+        return resource | {"profile": "data-resource", "type": "json", "mediatype": "application/json"}
+    columns = next(csv.reader(io.StringIO(content.decode())))
+    return resource | {
+        "profile": "tabular-data-resource",
+        "mediatype": "text/csv",
+        "schema": {
+            "fields": [_field(column, card) for column in columns],
+            "primaryKey": [key for key in ("crowd", "row", "step") if key in columns],
+            "missingValues": [""],
+        },
+    }
+
+
+def _field(name: str, card: ReleaseCard) -> dict[str, Any]:
+    kind, meaning = FIELDS.get(name, ("number", "mean over the members of the crowd"))
+    if card.kind == "readings":
+        kind, meaning = NOISY_FIELDS.get(name, (kind, "mean within declared bounds, with noise"))
+    described: dict[str, Any] = {"name": name, "type": kind, "description": meaning}
+    if name == "timestamp":
+        described["format"] = "%Y-%m-%dT%H:%M:%S" + ("%z" if card.fit.time_zone is not None else "")
+    if name == "kw":
+        described["unit"] = "kW"
+    if name == "homes" and card.kind != "readings":
+        described["constraints"] = {"minimum": card.fit.crowd or 2}
+    if name == "step" and card.fit.step_minutes is not None:
+        described["unit"] = f"{card.fit.step_minutes:g} minutes"
+    return described

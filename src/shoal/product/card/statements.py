@@ -1,0 +1,189 @@
+"""What may be said about a release, sentence by sentence. A fact is phrased once, in ``templates/statements.txt``;
+renderers choose and order.
+
+A statement has a key, its audience ("public": it may be published; "owner": it stays with the data owner), a figure
+that can stand alone, a sentence that can too, and more for who asks. Figures are rounded by :mod:`shoal.rounding`, to
+the safe side; a ratio is rounded as a ratio.
+
+There are three kinds of release. *means*: rows are averages over a crowd, no noise and no Greek; aggregation with a
+least crowd (k-anonymity), and called that. *certified*: a method with ε and δ about which label a row is about.
+*readings*: noise, ε and δ about every label's whole readings.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from shoal import __version__
+from shoal.plaintext import printable
+from shoal.product.card.facts import CROWD, MEANINGLESS, DesignFacts, FitFacts, promised
+from shoal.product.card.words import HOLDERS, factor, promise, question
+from shoal.readings.plan import noisy_crowds_plan
+from shoal.rounding import counted, exactly, lower, many, nearest, percent, upper
+
+if TYPE_CHECKING:
+    from shoal.product.card.card import ReleaseCard
+
+PUBLIC, OWNER = "public", "owner"
+#: Digits of an error that is published.
+SHOWN_DIGITS = 2
+#: Crowds of means from which on errors pooled over all of them are published.
+POOLED = 10
+#: Two figures below this need not be told apart.
+NOTHING = 1e-12
+#: Largest rounding error of a released figure in kW: half a watt.
+WATT = 0.0005
+KIND = "aggregation with a least crowd (k-anonymity)"
+#: What a mean does not hide, wherever an operator reads.
+FIGURES = (
+    "This hides which member a row is about. It does not hide figures: who knows the other members' figures, because "
+    "they are his meters, tenants or customers, computes yours. The readings' promise, which adds noise, protects "
+    "against that."
+)
+#: The same in a line, for who types options.
+KNOWS = "Who knows all others' figures computes yours; `--secret readings` protects against that."
+#: Key -> the heading over its sentences; the first five are the summary.
+HEADINGS = {
+    "hidden": "Who hides",
+    "cost": "It costs",
+    "attack": "An attacker",
+    "pass_on": "Pass on",
+    "keep": "Keep",
+    "guarantee": "The guarantee",
+    "technique": "What is released",
+    "next": "The next release",
+    "limits": "What is not hidden",
+    "rules": "Rules that were kept",
+    "course": "The price of earlier releases",
+    "use": "What may be computed",
+    "model": "What it rests on",
+    "audit": "Audit",
+    "spent": "What is on record",
+    "missing": "Who is not in it",
+}
+SUMMARY = ("hidden", "cost", "attack", "pass_on", "keep")
+#: Named rules of aggregation: name -> least number of members, largest share of one of them (None: not limited), words.
+RULES: dict[str, tuple[int, float | None, str]] = {
+    "15/15": (15, 0.15, "at least 15, and none with more than 15 % of a figure"),
+    "4/80": (4, 0.80, "at least 4, and none with more than 80 % of a figure"),
+    "five devices": (5, None, "at least five devices"),
+    "100 accounts": (100, None, "at least 100 accounts"),
+}
+#: Where a statement begins in what the template of them prints: a character that no value can bring along.
+BEGINS = "\x1e"
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One thing to say: its key, whom it is for, a figure, a sentence, and more."""
+
+    key: str
+    audience: str
+    figure: str
+    sentence: str
+    more: tuple[str, ...] = ()
+    warning: bool = False  #: to be told wherever the owner reads
+
+
+@cache
+def environment(form: str) -> Environment:
+    """Templates of a form: "html", where text is escaped, "md", where it cannot begin markup, "text", or "lines".
+
+    No value of "lines" holds a line end; lines of a template that hold only its tags are empty there.
+    """
+
+    def finalize(value: Any) -> Any:
+        if not isinstance(value, str) or isinstance(value, Markup):
+            return value
+        text = printable(value, keep="" if form == "lines" else "\n")
+        return text.replace("<", "&lt;") if form == "md" else text
+
+    def code(text: str) -> Markup:
+        """A sentence with what stands between backticks as code."""
+        parts = printable(text).split("`")
+        return Markup("").join(Markup("<code>{}</code>").format(p) if i % 2 else escape(p) for i, p in enumerate(parts))
+
+    templates = Environment(
+        loader=PackageLoader("shoal.product.card", "templates"),
+        autoescape=form == "html",
+        undefined=StrictUndefined,
+        trim_blocks=form != "lines",
+        finalize=finalize,
+        keep_trailing_newline=True,
+    )
+    templates.filters |= {"code": code, "upper_end": upper, "nearest": nearest, "counted": counted}
+    templates.filters["cell"] = lambda value: str(value).replace("|", "\\|")
+    templates.globals |= {"headings": HEADINGS, "version": __version__, "rules": RULES, "holders": HOLDERS}
+    templates.globals |= {"counted": counted, "many": many, "percent": percent, "factor": factor, "promise": promise}
+    templates.globals |= {"upper": upper, "lower": lower, "exactly": exactly, "nearest": nearest, "promised": promised}
+    templates.globals |= {"other_scope": other_scope, "technique": KIND, "figures": FIGURES}
+    templates.globals |= {"pooled": POOLED, "least_told": CROWD, "shown_digits": SHOWN_DIGITS}
+    templates.globals |= {"half_watt": WATT, "meaningless": MEANINGLESS}
+    return templates
+
+
+def statements(card: ReleaseCard) -> tuple[Statement, ...]:
+    """Everything that is to be said about a release, in order of what a reader asks first."""
+    printed = environment("lines").get_template("statements.txt").render(
+        **{name: Markup(BEGINS + name) for name in (PUBLIC, OWNER)},
+        card=card,
+        kind=card.kind,
+        fit=card.fit,
+        noun=card.fit.noun,
+        nouns=many(card.fit.noun),
+        about=[line for line in card.fit.about if not line.startswith("Readings:")],  # those are for the owner
+        design=card.design,
+        words=None if card.design is None else question(card.design.query),
+        release=card.release,
+        audit=card.audit,
+    )  # fmt: skip
+    result = []
+    for block in printed.split(BEGINS)[1:]:
+        head, *lines = (line.strip() for line in block.splitlines() if line.strip())
+        name, _, figure = head.partition(":")
+        audience, key = name.split()
+        if lines:
+            more = tuple(lines[1:])
+            result.append(Statement(key.rstrip("!"), audience, figure.strip(), lines[0], more, key.endswith("!")))
+    return tuple(result)
+
+
+def handing(folder: str, ledger: str) -> tuple[Statement, Statement]:
+    """What to pass on, and what to keep; ``ledger`` says where the ledger is."""
+    keep = f"All else in {folder}, where released.csv says whose row is whose, and the ledger {ledger}: as private as "
+    public = f"{folder}/public: the table, its card, README and checksums. No names in it."
+    return Statement("pass_on", OWNER, "public/", public), Statement("keep", OWNER, "the rest", f"{keep}the data.")
+
+
+def other_scope(design: DesignFacts) -> str:
+    """The figure for who holds the other thing; nothing where it does not differ from the one that is promised."""
+    if design.other_delta is None or upper(design.other_delta) == upper(design.delta):
+        return ""
+    if max(design.delta, design.other_delta) < NOTHING:
+        return ""
+    other = "answer" if design.scope == "table" else "table"
+    held = f"For {HOLDERS[other]} δ ≤ {upper(design.other_delta)} at the same ε."
+    return held if other == "answer" else f"{held} This release was designed for single answers: do not pass on all."
+
+
+def would_protect(fit: FitFacts, *, options: bool = True) -> str:
+    """What the other secret would protect, and for meters what it would cost: with ``options``, or for a board."""
+    name = "`--secret readings`" if options else "The readings' promise"
+    bounds, load = (" (--bounds)", ": `--set typical_kw=…`") if options else ("", "")
+    if fit.entry == "column":
+        return (
+            f"{name} would protect every {fit.noun}'s figures, against whoever knows all others, with noise that the "
+            f"ends of the columns, which you declare{bounds}, decide."
+        )
+    plan = noisy_crowds_plan(customers=max(fit.labels, 2), epsilon=1.0)
+    return (
+        f"{name} would protect every {fit.noun}'s readings, against whoever knows all others; with "
+        f"{counted(plan.customers, 'customer')} of {plan.typical_kw:g} kW (more where they use less{load}) and a "
+        "privacy budget (epsilon) of 1 its curves, as a population and not home by home, would be off by about "
+        f"{percent(plan.expected_w1)} of the mean load, its total by {percent(plan.expected_total)}."
+    )

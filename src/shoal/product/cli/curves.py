@@ -1,0 +1,167 @@
+"""curve, frontier, prove and attack: δ against ε and against the error spent, as a theorem, and what attackers find."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import shoal
+from shoal.product.cli import options
+from shoal.product.cli.options import option
+from shoal.product.cli.screen import Outcome, command, said
+from shoal.rounding import exactly, lower, upper
+
+
+@command()
+def curve(
+    target: Annotated[Path, typer.Argument(metavar="MECHANISM|DIR", help="Mechanism file, or folder of a run.")],
+    epsilon: Annotated[str, option("Numbers 0.5,1,2 or from:to:count.")] = "0:4:17",
+    notion: Annotated[
+        str, option("dp (of what is released), or of the ideal law: pdp, pdp-two-sided, chernoff.")
+    ] = "dp",
+) -> Outcome:
+    """δ(ε) of a mechanism or a run: of the worst pair, rounded up.
+
+    Examples:
+        shoal curve january
+        shoal curve mechanism.shoal --epsilon 0.1:2:20 --notion pdp
+    """
+    from shoal.accounting.curve import falling
+
+    grid = options.numbers(epsilon, "epsilon")
+    worst: Any
+    if target.is_dir():
+        run = shoal.Run.open(target)
+        worst, method = run.curve(grid, notion), run.config.way
+    else:
+        mechanism = shoal.Mechanism.load(target)
+        worst = mechanism.released_curve(grid) if notion == "dp" else mechanism.curve(grid, notion)
+        method = mechanism.method
+    deltas, edges = falling(grid, worst.delta_upper), worst.worst_edge
+    lines = [f"{'ε':>8}  {'δ at most':>11}  worst pair ({notion})"]
+    lines += [f"{e:>8.4g}  {upper(d):>11}  {a} against {b}" for e, d, (a, b) in zip(grid, deltas, edges, strict=True)]
+    of = "what is released" if notion == "dp" else "the ideal law, before rounding"
+    content = {"method": method, "notion": notion, "of": of}
+    return Outcome(content | {"epsilon": grid, "delta_upper": deltas, "worst_edge": edges}, "\n".join(lines))
+
+
+@command()
+def frontier(
+    folder: options.Dir,
+    rho: Annotated[str, option("Budgets: numbers 0.1,0.2 or from:to:count.")],
+    method: Annotated[str, option("Methods, with commas.")] = "white,transport",
+    epsilon: Annotated[float | None, option("ε of the guarantee. [default: that of the run]")] = None,
+    search: Annotated[int, option("Steps of the search per stage of each design.")] = 10,
+) -> Outcome:
+    """δ against the mean squared error ρ that is spent, per method.
+
+    Nothing is released or changed.
+
+    Examples:
+        shoal frontier january --rho 0.1:1:5
+        shoal frontier january --rho 0.2,0.5 --method white,paper,transport --epsilon 2
+    """
+    budgets = sorted(options.numbers(rho, "rho"))
+    methods = [name.strip() for name in method.split(",")]
+    run = shoal.Run.open(folder)
+    at = run.config.stated_epsilon if epsilon is None else epsilon
+    deltas = run.frontier(budgets, methods, epsilon=at, search=search)
+    lines = [f"δ at ε = {exactly(at)}, at most", f"{'ρ':>10}" + "".join(f"{name:>14}" for name in methods)]
+    for i, budget in enumerate(budgets):
+        lines.append(f"{budget:>10.4g}" + "".join(f"{upper(deltas[name][i]):>14}" for name in methods))
+    return Outcome({"epsilon": at, "rho": budgets, "delta_upper": deltas}, "\n".join(lines))
+
+
+@command()
+def prove(
+    target: Annotated[Path, typer.Argument(metavar="DIR|MECHANISM", help="Folder of a run, or a mechanism file.")],
+    epsilon: Annotated[float | None, option("ε of the guarantee. [default: that of the design]")] = None,
+    scope: Annotated[str | None, option("answer or table. [default: that of the design]")] = None,
+) -> Outcome:
+    """δ of what is released, as a theorem about the parameters.
+
+    Ball arithmetic over every pair of neighbors. Writes a small file per mechanism, to DIR/proof/ or next to the
+    mechanism file, that another program can check: `python -m shoal.proofs.checker PROOF MECHANISM`. Ends with 4 where
+    nothing below 1 can be proved.
+
+    Examples:
+        shoal prove january
+        shoal prove mechanism.shoal --epsilon 2 --scope table
+    """
+    if target.is_dir():
+        proofs, where = shoal.Run.open(target).prove(epsilon=epsilon, scope=scope), target / "proof"
+    else:
+        proof, where = shoal.prove(shoal.Mechanism.load(target), None, epsilon, scope), target.parent
+        proof.save(where / f"{target.stem}.proof.json")
+        proofs = {target.stem: proof}
+    worst = max(proofs.values(), key=lambda proof: proof.delta_upper)
+    lines = [f"{'mechanism':<20}  {'pairs':>7}  {'δ at least':>11}  {'δ at most':>11}  worst pair ({worst.scope})"]
+    for name, proof in proofs.items():
+        a, b = proof.worst_edge
+        ends = f"{lower(proof.delta_lower):>11}  {upper(proof.delta_upper):>11}"
+        lines.append(f"{name[:20]:<20}  {proof.n_edges:>7}  {ends}  {a} against {b}")
+        lines += [f"  not settled: {reason}" for reason in proof.unsettled]
+    lines.append(f"Proofs are in {where}.")
+    parts = ("digest", "n_edges", "delta_lower", "delta_upper", "finite_precision", "unsettled")
+    content = {
+        "scope": worst.scope,
+        "delta_lower": max(proof.delta_lower for proof in proofs.values()),
+        "delta_upper": worst.delta_upper,
+        "worst_edge": worst.worst_edge,
+        "proofs": {name: {part: getattr(proof, part) for part in parts} for name, proof in proofs.items()},
+    }
+    return Outcome(content, "\n".join(lines), code=4 if worst.delta_upper >= 1 else 0)
+
+
+@command()
+def attack(
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="READINGS", help="Meter file, five weeks at least; with --known what was published."),
+    ],
+    known: Annotated[Path | None, option("Meter file of homes to look for in a published table, or a run's.")] = None,
+    out: Annotated[Path, option("Folder for the table and its numbers.", None, "--out", "-o")] = Path("shoal-attack"),
+    crowd: Annotated[int, typer.Option(help="Homes of a crowd, at least.", min=2)] = 10,
+    origins: Annotated[int, typer.Option(help="Weeks that are looked at, the last ones.", min=2)] = 4,
+    seed: Annotated[int, option("Seed of the homes that attackers learn from.")] = 0,
+) -> Outcome:
+    """Could somebody find a household in these readings?
+
+    And in what a run would release? Attackers who know a home's week look for it in what leaves, before and after
+    protection. Homes with gaps or without forecasts are left out, and counted. Nothing is released or recorded.
+
+    With --known, in a table that was published: whoever knows these readings takes the nearest row.
+
+    Ends with 4 where an attacker who is told the crowd does better than a guess, beyond its interval.
+
+    Examples:
+        shoal attack meters.parquet
+        shoal attack meters.parquet --crowd 20 --origins 3 --out study
+        shoal attack january --known meters.parquet
+        shoal attack published.csv --known meters.parquet
+    """
+    if known is not None:
+        finding = shoal.find_published(file, shoal.read_meters(known))
+        return Outcome(finding.to_dict(), str(finding))
+    study = shoal.reidentify(shoal.read_meters(file), crowd=crowd, origins=origins, seed=seed, progress=tell)
+    study.save(folder_for(out))
+    content = {"out": str(out), **study.to_dict()}
+    least = "These attackers are plain: one that learns from many homes names some more in raw readings."
+    return Outcome(content, f"{study}\n\n{least}\nTable: {out}", code=4 if study.exceeded else 0)
+
+
+def tell(text: str, share: float) -> None:
+    """Show the progress of a study on standard error."""
+    said(f"{share:4.0%} {text}")
+
+
+def folder_for(out: Path) -> Path:
+    """The folder of a study, made if need be, unless it is a run's."""
+    if out.exists() and not out.is_dir():
+        raise shoal.InputError(f"out: {out.name} is a file; name a folder")
+    if (out / "state.json").is_file():
+        raise shoal.InputError(f"out: {out.name} holds a shoal run; name another folder")
+    out.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return out

@@ -1,0 +1,156 @@
+"""ledger show, log, verify and budget: what has been spent and when, whether the record is intact, what is left."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Annotated, Any
+
+import typer
+
+import shoal
+from shoal.plaintext import cell
+from shoal.product.cli.options import option
+from shoal.product.cli.screen import Outcome, command
+from shoal.rounding import counted, upper
+
+Target = Annotated[
+    str | None,
+    typer.Argument(metavar="[URL|DIR]", help="sqlite:///…, postgresql://…, a run's folder; default: the data owner's."),
+]
+Label = Annotated[str | None, option("Only this label.")]
+#: Accounts that are shown.
+SHOWN = 20
+
+
+@command()
+def show(target: Target = None, label: Label = None) -> Outcome:
+    """What has been spent of every budget.
+
+    Examples:
+        shoal ledger show
+        shoal ledger show january
+        shoal ledger show postgresql://owner@db/ledger --label H0003
+    """
+    with _opened(target) as ledger:
+        content, lines = _accounts(ledger, label)
+        head = str(ledger.head)
+    words = "seal (write it down elsewhere, then `shoal ledger verify --head` can tell a rewrite)"
+    return Outcome({**content, "head": head}, "\n".join([*lines, f"{words}: {head}"]))
+
+
+@command()
+def verify(
+    target: Target = None,
+    head: Annotated[str | None, option("A seal written down earlier, as `show` prints it.")] = None,
+) -> Outcome:
+    """Check the whole record: chain, digests and budgets, from the first entry to the last. Exit code 2 if broken.
+
+    Examples:
+        shoal ledger verify january
+        shoal ledger verify sqlite:///ledger.db --head SEAL
+    """
+    with _opened(target) as ledger:
+        report = ledger.verify(head)
+    content = {name: getattr(report, name) for name in ("ok", "entries", "bad_entry", "problem")}
+    content |= {"head": str(report.head), "notes": list(report.notes)}
+    return Outcome(content, str(report), code=0 if report.ok else 2)
+
+
+@command()
+def budget(
+    target: Target = None,
+    epsilon: Annotated[float | None, option("With --delta: set a budget at this ε.")] = None,
+    delta: Annotated[float | None, option("With --epsilon: and this δ.")] = None,
+    label: Label = None,
+    mode: Annotated[
+        str | None, option("fixed: a series fixed in advance. adaptive: releases may be chosen by earlier answers.")
+    ] = None,
+) -> Outcome:
+    """What is left of the budget; with --epsilon and --delta, set it first, for every label.
+
+    Each account says which mode holds. Exact composition counts for a series that was fixed in advance; an adaptive
+    budget holds for any choice made in the light of earlier answers. Decide without looking at answers.
+
+    Examples:
+        shoal ledger budget january
+        shoal ledger budget january --epsilon 1 --delta 1e-4
+        shoal ledger budget january --epsilon 1 --delta 1e-4 --mode adaptive
+    """
+    setting = epsilon is not None
+    if setting != (delta is not None):
+        raise shoal.InputError("epsilon and delta belong together: a budget is a δ at an ε")
+    if mode is not None and not setting:
+        raise shoal.InputError("mode: give --epsilon and --delta too; a mode is set with its budget")
+    if label is not None and setting:
+        raise shoal.InputError("label: a budget holds for every label; set it without --label")
+    with _opened(target, create=setting) as ledger:
+        if epsilon is not None and delta is not None:
+            ledger.budget(epsilon, delta, mode=mode)
+        content, lines = _accounts(ledger, label)
+    return Outcome({"set": setting, **content}, "\n".join([*(["budget set"] if setting else []), *lines]))
+
+
+@command()
+def log(
+    target: Target = None,
+    as_csv: Annotated[bool, option("A table with commas, for a spreadsheet.", None, "--csv")] = False,
+) -> Outcome:
+    """What happened, row by row: when, under which name and folder, about how many labels, and what it cost.
+
+    Examples:
+        shoal ledger log
+        shoal ledger log january --csv
+    """
+    with _opened(target) as ledger:
+        rows = ledger.log()
+    if as_csv:
+        names = ("time", "kind", "name", "folder", "table", "labels", "cost")
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows(
+            [names, *([cell(str(getattr(row, name))) for name in names] for row in rows)]
+        )
+        return Outcome({"rows": rows}, text.getvalue().rstrip("\n"))
+    lines = [
+        f"{row.time[:16].replace('T', ' ')}  {row.kind:8}  {row.name}"
+        + (f" (folder {row.folder}, table {row.table[:12]})" if row.folder else "")
+        + (f", {counted(row.labels, 'label')}" if row.labels else "")
+        + f": {row.cost}"
+        for row in rows
+    ]
+    return Outcome({"rows": rows}, "\n".join(lines) or "nothing is on record yet")
+
+
+def _opened(target: str | None, *, create: bool = False) -> shoal.Ledger:
+    from shoal.product.runs.owner_ledger import open_ledger
+
+    return open_ledger(target, create=create)
+
+
+def _accounts(ledger: shoal.Ledger, label: str | None) -> tuple[dict[str, Any], list[str]]:
+    """The fullest accounts, composed exactly; all others are judged by bounds, however many there are."""
+    accounts: list[Any]
+    lines, more = [], 0
+    if label is not None:
+        spent = ledger.spent(label)
+        accounts = list(spent)
+        content: dict[str, Any] = {"releases": spent.releases, "labels": 1, "largest_share": None}
+    else:
+        whole = ledger.overview(exact=SHOWN)
+        accounts, more = list(whole.worst), whole.labels - len(whole.worst)
+        content = {name: getattr(whole, name) for name in ("releases", "labels", "largest_share", "tables")}
+        if whole.tables:
+            lines.append(f"{counted(whole.tables, 'released table')} on record; `shoal ledger log` lists them")
+        readings = [] if whole.releases else [row for row in ledger.log() if row.kind == "readings"]
+        if readings:
+            about, cost = counted(readings[-1].labels, "label"), readings[-1].cost
+            lines.append(f"{counted(len(readings), 'release')} of the readings of {about}: {cost}")
+        lines.append(
+            f"{counted(whole.releases, 'charged answer')} about {counted(whole.labels, 'label')}"
+            + (f"; most spent first; at most {upper(whole.largest_share)} of the budget is spent" * bool(whole.labels))
+        )
+    lines += [f"  {account}" for account in accounts]
+    if more > 0:
+        lines.append(f"  … and {more} more (--label shows one)")
+    names = ("name", "epsilon", "budget", "spent", "remaining", "releases", "mode")
+    return {**content, "accounts": [{name: getattr(one, name) for name in names} for one in accounts]}, lines

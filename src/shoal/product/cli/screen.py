@@ -1,0 +1,250 @@
+"""What a command shows and how it ends: results on standard output, progress and messages on standard error.
+
+| exit code | means |
+| --- | --- |
+| 0 | done |
+| 2 | bad input, or something about files and folders to put right |
+| 3 | refused by the budget |
+| 4 | the guarantee asked for cannot be met |
+| 130 | interrupted |
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import inspect
+import json
+import os
+import re
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Annotated, Any, TextIO, TypeVar
+
+import typer
+
+import shoal
+from shoal.plaintext import printable
+from shoal.product.cli import options
+from shoal.records import plain
+
+#: The option of every command.
+Json = Annotated[bool, options.option("One JSON object on standard output, nothing else.", "Output", "--json")]
+#: With this variable of the environment set, an error shows its traceback.
+DEBUG = "SHOAL_DEBUG"
+#: Called where a command begins, after all was loaded and its options were read.
+ON_BEGIN: list[Callable[[], None]] = []
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command has to say: to machines, and to people as text or as (heading, sentences)."""
+
+    content: dict[str, Any]
+    text: str = ""
+    parts: list[tuple[str, list[str]]] = field(default_factory=list)
+    brief: bool = False  #: headings stand beside their sentences
+    code: int = 0
+
+
+def command(*sections: str, also: tuple[str, ...] = ()) -> Callable[[Command], Command]:
+    """Show the outcome of a command, turn errors into sentences and exit codes; with the option that all commands take.
+
+    Settings of a run that are in ``sections``, or named in ``also``, are options of the command, which gets those that
+    were given as keywords.
+    """
+    known = options.known_settings(sections, also)
+
+    def decorated(function: Command) -> Command:
+        signature = inspect.signature(function, eval_str=True)
+
+        @functools.wraps(function)
+        def guarded(*, as_json: bool, **given: Any) -> None:
+            warnings.showwarning = lambda message, *_, **__: said(f"shoal: note: {message}")
+            try:
+                for begin in ON_BEGIN:
+                    begin()
+                chosen = options.taken(known, given)
+                outcome = function(**given, **chosen)
+                code = outcome.code
+                _print(_shown(outcome, as_json))
+            except (shoal.ShoalError, OSError, MemoryError, KeyboardInterrupt) as error:
+                if os.environ.get(DEBUG):
+                    raise
+                code, text = exit_code(error), explained(error)
+                if as_json:
+                    _print(_json({"error": text, "kind": type(error).__name__, "exit_code": code}))
+                said(f"shoal: {text}")
+            if code:
+                raise typer.Exit(code)
+
+        words, mark, examples = inspect.cleandoc(function.__doc__ or "").partition("Examples:")
+        guarded.__doc__ = "\n\n".join([words + mark, *filter(None, map(str.strip, examples.splitlines()))])
+        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        flag = inspect.Parameter("as_json", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=False, annotation=Json)
+        every = [*own, *options.parameters(known), flag]
+        guarded.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]
+        guarded.__annotations__ = {one.name: one.annotation for one in every}
+        return guarded  # type: ignore[return-value]
+
+    return decorated
+
+
+def exit_code(error: BaseException) -> int:
+    """The exit code that an error stands for."""
+    codes = {KeyboardInterrupt: 130, shoal.BudgetError: 3, shoal.UnreachableError: 4}
+    return next((code for kind, code in codes.items() if isinstance(error, kind)), 2)
+
+
+def explained(error: BaseException) -> str:
+    """An error in a sentence or two that say what to do next."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted. What is finished is kept: the same `shoal run` continues from there."
+    if isinstance(error, MemoryError):
+        return "the memory is not enough; use fewer labels at a time, or a shorter horizon"
+    if not isinstance(error, OSError):
+        return by_options(str(error))
+    path = Path(str(error.filename or ""))
+    if path.name.startswith("."):  # a lock, or a file that is being written: what the user knows is its folder
+        path = path.parent
+    name = f" {path}" if error.filename else ""
+    denied = f"no permission to use{name or ' a file'}; change its permissions, or name another"
+    room = "Nothing that was finished is lost: free some space and run the same command again"
+    reasons = {
+        errno.ENOSPC: f"the disk is full. {room}",
+        errno.EDQUOT: f"your quota on the disk is used up. {room}",
+        errno.ENOENT: f"there is no{name or ' such file'}; check the path",
+        errno.EADDRINUSE: "the port is in use; stop what uses it, or choose another with --port",
+    } | dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), denied)
+    reason = error.strerror or "an operation on files failed"
+    other = f"{reason}{f':{name}' if name else ''}; put it right and run the command again"
+    return reasons.get(error.errno or 0, other)
+
+
+def by_options(text: str) -> str:
+    """A message with arguments as the command's options: ``train_days`` and ``train_days=5`` are ``--train-days 5``.
+
+    >>> by_options("train_days must be at least 1; pass interval=, or max_kw=50; say secret='readings'")
+    '--train-days must be at least 1; pass --interval, or --set max_kw=50; say --secret readings'
+    >>> by_options("crowd: crowd=9 would work; go on with update=True, without ledger=. Leave it out (columns='-NAME')")
+    'crowd: --crowd 9 would work; go on with --update, without --ledger. Leave it out (--columns=-NAME)'
+    """
+    also = ("at_most", "within", "update", "rehearse", "config")  # arguments that are no settings
+    names = {name: f"--{name.replace('_', '-')}" for name in (*shoal.Config.options(), *also)}
+    rare = {setting.name for setting in fields(shoal.Config)} - names.keys()
+
+    def as_option(argument: re.Match[str]) -> str:
+        name, value = argument.groups()
+        value = value if " " in value else value.strip("'").replace("True", "")
+        between = "=" if value.startswith("-") else " " if value else ""
+        return f"--set {name}={value}" if name in rare else f"{names[name]}{between}{value}"
+
+    value = r"('[^']*'|[^\s;,()']*?(?=[.:]?(?:[\s;,()']|$)))"
+    text = re.sub(rf"(?<![-\w=.])({'|'.join([*names, *rare])})={value}", as_option, text)
+    named = "|".join(name for name in names if "_" in name)
+    text = re.sub(rf"(?<![-\w])({named})(?![-\w.])(?: \(--[a-z-]+\))?", lambda match: names[match[1]], text)
+    first = rf"^(within(?=: )|({'|'.join(names)})(?= must | exclude| needs |: nothing here))"
+    return re.sub(first, lambda match: names[match[1]], text)
+
+
+def _shown(outcome: Outcome, as_json: bool) -> str:
+    if as_json:
+        return _json(outcome.content)
+    if not outcome.parts:
+        return printable(outcome.text, keep="\n") + "\n" if outcome.text else ""
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False, soft_wrap=False)
+    beside = Table.grid(padding=(0, 2, 0, 0))
+    beside.add_column(style="bold", no_wrap=True)
+    beside.add_column(overflow="fold")
+    with console.capture() as shown:
+        for heading, lines in outcome.parts:
+            title, sentences = Text(printable(heading), style="bold"), [Text(printable(line)) for line in lines]
+            if outcome.brief:
+                beside.add_row(title, Text("\n").join(sentences))
+            else:
+                console.print(title, *(Padding(sentence, (0, 0, 0, 2)) for sentence in sentences), sep="\n")
+        if outcome.brief:
+            console.print(beside)
+    return shown.get()
+
+
+def _json(content: dict[str, Any]) -> str:
+    known = "utf" in (sys.stdout.encoding or "utf-8").lower()  # elsewhere JSON has its own way to write letters
+    text = json.dumps(plain(content), indent=1, ensure_ascii=not known, allow_nan=False)
+    # JSON leaves control characters above 127 as they are; written out in its own way, they mean the same.
+    return "".join(c if c == "\n" or printable(c) == c else f"\\u{ord(c):04x}" for c in text) + "\n"
+
+
+def _print(text: str, stream: TextIO | None = None) -> None:
+    """Write and flush. Where the reader has gone, as with ``| head -1``, what was done stands; the rest is unsaid."""
+    to = sys.stdout if stream is None else stream
+    try:
+        to.write(text)
+        to.flush()
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError) and (sys.platform, error.errno) != ("win32", errno.EINVAL):
+            raise
+        # So that nothing later, the interpreter's own flush at the end included, meets the closed pipe again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), to.fileno())
+
+
+def said(text: str) -> None:
+    """A line on standard error."""
+    _print(f"{printable(text)}\n", sys.stderr)
+
+
+class Stages:
+    """Progress of a run on standard error: bars with the time left on a terminal, one line per stage elsewhere."""
+
+    def __init__(self) -> None:
+        self._bars: Any = None
+        self._tasks: dict[str, Any] = {}
+        self._shown: set[str] = set()
+
+    def __enter__(self) -> Stages:
+        if sys.stderr.isatty():
+            from rich import progress
+            from rich.console import Console
+
+            columns = (
+                progress.SpinnerColumn(finished_text="✓"),
+                progress.TextColumn("{task.fields[stage]:<8}"),
+                progress.BarColumn(bar_width=24),
+                progress.TimeElapsedColumn(),
+                progress.TextColumn("left"),
+                progress.TimeRemainingColumn(),
+                progress.TextColumn("{task.description}"),
+            )
+            self._bars = progress.Progress(*columns, console=Console(stderr=True))
+            self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bars is not None:
+            self._bars.stop()
+
+    def __call__(self, stage: str, text: str, done: float, total: int) -> None:
+        """Take a report of the run."""
+        step = stage if self._bars is None else f"{stage} {text}"
+        new = step not in self._shown
+        self._shown.add(step)
+        if self._bars is None:
+            if new:
+                said(f"{stage}: {text}")
+            return
+        if stage not in self._tasks:
+            self._tasks[stage] = self._bars.add_task(text, total=None, stage=stage)
+        elif new and total > 1:
+            # Another step of the stage: its own pace, not that of the step before.
+            self._bars.reset(self._tasks[stage], total=total, description=text)
+        self._bars.update(self._tasks[stage], description=text, total=total or None, completed=done)

@@ -1,0 +1,202 @@
+"""demo, check, run, explain and serve: the whole job, what a run would find, and what is done with it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import shoal
+from shoal.product.cli import options
+from shoal.product.cli.options import option
+from shoal.product.cli.screen import Outcome, Stages, by_options, command
+
+#: When the demo's forecasts begin: the evening after 16 of its 17 days.
+DEMO_ORIGIN = "2024-01-17T18:00"
+FILE = (
+    "CSV, Parquet or Arrow file of meter readings, a folder of them, or an address such as s3://…; with --label any "
+    "table. Not needed to continue."
+)
+WITHIN = "Instead of --crowd: the largest of ten or more whose expected price, rehearsed on past days, is at most this."
+DATABASE = "Instead of FILE: a DuckDB database; --query is then the SQL that selects its rows."
+DOUBTFUL = "Release although the rows of many labels do not follow the Gaussian law that the guarantee rests on."
+
+
+@command("hiding", "guarantee", "speed", also=("horizon", "origin", "train_days"))
+def demo(
+    out: options.Out = Path("shoal-demo"),
+    households: Annotated[int, option("Simulated households.")] = 100,
+    until: options.Until = "report",
+    verbose: options.Verbose = False,
+    **chosen: Any,
+) -> Outcome:
+    """The whole job on a simulated neighborhood.
+
+    Meters, forecasts, crowds, release, report; nobody real is behind them.
+
+    Examples:
+        shoal demo
+        shoal demo --out my-demo --households 50 --crowd 5
+        shoal demo --out drawn --method codebook --epsilon 3
+        shoal demo --out many --households 5000 --workers processes
+    """
+    chosen.setdefault("origin", DEMO_ORIGIN)
+    chosen["title"] = "A simulated neighborhood"
+    return _everything(shoal.SimulatedMeters(households), out, None, chosen, verbose, until=until)
+
+
+@command("input", "hiding", "guarantee", "ledger", "output", "speed")
+def run(
+    meters: Annotated[str | None, typer.Argument(metavar="[FILE]", help=FILE)] = None,
+    out: options.Out = Path("shoal-run"),
+    update: Annotated[
+        bool, option("Go on with a new day or table in this folder: a new release.", None, "--update")
+    ] = False,
+    rehearse: Annotated[
+        bool, option("Everything up to the release; recorded and charged nowhere.", None, "--rehearse")
+    ] = False,
+    at_most: Annotated[
+        str | None, option("Instead of --crowd: the risk of being named.", "Hiding", metavar="1-in-20")
+    ] = None,
+    within: Annotated[str | None, option(WITHIN, "Hiding", metavar="10%")] = None,
+    database: Annotated[Path | None, option(DATABASE, "Input")] = None,
+    accept_doubtful_law: Annotated[bool, option(DOUBTFUL, "Guarantee", "--accept-doubtful-law")] = False,
+    until: options.Until = "report",
+    verbose: options.Verbose = False,
+    config: options.ConfigFile = None,
+    **chosen: Any,
+) -> Outcome:
+    """From a file to a table that may be passed on, with its report.
+
+    From meter readings, a forecast of every household; with --label, any table. Rows are averages over at least ten
+    (--crowd), in crowds that are formed once, for life, and recorded in the owner's ledger.
+
+    It continues where an earlier run stopped; on a finished folder it releases nothing and says what is there.
+
+    Examples:
+        shoal run meters.csv --out january
+        shoal run meters.parquet --out january --crowd 20
+        shoal run meter.csv --out january --household-column Zähler --timestamp-column Zeit --value-column Verbrauch
+        shoal run tuesday.parquet --out january --update
+        shoal run --database meters.duckdb --query "SELECT household, timestamp, kw FROM readings" --out january
+        shoal run voices.parquet --out voices --label speaker --crowd 9 --epsilon 1 --delta 1e-6
+        shoal run forecasts.csv --out tomorrow --label unique_id --timestamp-column ds --value-column AutoARIMA
+        shoal run meters.parquet --out drawn --method codebook --epsilon 3
+        shoal run meters.parquet --out january --at-most 1-in-20
+        shoal run meters.parquet --out january --within 10%
+        shoal run meters.parquet --out try --rehearse
+    """
+    source = meters if database is None else _selected(database, meters, chosen)
+    chosen |= {"at_most": at_most, "within": within}
+    if accept_doubtful_law:
+        chosen["accept"] = (*chosen.get("accept", ()), "doubtful-law")
+    return _everything(source, out, config, chosen, verbose, until=until, update=update, rehearse=rehearse)
+
+
+@command("input", "hiding", "ledger", "speed")
+def check(
+    meters: Annotated[str, typer.Argument(metavar="FILE", help="File or address, as for `shoal run`.")],
+    config: options.ConfigFile = None,
+    **chosen: Any,
+) -> Outcome:
+    """What a run would find in a file: who, which crowds, what price.
+
+    Reads, questions what is implausible, and rehearses; makes no folder and writes to no ledger. Exit code 2 where a
+    run would be refused.
+
+    Examples:
+        shoal check meters.csv
+        shoal check meters.csv --crowd 20 --horizon 3h
+    """
+    settings = {} if config is None else shoal.Config.read(config).to_json()
+    with Stages() as progress:
+        preview = shoal.check(meters, progress=progress, **{**settings, **chosen})
+    preview = replace(preview, refusal=by_options(preview.refusal))
+    return Outcome(preview.to_dict(), parts=preview.parts(), code=0 if preview.ok else 2)
+
+
+def _selected(database: Path, meters: str | None, chosen: dict[str, Any]) -> Any:
+    """The rows of a database, by the SQL that was given as --query; queries of forecasts then come from --config."""
+    if meters is not None:
+        raise shoal.InputError("file: name a file, or --database with --query, not both")
+    sql = chosen.pop("query", None)
+    if sql is None:
+        raise shoal.InputError("query: --database needs --query, the SQL that selects household, timestamp and reading")
+    try:
+        import duckdb
+    except ModuleNotFoundError:
+        raise shoal.InputError("database: it is read by the package duckdb; pip install 'shoal[duckdb]'") from None
+    try:
+        rows = duckdb.connect(str(database), read_only=True).sql(sql)
+    except duckdb.Error as error:  # its text may quote data
+        raise shoal.InputError(
+            f"query: DuckDB cannot open {database.name} or answer the query ({type(error).__name__}); try it there"
+        ) from None
+    if rows is None:
+        raise shoal.InputError("query: it must select rows: SELECT … FROM …")
+    return rows
+
+
+def _everything(
+    source: Any, out: Path, file: Path | None, chosen: dict[str, Any], verbose: bool, **terms: Any
+) -> Outcome:
+    config = None if file is None else shoal.Config.read(file)
+    with Stages() as progress:
+        done = shoal.run(source, out, config=config, progress=progress, **terms, **chosen)
+    parts = done.summary(verbose=verbose)
+    if not done.did:
+        parts.insert(0, ("Nothing to do", [f"{out} holds a finished run; nothing was released again."]))
+    return Outcome(done.to_dict(), parts=parts, code=done.exit_code, brief=not verbose)
+
+
+@command()
+def explain(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run that has released.")],
+    purpose: Annotated[str, option("What the release is for, in a sentence: a chapter of the annex.")] = "",
+) -> Outcome:
+    """A page for a board and an annex for a regulator, about a run.
+
+    Both are made from the release card, are HTML and print well, the first on one sheet; they name nobody.
+
+    Examples:
+        shoal explain january
+        shoal explain january --purpose "Planning of the feeder at Hauptstrasse"
+    """
+    board, annex = shoal.Run.open(folder).explain(purpose)
+    words = {"board": f"{board}: one sheet, in plain words.", "regulator": f"{annex}: an annex by the usual chapters."}
+    parts = [(f"For a {reader}", [sentence]) for reader, sentence in words.items()]
+    return Outcome({"board": str(board), "annex": str(annex)}, parts=parts)
+
+
+@command()
+def serve(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run, or a folder of runs.")],
+    port: Annotated[int, typer.Option(help="Port to listen on.", min=1, max=65535)] = 8000,
+    host: Annotated[str, option("Address to listen on; TLS is the business of a proxy in front.")] = "127.0.0.1",
+    ledger: Annotated[str | None, option("sqlite:///… or postgresql://…; by default that of the runs.")] = None,
+    user_header: Annotated[
+        str | None, option("Header in which a proxy names who is signed in; with --trust-proxy.")
+    ] = None,
+    trust_proxy: Annotated[
+        str | None, option("Address of that proxy; its headers are believed from nowhere else.")
+    ] = None,
+    new_owner_key: Annotated[
+        bool, option("Make an owner key in the place of a lost one.", None, "--new-owner-key")
+    ] = False,
+) -> Outcome:
+    """The release service and its page: the ledger decides.
+
+    The first owner key is shown once on the terminal; where there is none it is put into DIR/owner-key.txt, which only
+    you can read. JSON is under /v1, described at /openapi.json; pages for people are at /.
+
+    Examples:
+        shoal serve runs
+        shoal serve runs --port 8443 --ledger postgresql://shoal@db/ledger
+    """
+    from shoal.product.service import server
+
+    proxy: dict[str, Any] = {"user_header": user_header, "trust_proxy": trust_proxy}
+    server.serve(folder, ledger=ledger, host=host, port=port, new_owner_key=new_owner_key, **proxy)
+    return Outcome({"served": str(folder)}, "Stopped; everything shown is on record.")

@@ -1,0 +1,291 @@
+"""What has been spent of budgets: bounded, composed, in words; a whole ledger in a few numbers, and act by act."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import exists, func, or_, select
+
+from shoal.product.ledger import chain
+from shoal.product.ledger.bounds import bounded, mechanism_bound, pair_bound
+from shoal.product.ledger.budgets import Budget
+from shoal.product.ledger.composition import Charges, LabelAccount, PairAccount
+from shoal.product.ledger.crowds import NOBODY
+from shoal.product.ledger.state import Memory, State
+from shoal.product.ledger.storage import ENTRIES, GRAPH_LABELS, Transaction
+from shoal.rounding import exactly, lower, upper
+
+
+@dataclass(frozen=True)
+class Account:
+    """What has been spent of one budget by the worst pair it is held against; δ's are upper ends at the budget's ε.
+
+    ``releases`` are those about the label; ``pair`` is the worst pair, None where nothing was released. ``mode`` says
+    what the budget holds for: ``"fixed"``, a series fixed in advance, whose composed δ is what is spent; or
+    ``"adaptive"``, any way of choosing, and what is spent is what the budget's filter counts, which is within the
+    budget exactly if it is at most δ.
+    """
+
+    name: str
+    epsilon: float
+    budget: float
+    spent: float
+    releases: int
+    pair: tuple[str, str] | None = None
+    mode: str = "fixed"
+
+    @property
+    def remaining(self) -> float:
+        """δ left, rounded down; 0 when the budget is spent or overdrawn."""
+        left = self.budget - self.spent
+        return left * (1 - 2.0**-50) if left > 0 else 0.0
+
+    @property
+    def share(self) -> float:
+        """The part of the budget that is spent, rounded up; inf where something is spent of nothing."""
+        if self.budget > 0:
+            return self.spent / self.budget * (1 + 2.0**-50)
+        return math.inf if self.spent > 0 else 0.0
+
+    def __str__(self) -> str:
+        worst = "" if self.pair is None else f", worst for {self.pair[0]} and {self.pair[1]}"
+        return (
+            f"{self.name}: δ({exactly(self.epsilon)}) ≤ {upper(self.spent)} of {exactly(self.budget)}, "
+            f"{lower(self.remaining)} left, {self.mode}, {self.releases} release(s){worst}"
+        )
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Accounts of labels; iterate, or ask for one by its label."""
+
+    by_label: Mapping[str, Account]
+
+    @property
+    def largest(self) -> Account | None:
+        """The account that has used the largest share of its budget."""
+        return max(self, key=lambda account: account.share, default=None)
+
+    @property
+    def releases(self) -> int:
+        """Releases about all labels together."""
+        return sum(account.releases for account in self)
+
+    def __getitem__(self, label: Any) -> Account:
+        return self.by_label[str(label)]
+
+    def __iter__(self) -> Iterator[Account]:
+        return iter(self.by_label.values())
+
+    def __len__(self) -> int:
+        return len(self.by_label)
+
+    def __repr__(self) -> str:
+        shown = [f"  {account}" for account in itertools.islice(self, 20)]
+        if len(self) > 20:
+            shown.append(f"  … and {len(self) - 20} more")
+        return "\n".join([f"Spent({self.releases} release(s) about {len(self)} label(s))", *shown])
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a release would do to every budget that applies: ``before`` and ``after`` are in the same order."""
+
+    allowed: bool
+    repeated: bool
+    before: tuple[Account, ...]
+    after: tuple[Account, ...]
+
+    def __repr__(self) -> str:
+        verdict = "already answered, free" if self.repeated else "allowed" if self.allowed else "refused"
+        lines = [
+            f"  {b.name}: δ({exactly(b.epsilon)}) {upper(b.spent)} → {upper(a.spent)} of {exactly(b.budget)}, {a.mode}"
+            for b, a in zip(self.before, self.after, strict=True)
+        ]
+        return "\n".join([f"Cost({verdict})", *lines])
+
+
+def account(state: State, label: str, budget: Budget) -> Account:
+    """What has been spent of a budget, composed exactly: by the worst pair of a label."""
+    return _composed(state, budget, state.account(label))
+
+
+def exceeding(state: State, label: str, budget: Budget, headroom: float) -> float | None:
+    """What has been spent of a budget where it is more than that allows, with ``headroom``; None within it.
+
+    What the bounds of mechanisms settle is allowed on their word; a refusal rests on the exact composition.
+    """
+    pairs = state.account(label)
+    undecided = tuple(pair for pair in pairs.pairs if most_spent(state, pair, budget) * (1 + headroom) > budget.delta)
+    if not undecided:
+        return None
+    spent = _composed(state, budget, replace(pairs, pairs=undecided)).spent
+    return spent if spent * (1 + headroom) > budget.delta else None
+
+
+def most_spent(state: State, pair: PairAccount, budget: Budget) -> float:
+    """What the bounds of mechanisms say that a pair has spent at most; 1 where they say nothing.
+
+    They hold at every edge of a mechanism's graph, and what counts for a pair was made at an edge.
+    """
+    key = (pair.about.bare, pair.opposite.bare, budget.epsilon, budget.delta if budget.filters(pair.span) else None)
+    most = state.uppers.get(key, 1.0)  # still a bound if more points have become known since
+    if most >= 1.0:
+        most = state.uppers[key] = pair_bound(pair, budget, state.bound)
+    return most
+
+
+def _composed(state: State, budget: Budget, label: LabelAccount) -> Account:
+    composer, parts = state.memory.composer, []
+    for filtered in (False, True):
+        pairs = tuple(pair for pair in label.pairs if budget.filters(pair.span) == filtered)
+        if pairs and filtered:
+            parts.append(composer.filtered(replace(label, pairs=pairs), budget.rule, state.mechanism))
+        elif pairs:
+            parts.append(composer.composed(replace(label, pairs=pairs), budget.epsilon, state.mechanism))
+    spent, pair = max(parts, key=lambda part: part.delta_upper)
+    name = f"label {label.label}"
+    return Account(name, budget.epsilon, budget.delta, spent, label.releases, pair, budget.mode)
+
+
+# ---------------------------------------------------------------------- the whole ledger
+
+
+@dataclass(frozen=True)
+class Overview:
+    """Counts, and the largest share of a budget that may have been spent by any label.
+
+    ``largest_share`` is certain from above: no account has used more of its budget than that (above 1: overdrawn).
+    ``worst`` are accounts composed exactly, the largest share first. ``tables`` counts releases of crowds' rows and of
+    readings with noise, which no label's budget is charged for.
+    """
+
+    entries: int
+    labels: int
+    releases: int
+    mechanisms: int
+    largest_share: float
+    worst: tuple[Account, ...]
+    tables: int = 0
+
+
+def overviewed(transaction: Transaction, memory: Memory, exact: int) -> Overview:
+    """Walk all labels, graph by graph; judge them by bounds, and the ``exact`` worst by composition."""
+    labels = releases = 0
+    top: list[tuple[float, str]] = []
+    # The largest bound of an account that is not among the worst, which stays all that is known of it.
+    rest = 0.0
+    whole = State(transaction, memory)
+    budget = whole.budget or Budget(0.0, 0.0)  # without one nothing was released
+    other = GRAPH_LABELS.alias()
+    for (graph,) in transaction.rows(select(GRAPH_LABELS.c.graph).distinct().order_by(GRAPH_LABELS.c.graph)):
+        # Labels count with the first graph that holds them, each graph's with a state of their own.
+        earlier = exists().where(other.c.label == GRAPH_LABELS.c.label, other.c.graph < graph)
+        names = transaction.rows(select(GRAPH_LABELS.c.label).where(GRAPH_LABELS.c.graph == graph, ~earlier))
+        state = State(transaction, memory)
+        state.read(name for (name,) in names)
+        for (name,) in names:
+            number = state.charges(name).releases
+            if not number:
+                continue
+            labels += 1
+            releases += number
+            most = max(_bounded(state, pair, budget) for pair in state.account(name).pairs)
+            item = (Account(name, budget.epsilon, budget.delta, most, number).share, name)
+            if len(top) < exact:
+                heapq.heappush(top, item)
+            else:
+                rest = max(rest, heapq.heappushpop(top, item)[0])
+    worst = sorted((account(whole, name, budget) for _, name in top), key=lambda spent: (-spent.share, spent.name))
+
+    def entries_of(*kinds: str) -> int:
+        kind = or_(*(chain.is_kind(name) for name in kinds))
+        return int(transaction.value(select(func.count()).select_from(ENTRIES).where(kind)))
+
+    return Overview(
+        entries=chain.head(transaction).seq,
+        labels=labels,
+        releases=releases,
+        mechanisms=entries_of("mechanism"),
+        largest_share=max([rest, *(spent.share for spent in worst)]),
+        worst=tuple(worst),
+        tables=entries_of("crowds", "readings"),
+    )
+
+
+def _bounded(state: State, pair: PairAccount, budget: Budget) -> float:
+    """The bound on a pair; bounds that were never stored, or not for this ε, are made for the occasion."""
+    most, missing, epsilon = most_spent(state, pair, budget), False, budget.epsilon
+    for digest, _, _ in pair.about.joined(pair.opposite).uses if most > budget.delta else ():
+        known = state.bound(digest)
+        if known is None or epsilon not in known.delta or epsilon not in known.table:
+            state.memory.remember_bound(mechanism_bound(state.mechanism(digest), epsilon))
+            missing = True
+    return pair_bound(pair, budget, state.bound) if missing else most
+
+
+@dataclass(frozen=True)
+class LogRow:
+    """One act on the ledger.
+
+    ``kind`` is ``"budget"``, ``"answers"`` (charged releases), ``"crowds"`` or ``"readings"``; ``name`` is that of the
+    release and ``folder`` where it was made, as far as the record says; ``table`` is the digest of the public table,
+    ``labels`` how many labels it was about and ``cost`` what was spent, in words.
+    """
+
+    time: str
+    kind: str
+    name: str
+    folder: str = ""
+    table: str = ""
+    labels: int = 0
+    cost: str = "nothing was charged"
+
+
+def logged(state: State) -> list[LogRow]:
+    """All rows, in order; answers of one name that were charged in one transaction are one row."""
+    rows: dict[object, LogRow] = {}
+    about: dict[object, set[str]] = {}
+    epsilon = 0.0
+    for entry, _ in chain.entries(state.transaction):
+        if entry.kind not in ("budget", "release", "crowds", "readings"):
+            continue
+        content = entry.content
+        key: object = entry.seq
+        row = LogRow(str(content["time"]), entry.kind, content.get("query_id", ""))
+        if entry.kind == "release":
+            name = re.sub(r" row \d+$", "", row.name)  # the rows of a label in a table are named so
+            key = (content["batch"], name, content["mechanism"])
+            about.setdefault(key, set()).add(content["label"])
+            cost = "charged row by row" if name != row.name else rows[key].cost if key in rows else None
+            cost = cost or _charged(state, content["mechanism"], epsilon)
+            row = replace(row, kind="answers", name=name, labels=len(about[key]), cost=cost)
+        elif entry.kind == "budget":
+            epsilon = float(content["epsilon"])
+            row = replace(row, name="every label", cost=f"δ({exactly(epsilon)}) ≤ {exactly(content['delta'])} allowed")
+        elif entry.kind == "crowds":
+            homes, folder = content["facts"].get("homes", 0), str(content["facts"].get("folder", ""))
+            number = homes if isinstance(homes, int) else 0
+            row = replace(row, folder=folder, table=content["table"], labels=number)
+            if content["table"] == NOBODY:  # a method's rows, which were charged as answers
+                row = replace(row, table="", cost="crowds recorded")
+        else:
+            cost = f"μ = {upper(content['mu'])} of {upper(content['cap'])}"
+            row = replace(row, labels=len(content["labels"]), cost=cost)
+        rows[key] = row
+    return list(rows.values())
+
+
+def _charged(state: State, digest: str, epsilon: float) -> str:
+    """What all tables that a mechanism is for cost together, by its bound on record; "charged" where there is none."""
+    if state.bound(digest) is None:
+        return "charged"
+    mechanism = state.mechanism(digest)
+    uses = Charges.of([(digest, 1, mechanism.finite_precision_tv)] * mechanism.times, None)
+    return f"δ({exactly(epsilon)}) ≤ {upper(bounded(uses, uses, epsilon, state.bound), 3)} charged"

@@ -1,0 +1,154 @@
+"""The budget: how much may be known about a label; the same for every label.
+
+A budget δ(ε) ≤ δ is held against pairs of neighbors, whose account counts what was released about either
+(:mod:`shoal.product.ledger.composition`). It covers who holds a table with both answers, and who holds one of them:
+that can only be less. So a release about one label may be refused because its neighbor's releases have spent the budget
+of the pair. A later budget replaces the earlier one.
+
+Its mode says for what way of choosing it is a guarantee:
+
+| mode | what it is |
+| --- | --- |
+| adaptive | every mechanism may be chosen in the light of earlier answers: a filter (:mod:`shoal.accounting.filters`) |
+| fixed | a series that was fixed in advance, or redesigned without looking at answers: exact composition |
+
+Adaptive holds unless fixed is asked for: exact composition lets through up to 1.6 times as much to who chooses by
+answers. The first batch of an adaptive account, one transaction, is a series fixed in advance. Said once, a mode stays
+until another is. It is part of what is promised: it is set without looking at answers, and there is no way back from
+adaptive to fixed once something was released (docs/theory.md, section 15).
+
+**The readings' promise** has an account of its own: one number per label, Σμ², and its cap. A release that is μ-GDP for
+every home's whole readings adds μ². Given the public transcript each step is μ_t-GDP, with μ_t a function of that
+transcript, and Σμ_t² ≤ M² surely for an M fixed before the first: then the whole transcript is M-GDP (Smith & Thakurta
+2022; Koskela, Tobaben & Honkela 2023). So the cap M is fixed with the first release about a label, every later one
+names the same, and one that would exceed it is refused. Sums are exact fractions: nothing is rounded. All releases with
+one cap are counted for everybody on their register: who sent readings is not public, and must not decide.
+
+The promise about readings does not cover what a label's promise releases from the same readings, nor the other way
+round. So the two refuse each other: a release of crowds about the same label needs a later period than its last release
+of readings, and the other way round; charged mechanisms, which name no period and are made from the answers of all
+their labels, and releases of readings about one of these exclude each other altogether.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from shoal import validation
+from shoal.accounting.filters import FilterRule
+from shoal.errors import InputError
+from shoal.product.ledger.composition import Span
+from shoal.product.ledger.storage import word
+
+#: The mode that holds where none is named comes first.
+MODES = ("adaptive", "fixed")
+
+
+@dataclass(frozen=True)
+class Budget:
+    """δ at most ``delta`` at ``epsilon``, for the way of choosing that ``mode`` names."""
+
+    epsilon: float
+    delta: float
+    mode: str = MODES[0]
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> Budget:
+        """The budget that an entry with this content sets."""
+        mode = validation.choice(MODES, mode=content["mode"])
+        return cls(float(content["epsilon"]), float(content["delta"]), mode)
+
+    @cached_property
+    def rule(self) -> FilterRule:
+        """The filter of the budget."""
+        return FilterRule(self.epsilon, self.delta)
+
+    def filters(self, span: Span | None) -> bool:
+        """Whether a filter decides: what was made in one batch was fixed in advance in any mode."""
+        return self.mode == "adaptive" and span is not None and span.first < span.last
+
+
+def budget_entry(
+    epsilon: float, delta: float, before: Budget | None, mode: str | None = None, plan: str | None = None
+) -> dict[str, Any]:
+    """A budget as the ledger records it; a mode that is not named is that of the budget ``before``."""
+    if plan is not None and mode != "fixed":
+        raise InputError("plan: what is planned belongs to mode='fixed'")
+    if mode is None:
+        mode = MODES[0] if before is None else before.mode
+    content: dict[str, Any] = {
+        "epsilon": validation.non_negative(epsilon=epsilon),
+        "delta": validation.probability(delta=delta, below_one=True),
+        "mode": validation.choice(MODES, mode=mode),
+    }
+    return content if plan is None else {**content, "plan": word(plan=plan)}
+
+
+class ReadingsTotal(NamedTuple):
+    """Σμ² spent about a label so far, the cap M that was fixed with the first release, and the last period."""
+
+    spent: Fraction = Fraction(0)
+    cap: float = 0.0
+    period: str = ""
+
+    def after(self, content: Mapping[str, Any]) -> ReadingsTotal:
+        """The account once an entry with this content is recorded."""
+        spent = self.spent + Fraction(float(content["mu"])) ** 2
+        last = content["period"] if not self.period or later(content["period"], self.period) else self.period
+        return ReadingsTotal(spent, self.cap or float(content["cap"]), last)
+
+
+def register(content: Mapping[str, Any]) -> str:
+    """The account of everybody on the register of a series of readings: public, known by the cap that was declared.
+
+    A label of that name would be charged twice, which is on the safe side.
+    """
+    return f"register of {float(content['cap']).hex()}"
+
+
+def readings_entry(name: str, period: str, labels: Sequence[Any], mu: float, cap: float) -> dict[str, Any]:
+    """A release of readings as the ledger records it."""
+    if isinstance(labels, (str, bytes)) or not len(labels):
+        raise InputError("labels must be a sequence of at least one label")
+    names = sorted({word(label=str(label)) for label in labels})
+    if len(names) != len(labels):
+        raise InputError("labels must hold every label once")
+    return {
+        "query_id": word(name=name),
+        "period": word(period=period),
+        "labels": names,
+        "mu": validation.positive(mu=mu),
+        "cap": validation.positive(cap=cap),
+    }
+
+
+def later(period: str, than: str) -> bool:
+    """Whether a period surely comes after another.
+
+    Two days, or times that both have an offset or both have none, are compared as such, and a day with a time by the
+    days; two texts that are no times are compared as texts. Of different kinds neither is later than the other.
+    """
+    time, other = _moment(period), _moment(than)
+    if time is None and other is None:
+        return period.strip().casefold() > than.strip().casefold()
+    if time is None or other is None:
+        return False
+    if not (isinstance(time, datetime) and isinstance(other, datetime)):
+        days = [moment.date() if isinstance(moment, datetime) else moment for moment in (time, other)]
+        return days[0] > days[1]
+    return (time.tzinfo is None) == (other.tzinfo is None) and time > other
+
+
+def _moment(period: str) -> date | None:
+    """A day, or a time; None for any other text."""
+    for kind in (date, datetime):
+        try:
+            return kind.fromisoformat(period)
+        except ValueError:
+            continue
+    return None

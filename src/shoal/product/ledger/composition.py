@@ -1,0 +1,361 @@
+"""What everything released about a label and its neighbors has cost, exactly.
+
+The account of a pair of neighbors counts what was released about either of them: with the two exchanged, releases about
+the one are drawn from the other's laws and the other way round (:mod:`shoal.accounting.incident`). An account of one
+label alone would miss what the neighbor's answers tell about who is who. A label has not spent less than any pair it
+belongs to. A release counts for a pair if its mechanism has their edge (:mod:`shoal.product.ledger.state`). A label
+that was left out on a day has no release that day, and nothing counts for it; that it is missing is not an answer, and
+no δ covers it.
+
+Two parts add up for a pair (as upper ends, rounded up), each over the releases about both labels:
+
+    δ(ε) ≤ δ_exact(ε) + (1 + e^ε) Σ τ
+
+*Exact part.* Mechanisms draw independently given the labels, so their losses add and the contour integral of the
+stacked spectra is the composed δ (docs/theory.md, section 5). Beside codebooks, whose losses are discrete, it is the
+mean of that δ at ε less their loss (section 11.3).
+
+*Finite precision.* If what is released differs from the ideal law by at most τ in total variation, in either world,
+then P(E) ≤ e^ε (Q(E) + τ) + δ + τ; total variation adds over releases. Of the pairs of a label that are compared, the
+largest Σ τ is added to the largest δ.
+
+A cheaper figure that is never below this one is in :mod:`shoal.product.ledger.bounds`.
+
+The sum is over the sequence as it happened: a guarantee for mechanisms that were not chosen in the light of earlier
+answers about the same pair. For those that may have been, :meth:`Composer.filtered` says how far they are from the
+limit of a budget that holds for every way of choosing (:mod:`shoal.accounting.filters`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from threading import Lock
+from typing import Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from shoal.accounting.filters import FilterRule
+from shoal.accounting.incident import IncidentReleases, SpectraOf, incident_spectra
+from shoal.accounting.renyi import equal_covariances, upper_divergences
+from shoal.accounting.spectrum import EdgeSpectra
+from shoal.laws.classes import GaussianClasses
+from shoal.mechanism.atoms import sum_up, total
+from shoal.mechanism.codebook import Codebook
+from shoal.mechanism.releasable import Releasable
+from shoal.mechanism.sequence import book_divergence, gaussian_deltas, upper_ends
+from shoal.validation import FloatArray
+
+EPS = float(np.finfo(np.float64).eps)
+
+#: Gives a mechanism by its digest.
+Lookup = Callable[[str], Releasable]
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Span:
+    """When charges were made: the first and the last batch."""
+
+    first: int
+    last: int
+
+    def joined(self, other: Span | None) -> Span:
+        """The span of two sets of charges together."""
+        return self if other is None else Span(min(self.first, other.first), max(self.last, other.last))
+
+
+@dataclass(frozen=True)
+class Charges:
+    """What counts against one account: mechanisms, how often each was used, and the total variation of these uses.
+
+    ``span`` says when; nothing that is composed depends on it.
+    """
+
+    uses: tuple[tuple[str, int, float], ...] = ()
+    span: Span | None = None
+
+    @classmethod
+    def of(cls, uses: Iterable[tuple[str, int, float]], span: Span | None) -> Charges:
+        """Charges from uses, those of one mechanism together."""
+        sums: dict[str, tuple[int, float]] = {}
+        for digest, times, tv in uses:
+            before = sums.get(digest, (0, 0.0))
+            sums[digest] = (before[0] + times, sum_tv(before[1], tv))
+        return cls(tuple((digest, *sums[digest]) for digest in sorted(sums)), span)
+
+    @property
+    def tv(self) -> float:
+        """The total variation of all uses, rounded up."""
+        return _up(math.fsum(tv for _, _, tv in self.uses))
+
+    @property
+    def releases(self) -> int:
+        """How many releases are counted."""
+        return sum(times for _, times, _ in self.uses)
+
+    @cached_property
+    def bare(self) -> Charges:
+        """The same charges without their time: all that their cost depends on."""
+        return self if self.span is None else replace(self, span=None)
+
+    def joined(self, other: Charges) -> Charges:
+        """These charges and others."""
+        if not self.uses or not other.uses:
+            return self if self.uses else other
+        span = other.span if self.span is None else self.span.joined(other.span)
+        return Charges.of((*self.uses, *other.uses), span)
+
+    def through(self, counts: Callable[[str], bool]) -> Charges:
+        """The part of the charges whose mechanisms count."""
+        uses = tuple(use for use in self.uses if counts(use[0]))
+        if len(uses) == len(self.uses):
+            return self
+        return replace(self, uses=uses) if uses else NOTHING
+
+
+#: Charges of a label that nothing was released about.
+NOTHING = Charges()
+
+
+@dataclass(frozen=True)
+class PairAccount:
+    """Neighbors of a label for which the same counts: of what was released ``about`` the label, and about each of them.
+
+    Those with the same number ``tie`` are joined to the label by the same mechanisms: those that count, and maybe more.
+    """
+
+    about: Charges
+    opposite: Charges
+    names: tuple[str, ...]
+    tie: int = 0
+
+    @cached_property
+    def span(self) -> Span | None:
+        """When all of it was released."""
+        return self.opposite.span if self.about.span is None else self.about.span.joined(self.opposite.span)
+
+
+@dataclass(frozen=True)
+class LabelAccount:
+    """What counts for the pairs of a label, and how many ``releases`` were made about the label itself.
+
+    A label without neighbors has one pair account without names.
+    """
+
+    label: str
+    releases: int
+    pairs: tuple[PairAccount, ...]
+
+
+class Composed(NamedTuple):
+    """An upper end of what the worst pair of a label has spent, and that pair (from, to): None if nothing was used."""
+
+    delta_upper: float
+    pair: tuple[str, str] | None
+
+
+class Recent(Generic[Value]):
+    """Values by key, the least recently used dropped when their sizes add up to more than ``capacity`` bytes."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._items: OrderedDict[object, tuple[Value, int]] = OrderedDict()
+        self._total = 0
+        self._lock = Lock()
+
+    def get(self, key: object) -> Value | None:
+        with self._lock:
+            item = self._items.get(key)
+            if item is None:
+                return None
+            self._items.move_to_end(key)
+            return item[0]
+
+    def put(self, key: object, value: Value, size: int) -> None:
+        with self._lock:
+            if key in self._items:
+                self._total -= self._items.pop(key)[1]
+            self._items[key] = (value, size)
+            self._total += size
+            while self._total > self._capacity and len(self._items) > 1:
+                self._total -= self._items.popitem(last=False)[1][1]
+
+
+class Composer:
+    """Composes charges at the edges of a label. Spectra are kept as long as memory allows."""
+
+    def __init__(self) -> None:
+        self._spectra: Recent[tuple[list[str], EdgeSpectra]] = Recent(256 * 2**20)
+
+    def composed(self, account: LabelAccount, epsilon: float, mechanisms: Lookup) -> Composed:
+        """The composed δ(ε) of the worst pair of ``account``."""
+        alike = (self._alike(account.label, pairs, epsilon, mechanisms) for pairs in _comparable(account))
+        return max(alike, key=lambda part: part.delta_upper)
+
+    def prepare(self, mechanism: Releasable, label: str) -> None:
+        """Do the part of the work that depends on one mechanism only, and compile, before anything is locked."""
+        if self._spectra.get((mechanism.digest, label)) is None:
+            once = Charges(((mechanism.digest, 1, 0.0),))
+            account = LabelAccount(label, 1, (PairAccount(once, once, tuple(mechanism.graph.neighbors(label))),))
+            self.composed(account, 1.0, lambda _: mechanism)
+
+    def _alike(self, label: str, pairs: list[PairAccount], epsilon: float, mechanisms: Lookup) -> Composed:
+        """The worst of comparable pairs: of the largest exact part, since the rest is the same or not larger."""
+        tv = max(sum_tv(pair.about.tv, pair.opposite.tv) for pair in pairs)
+        gaussian, books = self._laid(label, pairs, mechanisms)
+        edges = list(range(len(gaussian.labels) - 1))
+        worst = Composed(0.0, None)
+        if edges and books:
+            worst = _beside_books(gaussian, books, epsilon)
+        elif edges and gaussian.parts:
+            curve = gaussian.curve(np.array([epsilon]), edges)
+            worst = Composed(float(curve.delta_upper[0]), curve.worst_edge[0])
+        return Composed(covered(tv, epsilon, worst.delta_upper), worst.pair)
+
+    def filtered(self, account: LabelAccount, rule: FilterRule, mechanisms: Lookup) -> Composed:
+        """How much of δ the filter of a budget counts for the worst pair of ``account``, in its worse direction."""
+        worst = Composed(-1.0, None)
+        orders = np.array(rule.orders)
+        for pairs in _comparable(account):
+            tv = max(sum_tv(pair.about.tv, pair.opposite.tv) for pair in pairs)
+            aside = covered(tv, rule.epsilon, 0.0)
+            gaussian, books = self._laid(account.label, pairs, mechanisms)
+            label, *names = gaussian.labels
+            edges = np.array([(0, j + 1) for j in range(len(names))], dtype=np.intp).reshape(-1, 2)
+            sums = np.zeros((max(len(names), 1), 2, len(orders)))
+            exact = np.full(sums.shape[:2], math.inf)
+            largest = np.zeros(len(sums))
+            if names and gaussian.parts:
+                sums = upper_divergences(gaussian, edges, orders)
+                equal = equal_covariances(gaussian.spectra(edges))
+                largest[(gaussian.about + gaussian.opposite).any(axis=0)] = math.inf
+                drawn = sum((about + opposite for _, about, opposite in books), np.zeros(len(names)))
+                rows = np.flatnonzero(equal & (drawn == 0))
+                if len(rows):
+                    exact[rows] = gaussian_deltas(gaussian, edges[rows], rule.epsilon)
+            for j, other in enumerate(names if books else ()):
+                for direction, (first, second) in enumerate(((label, other), (other, label))):
+                    losses = [
+                        (book.losses(*ends), int(times[j]))
+                        for book, *uses in books
+                        for ends, times in zip(((first, second), (second, first)), uses, strict=True)
+                        if times[j]
+                    ]
+                    if losses:
+                        sums[j, direction] += book_divergence(losses, orders)
+                bounds = (book.answer_epsilon for book, *uses in books for times in uses for _ in range(int(times[j])))
+                largest[j] = sum_up(float(largest[j]), *bounds) if math.isfinite(largest[j]) else math.inf
+            sums = sums * (1 + 4 * EPS)
+            spent = rule.spent(sums, gaussian=exact, largest=largest[:, None], aside=aside)
+            at = np.unravel_index(int(np.argmax(spent)), spent.shape)
+            if spent[at] > worst.delta_upper:
+                pair = None
+                if names and (gaussian.parts or books):
+                    pair = (label, names[at[0]]) if at[1] == 0 else (names[at[0]], label)
+                worst = Composed(float(spent[at]), pair)
+        return worst
+
+    def _laid(
+        self, label: str, pairs: list[PairAccount], mechanisms: Lookup
+    ) -> tuple[IncidentReleases, list[tuple[Codebook, FloatArray, FloatArray]]]:
+        """What was released about a label and its neighbors: Gaussian answers, and each codebook with its uses."""
+        used = sorted({use[0] for pair in pairs for use in (*pair.about.uses, *pair.opposite.uses)})
+        neighbors = sorted(name for pair in pairs for name in pair.names)
+        row, column = ({name: i for i, name in enumerate(names)} for names in (used, neighbors))
+        about, opposite = np.zeros((2, len(used), len(neighbors)))
+        for pair in pairs:
+            at = [column[name] for name in pair.names]
+            for counts, charged in ((about, pair.about), (opposite, pair.opposite)):
+                for digest, times, _ in charged.uses:
+                    counts[row[digest], at] = times
+        books = [_codebook(mechanisms(digest)) for digest in used]
+        laws = [i for i, book in enumerate(books) if book is None]
+        parts = tuple(self._part(used[i], label, neighbors, mechanisms) for i in laws)
+        counted = [(book, about[i], opposite[i]) for i, book in enumerate(books) if book is not None]
+        return IncidentReleases((label, *neighbors), parts, about[laws], opposite[laws]), counted
+
+    def _part(self, digest: str, label: str, neighbors: list[str], mechanisms: Lookup) -> SpectraOf:
+        """Spectra at the edges to ``neighbors``. Those of all the label's edges in the mechanism are kept."""
+
+        def spectra(precise: bool) -> EdgeSpectra:
+            if precise:
+                return incident_spectra(self._laws(digest, mechanisms), label, neighbors, precise=True)
+            known = self._spectra.get((digest, label))
+            if known is None:
+                every = sorted(mechanisms(digest).graph.neighbors(label))
+                known = every, incident_spectra(self._laws(digest, mechanisms), label, every)
+                self._spectra.put((digest, label), known, 6 * known[1].lam.nbytes)
+            every, spectra_of = known
+            if every == neighbors:
+                return spectra_of
+            place = {name: i for i, name in enumerate(every)}
+            return spectra_of.take(np.array([place[name] for name in neighbors], dtype=np.intp))
+
+        return spectra
+
+    @staticmethod
+    def _laws(digest: str, mechanisms: Lookup) -> GaussianClasses:
+        output = mechanisms(digest).output
+        assert output is not None, "a codebook has no Gaussian laws"
+        return output
+
+
+def _codebook(released: Releasable) -> Codebook | None:
+    """What is released, where it is a codebook."""
+    return released.by_kind(mechanism=lambda _: None, codebook=lambda book: book)
+
+
+def _beside_books(
+    gaussian: IncidentReleases, books: list[tuple[Codebook, FloatArray, FloatArray]], epsilon: float
+) -> Composed:
+    """The worst δ of Gaussian releases and codebooks together, and where; each book with its uses about the label and
+    about every neighbor. Conditional on what the books gave, the rest costs δ at ε less their loss.
+    """
+    worst = Composed(-1.0, None)
+    label, *others = gaussian.labels
+    for j, other in enumerate(others):
+        source = gaussian if gaussian.about[:, j].any() or gaussian.opposite[:, j].any() else None
+        for direction, (first, second) in enumerate(((label, other), (other, label))):
+            loss = total(
+                [
+                    book.losses(first, second).times(int(about[j])) + book.losses(second, first).times(int(opposite[j]))
+                    for book, about, opposite in books
+                ]
+            )
+            delta = float(upper_ends(loss, source, (0, j + 1), direction, np.array([epsilon]))[0][0])
+            if delta > worst.delta_upper:
+                worst = Composed(delta, (first, second))
+    return worst
+
+
+def _comparable(account: LabelAccount) -> list[list[PairAccount]]:
+    """The pair accounts by the mechanisms that join them."""
+    alike: dict[int, list[PairAccount]] = {}
+    for pair in account.pairs:
+        alike.setdefault(pair.tie, []).append(pair)
+    return list(alike.values())
+
+
+def covered(tv: float, epsilon: float, together: float) -> float:
+    """``together`` + (1 + e^ε) Σ τ rounded up, where ``together`` bounds what the mechanisms cost at ε."""
+    added = _imprecise(tv, epsilon)
+    return min(_up(_up(added) + together) if added > 0 else together, 1.0)
+
+
+def _imprecise(tv: float, epsilon: float) -> float:
+    if tv == 0:
+        return 0.0
+    return _up(_up(1.0 + math.exp(epsilon)) * tv) if epsilon < 700 else 1.0
+
+
+def sum_tv(first: float, second: float) -> float:
+    """The sum of two total variations, rounded up."""
+    return _up(first + second) if first and second else first + second
+
+
+def _up(value: float) -> float:
+    return math.nextafter(value * (1 + 4 * EPS), math.inf) if value > 0 else 0.0

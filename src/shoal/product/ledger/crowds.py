@@ -1,0 +1,437 @@
+"""Crowds that last: who hides together, from the first release about its members on.
+
+A release without a budget, one row per crowd, tells nobody's row from a neighbor's only as long as *who is averaged
+changes by whole crowds alone* (docs/theory.md, section 12). So the ledger keeps two tables beside the chain and decides
+every change of them, whoever asks:
+
+| table | one row per | holds |
+| --- | --- | --- |
+| members | label | its crowd, its stored (frozen) values, the digest of the value that last entered a row, its block |
+| crowds | crowd | its setting, the period and the row of its last release, how many members, whether it is retired |
+
+A crowd is a fixed set. A retired crowd releases nothing more, and its rest, the members that carry its number as their
+``block``, moves as one into a new crowd with at least m new labels, which promises no less and releases for a later
+period. Nothing is released of a crowd with a member that has neighbors on record, through a mechanism, outside of it.
+
+The digest of a crowd covers its row and its members, and that of the tables the digests of all crowds. It is in the
+chain, in the entry of the release that changed them; :meth:`Ledger.verify` holds the tables against it, and so does
+every release, for the crowds that it is about.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
+from sqlalchemy import select
+
+from shoal.errors import InputError, LedgerError
+from shoal.product.ledger import chain
+from shoal.product.ledger.budgets import later
+from shoal.product.ledger.chain import Entry, canonical
+from shoal.product.ledger.storage import CROWD_MEMBERS, CROWD_NUMBERS, CROWDS, READINGS, Transaction, chunks, word
+
+if TYPE_CHECKING:
+    import polars as pl
+    from sqlalchemy import Table
+
+    from shoal.laws.graph import NeighborGraph
+    from shoal.product.ledger.state import State
+
+#: The digest of tables without a crowd.
+NOBODY = hashlib.sha256().hexdigest()
+NOTHING_CHANGED = "Nothing was recorded"
+STALE = f"crowds: somebody else released since they were read; read them again with crowds(). {NOTHING_CHANGED}"
+ALTERED = "ledger: the tables of crowds are not those that were recorded; run verify() and restore a backup"
+OTHER_CONTENT = (
+    f"name: a release of other crowds, rows or facts is on record under it; give the new release a name of its own. "
+    f"{NOTHING_CHANGED}"
+)
+
+
+#: The types of columns that are not texts.
+TYPES: dict[str, type] = {"crowd": int, "homes": int, "block": int, "stored": bytes, "row": bytes, "retired": bool}
+
+
+class Member(NamedTuple):
+    """A label in its crowd; ``stored`` holds float64 values, ``block`` the number of the retired crowd it came from."""
+
+    label: str
+    crowd: int
+    stored: bytes
+    last: str
+    block: int | None = None
+
+
+class Crowd(NamedTuple):
+    """What is fixed about a crowd, and its last release; ``row`` holds float64 values."""
+
+    crowd: int
+    setting: str
+    period: str
+    row: bytes
+    homes: int
+    retired: bool = False
+
+    @property
+    def least(self) -> int:
+        """The least number of members, m, as the setting says it."""
+        setting = _parsed(self.setting)
+        if not isinstance(setting, dict):
+            raise InputError("crowds: every setting must be a JSON object")
+        least = setting.get("m")
+        if type(least) is not int or least < 2:
+            raise InputError("crowds: every setting must state m, a number of at least 2")
+        return least
+
+
+Row = TypeVar("Row", bound=Member | Crowd)
+
+
+@dataclass(frozen=True)
+class LastingCrowds:
+    """Crowds on record as two frames, and the digest of the whole tables at the time they were read.
+
+    ``members`` has the columns label, crowd, stored, last, block; ``crowds`` has crowd, setting, period, row, homes,
+    retired. ``stored`` and ``row`` are float64 values as bytes (:func:`numpy.frombuffer`).
+    """
+
+    members: pl.DataFrame
+    crowds: pl.DataFrame
+    digest: str
+
+
+def read(transaction: Transaction, labels: Sequence[Any] | None = None) -> LastingCrowds:
+    """The crowds of some labels, each with all its members; or all crowds."""
+    import polars as pl
+
+    numbers = None
+    if labels is not None:
+        numbers = {m.crowd for m in members_of(transaction, [str(label) for label in labels]).values()}
+
+    def frame(kind: type[Member | Crowd]) -> pl.DataFrame:
+        rows = sorted(_stored(transaction, kind, numbers))
+        return pl.DataFrame(rows, schema={name: TYPES.get(name, str) for name in kind._fields}, orient="row")
+
+    return LastingCrowds(frame(Member), frame(Crowd), digest(transaction))
+
+
+def draw_numbers(transaction: Transaction, n: int) -> list[int]:
+    """``n`` numbers from the cryptographic source that no crowd of this ledger has, or was drawn, recorded as drawn.
+
+    They have six digits, and one more whenever a tenth of the numbers with so many digits is in use.
+    """
+    used = {int(row[0]) for row in transaction.rows(select(CROWD_NUMBERS.c.crowd))}
+    low = 10**5
+    while len(used) + n > 9 * low // 10:
+        low *= 10
+    drawn: list[int] = []
+    while len(drawn) < n:
+        number = low + secrets.randbelow(9 * low)
+        if number not in used:
+            used.add(number)
+            drawn.append(number)
+    transaction.insert(CROWD_NUMBERS, *({"crowd": number} for number in drawn))
+    return drawn
+
+
+@dataclass(frozen=True)
+class CrowdsRelease:
+    """A release of lasting crowds as it is asked for: what changes, and what the public table is."""
+
+    name: str
+    members: Mapping[str, Member]
+    crowds: Mapping[int, Crowd]
+    table_digest: str
+    facts: Mapping[str, Any]
+
+    @classmethod
+    def of(
+        cls, name: str, members: pl.DataFrame, crowds: pl.DataFrame, table_digest: str, facts: Mapping[str, Any]
+    ) -> CrowdsRelease:
+        """Check the arguments of :meth:`Ledger.record_crowds`, before anything is locked."""
+        if not isinstance(table_digest, str) or len(table_digest) != 64:
+            raise InputError("table_digest must be the SHA-256 of the public table's bytes, 64 hexadecimal digits")
+        try:
+            plain = dict(facts)
+            size = len(canonical(plain))
+        except (TypeError, ValueError):
+            raise InputError("facts must be a mapping that JSON can hold: texts and finite numbers") from None
+        if size > 10_000:
+            raise InputError("facts must be small: at most 10,000 characters of JSON")
+        by_label: dict[str, Member] = {member.label: member for member in _rows(members, "members", Member)}
+        by_number: dict[int, Crowd] = {crowd.crowd: crowd for crowd in _rows(crowds, "crowds", Crowd)}
+        if len(by_label) < members.height or len(by_number) < crowds.height:
+            raise InputError("members and crowds must hold a label, and a crowd, once")
+        for label in by_label:
+            word(label=label)
+        for crowd in by_number.values():
+            word(period=crowd.period)
+            _ = crowd.least
+        for values in (*(m.stored for m in by_label.values()), *(c.row for c in by_number.values())):
+            if len(values) % 8 or not np.isfinite(np.frombuffer(values, dtype=np.float64)).all():
+                raise InputError("stored and row must be the bytes of finite float64 values")
+        return cls(word(name=name), by_label, by_number, table_digest, plain)
+
+    @property
+    def content(self) -> str:
+        """A digest of everything that is asked for."""
+        rest = (self.table_digest, canonical(dict(self.facts)))
+        return _digest(*sorted(self.members.values()), *sorted(self.crowds.values()), rest)
+
+
+def recorded(transaction: Transaction, name: str) -> Entry | None:
+    """The entry of the release under a name, where there is one."""
+    return next(iter(chain.of_kind(transaction, "crowds", query_id=name)), None)
+
+
+def record(state: State, release: CrowdsRelease, book_digest: str) -> Entry:
+    """Decide a release, change the tables and append the entry."""
+    transaction, content = state.transaction, release.content
+    entry = recorded(transaction, release.name)
+    if entry is not None:
+        if entry.content["content"] != content:
+            raise InputError(OTHER_CONTENT)
+        return entry
+    before = digest(transaction)
+    if book_digest != before:
+        raise LedgerError(STALE, reason="stale")
+    on_record = members_of(transaction, list(release.members))
+    around = {m.crowd for m in (*on_record.values(), *release.members.values())} | release.crowds.keys()
+    last = chain.last_of_kind(transaction, "crowds")
+    if before != (NOBODY if last is None else last.content["crowds"]):
+        raise LedgerError(ALTERED, reason="damaged")
+    old, everyone = intact(transaction, around)
+    everyone |= {m.label: m for m in _stored(transaction, Member, _blocks(release), "block")}
+    after = everyone | dict(release.members)
+    crowds = old | dict(release.crowds)
+    rules = _broken_by_crowds(transaction, release, old), _broken_by_members(release, everyone, after, old)
+    for rule in itertools.chain(*rules):
+        raise InputError(f"{rule}. {NOTHING_CHANGED}")
+    inside = _by_crowd(after.values())
+    same = {n for n, crowd in release.crowds.items() if n in old and crowd[2:4] == old[n][2:4]}  # period and row
+    place = {m.label: crowds[n].period for n in release.crowds.keys() - same for m in inside.get(n, [])}
+    state.read(place)
+    outside = {
+        name
+        for label in place
+        for name in state.neighbors(label)
+        if name not in after or after[name].crowd != after[label].crowd
+    }
+    elsewhere = members_of(transaction, sorted(outside)) | after
+    retired = {n for n, crowd in crowds.items() if crowd.retired}
+    beyond = {m.crowd for m in elsewhere.values()} - around
+    retired |= {crowd.crowd for crowd in _stored(transaction, Crowd, beyond) if crowd.retired}
+    if any(name not in elsewhere or elsewhere[name].crowd not in retired for name in outside):
+        raise InputError(
+            "members: a label of a crowd has a neighbor on record, through a mechanism, that is not in the crowd; two "
+            f"that were neighbors stay neighbors. {NOTHING_CHANGED}"
+        )
+    last_readings = {label: state.of(label).readings.period for label in place}
+    if any(period and not later(place[label], period) for label, period in last_readings.items()):
+        raise InputError(
+            "crowds: the readings of a member were released for this period or a later one, under the readings' "
+            f"promise, which does not cover this release. {NOTHING_CHANGED}"
+        )
+    transaction.upsert(CROWD_MEMBERS, [m._asdict() for m in release.members.values()])
+    rows = [crowds[n]._asdict() | {"digest": crowd_digest(crowds[n], inside.get(n, []))} for n in sorted(around)]
+    transaction.upsert(CROWDS, rows)
+    changed = {
+        "query_id": release.name,
+        "content": content,
+        "table": release.table_digest,
+        "facts": dict(release.facts),
+        "before": before,
+        "crowds": digest(transaction),
+    }
+    return state.append("crowds", changed)
+
+
+def _broken_by_crowds(transaction: Transaction, release: CrowdsRelease, old: Mapping[int, Crowd]) -> Iterator[str]:
+    """Rules that rows of crowds break; see the module."""
+    new = [number for number in release.crowds if number not in old]
+    if not {int(row[0]) for row in _selected(transaction, CROWD_NUMBERS, ["crowd"], new)}.issuperset(new):
+        yield "crowds: the number of a new crowd was not drawn; take numbers from draw_crowd_numbers"
+    if any(release.crowds[number].retired for number in new):
+        yield "crowds: a new crowd is retired already"
+    for number in release.crowds.keys() & old.keys():
+        crowd, known = release.crowds[number], old[number]
+        if _parsed(crowd.setting) != _parsed(known.setting) or crowd.homes != known.homes:
+            same = f"another setting, or number of homes, than the one on record (m = {known.least})"
+            yield f"crowds: a crowd has {same}, which holds for its life"
+        if known.retired or crowd.retired:
+            if (crowd.period, crowd.row, crowd.retired) != (known.period, known.row, True):
+                yield "crowds: a retired crowd releases nothing more"
+        elif not later(crowd.period, known.period):
+            yield f"crowds: the period of a crowd is not later than {known.period}, that of its last release"
+
+
+def _broken_by_members(
+    release: CrowdsRelease, before: Mapping[str, Member], after: Mapping[str, Member], old: Mapping[int, Crowd]
+) -> Iterator[str]:
+    """Rules that members break whose crowd is not a fixed set, or that move other than with their whole block."""
+    retired = {number for number, crowd in {**old, **release.crowds}.items() if crowd.retired}
+    for member in release.members.values():
+        known = before.get(member.label)
+        if known is not None and member.crowd == known.crowd:
+            if member.stored != known.stored:
+                yield "members: stored values are frozen while a crowd lasts"
+            if member.block not in (known.block, member.crowd if member.crowd in retired else known.block):
+                yield "members: a block is the number of the label's crowd, once that is retired"
+        elif member.crowd in old:
+            yield "members: a label joins a crowd on record, which is a fixed set"
+        elif member.crowd not in release.crowds:
+            yield "members: the crowd of a label is neither on record nor among crowds"
+        elif known is None and member.block is not None:
+            yield "members: a new label has no block"
+        elif known is not None and (known.crowd not in retired or member.block != known.crowd):
+            yield "members: a label leaves a crowd that is not retired, or does not carry its number as its block"
+    places: dict[int | None, set[int]] = {}
+    for member in after.values():
+        places.setdefault(member.block, set()).add(member.crowd)
+    if any(len(places[block]) > 1 for block in _blocks(release)):
+        yield "members: the rest of a retired crowd moves as a whole, into one crowd"
+    inside = _by_crowd(after.values())
+    for number, crowd in release.crowds.items():
+        if number in old:
+            continue
+        members = inside.get(number, [])
+        rests = [old[block] for block in {m.block for m in members if m.block is not None}]
+        least = max((rest.least for rest in rests), default=0)
+        if crowd.homes != len(members):
+            yield "crowds: homes must be the number of members of a crowd"
+        if not all(later(crowd.period, rest.period) for rest in rests):
+            yield "crowds: the period of a new crowd is not later than that of the last release about its members"
+        if crowd.least < least:
+            yield f"crowds: a new crowd promises less than the one that its members come from (m = {least})"
+        if sum(m.block is None for m in members) < crowd.least:
+            rest = "not counting any rest of a retired crowd"
+            yield f"crowds: a crowd has fewer members than its setting's m = {crowd.least}, {rest}"
+
+
+def _blocks(release: CrowdsRelease) -> set[int]:
+    """The retired crowds that members of a release came from."""
+    return {member.block for member in release.members.values() if member.block is not None}
+
+
+def digest(transaction: Transaction) -> str:
+    """The digest of both tables, by the digests of all crowds."""
+    total = hashlib.sha256()
+    for number, of_crowd in transaction.rows(select(CROWDS.c.crowd, CROWDS.c.digest).order_by(CROWDS.c.crowd)):
+        total.update(f"{number}:{of_crowd}\n".encode())
+    return total.hexdigest()
+
+
+def crowd_digest(crowd: Crowd, members: Iterable[Member]) -> str:
+    """SHA-256 over a crowd and its members."""
+    return _digest(crowd, *sorted(members))
+
+
+def intact(transaction: Transaction, numbers: set[int] | None) -> tuple[dict[int, Crowd], dict[str, Member]]:
+    """Crowds on record, by number, and their members, by label; refused unless they give the crowds' digests."""
+    rows = [tuple(row) for row in _selected(transaction, CROWDS, [*Crowd._fields, "digest"], numbers)]
+    crowds = {row[0]: Crowd(*row[:-1]) for row in rows}
+    members = {member.label: member for member in _stored(transaction, Member, numbers)}
+    inside = _by_crowd(members.values())
+    digests = {number: crowd_digest(crowd, inside.get(number, [])) for number, crowd in crowds.items()}
+    if not inside.keys() <= crowds.keys() or digests != {row[0]: row[-1] for row in rows}:
+        raise LedgerError(ALTERED, reason="damaged")
+    return crowds, members
+
+
+def periods(transaction: Transaction, labels: Sequence[str]) -> set[str]:
+    """The periods of the last releases of the crowds of some labels."""
+    numbers = {member.crowd for member in members_of(transaction, labels).values()}
+    return {crowd.period for crowd in _stored(transaction, Crowd, numbers)}
+
+
+def members_of(transaction: Transaction, labels: Sequence[str]) -> dict[str, Member]:
+    """The members on record among some labels."""
+    return {m.label: m for m in _stored(transaction, Member, labels, "label")}
+
+
+def on_record(transaction: Transaction, labels: Sequence[str], kind: str) -> int:
+    """How many labels are in crowds whose setting is of this kind, or have a release of their readings."""
+    crowd_of = dict(map(tuple, _selected(transaction, CROWD_MEMBERS, ["label", "crowd"], labels, "label")))
+    settings = _selected(transaction, CROWDS, ["crowd", "setting"], set(crowd_of.values()))
+    same = {number for number, setting in settings if (_parsed(setting) or {}).get("kind") == kind}
+    read = {row[0] for row in _selected(transaction, READINGS, ["label"], labels, "label")}
+    return len(read | {label for label, number in crowd_of.items() if number in same})
+
+
+def refuse_apart(transaction: Transaction, graph: NeighborGraph, labels: Sequence[str]) -> None:
+    """Refuse a graph that does not join a label with a crowd on record to every other member of that crowd."""
+    crowd_of = {label: m.crowd for label, m in members_of(transaction, labels).items()}
+    _, members = intact(transaction, set(crowd_of.values()))
+    inside = {crowd: {m.label for m in within} for crowd, within in _by_crowd(members.values()).items()}
+    if any(not inside[crowd] <= {label, *graph.neighbors(label)} for label, crowd in crowd_of.items()):
+        raise InputError(
+            "mechanism: its graph does not join a label to all other members of its crowd on record, so that nothing "
+            "hides it among them; use the crowds of the ledger as the graph. Nothing was released and nothing was "
+            "charged"
+        )
+
+
+def _by_crowd(members: Iterable[Member]) -> dict[int, list[Member]]:
+    """Members by the number of their crowd."""
+    inside: dict[int, list[Member]] = {}
+    for member in members:
+        inside.setdefault(member.crowd, []).append(member)
+    return inside
+
+
+def _stored(
+    transaction: Transaction, kind: type[Row], values: Iterable[Any] | None, column: str = "crowd"
+) -> list[Row]:
+    """The members, or crowds, whose column has one of some values; or all of them."""
+    table = CROWD_MEMBERS if kind is Member else CROWDS
+    return [kind(*row) for row in _selected(transaction, table, kind._fields, values, column)]
+
+
+def _selected(
+    transaction: Transaction, table: Table, fields: Iterable[str], values: Iterable[Any] | None, column: str = "crowd"
+) -> Iterator[Any]:
+    """The fields of the rows of a table whose column has one of some values, or of all rows."""
+    query = select(*(table.c[name] for name in fields))
+    if values is None:
+        yield from transaction.rows(query)
+    for part in chunks(values or ()):
+        yield from transaction.rows(query.where(table.c[column].in_(part)))
+
+
+def _rows(frame: Any, name: str, kind: type[Member | Crowd]) -> Iterator[Any]:
+    """The rows of a frame with the fields of a class and of their types; missing values only in ``block``."""
+    import polars as pl
+
+    if not isinstance(frame, pl.DataFrame) or set(frame.columns) != set(kind._fields):
+        raise InputError(f"{name} must be a polars DataFrame with the columns {', '.join(kind._fields)}")
+    for row in frame.select(kind._fields).iter_rows():
+        for field, value in zip(kind._fields, row, strict=True):
+            if not isinstance(value, TYPES.get(field, str)) and not (field == "block" and value is None):
+                raise InputError(f"{name}: the column {field} must hold {TYPES.get(field, str).__name__} values")
+        yield kind(*row)
+
+
+@lru_cache(maxsize=1024)
+def _parsed(setting: str) -> Any:
+    """What the text of a setting holds; None where it is not JSON."""
+    try:
+        return json.loads(setting)
+    except ValueError:
+        return None
+
+
+def _digest(*rows: Sequence[Any]) -> str:
+    """SHA-256 over rows of values, each with its length, so that no two sequences give the same bytes."""
+    total = hashlib.sha256()
+    for value in itertools.chain(*rows):
+        content = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
+        total.update(f"{len(content)}:".encode() + content)
+    return total.hexdigest()

@@ -1,0 +1,332 @@
+"""Questions answered inside a transaction: from the record, or by a release within all budgets.
+
+Questions are checked before anything is locked. The entries that answer them are applied to the state of the ledger,
+every budget is held against what that gives, and either all of it is written or nothing. What a pair has spent never
+falls as releases are added, so that what holds after the last of them holds after each.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from sqlalchemy import select
+
+from shoal import validation
+from shoal.errors import BudgetError, InputError
+from shoal.mechanism.releasable import Releasable, releasable
+from shoal.product.ledger import chain, crowds
+from shoal.product.ledger.accounts import Cost, account, exceeding
+from shoal.product.ledger.bounds import HEADROOM, MechanismBound, mechanism_bound
+from shoal.product.ledger.budgets import Budget, later, register
+from shoal.product.ledger.chain import Entry
+from shoal.product.ledger.state import State, graph_digest
+from shoal.product.ledger.storage import ENTRIES, Transaction, word
+from shoal.readings.account import MOST_READINGS
+from shoal.rounding import exactly, lower, upper
+from shoal.validation import FloatArray
+
+NOTHING_CHARGED = "Nothing was released and nothing was charged"
+NOTHING_RECORDED = "Nothing was recorded"
+OTHER_QUESTION = (
+    "query_id was already used for another question about this label (another mechanism or another answer); "
+    "give the new question a new query_id"
+)
+
+
+@dataclass(frozen=True)
+class Question:
+    """One answer to be released; ``answer`` is a keyed digest of its values."""
+
+    answer: str
+    label: str
+    query_id: str
+    readings: str | None = None  #: a keyed digest of what the answer was made from
+
+    @property
+    def name(self) -> tuple[str, str]:
+        return self.label, self.query_id
+
+
+def as_questions(
+    mechanism: Releasable,
+    values: FloatArray,
+    labels: Sequence[Any],
+    query_ids: str | Sequence[str] | None,
+    key: bytes,
+    readings: Sequence[str] | None = None,
+) -> list[Question]:
+    """One question per row of (m, k) answers. Without a query_id, equal ones through one mechanism are one question."""
+    ids = [query_ids] * len(values) if isinstance(query_ids, str) else query_ids
+    each = {"labels": (labels, "label"), "query_ids": (ids, "name"), "readings": (readings, "digest")}
+    for name, (given, noun) in each.items():
+        if given is not None and (isinstance(given, (str, bytes)) or len(given) != len(values)):
+            raise InputError(f"{name} must hold one {noun} per answer: expected {len(values)}")
+    names = [word(label=name) for name in known_labels(mechanism, labels)]
+    if values.shape[1] != mechanism.n_dims:
+        raise InputError(f"answer must have {mechanism.n_dims} entries, got {values.shape[1]}")
+    mechanism.refuse_excluded(values, [mechanism.position(name) for name in names], "answer")
+    questions = []
+    for row, (content, name) in enumerate(zip(values, names, strict=True)):
+        plain = (content + 0.0).astype("<f8").tobytes()  # −0 and 0 are one answer
+        answer = hmac.new(key, plain, hashlib.sha256).hexdigest()
+        if ids is None:
+            query_id = "answer " + hashlib.sha256(f"{mechanism.digest} {answer}".encode()).hexdigest()
+        else:
+            query_id = word(query_id=ids[row])
+        source = None if readings is None else keyed(key, readings[row])
+        questions.append(Question(answer, name, query_id, source))
+    return questions
+
+
+def keyed(key: bytes, readings: str) -> str:
+    """A digest of readings that tells nothing to who lacks the ledger's key."""
+    return hmac.new(key, f"readings {readings}".encode(), hashlib.sha256).hexdigest()
+
+
+def known_labels(mechanism: Releasable, labels: Sequence[Any]) -> list[str]:
+    """The labels' names, if all are the mechanism's and have neighbors to hide among."""
+    releasable(mechanism=mechanism)
+    names = [str(label) for label in labels]
+    if not set(names).issubset(mechanism.labels):
+        raise InputError("label is not one of this mechanism's labels")
+    graph = mechanism.graph
+    if not {graph.labels[i] for i in np.unique(graph.edges)}.issuperset(names):
+        raise InputError("label has no neighbors in the mechanism's graph: nothing would hide it. Join it to others")
+    return names
+
+
+def charged(
+    state: State,
+    mechanism: Releasable,
+    questions: list[Question],
+    drawn: FloatArray,
+    bound: MechanismBound | None = None,
+    series: str = "",
+) -> FloatArray:
+    """One answer per question: the recorded one, or the one ``drawn``, (m, k), within all budgets.
+
+    Entries are appended to the state.
+    """
+    on_record = chain.recorded(state.transaction, [question.name for question in questions])
+    fresh = [question for question in questions if question.name not in on_record]
+    labels = list(dict.fromkeys(question.label for question in fresh))
+    refuse_seen(state.transaction, [(q.label, q.readings) for q in fresh if q.readings is not None], series)
+    if fresh:
+        graph, new = _refuse_apart(state, mechanism, labels)
+        if new:
+            for name in mechanism.graph.labels:
+                word(label=name)
+            state.record(mechanism, graph)
+        state.read(name for label in labels for name in state.neighbors(label))
+        if bound is not None:
+            state.store_bound(bound)
+    digest, tv = mechanism.digest, mechanism.finite_precision_tv
+    answers = {name: entry.content for name, entry in on_record.items()}
+    for question, values in zip(questions, drawn, strict=True):
+        content = answers.get(question.name)
+        if content is None:
+            content = {
+                "label": question.label,
+                "query_id": question.query_id,
+                "mechanism": digest,
+                "answer": question.answer,
+                "tv": tv,
+                "released": values.tolist(),
+            }
+            if question.readings is not None:
+                content["readings"] = question.readings
+            answers[question.name] = content
+            state.append("release", content)
+        elif (content["mechanism"], content["answer"]) != (digest, question.answer):
+            raise InputError(OTHER_QUESTION)
+    _refuse_same_answers(state, mechanism, fresh)
+    for label in labels:
+        _hold(state, label)
+    released = [answers[question.name]["released"] for question in questions]
+    return np.array(released, dtype=np.float64).reshape(len(questions), mechanism.n_dims)
+
+
+def refuse_apart(state: State, mechanisms: Iterable[Releasable]) -> None:
+    """Refuse mechanisms that could not be used one after the other, each for all its labels."""
+    for mechanism in mechanisms:
+        graph, _ = _refuse_apart(state, mechanism, mechanism.graph.labels)
+        state.join(mechanism.digest, graph)
+
+
+def _refuse_apart(state: State, mechanism: Releasable, labels: Sequence[str]) -> tuple[str, bool]:
+    """Refuse a mechanism without neighbors that some labels have on record, in crowds or through mechanisms.
+
+    One that is not on record yet is held against all its labels. Returns its graph's digest, and whether it is new.
+    """
+    state.hold(mechanism)
+    known = state.graph_name(mechanism.digest)
+    graph = graph_digest(mechanism.graph) if known is None else known
+    names = mechanism.graph.labels if known is None else labels
+    state.read(names)
+    crowds.refuse_apart(state.transaction, mechanism.graph, labels)
+    if any(state.of(name).readings.spent for name in names):
+        raise InputError(
+            "labels: readings of a label of the mechanism were released under the readings' promise, which does not "
+            f"cover answers made from them. {NOTHING_CHARGED}"
+        )
+    lacking = state.lacking(mechanism.graph, graph, names)
+    if lacking:
+        raise InputError(
+            f"mechanism: its graph lacks neighbors: {lacking} label(s) have neighbors on record in this ledger that it "
+            "does not join them to, so that nothing hides them among each other. New labels may join, but two that "
+            "were neighbors stay neighbors, under any name: design it with the neighbors as they are now. "
+            f"{NOTHING_CHARGED}"
+        )
+    return graph, known is None
+
+
+def budget_of(state: State) -> Budget:
+    """The budget in force; there must be one."""
+    if state.budget is None:
+        raise InputError("no budget is set: call budget(epsilon=..., delta=...) first")
+    return state.budget
+
+
+def _hold(state: State, label: str) -> None:
+    """Raise unless the budget of a label holds."""
+    spent = exceeding(state, label, budget_of(state), HEADROOM)
+    if spent is None:
+        return
+    so_far = account(State(state.transaction, state.memory), label, budget_of(state))
+    chosen = " (adaptive: it holds whatever was chosen in the light of earlier answers)"
+    raise BudgetError(
+        f"{so_far.name}: this release would raise δ({exactly(so_far.epsilon)}) to {upper(spent)}, above its budget "
+        f"of {exactly(so_far.budget)}{chosen if so_far.mode == 'adaptive' else ''}. Spent so far: "
+        f"{upper(so_far.spent)}; remaining: {lower(so_far.remaining)}. {NOTHING_CHARGED}. The budget is that of "
+        "the first charged release, or what the owner set: `shoal ledger budget --epsilon E --delta D` sets another",
+        remaining=so_far.remaining,
+        epsilon=so_far.epsilon,
+        limit=so_far.name,
+    )
+
+
+def _refuse_same_answers(state: State, mechanism: Releasable, fresh: list[Question]) -> None:
+    """Refuse fresh noise on a random answer: it is not an independent release."""
+    names = [(q.label, q.answer) for q in {q.name: q for q in fresh}.values()]
+    twice = len(set(names)) < len(names)
+    query = select(ENTRIES.c.mechanism)
+    earlier = {str(row[0]) for row in chain.matching(state.transaction, query, "answer", names)}
+    used = [state.mechanism(digest) for digest in earlier]
+    if ((twice or earlier) and not mechanism.constant) or not all(other.constant for other in used):
+        raise InputError(
+            "answer: this very answer was already released about the label under another query_id. Its own randomness "
+            "protects once only, so the two releases are not independent: ask with the earlier query_id, or stack both "
+            "into one release with GaussianClasses.joint"
+        )
+
+
+def released_values(mechanism: Releasable, drawn: Any, count: int) -> FloatArray:
+    """``drawn`` as (count, k) numbers that the mechanism can release."""
+    values = validation.array(ndim=2, drawn=drawn)
+    if values.shape != (count, mechanism.n_dims):
+        raise InputError(f"drawn must hold one row of {mechanism.n_dims} entries per answer, {count} rows")
+    if not mechanism.can_release(values):
+        raise InputError("drawn: an entry does not lie on the mechanism's grid; draw with mechanism.release")
+    return values
+
+
+def refuse_seen(transaction: Transaction, pairs: list[tuple[str, str]], series: str) -> None:
+    """Refuse labels and readings of which an answer was released under a name that does not begin with ``series``."""
+    seen = {}
+    query = select(ENTRIES.c.label, ENTRIES.c.query_id, ENTRIES.c.seq)
+    for label, query_id, seq in chain.matching(transaction, query, "readings", pairs):
+        if not series or not str(query_id).startswith(series):
+            seen[str(label)] = (int(seq), str(query_id))
+    if seen:
+        first, name = min(seen.values())
+        payload = transaction.value(select(ENTRIES.c.payload).where(ENTRIES.c.seq == first))
+        time = str(json.loads(payload)["time"])
+        raise InputError(
+            f"readings: {len(seen)} label(s) of this release had an answer from the same readings released on "
+            f"{time[:10]} at {time[11:16]} UTC, as {name!r}. The same readings under another name are the same "
+            f"question; what was released then stands. {NOTHING_CHARGED}"
+        )
+
+
+def new_bound(state: State, mechanism: Releasable) -> MechanismBound | None:
+    """The bound of a mechanism at the ε of the budget, where it is not on record."""
+    if state.budget is None:
+        return None
+    epsilon, known = state.budget.epsilon, state.bound(mechanism.digest)
+    if known is not None and epsilon in known.delta and epsilon in known.table:
+        return None
+    return mechanism_bound(mechanism, epsilon)
+
+
+def cost(state: State, mechanism: Releasable, names: list[str], query_id: str | None, times: int) -> Cost:
+    """What ``times`` releases about each of some labels would cost; nothing is written."""
+    graph, _ = _refuse_apart(state, mechanism, names)
+    digest, tv = mechanism.digest, mechanism.finite_precision_tv
+    state.join(digest, graph)
+    on_record = {} if query_id is None else chain.recorded(state.transaction, [(name, query_id) for name in names])
+    if any(entry.content["mechanism"] != digest for entry in on_record.values()):
+        raise InputError(OTHER_QUESTION)
+    coming = [name for name in names if (name, query_id) not in on_record]
+    budget, about = budget_of(state), coming or names
+    before = after = tuple(account(state, name, budget) for name in about)
+    for name in coming * times:
+        state.append("release", {"label": name, "mechanism": digest, "tv": tv})
+    if coming:
+        after = tuple(account(state, name, budget) for name in about)
+    allowed = not coming or all(each.spent * (1 + HEADROOM) <= each.budget for each in after)
+    return Cost(allowed, not coming, before, after)
+
+
+def may_be_chosen(state: State) -> bool:
+    """Whether something was released under a budget for any way of choosing."""
+    return state.budget is not None and state.budget.mode == "adaptive" and bool(state.released())
+
+
+def readings_refusal(state: State, content: Mapping[str, Any]) -> BudgetError | InputError | None:
+    """Why a release of readings must not be recorded, where it must not; None where it may."""
+    labels, cap = content["labels"], float(content["cap"])
+    charged = (register(content), *labels)  # the first has no less than any other
+    state.read(charged)
+    accounts = [state.of(label).readings for label in charged]
+    if any(account.cap not in (0.0, cap) for account in accounts):
+        return InputError(
+            f"cap: a label has another cap on record, fixed with the first release about it. {NOTHING_RECORDED}"
+        )
+    if MOST_READINGS * Fraction(float(content["mu"])) ** 2 < Fraction(cap) ** 2:
+        return InputError(f"mu: a ledger has at most {MOST_READINGS} releases of readings. {NOTHING_RECORDED}")
+    if any(account.after(content).spent > Fraction(cap) ** 2 for account in accounts):
+        return BudgetError(
+            "mu: the release would raise the sum of squares above that of the cap, which holds for everybody on the "
+            f"register; homes of another register take another ledger. {NOTHING_RECORDED}",
+            limit="readings",
+        )
+    if any(state.of(label).graphs for label in labels):
+        return InputError(
+            "labels: a mechanism on record was made for a label, under the labels' promise, which the promise about "
+            f"readings does not cover. {NOTHING_RECORDED}"
+        )
+    return None
+
+
+def recorded_readings(state: State, content: dict[str, Any]) -> Entry:
+    """Decide a release of readings and record it; the entry on record where it was recorded before."""
+    for entry in chain.of_kind(state.transaction, "readings", query_id=content["query_id"]):
+        if {key: value for key, value in entry.content.items() if key not in ("time", "salt")} != content:
+            raise InputError("name: another release of readings is on record under it; give the new one its own name")
+        return entry
+    refused = readings_refusal(state, content)
+    if refused is not None:
+        raise refused
+    if any(not later(content["period"], last) for last in crowds.periods(state.transaction, content["labels"])):
+        raise InputError(
+            "period: the crowd of a label was released for this period or a later one, under the labels' promise. "
+            f"{NOTHING_RECORDED}"
+        )
+    return state.append("readings", content)

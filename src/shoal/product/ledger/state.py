@@ -1,0 +1,447 @@
+"""What the entries of a ledger say, one after the other: the only bookkeeping there is.
+
+:meth:`State.apply` takes an entry into account. Deciding, telling what was spent and verifying all ask a
+:class:`State`. A decision starts from the ledger's index, tables that hold the state of every label
+(:data:`~shoal.product.ledger.storage.INDEX`), applies the entries that it is about to write, and asks; verification
+starts from nothing and applies every entry. The index is what applying all entries gives: verification compares the
+two, and :meth:`Ledger.rebuild` writes it anew.
+
+**Which releases count for which pair.** A release counts for a pair if its mechanism has the edge between the two:
+there the two worlds that are compared, the labels as they are and the labels exchanged, differ. In a release that came
+before they became neighbors both worlds are the same, and nothing is added (docs/theory.md, section 5). Two labels that
+are neighbors on record stay neighbors: a mechanism whose graph does not join a label to all its neighbors on record is
+not used for it, under any name. So labels may join with edges to any others, and two that were not neighbors may become
+neighbors; nobody leaves. Otherwise two neighbors answered through two mechanisms would be told apart at no charge.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+from sqlalchemy import bindparam, func, select
+
+from shoal.errors import InputError, LedgerError
+from shoal.laws.graph import NeighborGraph
+from shoal.mechanism.releasable import Releasable, from_bytes, releasable
+from shoal.product.ledger import chain
+from shoal.product.ledger.bounds import POINTS, MechanismBound
+from shoal.product.ledger.budgets import Budget, ReadingsTotal, register
+from shoal.product.ledger.chain import Entry, Journal
+from shoal.product.ledger.composition import NOTHING, Charges, Composer, LabelAccount, PairAccount, Recent, Span, sum_tv
+from shoal.product.ledger.crowds import NOBODY
+from shoal.product.ledger.storage import BOUNDS, GRAPH_LABELS, INDEX, MECHANISMS, READINGS, TOTALS, Transaction, chunks
+
+#: The account of a label whose readings were never released.
+NO_READINGS = ReadingsTotal()
+MISSING = "ledger: a mechanism that was used is missing; run verify() and restore a backup"
+#: Queries for what the index says about some labels, and for the graphs of some mechanisms.
+_ABOUT = {table: select(*table.c).where(table.c.label.in_(bindparam("labels", expanding=True))) for table in INDEX}
+_GRAPHS = select(MECHANISMS.c.digest, MECHANISMS.c.graph).where(
+    MECHANISMS.c.digest.in_(bindparam("digests", expanding=True))
+)
+
+
+class Memory:
+    """What a process remembers of a ledger between transactions, as far as memory allows.
+
+    Everything here could be read or computed again: nothing rests on it.
+    """
+
+    def __init__(self, composer: Composer | None = None) -> None:
+        self.composer = Composer() if composer is None else composer
+        #: Mechanisms by digest, and their files where these were given.
+        self.mechanisms: Recent[Releasable] = Recent(256 * 2**20)
+        self.files: Recent[bytes] = Recent(32 * 2**20)
+        #: Graphs by their digests, and what mechanisms cost at most at a few points.
+        self.graphs: Recent[NeighborGraph] = Recent(64 * 2**20)
+        self.bounds: Recent[MechanismBound] = Recent(32 * 2**20)
+
+    def trusted(self, mechanism: Releasable | bytes) -> Releasable:
+        """A copy of a mechanism that is what its digest says: the caller's own arrays can change under our hands.
+
+        The content of a mechanism's file is read as it is, and is what will be recorded.
+        """
+        if isinstance(mechanism, bytes):
+            digest, content = None, mechanism
+        else:
+            digest = releasable(mechanism=mechanism).digest
+            known = self.mechanisms.get(digest)
+            if known is not None:
+                return known
+            content = mechanism.to_bytes()
+        copy = from_bytes(content, "mechanism")
+        if digest not in (None, copy.digest):
+            raise InputError("mechanism: its parameters were changed after it was made; design or load it again")
+        self.remember_mechanism(copy)
+        self.files.put(copy.digest, content, len(content))
+        return copy
+
+    def prepare(self, mechanism: Releasable, labels: Iterable[str]) -> None:
+        """Compute what compositions of labels share, before anything is locked."""
+        for label in dict.fromkeys(labels):
+            self.composer.prepare(mechanism, label)
+
+    def remember_mechanism(self, mechanism: Releasable) -> None:
+        """Keep a trusted mechanism; it and its laws take about as many bytes as named here."""
+        n, k = mechanism.classes.means.shape
+        self.mechanisms.put(mechanism.digest, mechanism, 24 * n * k * k + mechanism.graph.edges.nbytes)
+
+    def remember_graph(self, name: str, graph: NeighborGraph) -> None:
+        """Keep a graph under its digest."""
+        self.graphs.put(name, graph, graph.edges.nbytes + 100 * graph.n_labels)
+
+    def remember_bound(self, bound: MechanismBound) -> None:
+        """Keep a bound, with the points known before."""
+        known = self.bounds.get(bound.digest) or bound
+        points = {kind: {**getattr(bound, kind), **getattr(known, kind)} for kind in POINTS}
+        size = 64 * sum(map(len, points.values())) + 1000
+        self.bounds.put(bound.digest, MechanismBound(bound.digest, **points), size)
+
+
+class Total(NamedTuple):
+    """How often a mechanism was used, with which total variation in all, and in which batches first and last."""
+
+    times: int
+    tv: float
+    first: int
+    last: int
+
+
+@dataclass
+class LabelState:
+    """What is on record about a label: graphs that hold it, uses of mechanisms by digest, its account of readings."""
+
+    graphs: frozenset[str] = frozenset()
+    totals: dict[str, Total] = field(default_factory=dict)
+    readings: ReadingsTotal = NO_READINGS
+
+
+class Tie(NamedTuple):
+    """Neighbors of a label that are joined to it in the same graphs, by the graphs' digests."""
+
+    names: tuple[str, ...]
+    graphs: frozenset[str]
+
+
+class State:
+    """The state of a ledger inside one transaction.
+
+    Args:
+        transaction: where the index and the mechanisms are read.
+        memory: mechanisms, graphs and bounds that were read before.
+        replayed: True starts from nothing, whatever the index says, for entries that are applied from the first on.
+    """
+
+    def __init__(self, transaction: Transaction, memory: Memory, *, replayed: bool = False) -> None:
+        self.transaction = transaction
+        self.memory = memory
+        last = None if replayed else chain.last_of_kind(transaction, "budget")
+        self.budget = None if last is None else Budget.of(last.content)
+        #: The digest of the crowds that last.
+        self.crowds = NOBODY
+        self.labels: dict[str, LabelState] = {}
+        #: The digest of the graph of each mechanism, as far as it was asked for.
+        self.mechanisms: dict[str, str] = {}
+        #: What pairs have spent of budgets at most, by their charges.
+        self.uppers: dict[object, float] = {}
+        self._replayed = replayed
+        self._journal: Journal | None = None
+        self._held: dict[str, Releasable] = {}
+        #: What the index does not hold yet: uses of mechanisms, labels of graphs, accounts of readings.
+        self._changed: set[tuple[str, str]] = set()
+        self._joined: list[tuple[str, str]] = []
+        self._spent: set[str] = set()
+        #: Mechanisms without a stored bound.
+        self._unbounded: set[str] = set()
+        self._ties: dict[str, tuple[Tie, ...]] = {}
+        self._charges: dict[str, Charges] = {}
+        # Equal charges, and equal sets of graphs, are one object.
+        self._equal: dict[Charges, Charges] = {NOTHING: NOTHING}
+        self._cuts: dict[tuple[int, frozenset[str]], Charges] = {}
+        self._sets: dict[frozenset[str], frozenset[str]] = {}
+
+    # ------------------------------------------------------------------ entries
+
+    def apply(self, entry: Entry, content: Mapping[str, Any] | None = None) -> None:
+        """Take an entry into account; ``content`` is its content, where that is known already."""
+        content = entry.content if content is None else content
+        if entry.kind == "budget":
+            self.budget = Budget.of(content)
+        elif entry.kind == "mechanism":
+            self.join(content["mechanism"], content["graph"])
+        elif entry.kind == "release":
+            label, mechanism, batch = content["label"], content["mechanism"], int(content["batch"])
+            totals, total = self.of(label).totals, Total(1, float(content["tv"]), batch, batch)
+            if mechanism in totals:
+                before = totals[mechanism]
+                total = Total(before.times + 1, sum_tv(before.tv, total.tv), before.first, batch)
+            totals[mechanism] = total
+            self._changed.add((label, mechanism))
+            self._charges.pop(label, None)
+        elif entry.kind == "crowds":
+            self.crowds = content["crowds"]
+        elif entry.kind == "readings":
+            labels = (register(content), *content["labels"])
+            self.read(labels)
+            for label in labels:
+                self.labels[label].readings = self.labels[label].readings.after(content)
+                self._spent.add(label)
+
+    def append(self, kind: str, content: dict[str, Any]) -> Entry:
+        """The next entry of the chain, taken into account; :meth:`write` stores it."""
+        if self._journal is None:
+            self._journal = Journal(self.transaction)
+        entry, stamped = self._journal.append(kind, content)
+        self.apply(entry, stamped)
+        return entry
+
+    def hold(self, mechanism: Releasable) -> None:
+        """Have a mechanism at hand that is about to be used, on record or not."""
+        self._held[mechanism.digest] = mechanism
+
+    def join(self, mechanism: str, graph: str) -> None:
+        """Take a mechanism into account, and its graph where that is new."""
+        self.mechanisms[mechanism] = graph
+        names = self.mechanism(mechanism).graph.labels
+        if graph in self.of(names[0]).graphs:
+            return
+        self.read(names)
+        for label in names:
+            state = self.labels[label]
+            graphs = state.graphs | {graph}
+            state.graphs = self._sets.setdefault(graphs, graphs)
+            self._joined.append((label, graph))
+            self._ties.pop(label, None)
+
+    # ------------------------------------------------------------------ the index
+
+    def read(self, labels: Iterable[str]) -> None:
+        """Fetch what the index says about labels."""
+        wanted = [label for label in dict.fromkeys(labels) if label not in self.labels]
+        self.labels |= {label: LabelState() for label in wanted}
+        rows = self.transaction.rows
+        for part in chunks(() if self._replayed else wanted):
+            graphs: dict[str, list[str]] = {}
+            for label, graph in rows(_ABOUT[GRAPH_LABELS], labels=part):
+                graphs.setdefault(str(label), []).append(str(graph))
+            for label, held in graphs.items():
+                together = frozenset(held)
+                self.labels[label].graphs = self._sets.setdefault(together, together)
+            for label, mechanism, times, tv, first, last in rows(_ABOUT[TOTALS], labels=part):
+                self.labels[label].totals[str(mechanism)] = Total(int(times), float(tv), int(first), int(last))
+            for label, spent, cap, period in rows(_ABOUT[READINGS], labels=part):
+                self.labels[label].readings = ReadingsTotal(Fraction(spent), float(cap), str(period))
+
+    def write(self) -> None:
+        """Store the entries that were appended, and bring the index up to what was applied since it was read."""
+        if self._journal is not None:
+            self._journal.write()
+        self.transaction.insert(GRAPH_LABELS, *({"label": label, "graph": graph} for label, graph in self._joined))
+        rows: list[dict[str, Any]] = [
+            {"label": label, "mechanism": digest, **self.labels[label].totals[digest]._asdict()}
+            for label, digest in sorted(self._changed)
+        ]
+        self.transaction.upsert(TOTALS, rows)
+        accounts = [(label, self.labels[label].readings) for label in sorted(self._spent)]
+        rows = [{"label": label, **a._asdict(), "spent": str(a.spent), "cap": repr(a.cap)} for label, a in accounts]
+        self.transaction.upsert(READINGS, rows)
+        for stored in (self._joined, self._changed, self._spent):
+            stored.clear()
+
+    def of(self, label: str) -> LabelState:
+        """What is on record about a label."""
+        if label not in self.labels:
+            self.read([label])
+        return self.labels[label]
+
+    def charges(self, label: str) -> Charges:
+        """What counts about a label. Equal charges are one object."""
+        charges = self._charges.get(label)
+        if charges is None:
+            totals = self.of(label).totals
+            charges = NOTHING
+            if totals:
+                span = Span(min(total.first for total in totals.values()), max(t.last for t in totals.values()))
+                charges = Charges(tuple((digest, t.times, t.tv) for digest, t in sorted(totals.items())), span)
+            charges = self._charges[label] = self._equal.setdefault(charges, charges)
+        return charges
+
+    def released(self) -> list[str]:
+        """The labels that something was released about."""
+        if self._replayed:
+            return [label for label, state in self.labels.items() if state.totals]
+        query = select(TOTALS.c.label).distinct().order_by(TOTALS.c.label)
+        return [str(row[0]) for row in self.transaction.rows(query)]
+
+    # ------------------------------------------------------------------ mechanisms
+
+    def mechanism(self, digest: str) -> Releasable:
+        """A mechanism that is held, or on record; its digest is derived anew when it is read."""
+        mechanism = self._held.get(digest) or self.memory.mechanisms.get(digest)
+        if mechanism is None:
+            content = self.transaction.value(select(MECHANISMS.c.content).where(MECHANISMS.c.digest == digest))
+            if content is None:
+                raise LedgerError(MISSING, reason="damaged")
+            mechanism = restored(bytes(content), digest)
+            self.memory.remember_mechanism(mechanism)
+        return mechanism
+
+    def graph_name(self, digest: str) -> str | None:
+        """The digest of the graph of a mechanism; None where the mechanism is not on record."""
+        if digest not in self.mechanisms:
+            name = self.transaction.value(select(MECHANISMS.c.graph).where(MECHANISMS.c.digest == digest))
+            if name is None:
+                return None
+            self.mechanisms[digest] = str(name)
+        return self.mechanisms[digest]
+
+    def graph(self, name: str) -> NeighborGraph:
+        """A graph by its digest, from a mechanism that is held or was recorded with it."""
+        held = next((m for digest, m in self._held.items() if self.mechanisms.get(digest) == name), None)
+        graph = self.memory.graphs.get(name) if held is None else held.graph
+        if graph is None:
+            digest = self.transaction.value(select(func.min(MECHANISMS.c.digest)).where(MECHANISMS.c.graph == name))
+            if digest is None:
+                raise LedgerError(MISSING, reason="damaged")
+            graph = self.mechanism(str(digest)).graph
+            self.memory.remember_graph(name, graph)
+        return graph
+
+    def bound(self, digest: str) -> MechanismBound | None:
+        """What a mechanism costs at most at a few points, where that is known."""
+        bound = self.memory.bounds.get(digest)
+        if bound is None and digest not in self._unbounded:
+            bound = self.stored_bound(digest)
+            if bound is None:
+                self._unbounded.add(digest)
+            else:
+                self.memory.remember_bound(bound)
+        return bound
+
+    def stored_bound(self, digest: str) -> MechanismBound | None:
+        """The bound of a mechanism as the database has it; one that makes no sense is refused."""
+        query = select(BOUNDS.c.kind, BOUNDS.c.point, BOUNDS.c.value).where(BOUNDS.c.mechanism == digest)
+        points: dict[str, dict[float, float]] = {}
+        for kind, point, value in self.transaction.rows(query):
+            points.setdefault(str(kind), {})[point] = value
+        try:
+            return MechanismBound(digest, **points) if points else None
+        except (TypeError, InputError):
+            raise LedgerError(
+                "ledger: the stored bound of a mechanism makes no sense; run verify() and delete it from the table "
+                "bounds"
+            ) from None
+
+    def store_bound(self, bound: MechanismBound) -> None:
+        """Store the points of a bound that are not stored yet; the mechanism must be on record."""
+        self.bound(bound.digest)  # what is stored stands
+        self.memory.remember_bound(bound)
+        rows = (
+            {"mechanism": bound.digest, "kind": kind, "point": point, "value": value}
+            for kind in POINTS
+            for point, value in getattr(bound, kind).items()
+        )
+        self.transaction.insert(BOUNDS, *rows, otherwise="ON CONFLICT DO NOTHING")
+
+    def record(self, mechanism: Releasable, graph: str) -> None:
+        """Store a mechanism's file, and append the entry that records it with the digest of its graph."""
+        digest = mechanism.digest
+        content = self.memory.files.get(digest) or mechanism.to_bytes()
+        self.transaction.insert(MECHANISMS, {"digest": digest, "graph": graph, "content": content})
+        seal = hashlib.sha256(content).hexdigest()
+        self.append("mechanism", {"mechanism": digest, "graph": graph, "content": seal})
+
+    # ------------------------------------------------------------------ neighbors and accounts
+
+    def ties(self, label: str) -> tuple[Tie, ...]:
+        """The label's neighbors by the graphs that join them."""
+        ties = self._ties.get(label)
+        if ties is None:
+            graphs = self.of(label).graphs
+            around = {digest: self.graph(digest).neighbors(label) for digest in sorted(graphs)}
+            if len(graphs) == 1:
+                alike = {graphs: around.popitem()[1]}
+            else:
+                joined: dict[str, frozenset[str]] = {}
+                for digest, names in around.items():
+                    joined |= {name: joined.get(name, frozenset()) | {digest} for name in names}
+                alike = {where: tuple(name for name in joined if joined[name] == where) for where in joined.values()}
+            ties = self._ties[label] = tuple(Tie(names, where) for where, names in alike.items() if names)
+        return ties
+
+    def neighbors(self, label: str) -> tuple[str, ...]:
+        """The label's neighbors on record."""
+        ties = self.ties(label)
+        return ties[0].names if len(ties) == 1 else tuple(name for tie in ties for name in tie.names)
+
+    def lacking(self, graph: NeighborGraph, name: str, labels: Iterable[str]) -> int:
+        """How many labels have neighbors on record that the graph of this name does not join them to."""
+        return sum(
+            not {*self.neighbors(label)} <= {*graph.neighbors(label)}
+            for label in labels
+            if not self.of(label).graphs <= {name}
+        )
+
+    def account(self, label: str) -> LabelAccount:
+        """The pairs of a label, which its budget is held against."""
+        about, ties = self.charges(label), self.ties(label)
+        self.read(name for tie in ties for name in tie.names)
+        pairs: dict[tuple[int, int], tuple[Charges, Charges, list[str]]] = {}
+        for number, tie in enumerate(ties):
+            own = self._cut(label, about, tie.graphs)
+            for name in tie.names:
+                opposite = self._cut(name, self.charges(name), tie.graphs)
+                pairs.setdefault((number, id(opposite)), (own, opposite, []))[2].append(name)
+        if about.uses and not ties:
+            raise LedgerError(
+                "ledger: the index lacks the neighbors of a label; run verify(), and rebuild() where only the index is "
+                "wrong",
+                reason="damaged",
+            )
+        accounts = (PairAccount(own, other, tuple(names), key[0]) for key, (own, other, names) in pairs.items())
+        return LabelAccount(label, about.releases, tuple(accounts) or (PairAccount(about, NOTHING, ()),))
+
+    def _cut(self, label: str, charges: Charges, graphs: frozenset[str]) -> Charges:
+        """The part of a label's charges that was made through mechanisms of some graphs; equal ones are one object."""
+        if self.labels[label].graphs <= graphs:  # a mechanism is used about labels of its graph
+            return charges
+        key = (id(charges), graphs)  # charges live as long as the state
+        cut = self._cuts.get(key)
+        if cut is None:
+            unknown = (digest for digest, _, _ in charges.uses if digest not in self.mechanisms)
+            for part in chunks(unknown):
+                rows = self.transaction.rows(_GRAPHS, digests=part)
+                self.mechanisms |= {str(digest): str(graph) for digest, graph in rows}
+            cut = charges.through(lambda digest: self.graph_name(digest) in graphs)
+            cut = self._cuts[key] = self._equal.setdefault(cut, cut)
+        return cut
+
+
+def graph_digest(graph: NeighborGraph) -> str:
+    """SHA-256 over the labels and the edges, whatever order they were given in."""
+    total = hashlib.sha256()
+    order = sorted(range(graph.n_labels), key=lambda i: graph.labels[i])
+    for i in order:
+        name = graph.labels[i].encode("utf-8", "surrogatepass")
+        total.update(f"{len(name)}:".encode() + name)
+    edges = np.sort(np.argsort(order)[graph.edges], axis=1)
+    edges = edges[np.lexsort((edges[:, 1], edges[:, 0]))]
+    total.update(b"edges")
+    total.update(",".join(f"{i}-{j}" for i, j in edges.tolist()).encode())
+    return total.hexdigest()
+
+
+def restored(content: bytes, digest: str) -> Releasable:
+    """A mechanism from its stored file, which must be the one that the digest names."""
+    try:
+        mechanism = from_bytes(content, "mechanism")
+    except InputError:
+        raise LedgerError("ledger: a recorded mechanism is damaged; run verify() and restore a backup") from None
+    if mechanism.digest != digest:
+        raise LedgerError("ledger: a recorded mechanism is not the one its digest names; restore a backup")
+    return mechanism

@@ -1,0 +1,412 @@
+"""The ledger's tables, and transactions on SQLite or PostgreSQL: one writer at a time, durable when they end well, gone
+when they do not.
+
+SQLite writes ahead (WAL: readers never wait for a writer) with ``synchronous=EXTRA``, and a writer takes the write lock
+at once with BEGIN IMMEDIATE. PostgreSQL writers lock the ledger's head row (an advisory lock while tables are made);
+``synchronous_commit`` is turned on if the server has it off. Transactions are spelled out here rather than left to a
+library, because everything rests on where they begin and end.
+
+One schema serves both systems:
+
+| table | holds |
+| --- | --- |
+| meta | schema version, identity, the key of the answer digests |
+| entries | the chain; columns after ``hash`` repeat parts of the payload for lookup |
+| head | one row: number and hash of the last entry; locked by whoever writes |
+| mechanisms | mechanism files by digest, each with the digest of its graph |
+| bounds | what a mechanism costs at most at a few points; derived from it, and safe to delete |
+| graph_labels, totals, readings_accounts | the chain by label (:mod:`shoal.product.ledger.state`) |
+| crowd_members, crowds, crowd_numbers | lasting crowds (:mod:`shoal.product.ledger.crowds`); the chain has a digest |
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import time
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import sqlalchemy as sa
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from shoal.errors import InputError, LedgerError
+
+if TYPE_CHECKING:
+    from sqlalchemy import Executable, Select
+    from sqlalchemy.engine import URL, Connection, Engine
+
+#: The version of this schema. Those before it were never released.
+VERSION = 10
+#: Parts of a payload that are columns as well, so that the database can look them up.
+LOOKED_UP = ("label", "query_id", "analyst", "mechanism", "answer", "readings")
+
+METADATA = sa.MetaData()
+BIG, REAL, BYTES = sa.BigInteger(), sa.Float(53), sa.LargeBinary()
+
+
+def _column(name: str, kind: Any = sa.Text, **options: Any) -> sa.Column[Any]:
+    return sa.Column(name, kind, **({"nullable": False} | options))
+
+
+def _key(name: str, kind: Any = sa.Text) -> sa.Column[Any]:
+    return _column(name, kind, primary_key=True, autoincrement=False)
+
+
+def _table(name: str, *columns: Any, **options: Any) -> sa.Table:
+    return sa.Table(name, METADATA, *columns, **options)
+
+
+META = _table("meta", _key("name"), _column("value"))
+ENTRIES = _table(
+    "entries",
+    _key("seq", BIG.with_variant(sa.Integer, "sqlite")),
+    *(_column(name) for name in ("kind", "payload", "previous", "hash")),
+    *(_column(name, nullable=True) for name in LOOKED_UP),
+)
+_ALONE = sa.CheckConstraint("only_row = 1")
+HEAD = _table("head", _key("only_row", sa.Integer), _column("seq", BIG), _column("hash"), _ALONE)
+MECHANISMS = _table("mechanisms", _key("digest"), _column("graph"), _column("content", BYTES))
+BOUNDS = _table("bounds", _key("mechanism"), _key("kind"), _key("point", REAL), _column("value", REAL))
+GRAPH_LABELS = _table("graph_labels", _key("label"), _key("graph"), sqlite_with_rowid=False)
+TOTALS = _table(
+    "totals",
+    *(_key(name) for name in ("label", "mechanism")),
+    *(_column(name, kind) for name, kind in (("times", BIG), ("tv", REAL), ("first", BIG), ("last", BIG))),
+    sqlite_with_rowid=False,
+)
+#: Σμ², an exact fraction, and the cap M as texts.
+READINGS = _table("readings_accounts", _key("label"), *map(_column, ("spent", "cap", "period")))
+CROWD_MEMBERS = _table(
+    "crowd_members",
+    _key("label"),
+    _column("crowd", BIG, index=True),
+    _column("stored", BYTES),
+    _column("last"),
+    _column("block", BIG, nullable=True, index=True),
+)
+CROWDS = _table(
+    "crowds",
+    _key("crowd", BIG),
+    *(_column(name) for name in ("setting", "period", "digest")),
+    _column("row", BYTES),
+    _column("homes", sa.Integer),
+    _column("retired", sa.Boolean),
+)
+CROWD_NUMBERS = _table("crowd_numbers", _key("crowd", BIG))
+#: What the chain says about labels; :meth:`Ledger.rebuild` writes it anew.
+INDEX = (GRAPH_LABELS, TOTALS, READINGS)
+
+# Releases are looked up by their labels, and an index of all kinds would only tempt a planner.
+for _name, _columns, _where in (
+    ("kind", ("kind", "seq"), "kind <> 'release'"),
+    ("question", ("label", "query_id"), "kind = 'release'"),
+    ("answer", ("label", "answer"), "kind = 'release'"),
+    ("readings", ("label", "readings"), "kind = 'release' AND readings IS NOT NULL"),
+):
+    _parts: dict[str, Any] = {f"{system}_where": sa.text(_where) for system in ("sqlite", "postgresql")}
+    sa.Index(f"entries_{_name}", *(ENTRIES.c[column] for column in _columns), unique=_name == "question", **_parts)
+sa.Index("mechanisms_graph", MECHANISMS.c.graph, MECHANISMS.c.digest)
+sa.Index("graph_labels_graph", GRAPH_LABELS.c.graph, GRAPH_LABELS.c.label)
+
+#: Key of the advisory lock under which tables are made on PostgreSQL ("shoal" in ASCII).
+ADVISORY = 0x73686F616C
+#: Rows fetched at a time when walking the chain.
+CHUNK = 500
+WRONG_URL = (
+    "url must look like sqlite:///ledger.db or postgresql://user@host:5432/database, with a port from 1 to 65535"
+)
+UNKNOWN = (
+    "It is not known whether the last step was recorded: do the same again, under the same name; what is on record is "
+    "not charged twice"
+)
+#: How the codes of a database begin -> the reason of the error, and what it means.
+CAUSES = {
+    ("SQLITE_FULL", "SQLITE_IOERR_SHM", "53100"): ("full", "the disk is full; free some space and do the same again"),
+    ("SQLITE_BUSY", "SQLITE_LOCKED", "55P03"): ("busy", "another writer held the ledger for too long; try again"),
+    ("SQLITE_READONLY", "25006"): ("read-only", "the ledger is read-only"),
+    ("SQLITE_IOERR",): ("", "the disk does not read or write as it should; see whether it is full or failing"),
+    ("SQLITE_CORRUPT", "SQLITE_NOTADB", "XX"): ("damaged", "the file is damaged, or is not a ledger"),
+    ("SQLITE_CANTOPEN", "08", "57", "28", "3D", "OperationalError"): (
+        "unreachable",
+        "the database cannot be reached or does not work",
+    ),
+}
+#: What libpq says when it cannot connect, for which there is no code -> what it means. Names are not repeated.
+AWAY = {
+    "password authentication failed": "the server refuses the password; set PGPASSWORD or ~/.pgpass",
+    "no password supplied": "the server asks for a password; set PGPASSWORD or ~/.pgpass",
+    "translate host name|resolve host": "there is no server of this name; check the host in the url",
+    "Connection refused": "nothing listens at this host and port; start the server or check the port in the url",
+    "timeout": "the server does not answer; check the host in the url, and the network",
+    r'database ".*" does not exist': "the server has no such database; create it or check its name in the url",
+    r'role ".*" does not exist': "the server knows no such user; check the user in the url",
+}
+
+
+class Transaction:
+    """Statements inside one transaction; parameters are named, ``:label``."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.postgres = connection.dialect.name == "postgresql"
+
+    def _executed(self, statement: str | Executable, parameters: Mapping[str, Any]) -> Any:
+        return self.connection.execute(sa.text(statement) if isinstance(statement, str) else statement, parameters)
+
+    def rows(self, statement: str | Executable, **parameters: Any) -> Sequence[Any]:
+        """All rows of a query."""
+        rows: Sequence[Any] = self._executed(statement, parameters).fetchall()
+        return rows
+
+    def first(self, statement: str | Executable, **parameters: Any) -> Any:
+        """The first row, or None."""
+        return self._executed(statement, parameters).first()
+
+    def value(self, statement: str | Executable, **parameters: Any) -> Any:
+        """The first column of the first row, or None."""
+        row = self.first(statement, **parameters)
+        return None if row is None else row[0]
+
+    def run(self, statement: str | Executable, **parameters: Any) -> None:
+        """Execute a statement that returns no rows."""
+        self._executed(statement, parameters)
+
+    def pairs(self, values: Sequence[tuple[str, str]]) -> Select[Any]:
+        """A query whose rows are pairs of texts, for ``IN``: by an index, where SQLite would scan for written pairs."""
+        if self.postgres:
+            pair = sa.func.json_array_elements(sa.cast(values, sa.JSON)).table_valued("value").c.value
+            return sa.select(pair.op("->>")(0), pair.op("->>")(1))
+        pair = sa.func.json_each(json.dumps(values)).table_valued("value").c.value
+        return sa.select(sa.func.json_extract(pair, "$[0]"), sa.func.json_extract(pair, "$[1]"))
+
+    def insert(self, table: sa.Table | str, *rows: Mapping[str, Any], otherwise: str = "") -> None:
+        """Add rows with the same columns to a table, handed to the driver as they are."""
+        if rows:
+            names = list(rows[0])
+            places = ", ".join(f"%({name})s" if self.postgres else f":{name}" for name in names)
+            statement = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({places}) {otherwise}"
+            self.connection.exec_driver_sql(statement, list(rows))
+
+    def upsert(self, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Add rows to a table, or replace those with the same primary key."""
+        if rows:
+            keys = [column.name for column in table.primary_key]
+            rest = ", ".join(f"{name} = excluded.{name}" for name in rows[0] if name not in keys)
+            self.insert(table, *rows, otherwise=f"ON CONFLICT ({', '.join(keys)}) DO UPDATE SET {rest}")
+
+
+def word(**named: Any) -> str:
+    """A non-empty text that every database can store."""
+    ((name, value),) = named.items()
+    if not isinstance(value, str) or not value or len(value) > 1000:
+        raise InputError(f"{name} must be a text of 1 to 1000 characters")
+    if "\x00" in value or any("\ud800" <= c <= "\udfff" for c in value):
+        raise InputError(f"{name} must not contain null or unpaired surrogate characters")
+    if not unicodedata.is_normalized("NFC", value):
+        raise InputError(
+            f"{name} must be in Unicode normal form C, so that one name has one spelling: "
+            "unicodedata.normalize('NFC', name)"
+        )
+    return value
+
+
+def chunks(values: Iterable[Any]) -> Iterator[list[Any]]:
+    """The values, as many at a time as one statement takes."""
+    every = list(values)
+    for start in range(0, len(every), CHUNK):
+        yield every[start : start + CHUNK]
+
+
+class Storage:
+    """A database that holds one ledger."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._process = os.getpid()
+        self._inherited: list[object] = []
+        self.postgres = engine.dialect.name == "postgresql"
+
+    @classmethod
+    def open(cls, url: str | Path, timeout: float) -> Storage:
+        """Connect; a new SQLite file is created readable by its owner only."""
+        try:
+            address = make_url(f"sqlite:///{url}" if isinstance(url, Path) else str(url))
+        except (ArgumentError, ValueError):  # a port that is no number
+            raise InputError(WRONG_URL) from None
+        if address.port is not None and not 0 < address.port < 2**16:
+            raise InputError(WRONG_URL)
+        if address.drivername == "sqlite":
+            return cls(_sqlite(address, timeout))
+        if address.drivername in ("postgresql", "postgres", "postgresql+psycopg"):
+            return cls(_postgres(address.set(drivername="postgresql+psycopg"), timeout))
+        raise InputError("url must begin with sqlite:/// or postgresql://; other databases are not supported")
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Transaction]:
+        """A consistent view that waits for no writer."""
+        begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" if self.postgres else "BEGIN"
+        with self._transaction(begin, "") as transaction:
+            yield transaction
+
+    @contextlib.contextmanager
+    def writing(self, *, creating: bool = False, chain: bool = True) -> Iterator[Transaction]:
+        """The only writer until the block ends; committed durably if it ends well, undone if it raises.
+
+        Without ``chain``, for tables beside the chain: PostgreSQL then lets several write at once.
+        """
+        undone = "Nothing was recorded by this step; what was recorded before stands"
+        with self._transaction("BEGIN" if self.postgres else "BEGIN IMMEDIATE", undone) as transaction:
+            if self.postgres and creating:
+                transaction.run("SELECT pg_advisory_xact_lock(:key)", key=ADVISORY)
+            elif self.postgres and chain:
+                transaction.run("SELECT seq FROM head WHERE only_row = 1 FOR UPDATE")
+            yield transaction
+
+    @contextlib.contextmanager
+    def _transaction(self, begin: str, undone: str) -> Iterator[Transaction]:
+        """``undone`` says what became of it where it does not come to its end."""
+        if os.getpid() != self._process:
+            # A connection must not be shared across a fork, nor closed by the child.
+            self._inherited.append(self._engine.pool)
+            self._engine.dispose(close=False)
+            self._process = os.getpid()
+        after = undone
+        try:
+            with self._engine.connect() as connection:
+                try:
+                    connection.exec_driver_sql(begin)
+                    yield Transaction(connection)
+                    after = UNKNOWN if undone else ""
+                    connection.exec_driver_sql("COMMIT")
+                except BaseException:
+                    try:
+                        connection.exec_driver_sql("ROLLBACK")
+                    except SQLAlchemyError:
+                        connection.invalidate()
+                    raise
+        except SQLAlchemyError as error:
+            raise _explained(error, after) from None
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+
+def _explained(error: Exception, after: str = "") -> LedgerError:
+    """What the database said, by its code only: its own texts may quote what was being written.
+
+    ``after`` says what became of the transaction.
+    """
+    original = getattr(error, "orig", None)
+    code = getattr(original, "sqlite_errorname", None) or getattr(original, "sqlstate", None) or type(error).__name__
+    causes = (cause for begins, cause in CAUSES.items() if code.startswith(begins))
+    reason, words = next(causes, ("", "the database refused a statement"))
+    if reason == "unreachable":
+        words += next((f": {why}" for said, why in AWAY.items() if re.search(said, str(original))), "")
+    return LedgerError(f"ledger: {words} ({code})" + (f". {after}" if after else ""), reason=reason)
+
+
+def _sqlite(address: URL, timeout: float) -> Engine:
+    if not address.database or address.database == ":memory:":
+        raise InputError("url must name a file: a ledger in memory would be forgotten, and with it what was spent")
+    if not address.database.startswith("file:"):
+        try:
+            os.close(os.open(address.database, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        except FileExistsError:
+            pass
+        except OSError:
+            raise LedgerError("ledger: the database file cannot be created; does its folder exist?") from None
+        file = Path(address.database)
+        log = file.with_name(f"{file.name}-wal")
+        writable = os.access(file.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+        if not writable and not (log.exists() and log.stat().st_size):
+            # On a backup medium SQLite would want to write beside the file: it is read as one that nobody changes.
+            uri = f"file:{quote(str(file.resolve()))}"
+            address = address.set(database=uri, query={"immutable": "1", "uri": "true"})
+    engine = sa.create_engine(
+        address, isolation_level="AUTOCOMMIT", hide_parameters=True, connect_args={"timeout": timeout}
+    )
+
+    @sa.event.listens_for(engine, "connect")
+    def prepare(connection: Any, _record: Any) -> None:
+        connection.execute("PRAGMA synchronous = EXTRA")
+
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            with engine.connect() as connection:
+                connection.exec_driver_sql("PRAGMA journal_mode = WAL")
+            return engine
+        except SQLAlchemyError as error:
+            explained = _explained(error)
+            # Several processes may be turning a new file to write-ahead at once; a read-only file keeps its mode.
+            if explained.reason == "read-only":
+                return engine
+            if explained.reason != "busy" or time.monotonic() > deadline:
+                raise explained from None
+            time.sleep(0.01)
+
+
+def _postgres(address: URL, timeout: float) -> Engine:
+    try:
+        import psycopg  # noqa: F401
+    except ImportError:
+        raise InputError("a ledger on PostgreSQL needs psycopg: pip install 'shoal[postgres]'") from None
+    engine = sa.create_engine(
+        address,
+        isolation_level="AUTOCOMMIT",
+        hide_parameters=True,
+        pool_pre_ping=True,
+        pool_size=10,
+        max_overflow=20,
+        connect_args={"client_encoding": "utf8", "connect_timeout": max(2, int(timeout))},
+    )
+
+    @sa.event.listens_for(engine, "connect")
+    def prepare(connection: Any, _record: Any) -> None:
+        connection.execute(f"SET lock_timeout = {max(1, int(timeout * 1000))}")
+        connection.execute(
+            "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+        )
+        connection.commit()
+
+    return engine
+
+
+def exists(transaction: Transaction) -> bool:
+    """Whether the database holds a ledger of this version; another version, or another program's table, is refused."""
+    if not sa.inspect(transaction.connection).has_table("meta"):
+        return False
+    version = transaction.value(sa.select(META.c.value).where(META.c.name == "schema_version"))
+    if version is None or not str(version).isdigit():
+        raise LedgerError("the database has a table 'meta' that is not a ledger's; give the ledger its own database")
+    if int(version) != VERSION:
+        newer = f"newer than this shoal knows ({VERSION}); upgrade shoal"
+        older = "of a shoal that was never released; begin a new ledger"
+        raise LedgerError(f"the ledger has schema version {version}, {newer if int(version) > VERSION else older}")
+    return True
+
+
+def create(transaction: Transaction) -> None:
+    """Make all tables, and have the database itself refuse changes of what is recorded."""
+    METADATA.create_all(transaction.connection)
+    transaction.run(sa.insert(META).values(name="schema_version", value=str(VERSION)))
+    refused = "the ledger is append-only"
+    if transaction.postgres:
+        transaction.run(
+            f"""CREATE FUNCTION shoal_append_only() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN RAISE EXCEPTION '{refused}'; END $$"""
+        )
+        then = "EXECUTE FUNCTION shoal_append_only()"
+        transaction.run(f"CREATE TRIGGER entries_no_truncate BEFORE TRUNCATE ON entries {then}")
+    else:
+        then = f"BEGIN SELECT RAISE(ABORT, '{refused}'); END"
+    for table in ("entries", "mechanisms"):
+        for action in ("UPDATE", "DELETE"):
+            transaction.run(f"CREATE TRIGGER {table}_no_{action.lower()} BEFORE {action} ON {table} {then}")

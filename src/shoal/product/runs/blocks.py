@@ -1,0 +1,153 @@
+"""Blocks of whole crowds, for the methods that design something: laws of everybody, gathered and cut anew.
+
+A block is a file like a shard of the first stage (``<key>.zip`` or ``<key>.table``) with the members of some crowds who
+have an answer today, and beside it ``<key>.members.parquet``: label, crowd and what was metered later of every member,
+those without an answer included, since who has one hides beside them too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from shoal.errors import InputError
+from shoal.laws.classes import GaussianClasses
+from shoal.laws.graph import NeighborGraph
+from shoal.product.runs.config import Config
+from shoal.product.runs.folder import FIT, Context
+from shoal.product.runs.shards import Part, finished, out_path, put_frame, put_whole, receipted
+from shoal.product.runs.stages.crowd_stage import CROWDS, ROWS
+from shoal.product.sources.class_table import SUFFIX, ClassTable, refuse_copies, sample_laws
+from shoal.product.sources.meters.answered import ForecastAnswers
+from shoal.product.sources.meters.predictive import Forecasts, joined_forecasts
+from shoal.records import Record
+from shoal.validation import FloatArray
+
+BLOCKS, MEMBERS = "blocks", "members.parquet"
+#: The answers of a block, each a row that is released about its owner, and the law of every label: two classes with the
+#: same attributes, so that no stage asks which of them it has.
+Answers = ForecastAnswers | ClassTable
+#: Entries of a table that a block holds, at most: what a worker has in memory.
+ENTRIES = 2_000_000
+
+
+@dataclass(frozen=True)
+class BlockFacts(Record):
+    """What a block holds."""
+
+    labels: int
+    crowds: int
+    not_gaussian: int = 0  #: labels whose rows do not follow the Gaussian law that the promise rests on
+
+
+def make_blocks(context: Context) -> list[Part]:
+    """The blocks of a run, written once; crowds with too few answers today are in none."""
+    config, listing = context.config, context.listing(FIT)
+    for shard in listing.parts:
+        shard.check()
+    rows = pl.read_parquet(context.folder / ROWS).filter(pl.col("news") & ~pl.col("recorded") & ~pl.col("retired"))
+    members = pl.read_parquet(context.folder / CROWDS).filter(~pl.col("waits"))
+    members = members.filter(pl.col("crowd").is_in(rows["crowd"].implode())).select("label", "crowd", "value", "truth")
+    if not len(members):
+        raise InputError(
+            "period: no crowd has enough members with something new, or all were released for this period; nothing was "
+            "released"
+        )
+    settings = {"crowds": context.folder.digest(CROWDS), **config.part("shard_size")}
+    suffix, size = "zip", config.shard_size
+    shards: list[Any] = []
+    if config.label is None:
+        shards = [Forecasts.load(part.path) for part in listing.parts]
+    else:
+        shards, suffix = [ClassTable.load(listing.parts[0].path)], SUFFIX
+        size = max(min(size, ENTRIES * len(members) // max(shards[0].values.size, 1)), 2 * config.crowd)
+    crowds = members.group_by("crowd").len().sort("crowd")  # whole crowds, in parts of about so many labels
+    place = crowds.select("crowd", block=(pl.col("len").cum_sum() - pl.col("len")) // size)
+    ordered = members.join(place, on="crowd").sort("block", "crowd", "label")
+    blocks = []
+    for number, block in enumerate(ordered.partition_by("block", maintain_order=True)):
+        path = Path(out_path(context.path, BLOCKS, suffix, {**settings, "number": number}, listing.parts))
+        blocks.append(finished(path) or _written(path, block, shards))
+    return blocks
+
+
+def _written(path: Path, members: pl.DataFrame, shards: Sequence[Any]) -> Part:
+    here = set(members.filter(pl.col("value").is_not_null())["label"].to_list())
+    strange = 0
+    if isinstance(shards[0], ClassTable):
+        table = shards[0].take([name for name in shards[0].labels if name in here])
+        if table.times > 1:
+            refuse_copies(table.values, table.owner)
+            table, strange = _with_laws(table, dict(members.select("label", "crowd").iter_rows()))
+        put_whole(path, table.save)
+    else:
+        places = [[i for i, name in enumerate(shard.households) if name in here] for shard in shards]
+        forecasts = joined_forecasts([shard.take(at) for shard, at in zip(shards, places, strict=True) if at])
+        put_whole(path, forecasts.save)
+    put_frame(path.with_suffix(f".{MEMBERS}"), members.select("label", "crowd", "truth"))
+    return receipted(path, BlockFacts(len(here), members["crowd"].n_unique(), strange))
+
+
+def _with_laws(table: ClassTable, crowds: Mapping[str, int]) -> tuple[ClassTable, int]:
+    """The table with covariances, and how many labels' rows are not Gaussian.
+
+    Each crowd is fitted for itself: no law depends on who else is in the block.
+    """
+    n, k = table.means.shape
+    covs, degrees, strange = np.empty((n, k, k)), np.empty(n), 0
+    crowd = np.array([crowds[name] for name in table.labels])
+    for number in np.unique(crowd):
+        members = np.flatnonzero(crowd == number)
+        part = table.take([table.labels[i] for i in members])
+        laws = sample_laws(part.values, part.owners, table.columns)
+        rows = [laws.labels.index(table.labels[i]) for i in members]
+        covs[members] = laws.covs[rows]
+        degrees[members] = laws.observations(laws.labels)[1][rows]
+        strange += int((~laws.checks().gaussian).sum())
+    return replace(table, covs=covs, degrees=degrees), strange
+
+
+def answers_of(block: str | Path, config: Config) -> Answers:
+    """The answers of a block from its file, forecasts with what is asked of them."""
+    if Path(block).suffix == f".{SUFFIX}":
+        return ClassTable.load(block)
+    return ForecastAnswers(Forecasts.load(block), config.query, config.answers)
+
+
+def members_of(block: str | Path) -> pl.DataFrame:
+    """label, crowd and truth of every member of a block's crowds."""
+    path = Path(block).with_suffix(f".{MEMBERS}")
+    try:
+        return pl.read_parquet(path)
+    except (pl.exceptions.PolarsError, OSError):
+        raise InputError(f"shard: {path.name} is missing or damaged; remove the shard, and run again") from None
+
+
+def laws_of(block: str | Path, answers: Answers) -> tuple[GaussianClasses, NeighborGraph]:
+    """Laws of every member of a block's crowds, and the graph that joins all of a crowd.
+
+    A member without an answer today takes the mean law of its crowd, which it then does not move; nothing about it is
+    released.
+    """
+    laws, crowds = answers.laws(), dict(members_of(block).select("label", "crowd").iter_rows())
+    known = set(laws.labels)
+    absent = [name for name in crowds if name not in known]
+    if absent:
+        crowd = np.array([crowds[name] for name in laws.labels])
+
+        def every(rows: FloatArray) -> FloatArray:
+            return np.concatenate([rows, [rows[crowd == crowds[name]].mean(axis=0) for name in absent]])
+
+        means, labels = every(laws.means), (*laws.labels, *absent)
+        if laws.is_diagonal:
+            variances = np.broadcast_to(laws.stored_variances, laws.means.shape)
+            laws = GaussianClasses.diagonal(means, every(variances), labels)
+        else:
+            covs = np.broadcast_to(laws.stored_covs, (*laws.means.shape, laws.n_dims))
+            laws = GaussianClasses(means, every(covs), labels)
+    return laws, NeighborGraph.within_groups(laws.labels, [crowds[name] for name in laws.labels])

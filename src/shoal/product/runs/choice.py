@@ -1,0 +1,518 @@
+"""Asking in people's own terms: a crowd from the risk of being named, or from the error that one can bear.
+
+| asked | chosen |
+| --- | --- |
+| at most 1 in 20 | the least crowd m whose naming bound 1/m is at most that |
+| within 10 % | the largest crowd, of ten or more, whose expected price, rehearsed on these data, is at most that |
+
+An error, a wish of who publishes, chooses no crowd below ten, which every page promises to who is in the table: crowds
+of three cost little because nearly their own figures leave. Who wants fewer names them, as a crowd or a risk.
+
+A row that is the mean of a crowd is about each of its members alike, so whoever holds the table names the member behind
+a figure with probability at most 1/m.
+
+For forecasts the price is the error of the crowd's mean against what was metered later, over that of the home's own
+forecast, minus one. What comes after the origin is not known yet, so the same forecasts are made from the instants one,
+two and three days before it, where the readings reach back far enough, crowds are formed there, and errors are added up
+over these days. A price is a day's as much as a crowd's, so that of the dearest day is told too; of n alike days
+another is dearer than all with probability 1/(n + 1). It is that of the first release; later ones cost more, since a
+crowd is for life. For a table nothing comes later: the price is how far a row is from a label's own, root mean square,
+in standard deviations of the columns.
+
+Sums are exact, so that a price and the choice do not depend on who is who. Nothing is recorded, drawn or written to the
+folder of a run; where crowds are on record, which are for life, they are what is used, and what was asked for must hold
+for them. :func:`check` reads and questions a file as a run would, and previews the crowds, in a folder that is removed
+at the end.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoal.crowds.formation import means
+from shoal.crowds.membership import formed
+from shoal.errors import InputError, UnreachableError
+from shoal.numerics.notebook import sections
+from shoal.product.card.facts import FitFacts
+from shoal.product.runs.config import Config
+from shoal.product.runs.folder import FIT, Context
+from shoal.product.runs.shards import run_jobs
+from shoal.product.runs.stages.crowd_stage import Book, Curves, charged, too_few
+from shoal.product.runs.stages.fit_stage import fit_job
+from shoal.records import Record
+from shoal.rounding import counted, many, percent, upper
+
+if TYPE_CHECKING:
+    from shoal.product.runs.folder import Progress
+    from shoal.product.runs.run import Run
+
+#: Sizes that are tried for an error, from the one that is promised everywhere on.
+SIZES = (10, 12, 15, 20, 25, 30, 40, 50, 75, 100, 150, 200, 300, 500, 1000)
+#: Days before the origin that are rehearsed, the nearest first; one for populations above :data:`MANY`.
+DAYS, MANY = (1, 2, 3), 1000
+#: Fewest days of training with which a rehearsal is worth something.
+FEWEST_DAYS = 3
+#: Share of the homes that a rehearsed day must have a forecast of.
+ENOUGH = 0.8
+LATER, SPREAD = "later", "spread"
+
+
+@dataclass(frozen=True)
+class CrowdPrice(Record):
+    """What crowds of at least ``crowd`` members would be like, and what they are expected to cost.
+
+    ``price`` is the relative increase of the error (``measure`` "later"), or the error in standard deviations of the
+    columns ("spread"); None where it could not be rehearsed. ``dearest`` is that of one of several days, the largest.
+    """
+
+    crowd: int
+    crowds: int
+    smallest: int
+    largest: int
+    price: float | None
+    measure: str = LATER
+    dearest: float | None = None
+
+    @property
+    def words(self) -> str:
+        """The price in words."""
+        if self.price is None:
+            return "a price that could not be rehearsed"
+        if self.measure == SPREAD:
+            return f"an error of {percent(self.price)} of the columns' spread"
+        more = percent(self.price) if self.price > 0 else "no"
+        worst = "" if self.dearest is None else f", on the dearest day {upper(1 + self.dearest, 4)} times"
+        return f"{upper(1 + self.price, 4)} times ({more} more error than unprotected){worst}"
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """Who is there today, the days that were rehearsed, and the crowds that are on record."""
+
+    config: Config
+    today: Curves
+    days: tuple[Curves, ...]
+    measure: str
+    recorded: Mapping[str, int]  #: label -> crowd on record
+    recorded_size: int | None  #: least members promised of the crowds on record
+    noun: str
+    train_days: int  #: with which the days were rehearsed
+
+    def __repr__(self) -> str:
+        """Counts alone: curves and names of labels stay inside."""
+        return f"Rehearsal({self.people} on {counted(len(self.days), 'day')})"
+
+    @property
+    def people(self) -> str:
+        """How many labels have a value today, with their noun."""
+        return counted(len(self.today.labels), self.noun)
+
+    def price(self, crowd: int) -> CrowdPrice:
+        """Crowds of a size, on record or formed anew from each day's curves, and their price as rehearsed."""
+        sizes = np.unique(self._member(self.today, crowd), return_counts=True)
+        counts = sizes[1][sizes[0] >= 0].tolist()
+        own: list[float] = []
+        shared: list[float] = []
+        prices: list[float] = []
+        for day in self.days:
+            member = self._member(day, crowd)
+            values, truth = day.values[member >= 0], day.truth[member >= 0]
+            if not len(values):
+                continue
+            place = np.unique(member[member >= 0], return_inverse=True)[1].astype(np.int64)
+            rows = means(values, place)[place]
+            if self.measure == SPREAD:
+                spread = np.sort(values, axis=0).std(axis=0)
+                shared += (((rows - values) / np.where(spread > 0, spread, 1.0)) ** 2).ravel().tolist()
+            else:
+                known = np.isfinite(truth)
+                both = np.abs(values - truth)[known].tolist(), np.abs(rows - truth)[known].tolist()
+                own, shared = own + both[0], shared + both[1]
+                prices += [math.fsum(both[1]) / total - 1.0] if (total := math.fsum(both[0])) > 0 else []
+        price = None
+        if self.measure == SPREAD and shared:
+            price = math.sqrt(math.fsum(shared) / len(shared))
+        elif math.fsum(own) > 0:
+            price = math.fsum(shared) / math.fsum(own) - 1.0
+        ends = min(counts, default=0), max(counts, default=0)
+        dearest = max(prices) if len(prices) > 1 else None
+        return CrowdPrice(crowd, len(counts), *ends, price, self.measure, dearest)
+
+    def _member(self, day: Curves, crowd: int) -> NDArray[np.int64]:
+        """(n,) the crowd of each label of a day; -1 for those without one."""
+        if self.recorded_size is not None:
+            return np.array([self.recorded.get(name, -1) for name in day.labels], dtype=np.int64)
+        return formed(day.points, crowd, **day.limits(self.config.largest_share))
+
+
+# ------------------------------------------------------------------ days that are past
+
+
+def rehearsal(context: Context, fit: FitFacts, *, days: bool = True) -> Rehearsal:
+    """Rehearse from what the first stage left in a folder; nothing is written there.
+
+    Without ``days`` only who is there and what is on record is looked at.
+    """
+    config = context.config
+    if charged(config, fit):
+        raise InputError(
+            "at_most and within choose the crowd of a table of averages; with a method=, a query= or several rows "
+            "per label the guarantee is asked for as epsilon= and delta=, or rho=, beside crowd="
+        )
+    today = Curves.gathered(config, fit, context.listing(FIT).parts)
+    book = Book.of(context, today.labels)
+    gone = {number for number, crowd in book.crowds.items() if crowd["retired"]}
+    recorded = {name: int(entry["crowd"]) for name, entry in book.members.items() if entry["crowd"] not in gone}
+    past, train = [today], 0
+    if config.label is None:
+        past, train = _past(context, fit, today) if days else ([], 0)
+    measure = LATER if config.label is None else SPREAD
+    return Rehearsal(config, today, tuple(past), measure, recorded, book.size, fit.noun, train)
+
+
+def _past(context: Context, fit: FitFacts, today: Curves) -> tuple[list[Curves], int]:
+    """The days before the origin that the readings reach, with the days of training they were made with."""
+    config, origin = context.config, datetime.fromisoformat(fit.origin or "")
+    wanted = DAYS if len(today.labels) <= MANY else DAYS[:1]
+    for train in dict.fromkeys((config.train_days, config.train_days - 1, config.train_days // 2)):
+        if train < FEWEST_DAYS:
+            break
+        settings = replace(config, train_days=train)
+        days: list[Curves] = []
+        for back in wanted:
+            day = _at(context, fit, settings, origin - timedelta(days=back), today)
+            if day is None:
+                break
+            days.append(day)
+        if days:
+            return days, train
+    return ([today], config.train_days) if np.isfinite(today.truth).mean() >= 0.5 else ([], 0)
+
+
+def _at(context: Context, fit: FitFacts, config: Config, origin: datetime, today: Curves) -> Curves | None:
+    """Forecasts from an earlier instant; None where too few homes of today have one."""
+    instant = origin.isoformat()
+    with tempfile.TemporaryDirectory(prefix="shoal-") as folder, context.workers() as executor:
+        jobs = [fit_job(Path(folder), shard, config, instant, None) for shard in context.listing(FIT).inputs]
+        try:
+            parts = run_jobs(executor, "rehearsing", jobs, context.tell).parts
+        except InputError:  # no home reaches back so far
+            return None
+        day = Curves.gathered(config, replace(fit, origin=instant), parts, today.labels)
+    here = len(day.frame)
+    known = np.isfinite(day.truth).mean() if here else 0.0
+    return day if here >= ENOUGH * len(today.frame) and known >= 0.5 else None
+
+
+# ------------------------------------------------------------------ the choice
+
+
+@dataclass(frozen=True)
+class Choice(Record):
+    """The crowd that was chosen, and why.
+
+    ``bound`` is the largest probability with which anybody names the member behind a row; ``price`` the expected
+    relative increase of the error (None where it was not rehearsed); ``recorded`` whether crowds on record are used.
+    """
+
+    crowd: int
+    goal: str  #: what was asked for, in words
+    bound: float
+    price: CrowdPrice | None
+    recorded: bool = False
+    trials: tuple[CrowdPrice, ...] = ()
+    rehearsed: tuple[str, ...] = ()  #: instants from which forecasts were rehearsed
+
+    def __repr__(self) -> str:
+        return f"Choice(crowd {self.crowd}: {self.goal})"
+
+    def _repr_html_(self) -> str:
+        return sections(repr(self), [("", self.sentences()), *((f"crowd {p.crowd}", [p.words]) for p in self.trials)])
+
+    def sentences(self) -> list[str]:
+        """What was chosen and why."""
+        why = "the smallest that meet what was asked"
+        if self.recorded:
+            why = "they are on record, for life, and are used for what was asked"
+        elif self.price is not None:
+            why = "the largest tried whose expected price is at most what was asked"
+        lines = [
+            f"Crowds of at least {self.crowd}: {why} ({self.goal}); a row can be pinned on the right member with "
+            f"probability at most 1 in {self.crowd}."
+        ]
+        if self.price is not None and self.price.price is None:
+            lines.append("What they cost could not be rehearsed: no earlier day has enough readings before it.")
+        elif self.price is not None:
+            days = len(self.rehearsed)
+            lines.append(f"Expected price of the first release: {self.price.words}.")
+            if days:
+                alike = f"; another day like them is dearer than all of them once in {days + 1}" if days > 1 else ""
+                on = f"the {days} days before" if days > 1 else "one earlier day"
+                lines.append(f"Rehearsed on {on}{alike}. Later releases cost more, since a crowd is for life.")
+        return lines
+
+
+def choose(
+    source: Any, *, at_most: float | str | None = None, error: float | str | None = None, **settings: Any
+) -> Choice:
+    """The crowd for a release of averages, from the risk of being named or the error that one can bear.
+
+    Args:
+        source: a :class:`shoal.Run`; or readings: a file, a folder of them, :class:`shoal.SimulatedMeters`, or a frame
+            with household, timestamp and kw; with ``label``, a file or a frame with a row per label.
+        at_most: the largest probability of being named: ``1/20`` or ``"1-in-20"``.
+        error: the largest expected increase of the error: ``0.10`` or ``"10%"``.
+        settings: fields of :class:`shoal.Config`, as for :func:`shoal.run`.
+
+    Returns:
+        The choice: ``choice.crowd`` is the setting, ``choice.sentences()`` say why. Nothing is recorded.
+
+    >>> choose(SimulatedMeters(40), at_most=1 / 20).crowd  # doctest: +SKIP
+    20
+    """
+    from shoal.product.runs.run import Run
+
+    if isinstance(source, Run):
+        if settings:
+            raise InputError(f"{next(iter(settings))}: a run has its settings; give a file or a frame to change them")
+        return source.choose(at_most=at_most, error=error)
+    with trial(source, settings) as run:
+        return run.choose(at_most=at_most, error=error)
+
+
+@contextmanager
+def trial(source: Any, settings: dict[str, Any], progress: Progress | None = None) -> Iterator[Run]:
+    """A run in a folder that is removed at the end."""
+    from shoal.product.runs.run import Run
+
+    with tempfile.TemporaryDirectory(prefix="shoal-") as folder:
+        yield Run(Path(folder) / "run", getattr(source, "frame", source), progress=progress, **settings)
+
+
+def by_risk(rehearsal: Rehearsal, bound: Fraction) -> Choice:
+    """The least crowd whose naming bound is at most this."""
+    crowd, risk = math.ceil(1 / bound), f"1 in {float(1 / bound):.12g}"
+    recorded, most = rehearsal.recorded_size, rehearsal.today.most
+    if recorded is not None and recorded < crowd:
+        raise UnreachableError(
+            f"at_most: these labels are in crowds of at least {recorded}, on record for life, which bound naming "
+            f"by 1 in {recorded}; {risk} cannot be had for them. Nothing was released"
+        )
+    if recorded is None and most < crowd:
+        within = "" if rehearsal.today.boundaries is None else " within a boundary"
+        raise UnreachableError(
+            f"at_most: {rehearsal.people} can be used, so that nobody hides among more than {most}{within}: ask for "
+            f"1-in-{most} at best. Nothing was released"
+        )
+    size = recorded or crowd
+    return Choice(size, f"named at most {risk}", 1 / size, None, recorded is not None)
+
+
+def by_error(rehearsal: Rehearsal, most: float) -> Choice:
+    """The largest of :data:`SIZES` whose expected price is at most this; crowds on record are the only ones tried."""
+    recorded = rehearsal.recorded_size
+    trials: list[CrowdPrice] = []
+    for size in [size for size in SIZES if size <= rehearsal.today.most] if recorded is None else [recorded]:
+        trials.append(rehearsal.price(size))
+        if recorded is None and trials[-1].price is None:
+            raise InputError(
+                "within: the price cannot be rehearsed: no earlier day has enough readings before it. Give more days "
+                "of readings, fewer train_days=, or crowd= or at_most= instead"
+            )
+        if (trials[-1].price or 0.0) > most:
+            break  # larger ones that seem to cost less do so by luck
+    within = [price for price in trials if (price.price or 0.0) <= most]
+    if not within:
+        why = f"{rehearsal.people} can be used, and an error chooses crowds of at least {SIZES[0]}"
+        if trials:
+            least, price = trials[0], percent(trials[0].price).replace(" ", "")
+            fewest = "the fewest that an error chooses" if recorded is None else "on record for life"
+            why = f"crowds of at least {least.crowd}, {fewest}, cost {least.words}. Allow that (within='{price}')"
+        fewer = "" if recorded is not None else ", or name a smaller crowd= yourself, in which members hide less"
+        raise UnreachableError(f"within: no crowd costs so little on these data: {why}{fewer}. Nothing was released")
+    best = within[-1]
+    return Choice(
+        best.crowd,
+        f"within {100 * most:g} %",
+        1 / best.crowd,
+        best,
+        recorded is not None,
+        trials=tuple(trials) if recorded is None else (),
+        rehearsed=tuple(day.origin for day in rehearsal.days if day is not rehearsal.today),
+    )
+
+
+# ------------------------------------------------------------------ what a run would find
+
+#: Crowds that are previewed beside the one that was asked for.
+ALSO = (5, 10, 15, 20, 50)
+
+
+@dataclass(frozen=True)
+class FileCheck:
+    """What a run would find and form: ``parts()`` in words, ``to_dict()`` for machines."""
+
+    fit: FitFacts
+    crowd: int
+    rehearsal: Rehearsal | None  #: None under a method, whose crowds have another price
+    prices: tuple[CrowdPrice, ...]
+    refusal: str = ""  #: why a run would be refused; empty where it would not
+
+    def __repr__(self) -> str:
+        usable = f"{self.fit.labels} of {counted(self.fit.labels + self.fit.left_out, self.fit.noun)} usable"
+        return f"FileCheck({usable}, crowd {self.crowd}: {self.refusal or 'a run would form crowds'})"
+
+    def _repr_html_(self) -> str:
+        return sections("What a run would find", self.parts())
+
+    @property
+    def ok(self) -> bool:
+        """Whether a run would form crowds."""
+        return not self.refusal
+
+    def parts(self) -> list[tuple[str, list[str]]]:
+        """Headings with their sentences."""
+        fit = self.fit
+        read = fit.labels + fit.left_out
+        noun = many(fit.noun) if read != 1 else fit.noun
+        used = [f"{fit.labels} of {read} {noun} can be used."]
+        used += [f"{count} cannot: {reason}." for reason, count in fit.reasons]
+        rest = fit.left_out - sum(count for _, count in fit.reasons)
+        used += [f"{counted(rest, fit.noun)} more cannot be used, for rarer reasons."] if rest > 0 else []
+        sections = [("Read", [f"{fit.source}."]), ("Who can be used", used)]
+        if fit.about:
+            sections.append(("What was understood", list(fit.about)))
+        if fit.doubts:
+            sections.append(("Mind", list(fit.doubts)))
+        if self.refusal:
+            sections.append(("A run would be refused", [self.refusal]))
+        if self.rehearsal is not None and self.prices:
+            sections.append(("Crowds that a run would form", self._crowds(self.rehearsal)))
+        sections.append(("Nothing was kept", ["No folder was made, and nothing was written to a ledger."]))
+        return sections
+
+    def _crowds(self, rehearsal: Rehearsal) -> list[str]:
+        lines = []
+        if rehearsal.recorded_size is not None:
+            lines.append("Crowds are those on record in the ledger: they are formed once, for life.")
+        for price in self.prices:
+            span = f"{price.smallest}" if price.smallest == price.largest else f"{price.smallest} to {price.largest}"
+            mark = " (the one asked for)" if price.crowd == self.crowd and len(self.prices) > 1 else ""
+            lines.append(
+                f"--crowd {price.crowd}{mark}: {counted(price.crowds, 'crowd')} of {span}; named at most 1 in "
+                f"{price.crowd}; expected price {price.words}."
+            )
+        if rehearsal.measure != SPREAD and rehearsal.days:
+            days = ", ".join(day.origin for day in rehearsal.days)
+            lines.append(f"Rehearsed from {days}. Later releases cost more: a crowd is for life.")
+            if rehearsal.train_days != rehearsal.config.train_days:
+                lines.append(
+                    f"Rehearsed with {rehearsal.train_days} days of training, since no day before the origin has "
+                    f"{rehearsal.config.train_days}."
+                )
+        return lines
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, lists and strings."""
+        fit = self.fit
+        return {
+            **fit.part("source", "left_out", "unit", "step_minutes", "time_zone", "origin", "about"),
+            "usable": fit.labels,
+            "reasons": [{"reason": reason, "count": count} for reason, count in fit.reasons],
+            "crowd": self.crowd,
+            "on_record": self.rehearsal is not None and self.rehearsal.recorded_size is not None,
+            "prices": [price.to_json() for price in self.prices],
+            "rehearsed": [] if self.rehearsal is None else [day.origin for day in self.rehearsal.days],
+            "refusal": self.refusal or None,
+        }
+
+
+def check(source: Any, *, progress: Progress | None = None, **settings: Any) -> FileCheck:
+    """Read a file as a run would, question it, and preview the crowds and their expected price.
+
+    Args:
+        source: as for :func:`shoal.choose`.
+        progress: called with (stage, what is happening, done, total).
+        settings: fields of :class:`shoal.Config`, as for :func:`shoal.run`.
+
+    Returns:
+        What was found. No folder is made, and nothing is written to a ledger.
+
+    >>> check(shoal.SimulatedMeters(24), crowd=5).fit.labels  # doctest: +SKIP
+    24
+    """
+    with trial(source, settings, progress) as run, run.held():
+        run.do("fit")
+        fit, crowd = run.known_fit, run.config.crowd
+        if run.charged:
+            return FileCheck(fit, crowd, None, ())
+        rehearsal = run.rehearsal()
+    recorded, most, refusal = rehearsal.recorded_size, rehearsal.today.most, ""
+    if recorded is not None and crowd != recorded:
+        refusal = (
+            f"crowd: these {many(fit.noun)} are in crowds of at least {recorded}, on record for life; go on with "
+            f"crowd={recorded}."
+        )
+    elif recorded is None and most < crowd:
+        refusal = too_few(crowd, rehearsal.today, many(fit.noun))
+    sizes = {recorded} if recorded is not None else {crowd, *ALSO, *([max(most, 2)] if refusal else [])}
+    try:
+        prices = [rehearsal.price(size) for size in sorted(sizes) if recorded is not None or size <= most]
+    except InputError as error:  # as where no crowd keeps the largest share
+        return FileCheck(fit, crowd, rehearsal, (), str(error))
+    return FileCheck(fit, crowd, rehearsal, tuple(prices), refusal)
+
+
+# ------------------------------------------------------------------ what people write
+
+
+def naming_bound(given: float | str) -> Fraction:
+    """A risk as people write it: 1-in-20, 1/20, 5% or 0.05.
+
+    >>> naming_bound("1-in-20"), naming_bound("5%"), naming_bound(1 / 20)
+    (Fraction(1, 20), Fraction(1, 20), Fraction(1, 20))
+    """
+    parts = re.fullmatch(r"\s*1\s*-?\s*in\s*-?\s*(\d{1,9})\s*", str(given).lower())
+    value = _fraction(f"1/{parts[1]}" if parts else given)
+    if value is None or not 0 < value <= Fraction(1, 2):
+        raise InputError("at_most must be a risk of being named such as 1-in-20, 1/20 or 5%, at most 1-in-2")
+    return value
+
+
+def share(given: float | str) -> float:
+    """An error as people write it: 10% or 0.10.
+
+    >>> share("10%"), share(0.1)
+    (0.1, 0.1)
+    """
+    value = _fraction(given)
+    bare = isinstance(given, str) and "%" not in given  # on the command line "10" means ten percent to people
+    if value is None or not 0 <= value <= (1 if bare else 10):
+        raise InputError("within must be an increase of the error such as 10% or 0.10; above 1 with a percent sign")
+    return float(value)
+
+
+def _fraction(given: float | str) -> Fraction | None:
+    """The exact value of a decimal text, ratio or percentage; of a float, the simple fraction that prints like it."""
+    try:
+        if isinstance(given, str):
+            text = "".join(given.split())
+            return Fraction(text[:-1]) / 100 if text.endswith("%") else Fraction(text)
+        if isinstance(given, bool):
+            return None
+        simple = Fraction(given).limit_denominator(10**6)
+        return simple if float(simple) == given else Fraction(given)
+    except (ValueError, TypeError, OverflowError, ZeroDivisionError):
+        return None

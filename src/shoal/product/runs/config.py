@@ -1,0 +1,346 @@
+"""What a run is told: :class:`Config`, all that may change a result, and :class:`Speed`, what changes only how fast.
+
+A setting is one field. Its default, its section in the TOML file, its words and its option on the command line stand
+there and nowhere else.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import math
+import tomllib
+import typing
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, field, fields, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from shoal.errors import InputError
+from shoal.product.runs import secret
+from shoal.records import Record
+
+#: Sections of a file of settings, and panels of the command's help.
+SECTIONS = ("input", "hiding", "guarantee", "ledger", "output", "speed")
+#: Methods that take an ε, a δ or a ρ, by which a run can be asked for them.
+METHODS = ("codebook", "white", "paper", "covariance", "additive", "transport", "center", "mean")
+#: Steps of the search of a design that searches, and the ε at which one that only spends a ρ states its δ.
+SEARCH, STATED = 10, 1.0
+
+
+def _setting(section: str, default: Any, text: str, *, rare: bool = False, kind: Any = None) -> Any:
+    """A field with its section of the file and the words above it there.
+
+    ``rare``: no option of its own, but ``--set NAME=VALUE``. ``kind``: type of the option, where not the setting's.
+    """
+    return field(default=default, metadata={"section": section, "text": text, "rare": rare, "kind": kind})
+
+
+_input, _hiding, _guarantee = (functools.partial(_setting, section) for section in SECTIONS[:3])
+
+
+@dataclass(frozen=True)
+class Config(Record):
+    """Settings of a run; None means "decide for me". Sections are the panels of the command's help.
+
+    Constants (point forecasts, tables with one row per label) are released as the mean of their crowd and need neither
+    ε nor δ. What a method adds is asked for with it:
+
+    >>> Config().charged
+    False
+    >>> Config(method="codebook", epsilon=3.0).charged
+    True
+    """
+
+    crowd: int = _hiding(10, "every row is an average over at least so many")
+    unit: str | None = _input(
+        None, '"w", "kw", "mw" (power) or "wh", "kwh", "mwh" (energy per interval), by default what the columns are '
+        'called or a column of units says; "kwh-register": totals that only rise, "kw-interval": figures that only '
+        "rise and are no totals, by default seen from the readings"
+    )  # fmt: skip
+    interval: int | None = _input(None, "minutes between readings; by default the most common distance")
+    time_zone: str | None = _input(None, 'zone of wall-clock timestamps, such as "Europe/Zurich"')
+    timestamp_format: str | None = _input(None, 'layout of timestamps, such as "%d/%m/%Y %H:%M"', rare=True)
+    max_kw: float | None = _input(None, "readings above it are taken for faults and become missing", rare=True)
+    household_column: str | None = _input(None, "column that names the household, if its name does not tell")
+    timestamp_column: str | None = _input(None, 'column of timestamps, likewise; "Date+Time" for two columns')
+    value_column: str | None = _input(None, "column of readings, likewise")
+    label: str | None = _input(None, "column of labels: the file is a table with a row per answer, not of meters")
+    columns: tuple[str, ...] = _input((), "columns that are released, or all but -NAME; by default all of numbers")
+    period: str | None = _input(None, "what a table is about, such as 2024-03: each release needs a later one")
+    train_days: int = _input(15, "days of training before the origin")
+    horizon: int = _input(12, "steps to forecast, or on the command line a time such as 3h", kind=str)
+    order: tuple[int, ...] = _input((6, 5), "order (p, q) of the ARMA models", rare=True)
+    origin: str | None = _input(None, "first instant to forecast, ISO 8601; by default after the last reading")
+
+    secret: str = _hiding(
+        "label",
+        '"label": which of a crowd a row is about; "readings": all that a home sent, also from who knows all others',
+    )
+    customers: int | None = _hiding(None, "for the secret readings: homes (or labels) on the register, declared")
+    bounds: tuple[str, ...] = _hiding((), "for the secret readings of a table: column=low:high, declared; repeatable")
+    cells: tuple[str, ...] = _hiding((), "likewise: column=edges, such as age=30,60: a count and means per cell")
+    typical_kw: float = _hiding(
+        1.5, "for the secret readings: mean load of a typical home, declared; grids and clips are multiples", rare=True
+    )
+    largest_share: float | None = _hiding(
+        None, "no household has more than this share of its crowd's load; 0.15 with --crowd 15 is the 15/15 rule"
+    )
+    boundaries: str | None = _hiding(
+        None, "FILE:COLUMN, a CSV with a row per label and the column (feeder, postcode) that crowds never cross"
+    )
+
+    method: str | None = _guarantee(
+        None, '"codebook", "white", "paper", "covariance", "additive", "transport" or "center": a row per label under '
+        "an ε, charged to the ledger; by default the mean of each crowd, which needs none"
+    )  # fmt: skip
+    query: str = _guarantee("point", '"point", "trajectory", "marginal" or "as_in_paper" (no guarantee)')
+    epsilon: float | None = _guarantee(None, "ε of the guarantee, for a method or the secret readings")
+    delta: float | None = _guarantee(None, "δ to reach, for a method; for the secret readings 1/(10 customers)")
+    budget_epsilon: float | None = _guarantee(
+        None, "for the secret readings: ε of a whole series of releases, fixed with its first"
+    )
+    releases: int | None = _guarantee(None, "share --budget-epsilon out evenly over so many releases")
+    rho: float | None = _guarantee(None, "or: mean squared error per step to spend, for a method")
+    accept: tuple[str, ...] = _guarantee(
+        (), '"large": readings that no home has; "doubtful-law": rows that do not follow a Gaussian law; '
+        '"no-guarantee": a δ above 0.01, which hides nobody', rare=True
+    )  # fmt: skip
+
+    ledger: str | None = _setting(
+        "ledger", None, "path, sqlite:///… or postgresql://…; by default the data owner's: SHOAL_LEDGER, or a user's"
+    )
+    title: str | None = _setting("output", None, "title of the report", rare=True)
+    licence: str | None = _setting("output", None, 'licence of the public table, such as "CC-BY-4.0"', rare=True)
+    shard_size: int = _setting("speed", 1000, "labels per shard: what a worker holds in memory at once", rare=True)
+
+    def __post_init__(self) -> None:
+        from shoal import validation  # here, so that the command's help loads no NumPy
+
+        for name in ("train_days", "horizon", "shard_size"):
+            validation.count(**{name: getattr(self, name)})
+        if self.unit is not None:
+            unit, dash, kind = self.unit.lower().partition("-")
+            validation.choice(("w", "kw", "mw", "wh", "kwh", "mwh"), unit=unit)
+            if dash:
+                validation.choice(("register", "interval"), unit=kind)
+        for what in self.accept:
+            validation.choice(("large", "doubtful-law", "no-guarantee"), accept=what)
+        validation.count(at_least=2, crowd=self.crowd)
+        if self.largest_share is not None:
+            validation.probability(largest_share=self.largest_share, above_zero=True)
+        validation.choice(("point", "trajectory", "marginal", "as_in_paper"), query=self.query)
+        if len(self.order) != 2:
+            raise InputError("order must be two whole numbers (p, q)")
+        secret.check(self)
+        self._check_guarantee()
+        self._check_table()
+
+    def _check_guarantee(self) -> None:
+        """ε, δ and ρ are given with what uses them, and only then."""
+        from shoal import validation
+
+        if self.method is not None:
+            validation.choice(METHODS, method=self.method)
+        if self.epsilon is not None:
+            validation.non_negative(epsilon=self.epsilon)
+        if self.delta is not None and self.rho is not None:
+            raise InputError("delta and rho exclude each other: the one asks for a guarantee, the other for an error")
+        if self.delta is not None:
+            validation.probability(delta=self.delta, above_zero=True, below_one=True)
+        if self.rho is not None:
+            validation.positive(rho=self.rho)
+        given = next((name for name in ("epsilon", "delta", "rho") if getattr(self, name) is not None), None)
+        if not self.charged:
+            if given is not None and self.label is None and self.secret != secret.READINGS:
+                raise InputError(no_use(given))
+            return
+        if self.method == "codebook":
+            if self.query != "point" or self.delta is not None or self.rho is not None or not self.epsilon:
+                raise InputError(
+                    "method: a codebook is for constants and takes an ε above 0 alone, which it meets with δ = 0; give "
+                    "epsilon=, and leave out delta=, rho= and query="
+                )
+        elif self.rho is None and (self.epsilon is None or self.delta is None):
+            what = f"method {self.method}" if self.method else f"query {self.query}"
+            raise InputError(f"{what} needs a guarantee to reach, epsilon= and delta=, or an error to spend, rho=")
+
+    def _check_table(self) -> None:
+        """Settings of a class table: with a label only, and beside none of those that forecasts alone have."""
+        if self.label is None:
+            given = next((n for n in ("columns", "period") if getattr(self, n)), None)
+            if given is not None:
+                raise InputError(f"{given} is for tables: name the column of their labels too (label=)")
+            return
+        if self.query != "point":
+            raise InputError("query is for forecasts from meters; rows of a table are released as they are")
+        if self.largest_share is not None:
+            raise InputError("largest_share is about the load of meters; rows of a table have none")
+
+    @property
+    def charged(self) -> bool:
+        """Whether a method or a query was chosen that releases a row per label under an ε."""
+        return self.method is not None or self.query != "point"
+
+    @property
+    def stated_epsilon(self) -> float:
+        """The ε of the guarantee; where only an error is spent, the one at which δ is stated."""
+        return STATED if self.epsilon is None else self.epsilon
+
+    @property
+    def way(self) -> str:
+        """The method in use where one is needed: the crowd's own law to reach a δ, transport to spend a ρ."""
+        chosen = self.method or ("center" if self.rho is None else "transport")
+        return "mean" if chosen == "center" else chosen
+
+    @property
+    def answers(self) -> str:
+        """Unit of the answers, as :meth:`shoal.Forecasts.classes` has it."""
+        return "kw" if self.query == "point" else "log"
+
+    @property
+    def season(self) -> str:
+        """The season of the forecasts: by week from four weeks of training on, with less it fits badly."""
+        return "week" if self.train_days >= 28 and self.secret != secret.READINGS else "day"
+
+    @property
+    def named_columns(self) -> dict[str, str]:
+        """Columns of a meter file that were named."""
+        named = {"household": self.household_column, "timestamp": self.timestamp_column, "value": self.value_column}
+        return {role: column for role, column in named.items() if column is not None}
+
+    @classmethod
+    def read(cls, path: str | Path) -> Config:
+        """Settings from a TOML file, each by its name; the sections of the help may stand above them."""
+        name = Path(path).name
+        try:
+            with Path(path).open("rb") as file:
+                content = tomllib.load(file)
+        except FileNotFoundError:
+            raise InputError(f"config: there is no file {name}; check its name") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise InputError(f"config: {name} is not valid TOML: {error}") from None
+        except OSError as error:
+            raise InputError(f"config: {name} cannot be read: {error.strerror}") from None
+        values: dict[str, Any] = {}
+        for word, inside in content.items():
+            values |= inside if word in SECTIONS and isinstance(inside, dict) else {word: inside}
+        return cls(**_typed(values, name))
+
+    def changed(self, **values: Any) -> Config:
+        """With other values for the settings that are not None; δ displaces ρ and the reverse."""
+        given = {name: value for name, value in values.items() if value is not None}
+        if "rho" in given and "delta" not in given:
+            given["delta"] = None
+        elif "delta" in given and "rho" not in given:
+            given["rho"] = None
+        return replace(self, **_typed(given, "settings"))
+
+    @staticmethod
+    @functools.cache
+    def options() -> dict[str, tuple[Field[Any], Any]]:
+        """Name of each setting with an option -> the field and its type, of this kind and of :class:`Speed`."""
+        hints = {kind: typing.get_type_hints(kind) for kind in (Config, Speed)}
+        settings = ((setting, hints[kind][setting.name]) for kind in hints for setting in fields(kind))
+        return {setting.name: (setting, hint) for setting, hint in settings if not setting.metadata["rare"]}
+
+    @staticmethod
+    def parsed(text: str) -> tuple[str, Any]:
+        """A setting as ``--set`` takes it.
+
+        >>> Config.parsed("max_kw=50"), Config.parsed("columns=a,b")
+        (('max_kw', 50), ('columns', ('a', 'b')))
+        """
+        name, _, value = text.partition("=")
+        kind = {**typing.get_type_hints(Config), **typing.get_type_hints(Speed)}.get(name)
+        if kind is None or not value:
+            near = difflib.get_close_matches(name, [*typing.get_type_hints(Config), *typing.get_type_hints(Speed)], 1)
+            hint = f"; did you mean {near[0]}?" if near and kind is None else ""
+            raise InputError(
+                f"set must be NAME=VALUE with a setting of shoal.Config, such as max_kw=50 or order=2,1{hint}"
+            )
+        if typing.get_origin(kind) is tuple:
+            parts = [part.strip() for part in value.split(",")]
+            whole = typing.get_args(kind)[0] is int and all(part.isdigit() for part in parts)
+            return name, tuple(map(int, parts)) if whole else tuple(parts)
+        try:
+            return name, value if str in (typing.get_args(kind) or (kind,)) else tomllib.loads(f"x = {value}")["x"]
+        except tomllib.TOMLDecodeError:
+            return name, value  # refused by its type
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How a run is worked off; nothing here changes a result."""
+
+    workers: str = _setting(
+        "speed", "auto", '"serial", "processes", "ray" or "ray://host:port"; by default processes for several shards'
+    )
+    cores: int | None = _setting("speed", None, "tasks at a time; by default one per core", rare=True)
+
+    def __post_init__(self) -> None:
+        from shoal import validation
+
+        if self.workers not in ("auto", "serial", "processes", "ray") and not str(self.workers).startswith("ray://"):
+            raise InputError("workers must be serial, processes, ray, ray://host:port or auto")
+        if self.cores is not None:
+            validation.count(cores=self.cores)
+
+
+def shared(settings: Mapping[str, Any]) -> tuple[dict[str, Any], Speed, str | None]:
+    """Keywords sorted into those of :class:`Config`, a :class:`Speed`, and a horizon that is a time, such as 3h."""
+    config, speed = ({setting.name for setting in fields(kind)} for kind in (Config, Speed))
+    strange = sorted(set(settings) - config - speed)
+    if strange:
+        raise InputError(f"{strange[0]} is not a setting of a run; shoal.Config has them all")
+    fast = Speed(**{name: value for name, value in settings.items() if name in speed and value is not None})
+    chosen = {name: value for name, value in settings.items() if name in config}
+    horizon = chosen.get("horizon")
+    if not isinstance(horizon, str):
+        return chosen, fast, None
+    if horizon.strip().isdigit():
+        return chosen | {"horizon": int(horizon)}, fast, None
+    from shoal.product.sources.meters import clock
+
+    clock.steps(horizon, timedelta(minutes=1))  # refused here, if it is no time
+    del chosen["horizon"]
+    return chosen, fast, horizon
+
+
+def no_use(name: str) -> str:
+    """Why an ε, δ or ρ is refused where constants are released as means."""
+    methods = ", ".join(METHODS[:-2])
+    return (
+        f"{name}: nothing here uses it. Rows are averages over a crowd, which hides whose figures they are without "
+        f"noise; leave it out, or choose a method= that takes it: {methods}"
+    )
+
+
+def _typed(values: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Values as the settings of these names want them; the annotation is the specification."""
+    kinds = typing.get_type_hints(Config)
+    right: dict[str, Any] = {}
+    for name, value in values.items():
+        if name not in kinds:
+            raise InputError(f"{where}: unknown setting {name!r}; shoal.Config has them all")
+        wanted = typing.get_args(kinds[name]) or (kinds[name],)
+        number = not isinstance(value, bool) and isinstance(value, (int, float)) and math.isfinite(value)
+        if type(None) in wanted and value in (None, ""):
+            right[name], what = None, ""
+        elif typing.get_origin(kinds[name]) is tuple:
+            what = f"a list of {'texts' if wanted[0] is str else 'whole numbers'}"
+            value = (value,) if isinstance(value, str) and wanted[0] is str else value
+            if isinstance(value, (list, tuple)) and all(type(item) is wanted[0] for item in value):
+                right[name] = tuple(value)
+        elif str in wanted:
+            what = "a text in quotes"
+            if isinstance(value, (str, Path)):
+                right[name] = str(value)
+        else:
+            what = "a whole number" if number and int in wanted else "a number"
+            if number and (float in wanted or isinstance(value, int)):
+                right[name] = float(value) if float in wanted else value
+        if name not in right:
+            raise InputError(f"{where}: {name} must be {what}")
+    return right

@@ -1,0 +1,283 @@
+"""Meter files of any size to shards of repaired readings, in memory that does not grow with the number of rows.
+
+:func:`sort_files` passes over the input twice: for the names, and to sort the rows into buckets of whole households.
+:func:`survey` looks at each bucket; :func:`common_grid` takes from all of them the interval and the phase that a look
+at everything would have found; :func:`make_shard` repairs each bucket on that grid. The result is, household by
+household, that of ``meter_readings`` on all files at once.
+
+A shard is a Parquet file of household, timestamp and kw on the grid, whose step is in the file's metadata. The quality
+table lies beside it, ``<key>.quality.parquet``, and also names the households that could not be used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from shoal.errors import InputError
+from shoal.files import private_folder
+from shoal.product.card.facts import LISTED
+from shoal.product.runs.config import Config
+from shoal.product.runs.folder import SimulatedMeters
+from shoal.product.runs.shards import put_frame, put_whole
+from shoal.product.sources.meters import clock
+from shoal.product.sources.meters.columns import ColumnsError
+from shoal.product.sources.meters.quality import DAY, Readings, common_interval, decided, own_intervals, repair, rising
+from shoal.product.sources.meters.readings import (
+    ODD_ROWS,
+    ROW_NUMBERS,
+    MeterSource,
+    Opened,
+    household_name,
+    in_order,
+    open_sources,
+)
+from shoal.product.sources.meters.simulate import simulate_meters
+from shoal.records import Record
+
+#: First day of simulated readings.
+SIMULATED_START = "2024-01-01"
+#: The grid's step in the metadata of a shard, and the suffix of its quality table.
+STEP, QUALITY = "step_us", "quality.parquet"
+MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True)
+class Grid(Record):
+    """What all shards share: the grid, in microseconds, and whether readings are the totals of registers."""
+
+    step_us: int
+    phase_us: int
+    register: bool = False
+
+
+@dataclass(frozen=True)
+class MeterRows(Record):
+    """Rows of meter files by bucket (:meth:`MeterSource.pieces`), and what all of them share."""
+
+    folder: str  #: with a folder of pieces for each bucket that has rows
+    buckets: int
+    filled: tuple[int, ...]  #: buckets with rows
+    grid: Grid = Grid(0, 0)  #: once it is known
+    time_zone: str | None = None  #: zone of the instants
+    energy: bool = False
+    unit: str = "kW"  #: what the readings came in
+    unit_reason: str = ""
+    taken: str = ""  #: which columns were taken for what
+    dates: str = ""  #: what comes first in dates of two numbers and a year, "%d" or "%m"
+    max_kw: float | None = None
+
+    @property
+    def step(self) -> timedelta:
+        """The interval between readings."""
+        return timedelta(microseconds=self.grid.step_us)
+
+
+@dataclass(frozen=True)
+class ShardFacts(Record):
+    """What a shard holds; ``ends`` counts households by the microsecond of their last reading."""
+
+    households: int
+    ends: tuple[tuple[int, int], ...]
+    large: int = 0  #: households above what a home draws
+    reasons: tuple[tuple[str, int], ...] = ()  #: why households are left out
+    number: int = 0  #: of the bucket
+
+
+# ------------------------------------------------------------------ rows by bucket
+
+
+def open_files(files: Sequence[Path], config: Config, dates: str) -> Opened:
+    """Understand meter files that are read together, by the settings of a run and the ``dates`` it has read before."""
+    columns = config.named_columns or None
+    opened = open_sources(files, columns, config.timestamp_format, config.unit, config.time_zone, dates)
+    if config.timestamp_format is not None and dates and opened.dates not in ("", dates):
+        raise InputError(
+            f"timestamp_format: it has the {'month' if dates == '%d' else 'day'} first, and dates were read the other "
+            "way before in this folder. Leave it as it was; write dates as 2024-01-31 where that is wrong"
+        )
+    return opened
+
+
+def sort_files(opened: Opened, folder: Path, config: Config, buckets: int | None = None) -> MeterRows:
+    """Sort the rows of meter files into buckets of about ``shard_size`` households; ``buckets``: into so many."""
+    names = _names(opened.sources)
+    count = max(-(-len(names) // config.shard_size), 1) if buckets is None else buckets
+
+    def batches() -> Iterator[pl.DataFrame]:
+        rows = 0
+        for number, source in enumerate(opened.sources):
+            for batch in source.pieces(number):
+                rows += len(batch)
+                yield batch
+        if config.interval is None and opened.numbering is not None and len(names) == rows > 2:
+            raise ColumnsError(ROW_NUMBERS.format(opened.numbering))
+
+    return MeterRows(
+        str(folder),
+        count,
+        scatter(batches(), folder, count),
+        time_zone=opened.time_zone,
+        energy=opened.energy,
+        unit=opened.unit,
+        unit_reason=opened.reason,
+        taken=opened.taken,
+        dates=opened.dates,
+        max_kw=config.max_kw,
+    )
+
+
+def bucket_of(name: str, buckets: int) -> int:
+    """The bucket of a name among so many: a hash of the name alone, the same from day to day.
+
+    >>> bucket_of("H0001", 1), bucket_of("H0001", 8) == bucket_of("H0001", 8)
+    (0, True)
+    """
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big") % buckets
+
+
+def scatter(batches: Iterable[pl.DataFrame], folder: Path, buckets: int) -> tuple[int, ...]:
+    """Write the rows of every batch to the buckets of their households; the buckets that have rows.
+
+    What was in the folder is replaced. A piece is an Arrow file of one bucket and one batch, so that no more than a
+    batch is in memory.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    filled: set[int] = set()
+    for number, batch in enumerate(batches):
+        names = batch["household"].unique()
+        key = pl.DataFrame({"household": names, "bucket": [bucket_of(n, buckets) for n in names]})
+        rows = batch.join(key, on="household", how="left", maintain_order="left")
+        for (bucket,), piece in rows.partition_by("bucket", as_dict=True, include_key=False).items():
+            into = folder / f"{bucket:06d}"
+            private_folder(into)
+            put_whole(into / f"{number:06d}.arrow", partial(piece.write_ipc, compression="lz4"))
+            filled.add(int(bucket))
+    return tuple(sorted(filled))
+
+
+def _names(sources: Sequence[MeterSource]) -> pl.Series:
+    """Every household, once, sorted."""
+    fixed: set[str] = set()
+    parts = []
+    for source in sources:
+        if source.layout.shape == "households":
+            fixed |= {name.strip() for name in source.layout.across}
+        elif source.layout.household is None:
+            fixed.add(source.file.name.split(".")[0].strip())
+        else:
+            column = source.table.raw.select(household=pl.col(source.layout.household)).select(household_name())
+            try:
+                parts.append(column.unique().collect(engine="streaming")["household"])
+            except (pl.exceptions.PolarsError, OSError, UnicodeError):
+                raise InputError(ODD_ROWS.format(source.file.name)) from None
+    parts.append(pl.Series("household", sorted(fixed), dtype=pl.String))
+    return pl.concat([part.fill_null("") for part in parts]).unique().sort()
+
+
+def read_rows(rows: MeterRows, bucket: int) -> pl.DataFrame:
+    """The rows of one bucket in the order of the input, for :func:`shoal.product.sources.meters.quality.repair`."""
+    files = sorted((Path(rows.folder) / f"{bucket:06d}").glob("*.arrow"))
+    try:
+        frame = pl.concat([pl.read_ipc(file.read_bytes()) for file in files])
+    except (pl.exceptions.PolarsError, OSError, ValueError):
+        raise InputError(f"shard: the rows of bucket {bucket} cannot be read; sort the input again") from None
+    return in_order(frame, rows.time_zone)
+
+
+# ------------------------------------------------------------------ the grid of all
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What one bucket says about the grid.
+
+    ``intervals`` counts households by their most common distance between readings, ``times`` rows by time of the day,
+    both in microseconds: at most 86,400 different times where clocks show whole seconds.
+    """
+
+    intervals: Counter[int]
+    times: Counter[int]
+    rising: tuple[int, int] = (0, 0)  #: households whose readings only rise, of how many that can be judged
+
+
+def survey(rows: MeterRows, bucket: int) -> Survey:
+    """Intervals and times of the day in one bucket."""
+    frame = read_rows(rows, bucket)
+    times = frame.select((pl.col("timestamp").dt.epoch("us") % DAY).drop_nulls().alias("time"))
+    counted = dict(times.group_by("time").len().iter_rows())
+    return Survey(Counter(own_intervals(frame)["own"].drop_nulls().to_list()), Counter(counted), rising(frame))
+
+
+def common_grid(
+    surveys: Iterable[Survey], interval: Any = None, *, energy: bool = False, meter: str | None = None
+) -> Grid:
+    """The interval most households have (the least of equals), the phase most readings have, and what they are."""
+    intervals: Counter[int] = Counter()
+    times: Counter[int] = Counter()
+    like = judged = 0
+    for part in surveys:
+        intervals += part.intervals
+        times += part.times
+        like, judged = like + part.rising[0], judged + part.rising[1]
+    register = decided(like, judged, energy=energy, meter=meter)
+    step = (clock.step(interval) or common_interval(intervals)) // MICROSECOND
+    phases: Counter[int] = Counter()
+    for time, count in times.items():
+        phases[time % step] += count
+    return Grid(step, min(phases, key=lambda phase: (-phases[phase], phase), default=0), register)
+
+
+# ------------------------------------------------------------------ shards of readings
+
+
+def make_shard(rows: MeterRows, bucket: int, out: str) -> ShardFacts:
+    """Repair one bucket's rows and write the shard with its quality table."""
+    readings = repair(
+        read_rows(rows, bucket),
+        interval=rows.step,
+        max_kw=rows.max_kw,
+        energy=rows.energy,
+        register=rows.grid.register,
+        phase=rows.grid.phase_us,
+        unit=rows.unit,
+    )
+    return replace(write_readings(out, readings), number=bucket)
+
+
+def make_simulated_shard(source: SimulatedMeters, first: int, last: int, out: str) -> ShardFacts:
+    """Write a shard of the simulated households first .. last − 1."""
+    step = source.step_minutes
+    frame = simulate_meters(last - first, source.days, step, source.seed, start=SIMULATED_START, first=first)
+    return replace(write_readings(out, repair(frame, interval=step, phase=0)), number=first)
+
+
+def write_readings(out: str | Path, readings: Readings) -> ShardFacts:
+    """Write a shard and, before it, its quality table; what it holds."""
+    put_frame(Path(out).with_suffix(f".{QUALITY}"), readings.quality)
+    put_frame(out, readings.frame, {STEP: str(readings.step // MICROSECOND)})
+    ends = readings.frame.group_by("household").agg(pl.col("timestamp").max().dt.epoch("us"))["timestamp"]
+    return ShardFacts(
+        households=len(ends),
+        ends=tuple(sorted(Counter(ends.to_list()).items())),
+        large=int(readings.quality["large"].sum()),
+        reasons=tuple(Counter(readings.quality["reason"].drop_nulls().to_list()).most_common(LISTED)),
+    )
+
+
+def read_readings(path: str | Path) -> Readings:
+    """What :func:`shoal.forecast` takes, from a shard."""
+    try:
+        step = timedelta(microseconds=int(pl.read_parquet_metadata(path)[STEP]))
+        return Readings(pl.read_parquet(path), pl.read_parquet(Path(path).with_suffix(f".{QUALITY}")), step)
+    except (pl.exceptions.PolarsError, OSError, KeyError, ValueError):
+        raise InputError(f"shard: {Path(path).name} is no readings shard, or a file of it is missing") from None

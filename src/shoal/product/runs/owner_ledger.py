@@ -1,0 +1,228 @@
+"""Which ledger a run is charged to, and whether it is still the one that its releases were charged to.
+
+Budgets protect a household only if everything about it is charged to one ledger, whatever folder it was released from.
+So there is one per data owner: where ``SHOAL_LEDGER`` says, else in the user's data directory; ``--ledger`` names
+another. Simulated households need no protection, and their runs keep a ledger in their own folder, as does a folder
+that has one from before, and ``--ledger folder``.
+
+Crowds are for life in whichever ledger: homes that another one on this machine has on record, the data owner's or one
+that a run noted beside it, are told to the owner (:func:`elsewhere`): they may be others of the same names.
+With ``SHOAL_LEDGER=folder``, as tests have it, every folder is by itself and nothing is looked up.
+
+A run keeps the identity of its ledger and its head after each release. An opened ledger must have both: one that is
+missing, exchanged or rolled back has forgotten what was spent, and nothing is released on its word.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from shoal.errors import InputError, LedgerError
+from shoal.files import private_folder
+from shoal.product.ledger.chain import Head
+from shoal.product.ledger.ledger import Ledger
+
+FILE, VARIABLE, IN_FOLDER = "ledger.db", "SHOAL_LEDGER", "folder"
+#: Beside the user's ledger: the files of other ledgers that runs on this machine released with, one a line.
+NOTED = "ledgers.txt"
+
+
+@dataclass(frozen=True)
+class Seal:
+    """The ledger that a run was charged to: its identity, its head after the last release, and where it was."""
+
+    identity: str
+    head: str
+    where: str
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a ledger is: ``url`` to open it, which may hold a password, and ``where`` to tell, which does not."""
+
+    url: str
+    where: str
+    stored: str  #: what a run writes down, to find it again
+
+    def __repr__(self) -> str:
+        return f"Place({self.where!r})"
+
+    @property
+    def own(self) -> bool:
+        """Whether it is in the run's folder."""
+        return self.stored == IN_FOLDER
+
+    @property
+    def file(self) -> Path | None:
+        """The database file, where it is one."""
+        prefix = "sqlite:///"
+        return Path(self.url.removeprefix(prefix)) if self.url.startswith(prefix) else None
+
+    def refuse_read_only(self) -> None:
+        """Refuse, before anything is done for it, a release whose record could not be written."""
+        if self.file is None:
+            return
+        folder = next(path for path in self.file.parents if path.exists())
+        if not all(os.access(path, os.W_OK) for path in (self.file, folder) if path.exists()):
+            raise InputError(
+                f"ledger: {self.where} cannot be written (it, or its folder, is read-only), and every release is "
+                "recorded there; make it writable, or name another with ledger=. Nothing was read"
+            )
+
+
+def user_ledger() -> Path:
+    """The ledger in the user's data directory."""
+    if sys.platform == "darwin":
+        base = Path.home() / "Library" / "Application Support"
+    elif sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    else:
+        base = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+    return base / "shoal" / FILE
+
+
+def place(folder: Path, named: str | None, seal: Seal | None, *, simulated: bool) -> Place:
+    """The ledger of a run in ``folder``: the ``named`` one, its own, the one it was charged to, or the data owner's."""
+    own, before = folder / FILE, None if seal is None else seal.where
+    if named is None and (own.is_file() or before == IN_FOLDER or (simulated and before is None)):
+        named = IN_FOLDER
+    seen = before if before is not None and ("://" in before or Path(before).is_file()) else None
+    given = named or seen or os.environ.get(VARIABLE) or before
+    if given == IN_FOLDER:
+        return Place(f"sqlite:///{own.resolve()}", f"{folder.resolve().name}/{FILE}", IN_FOLDER)
+    return at(given)
+
+
+def at(given: str | None = None) -> Place:
+    """A ledger by its URL, or by the path of its file; by default the data owner's."""
+    if given is None:
+        given = os.environ.get(VARIABLE) or str(user_ledger())
+    if given == IN_FOLDER:
+        raise InputError(f"{VARIABLE} is {IN_FOLDER!r}: every run has a ledger in its own folder. Name the folder")
+    if "://" not in given:
+        path = Path(given).expanduser().resolve()
+        return Place(f"sqlite:///{path}", str(path), str(path))
+    shown = without_password(given)
+    return Place(given, shown, shown)
+
+
+def noted(also: Place | None = None) -> list[str]:
+    """The files of ledgers that runs on this machine released with; ``also`` is noted with them."""
+    file = user_ledger().with_name(NOTED)
+    known = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+    if also is not None and also.file is not None and str(also.file) not in known:
+        with suppress(OSError):  # where nothing can be noted, a release is on record all the same
+            private_folder(file.parent)
+            file.touch(mode=0o600)
+            with file.open("a", encoding="utf-8") as list_of_files:
+                list_of_files.write(f"{also.file}\n")
+    return known
+
+
+def elsewhere(where: Place, identity: str | None, labels: Sequence[str], kind: str) -> str:
+    """Say which other ledger here has labels on record, as homes ("forecast") or in a "table"; "" where none has."""
+    for given in dict.fromkeys((os.environ.get(VARIABLE), str(user_ledger()), *noted())):
+        other = at(given)
+        if other.url == where.url or (other.file is not None and not other.file.is_file()):
+            continue
+        try:
+            with Ledger.open(other.url, create=False) as ledger:
+                known = 0 if ledger.identity == identity else ledger.on_record(labels, kind)
+        except LedgerError as error:
+            if error.reason == "absent":
+                continue
+            return f"{other.where}, another ledger, cannot be read: whether it has these on record is not known"
+        if known:
+            return (
+                f"{known} of these {'homes' if kind == 'forecast' else 'labels'} are on record in another ledger, "
+                f"{other.where}. Crowds are for life: a second division of the same ones gives members away. Unless "
+                "these are others of the same names, pass nothing on, and release with that ledger"
+            )
+    return ""
+
+
+def without_password(url: str) -> str:
+    """A URL as it may be written down."""
+    if "://" not in url:
+        return url
+    from sqlalchemy.engine import URL, make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        raise InputError(
+            "ledger must be a path, or look like sqlite:///ledger.db or postgresql://user@host:5432/database, with a "
+            "port from 1 to 65535"
+        ) from None
+    rest = {name: getattr(parsed, name) for name in ("username", "host", "port", "database")}
+    query = {name: value for name, value in parsed.query.items() if name != "password"}
+    return URL.create(parsed.drivername, **rest, query=query).render_as_string(hide_password=False)
+
+
+def open_ledger(target: str | Path | None = None, *, create: bool = False) -> Ledger:
+    """A ledger, to be closed after use: by its URL or file, of the run in a folder, or the data owner's.
+
+    That of a run must be the one that its releases were charged to.
+    """
+    if target is None or "://" in str(target) or Path(target).is_file():
+        return opened(at(None if target is None else str(target)), None, create=create)
+    from shoal.product.runs.folder import Folder  # not the whole run: a ledger is looked at in a moment
+
+    state = Folder(target).state()
+    named = None if state.ledger is not None else state.config.ledger
+    where = place(Path(target), named, state.ledger, simulated=state.source.simulated is not None)
+    return opened(where, state.ledger, create=create and state.release_key is None)
+
+
+def opened(where: Place, seal: Seal | None, *, create: bool) -> Ledger:
+    """The ledger at a place, which must be the one that was sealed, with all that it had then.
+
+    It is made only where ``create`` allows it and nothing was charged to another before.
+    """
+    before = "" if seal is None else seal.where
+    before = f"{FILE} in its folder" if before == IN_FOLDER else before
+    try:
+        if where.file is not None and not where.file.is_file():
+            if seal is not None or not create:
+                raise LedgerError(
+                    f"ledger: there is no {where.where}. `shoal run` makes the ledger with the release; where there "
+                    "was one, check its name",
+                    reason="absent",
+                )
+            where.file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        ledger = Ledger.open(where.url, create=create and seal is None)
+    except LedgerError as error:
+        if seal is None or error.reason != "absent":
+            raise
+        fault = f"there is no {where.where}; the releases of this folder are on record in {before}"
+        if where.stored == seal.where:
+            fault = f"{where.where} is missing, in which the releases of this folder are on record"
+        raise LedgerError(f"ledger: {fault}. {_RESTORE}", reason="absent") from None
+    if seal is None:
+        return ledger
+    head, entries, fault = Head.parse(seal.head), ledger.head.seq, ""
+    if ledger.identity != seal.identity:
+        fault = (
+            f"is another ledger ({ledger.identity[:8]}) than the one in which the releases of this folder are on "
+            f"record ({seal.identity[:8]}, {before})"
+        )
+    elif entries < head.seq:
+        fault = f"was rolled back: it has {entries} entries, and {head.seq} when this folder released last"
+    elif not ledger.contains(head):
+        fault = f"was rewritten: its entry {head.seq} is not the one after which this folder's last release ended"
+    if fault:
+        ledger.close()
+        raise LedgerError(f"ledger: {where.where} {fault}. {_RESTORE}")
+    return ledger
+
+
+_RESTORE = (
+    "Nothing was released and nothing was changed. Crowds and what was spent are in that ledger alone: restore its "
+    "newest copy there (for SQLite with ledger.db-wal beside it), or say where it is now with ledger="
+)

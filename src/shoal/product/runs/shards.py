@@ -1,0 +1,231 @@
+"""Shards: files named by all that goes into them, with a receipt, made by jobs that are done once.
+
+A shard is ``<stage>/<key>.<suffix>`` and what lies beside it; the receipt ``<key>.json``, written last, has the files'
+digests and a few facts. Work is done where its receipt is there; a worker killed at any moment leaves no receipt, and
+what it leaves of a file has a temporary name. Two workers may make the same shard at the same time: they write the same
+bytes. Inputs are held against their digests before they are used, so a shard that was damaged on disk is found where it
+is read, and named.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import polars as pl
+
+import shoal
+from shoal.errors import InputError, UnreachableError, WorkerError
+from shoal.files import digest_of, disk_space, file_digest, private_folder, write_whole
+from shoal.product.card.facts import Lost
+from shoal.product.workers.executor import Executor, Failure, listening
+from shoal.records import Record
+
+RECEIPT = "json"
+#: Called with (what is happening, done, total); total 0 where it is not known.
+Tell = Callable[[str, float, int], None]
+Kind = TypeVar("Kind", bound=Record)
+
+
+@dataclass(frozen=True)
+class Part(Record):
+    """A finished shard: where its main file lies, the digest of each file by suffix, and the facts about it."""
+
+    path: str
+    files: dict[str, str]
+    facts: dict[str, Any]  #: plain JSON values
+
+    @property
+    def key(self) -> str:
+        """The name of its files, before the suffix."""
+        return _key(self.path)
+
+    def facts_as(self, kind: type[Kind]) -> Kind:
+        """The facts, as the record that its job returned."""
+        return kind.from_json(self.facts)
+
+    def beside(self, suffix: str) -> Path:
+        """Another file of the same shard."""
+        return Path(self.path).with_name(f"{self.key}.{suffix}")
+
+    def check(self) -> None:
+        """Raise unless the shard's files, each read through once, are as they were written."""
+        for suffix, digest in self.files.items():
+            try:
+                fault = "" if file_digest(self.beside(suffix)) == digest else "is damaged"
+            except OSError as error:
+                fault = "is missing" if isinstance(error, FileNotFoundError) else "cannot be read"
+            if fault:
+                stage = Path(self.path).parent.name
+                raise InputError(
+                    f"shards: the {stage} shard {self.key} {fault}; delete its files {self.key}.* in the folder "
+                    f"{stage} and run again, it is made anew"
+                )
+
+
+def shard_key(stage: str, settings: Mapping[str, Any], inputs: Sequence[str]) -> str:
+    """The name of what a stage makes of these inputs (keys or digests, in order) with these settings.
+
+    A new version of shoal makes new shards: the code is one of the inputs.
+    """
+    return digest_of([stage, shoal.__version__, dict(settings), list(inputs)])[:32]
+
+
+def out_path(root: Path, stage: str, suffix: str, settings: dict[str, Any], inputs: Sequence[Part] = ()) -> str:
+    """Where the shard that a stage makes of these inputs, with these settings, lies; its folder is made."""
+    private_folder(root / stage)
+    return str(root / stage / f"{shard_key(stage, settings, [part.key for part in inputs])}.{suffix}")
+
+
+def receipted(path: str | Path, facts: Record) -> Part:
+    """Leave the receipt of a shard whose files are written: from now on it is done."""
+    key = _key(path)
+    receipt = Path(path).with_name(f"{key}.{RECEIPT}")
+    beside = (file for file in sorted(receipt.parent.glob(f"{key}.*")) if file != receipt)
+    files = {file.name.removeprefix(f"{key}."): file_digest(file) for file in beside}
+    body = json.loads(json.dumps(Part(Path(path).name, files, facts.to_json()).to_json()))  # as it will be read
+    content = json.dumps({**body, "seal": digest_of(body)}, indent=1, ensure_ascii=False).encode()
+    put_whole(receipt, lambda rough: rough.write_bytes(content))
+    return Part(str(path), files, body["facts"])
+
+
+def finished(path: str | Path) -> Part | None:
+    """The shard at a path if its receipt and its files are all there, or None: then it has to be made.
+
+    Contents are checked where they are read, by ``Part.check``.
+    """
+    try:
+        content = json.loads(Path(path).with_name(f"{_key(path)}.{RECEIPT}").read_bytes())
+        seal = content.pop("seal")
+        stored = Part.from_json(content)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    part = replace(stored, path=str(path))
+    # Its facts are figures of privacy: damaged ones are not taken for true.
+    good = seal == digest_of(content) and stored.path == Path(path).name
+    return part if good and all(part.beside(suffix).is_file() for suffix in part.files) else None
+
+
+def sweep(root: str | Path) -> int:
+    """Remove what killed workers have left unfinished of a folder's shards; how many files. Not while workers write."""
+    left = list(Path(root).glob("*/.*.part"))
+    for path in left:
+        path.unlink(missing_ok=True)
+    return len(left)
+
+
+def put_whole(path: str | Path, put: Callable[[Path], Any]) -> None:
+    """Let ``put`` write a file, whole or not at all, under a temporary name that no other worker uses."""
+    target = Path(path)
+    with disk_space():
+        write_whole(target, target.with_name(f".{target.name}.{uuid.uuid4().hex}.part"), put)
+
+
+def put_frame(path: str | Path, frame: pl.DataFrame, metadata: dict[str, str] | None = None) -> None:
+    """Write a table as Parquet, whole or not at all; the same bytes for the same table."""
+    put_whole(path, partial(frame.write_parquet, compression="zstd", compression_level=1, metadata=metadata))
+
+
+def _key(path: str | Path) -> str:
+    return Path(path).name.split(".")[0]
+
+
+# ------------------------------------------------------------------ jobs
+
+
+@dataclass(frozen=True)
+class Job:
+    """Work on inputs that must be as they were; ``work``, given ``out``, writes the shard there.
+
+    It is a function of a module, or a ``partial`` of one over plain values, so that it can travel to any worker.
+    """
+
+    work: Callable[[str], Record]
+    out: str
+    inputs: tuple[Part, ...] = ()
+
+
+def do(job: Job) -> Part:
+    """Run one job where it is: check its inputs, work, and leave a receipt."""
+    for part in job.inputs:
+        part.check()
+    return receipted(job.out, job.work(job.out))
+
+
+def run_jobs(executor: Executor, text: str, jobs: Sequence[Job], tell: Tell, *, for_good: bool = False) -> Listing:
+    """Do what is not done; finished shards in the order of the jobs, and those that failed.
+
+    ``for_good``: what is left out here stays out, so that workers that die are no reason to go on without a shard.
+    """
+    parts = {number: part for number, job in enumerate(jobs) if (part := finished(job.out)) is not None}
+    failed: list[Lost] = []
+    waiting = [number for number in range(len(jobs)) if number not in parts]
+    tell(text, len(parts), len(jobs))
+
+    def within(share: float) -> None:
+        tell(text, len(parts) + len(failed) + min(share, 1.0), len(jobs))
+
+    with listening(within):
+        for position, result in executor.run(do, [jobs[number] for number in waiting]):
+            number = waiting[position]
+            if not isinstance(result, Failure):
+                parts[number] = result
+            elif for_good and result.died:
+                raise WorkerError(f"{text}: {result.message}. What is finished is kept; run again")
+            elif result.unreachable:
+                raise UnreachableError(result.message)
+            else:
+                path = Path(jobs[number].out)
+                failed.append(Lost(path.parent.name, _key(path), result.message))
+            within(0.0)
+    if not parts:
+        if len(failed) == 1:
+            raise InputError(failed[0].message)
+        reason = f" The first: {failed[0].message}" if failed else ""
+        raise InputError(f"{text}: none of the {len(failed)} shard(s) could be made.{reason}")
+    done = sorted(parts)
+    return Listing(
+        tuple(parts[number] for number in done),
+        tuple(jobs[number].inputs[-1] for number in done if jobs[number].inputs),
+        tuple(sorted(failed, key=lambda lost: lost.key)),
+    )
+
+
+@dataclass(frozen=True)
+class Listing(Record):
+    """The shards that a stage made, what each was made of, what failed, and the number of buckets of names."""
+
+    parts: tuple[Part, ...]
+    inputs: tuple[Part, ...] = ()  #: of each part, in order
+    failed: tuple[Lost, ...] = ()
+    buckets: int = 1
+
+    @property
+    def pairs(self) -> list[tuple[Part, Part]]:
+        """Every part with what it was made of."""
+        return list(zip(self.parts, self.inputs, strict=True))
+
+    def text(self, folder: Path) -> str:
+        """The content of its file: JSON, paths relative to the run's folder."""
+        base = folder.resolve()
+        relative = self._moved(lambda path: Path(path).resolve().relative_to(base).as_posix())
+        return json.dumps(relative.to_json(), indent=1)
+
+    @classmethod
+    def read(cls, path: Path, folder: Path) -> Listing:
+        """Read the file that :meth:`text` describes."""
+        try:
+            return cls.from_json(json.loads(path.read_bytes()))._moved(lambda inside: str(folder / inside))
+        except (OSError, ValueError, TypeError, AttributeError):
+            raise InputError(f"dir: {path.name} is missing or damaged; run the stage again") from None
+
+    def _moved(self, move: Callable[[str], str]) -> Listing:
+        parts, inputs = (
+            tuple(replace(part, path=move(part.path)) for part in each) for each in (self.parts, self.inputs)
+        )
+        return replace(self, parts=parts, inputs=inputs)

@@ -1,0 +1,240 @@
+"""Only where a method asks for it: a mechanism for every block of whole crowds, and attacks on what it releases.
+
+**Design**: every crowd for itself, by a search that looks at no clock. A shard is ``<key>.shoal``; beside it
+``<key>.proof.json``, its certificate as a theorem.
+
+**Audit**: a run with at most :data:`CROWDS` crowds has all of them attacked, each through the mechanism that releases
+it; a larger one the crowd that holds the worst edge of all, and others drawn at random. The work does not grow with
+the run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shoal.audits.audit import audit
+from shoal.audits.book_audit import audit_book
+from shoal.designs.calibration import calibrate
+from shoal.designs.design import design
+from shoal.designs.methods import METHODS
+from shoal.designs.problem import DesignProblem
+from shoal.designs.stored import joined
+from shoal.errors import InputError, UnreachableError
+from shoal.laws.classes import GaussianClasses
+from shoal.laws.graph import NeighborGraph
+from shoal.mechanism.codebook import Codebook, codebook
+from shoal.mechanism.mechanism import Mechanism
+from shoal.mechanism.releasable import load
+from shoal.product.card.facts import LISTED, AuditFacts, DesignFacts
+from shoal.product.card.measures import audit_facts, book_audit_facts, design_facts
+from shoal.product.runs.blocks import Answers, BlockFacts, answers_of, laws_of, make_blocks
+from shoal.product.runs.config import SEARCH, Config
+from shoal.product.runs.folder import DESIGN, MECHANISM, Context, StageOutcome
+from shoal.product.runs.shards import Job, Part, out_path, put_whole, run_jobs
+from shoal.product.workers.executor import tick
+from shoal.proofs.proof import proved
+
+SETTINGS = ("query", "method", "epsilon", "delta", "rho", "shard_size")
+DOING, ATTACKING = "designing mechanisms", "attacking released answers"
+PROOF, AUDIT = "proof.json", "audit.json"
+#: Test answers per label in the audit, and the seed by which crowds are chosen.
+SAMPLES, SEED = 200, 0
+#: The method by which all labels of a crowd meet.
+MEETING = "mean"
+#: Whom a run's guarantee is about: who holds the whole table.
+SCOPE = "table"
+#: Relative accuracy of the error of a group that is to meet a δ.
+TOLERANCE = 0.02
+#: Crowds attacked at most, and the probability that nothing the audit says is false.
+CROWDS, CONFIDENCE = 3, 0.999
+#: Releases of one answer in the attack on repeated ones: two show whether noise is used again.
+REPEATS = 2
+#: Plausible models that the guard draws for each group.
+DRAWS = 20
+
+
+# ------------------------------------------------------------------ design
+
+
+def stage(context: Context) -> StageOutcome:
+    """A mechanism per block of whole crowds."""
+    config, blocks = context.config, make_blocks(context)
+    settings = {**config.part("query", "epsilon", "rho", "delta"), "method": config.way}
+    jobs = [
+        Job(partial(do, block.path, config), out_path(context.path, MECHANISM, "shoal", settings, [block]), (block,))
+        for block in blocks
+    ]
+    with context.workers(len(jobs)) as executor:
+        mechanisms = run_jobs(executor, DOING, jobs, context.tell)
+    context.put(DESIGN, mechanisms)
+    facts = DesignFacts.merged([part.facts_as(DesignFacts) for part in mechanisms.parts])
+    strange = sum(block.facts_as(BlockFacts).not_gaussian for block in blocks)
+    facts = replace(facts, failed=mechanisms.failed[:LISTED], not_gaussian=strange)
+    if facts.doubtful and "doubtful-law" not in config.accept:
+        raise UnreachableError(
+            f"label: the rows of {strange} of {facts.labels} labels do not follow the Gaussian law that the guarantee "
+            "rests on, so it would hold for a model and not for these rows; nothing is released. A table with one row "
+            "per label needs no law; accept='doubtful-law' releases these all the same"
+        )
+    return StageOutcome((DESIGN,), facts)
+
+
+def do(block: str, config: Config, out: str) -> DesignFacts:
+    """Write the mechanism of a block of whole crowds; what it promises and costs."""
+    answers = answers_of(block, config)
+    classes, graph = laws_of(block, answers)
+    target = config.delta
+    if config.way == "codebook":
+        book = codebook(classes.means, graph, config.stated_epsilon, labels=classes.labels, scope=SCOPE)
+        put_whole(out, book.save)
+        return design_facts(book, query=answers.query, target=target, accuracy=answers.accuracy(book))
+    mechanism = _designed(config, classes, graph, answers)
+    put_whole(out, mechanism.save)  # by the bracket, which the ledger computes again
+    mechanism, proof = proved(mechanism)
+    put_whole(Path(out).with_suffix(f".{PROOF}"), proof.save)
+    return design_facts(mechanism, query=answers.query, target=target, accuracy=answers.accuracy(mechanism))
+
+
+def _designed(config: Config, classes: GaussianClasses, graph: NeighborGraph, shard: Answers) -> Mechanism:
+    """A design for so many answers about each label; the groups' own curves, which meet every ε, where those err less.
+
+    Left to us, labels go straight towards the law in which they meet, as far as the guarantee takes: a search for other
+    maps gains a few percent of the largest error where labels have one to four answers, nothing with more, and takes a
+    hundred times as long. A search counts errors in the unit of the design. In kW, where exp widens noise, or as a
+    mean, where the search looks at the worst label, a weaker guarantee could cost more than a stronger one.
+    """
+    delta = config.delta
+    if delta is None:
+        return _spent(config, classes, graph, shard.times)
+
+    how: dict[str, Any] = {"scope": SCOPE, "times": shard.times, "tolerance": TOLERANCE, "iterations": SEARCH}
+    meets = partial(calibrate, classes, graph, epsilon=config.stated_epsilon, delta=delta, progress=tick, prove=False)
+
+    mechanism = meets(config.way, **how)
+    if METHODS[mechanism.method].price is None or mechanism.method in (MEETING, "center"):
+        return mechanism
+    try:
+        return cheaper(mechanism, meets(MEETING, **how), shard)
+    except UnreachableError:
+        return mechanism
+
+
+def cheaper(mechanism: Mechanism, meeting: Mechanism, shard: Answers) -> Mechanism:
+    """The one of two that errs less, in the mean, in the unit in which answers are used."""
+    return mechanism if shard.accuracy(mechanism).rmse <= shard.accuracy(meeting).rmse else meeting
+
+
+def _spent(config: Config, classes: GaussianClasses, graph: NeighborGraph, times: int) -> Mechanism:
+    """The design that spends ρ, every group for itself: none depends on who else is in the shard."""
+    problem = DesignProblem.of(classes, graph, config.stated_epsilon, config.rho, scope=SCOPE, times=times)
+    groups = [members for members in problem.components if len(members) > 1]
+    how: dict[str, Any] = {"scope": SCOPE, "times": times, "iterations": SEARCH, "interruptible": True}
+    designs = []
+    for number, members in enumerate(groups):
+        part = problem.part(members)
+        epsilon = part.epsilons[:, 0].copy()
+        designs.append((members, design(part.original, part.graph, config.way, epsilon, config.rho, **how)))
+        tick(number + 1, len(groups))
+    return joined(config.way, problem, designs)
+
+
+def undamaged(pairs: Sequence[tuple[Part, Part]]) -> list[tuple[Part, Part]]:
+    """The mechanisms with their blocks whose files are as they were written; refused where there are none."""
+    whole = []
+    for pair in pairs:
+        try:
+            for part in pair:
+                part.check()
+            whole.append(pair)
+        except InputError:
+            if not whole and pair is pairs[-1]:
+                raise
+    return whole
+
+
+def hardest(pairs: Sequence[tuple[Part, Part]]) -> tuple[Part, Part]:
+    """The mechanism with the largest δ, and its block."""
+    return max(pairs, key=lambda pair: (pair[0].facts_as(DesignFacts).delta, pair[0].key))
+
+
+# ------------------------------------------------------------------ audit
+
+
+def audit_stage(context: Context) -> StageOutcome:
+    """Attack the groups that the rule names."""
+    config = context.config
+    listing = context.listing(DESIGN)
+    total = sum(part.facts_as(DesignFacts).groups for part in listing.parts)
+    chosen = sampled(undamaged(listing.pairs), SEED)
+    confidence = 1.0 - (1.0 - CONFIDENCE) / len(chosen)
+    works = [
+        partial(attack, mechanism.path, block.path, component, config, confidence)
+        for (mechanism, block), component in chosen
+    ]
+    context.tell(ATTACKING, 0, len(works))
+    with context.workers(len(listing.parts)) as executor:
+        parts = executor.every(works, lambda done: context.tell(ATTACKING, done, len(works)))
+    rule = (
+        "every group"
+        if len(parts) == total
+        else f"the group hardest to hide in and {len(parts) - 1} others drawn at random (seed {SEED})"
+    )
+    facts = replace(AuditFacts.merged(parts), confidence=CONFIDENCE, of_groups=total, rule=rule)
+    content = {"together": facts.to_json(), "groups": [part.to_json() for part in parts]}
+    context.folder.put(AUDIT, json.dumps(content, indent=1, ensure_ascii=False))
+    return StageOutcome((AUDIT,), facts)
+
+
+def sampled(pairs: Sequence[tuple[Part, Part]], seed: int) -> list[tuple[tuple[Part, Part], int]]:
+    """Crowds to attack, ((mechanism, block), component): the hardest to hide in first, the others at random."""
+    pair = hardest(pairs)
+    graph, (label, _) = load(pair[0].path).graph, pair[0].facts_as(DesignFacts).worst_edge
+    first = pair, int(graph.components[graph.labels.index(label)])
+    every = [(pair, number) for pair in pairs for number in range(pair[0].facts_as(DesignFacts).groups)]
+    order = np.random.default_rng(seed).permutation(len(every)).tolist()
+    return [first, *(every[i] for i in order if every[i] != first)][:CROWDS]
+
+
+def attack(mechanism: str, block: str, component: int, config: Config, confidence: float) -> AuditFacts:
+    """Attack a crowd's test answers, ask how much rests on the model, and what equal noise would have left."""
+    whole = load(mechanism)
+    members = [whole.graph.labels[i] for i in np.flatnonzero(whole.graph.components == component)]
+    return whole.by_kind(
+        mechanism=lambda m: _attacked(m, members, block, config, confidence),
+        codebook=lambda book: _attacked_book(book.part(members), confidence),
+    )
+
+
+def _attacked_book(book: Codebook, confidence: float) -> AuditFacts:
+    return book_audit_facts(audit_book(book, n_samples=SAMPLES, confidence=confidence), book)
+
+
+def _attacked(mechanism: Mechanism, members: list[str], block: str, config: Config, confidence: float) -> AuditFacts:
+    crowd = mechanism.part(members)
+    attacked = audit(
+        crowd,
+        n_samples=SAMPLES,
+        confidence=confidence,
+        repeats=REPEATS,
+        release=mechanism.release,  # that of the whole block, which releases the answers
+        progress=tick,
+    )
+    everyone = answers_of(block, config)
+    guard = None
+    if set(members) <= set(everyone.labels):  # a member may have no answer today
+        guard = everyone.take(members).guard(crowd, DRAWS, SEED)
+    rho = float(crowd.rho.mean())
+    equal = None
+    if rho > 0:
+        noisy = design(
+            crowd.classes, crowd.graph, "white", float(crowd.epsilon.max()), rho, scope=crowd.scope, times=crowd.times
+        )
+        equal = noisy.certificate.delta_upper
+    return audit_facts(attacked, guard=guard, equal_noise_delta=equal)

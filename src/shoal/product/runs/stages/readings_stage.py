@@ -1,0 +1,283 @@
+"""The release under the readings' promise: curves, counts and total with noise, charged to every home's account.
+
+The noisy vector is written to the folder before the release is recorded, and the release is recorded before anything
+public is written. So whatever interrupts a run, the vector that is on record is the one that is written: it is never
+drawn twice. Everything public is made from it and the public settings (:mod:`shoal.readings.publication`).
+
+| file | for whom |
+| --- | --- |
+| public/ | everybody: released.csv, total.csv, plan.json, noisy.json, report.html |
+| released.csv, released.parquet | the owner: the row of each home |
+| owner.json | the owner: homes, errors, what the attack before the release found |
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from shoal.errors import BudgetError, InputError, LedgerError, UnreachableError
+from shoal.files import digest_of
+from shoal.product.card.facts import FitFacts
+from shoal.product.card.statements import OWNER as TO_OWNER
+from shoal.product.card.statements import Statement
+from shoal.product.runs import secret
+from shoal.product.runs.folder import FIT, Context, StageOutcome
+from shoal.product.runs.stages.crowd_stage import as_period, gathered
+from shoal.product.runs.stages.release_stage import CSV, PARQUET, facts_of
+from shoal.product.runs.stages.table_stage import noun_of
+from shoal.product.sources.class_table import LABEL, table_rows
+from shoal.readings.account import MembershipAudit, audit_membership
+from shoal.readings.crowds import accepted, contributions, described, publish, vector_sum
+from shoal.readings.error import w1
+from shoal.readings.plan import CrowdsPlan
+from shoal.readings.publication import PLAN, PublicSettings, joined, public_curves, public_files, timestamps
+from shoal.readings.tables import table_sum
+from shoal.rounding import lower, percent, upper
+from shoal.validation import FloatArray
+
+SETTINGS = secret.SETTINGS
+DOING = "drawing noise and recording the release"
+NOISY, OWNER, ROWS = "noisy_vector.json", "owner.json", "rows.parquet"
+PUBLIC = "public"
+#: Homes whose vectors are looked at for the largest one.
+LOOKED_AT = 4096
+
+
+@dataclass(frozen=True)
+class Homes:
+    """Whose figures go into the sum, their curves, or the columns of a table, and what came later."""
+
+    labels: list[str]
+    curves: FloatArray
+    later: FloatArray | None = None
+    columns: dict[str, FloatArray] = field(default_factory=dict)
+
+
+# ------------------------------------------------------------------ a class table
+
+
+def read_table(context: Context) -> StageOutcome:
+    """The named columns of a class table, one row a label; rows with an empty cell in one of them are left out."""
+    config = context.config
+    names = tuple(dict.fromkeys((*secret.bounds_of(config), *secret.cells_of(config))))
+    rows, _, _ = table_rows(context.source.paths, str(config.label), names)
+    if rows[LABEL].n_unique() != len(rows):
+        raise InputError("label: with secret='readings' a table has one row per label; join the rows of a label first")
+    whole = rows.drop_nulls()
+    context.folder.write(ROWS, lambda path: whole.select(LABEL, *names).write_parquet(path))
+    facts = FitFacts(str(context.source), len(whole), 0, 0, 0, 0, left_out=len(rows) - len(whole),
+                     noun=noun_of(str(config.label)), entry="column",
+                     doubts=context.elsewhere(rows[LABEL].to_list()))  # fmt: skip
+    return StageOutcome((ROWS,), facts)
+
+
+# ------------------------------------------------------------------ what is declared, and what is read
+
+
+def settings_of(context: Context, fit: FitFacts) -> PublicSettings:
+    """The public settings of a release: nothing of them comes from a reading."""
+    config = context.config
+    plan, series = secret.planned(config)
+    if config.label is not None:
+        period = as_period(config.period or context.state.day)
+        return PublicSettings(plan, series, period, context.state.day, noun=fit.noun)
+    simulated = context.source.simulated
+    minutes = config.interval if simulated is None else simulated.step_minutes
+    assert minutes is not None
+    origin = str(fit.origin)
+    p, q = config.order
+    words = (
+        f"Curves are forecasts of {config.horizon} steps of {minutes} minutes from {origin}, each from its home's own "
+        f"readings: {config.train_days} days of training, season by {config.season}, ARMA({p}, {q})."
+    )
+    return PublicSettings(
+        plan, series, as_period(origin), context.state.day, origin, float(minutes), config.horizon, words, "home"
+    )
+
+
+def homes_of(context: Context) -> Homes:
+    """The curves of every home that can be used, or the columns of a table.
+
+    Refuses, before anything is begun, what would leave homes out, more homes than were declared, and none.
+    """
+    config = context.config
+    if config.label is not None:
+        rows = pl.read_parquet(context.folder / ROWS)
+        columns = {name: rows[name].to_numpy() for name in rows.columns if name != LABEL}
+        homes = Homes(rows[LABEL].to_list(), np.empty((len(rows), 0)), columns=columns)
+    else:
+        listing = context.listing(FIT)
+        if listing.failed:
+            raise InputError(
+                f"readings: {len(listing.failed)} shard(s) failed, so that whether a home is in would depend on "
+                "others. Nothing was released; run again, or leave out the files they are from"
+            )
+        every = gathered(listing.parts)
+        homes = Homes(every["label"].to_list(), every["value"].to_numpy(), every["truth"].to_numpy())
+    if len(homes.labels) > (config.customers or 0):
+        raise InputError(
+            f"customers: the file has more than the {config.customers} that were declared (customers=). Nothing was "
+            "released"
+        )
+    if not homes.labels:
+        raise InputError("readings: no home can be used. Nothing was released")
+    return homes
+
+
+def total_of(homes: Homes, plan: Any) -> FloatArray:
+    """The exact sum of all homes' vectors."""
+    if isinstance(plan, CrowdsPlan):
+        return vector_sum(accepted(homes.curves, plan), plan)
+    return table_sum(homes.columns, plan)
+
+
+def attacked(homes: Homes, plan: Any, total: FloatArray) -> MembershipAudit:
+    """An attack on the home with the largest vector, by somebody who has all others; refuses where it succeeds."""
+    if isinstance(plan, CrowdsPlan):
+        vectors = contributions(accepted(homes.curves[:LOOKED_AT], plan), plan)
+    else:
+        rows = ({name: column[i : i + 1] for name, column in homes.columns.items()} for i in range(len(homes.labels)))
+        vectors = np.array([table_sum(row, plan) for row in islice(rows, 100)])
+    vector = vectors[int((vectors**2).sum(axis=1).argmax())]
+    audit = audit_membership(plan.account, vector, total - vector, plan.epsilon)
+    if not audit.holds:
+        raise UnreachableError(
+            "audit: the noise that is drawn does not keep the promise: an attacker who has all homes but one does "
+            "better than it allows. Nothing was released or recorded"
+        )
+    return audit
+
+
+# ------------------------------------------------------------------ the release
+
+
+def stage(context: Context, fit: FitFacts) -> StageOutcome:
+    """Draw, keep, record, write: in this order, each once."""
+    homes, settings = homes_of(context), settings_of(context, fit)
+    made_from = digest_of(
+        [context.release_name, settings.to_json(), context.folder.digest(FIT if context.config.label is None else ROWS)]
+    )
+    with context.ledger() as ledger:
+        vector = _stored_vector(context, made_from)
+        if ledger.has(context.release_name) and (vector is None or not ledger.has(_name(context, vector))):
+            raise LedgerError(
+                f"ledger: this release is on record, and {NOISY} in the folder does not hold what was drawn for it. It "
+                "is never drawn again: restore the file, or release a later period"
+            )
+        if vector is None:
+            total = total_of(homes, settings.plan)
+            audit = attacked(homes, settings.plan, total)
+            noisy = settings.plan.account.released(total)
+            vector = {"made from": made_from, "noisy": noisy.tolist(), "audit": asdict(audit)}
+            context.folder.put(NOISY, json.dumps(vector))
+        try:
+            ledger.record_readings(
+                _name(context, vector),
+                period=settings.period,
+                labels=homes.labels,
+                mu=settings.plan.mu,
+                cap=settings.series.cap,
+            )
+        except BudgetError as error:
+            raise BudgetError(
+                f"budget_epsilon: {error}. Releases about the same homes share one budget, fixed with the first: "
+                "budget_epsilon= with releases=, the same each time",
+                limit=error.limit,
+            ) from None
+        facts = facts_of(context, ledger, settings.period, labels=len(homes.labels))
+    noisy = np.array(vector["noisy"])
+    files = {f"{PUBLIC}/{name}": content for name, content in public_files(noisy, settings).items()}
+    for name, content in files.items():
+        context.folder.put(name, content)
+    owner = owner_rows(homes, noisy, settings)
+    context.folder.write(CSV, lambda path: owner.write_csv(path))
+    context.folder.write(PARQUET, lambda path: owner.write_parquet(path))
+    known = {"homes": len(homes.labels), "left_out": fit.left_out, "audit": vector["audit"]}
+    context.folder.put(OWNER, json.dumps({**known, **errors(homes, noisy, settings)}, indent=1))
+    return StageOutcome((NOISY, CSV, PARQUET, OWNER, *files), facts)
+
+
+def _name(context: Context, vector: dict[str, Any]) -> str:
+    """The name on record: that of the release and of the vector that was drawn for it, so that no other is taken."""
+    return f"{context.release_name} {digest_of(vector['noisy'])[:32]}"
+
+
+def _stored_vector(context: Context, made_from: str) -> dict[str, Any] | None:
+    """What was drawn for this release before it was interrupted; None where nothing was."""
+    try:
+        content = json.loads((context.folder / NOISY).read_bytes())
+    except (OSError, ValueError):
+        return None
+    same = isinstance(content, dict) and content.get("made from") == made_from
+    return content if same else None
+
+
+def owner_rows(homes: Homes, noisy: FloatArray, settings: PublicSettings) -> pl.DataFrame:
+    """Which public row each home is nearest to: the owner's, never to leave."""
+    if not isinstance(settings.plan, CrowdsPlan):
+        return pl.DataFrame({"label": homes.labels, **homes.columns})
+    crowds = described(homes.curves, noisy, settings.plan)
+    curves, counts, _ = public_curves(noisy, settings)
+    row = joined(publish(noisy, settings.plan, settings.horizon))[crowds.crowd_of]
+    steps = settings.horizon
+    return pl.DataFrame(
+        {
+            "household": np.repeat(np.array(homes.labels, dtype=object), steps).astype(str),
+            "crowd": np.repeat(row + 1, steps),
+            "homes": np.repeat(counts[row], steps),
+            "step": np.tile(np.arange(1, steps + 1), len(row)),
+            "timestamp": timestamps(settings) * len(row),
+            "kw": curves[row].ravel(),
+        }
+    )
+
+
+def errors(homes: Homes, noisy: FloatArray, settings: PublicSettings) -> dict[str, Any]:
+    """Errors of the public table beside the homes' own curves and what came later; for the owner."""
+    if not isinstance(settings.plan, CrowdsPlan) or not homes.curves.mean() > 0:
+        return {}
+    curves, counts, total = public_curves(noisy, settings)
+    measured: dict[str, Any] = {
+        "w1": w1(homes.curves, curves, counts)[0],
+        "total": float(total.sum() / homes.curves.sum() - 1),
+    }
+    if homes.later is not None and np.isfinite(homes.later).all():
+        measured["total_later"] = float(total.sum() / homes.later.sum() - 1) if homes.later.sum() > 0 else None
+    return measured
+
+
+# ------------------------------------------------------------------ what is said about it
+
+
+def public_settings(folder: Path) -> PublicSettings:
+    """The public settings of the release in a folder."""
+    return PublicSettings.from_json((folder / PUBLIC / PLAN).read_text(encoding="utf-8"))
+
+
+def owner_statements(folder: Path) -> tuple[Statement, ...]:
+    """What only the owner is told: homes, errors, the attack."""
+    try:
+        known = json.loads((folder / OWNER).read_bytes())
+    except (OSError, ValueError):
+        return ()
+    audit, left_out = known["audit"], known["left_out"]
+    certain, power = lower(audit["advantage_lower"], 2), audit.get("power", 0.0)
+    in_it = f"{known['homes']} are in it, {left_out} could not be used. These numbers are yours alone."
+    attack = (
+        f"Attacked {audit['draws']} times before the release, by somebody who has all others: an advantage of "
+        f"{certain} is certain, {upper(audit['advantage_promised'], 2)} is allowed. So few draws show gross mistakes "
+        "only; noise that is too small shows in its size, which was tested as well"
+        + (f" (20 % too little is found in {percent(power, 'lower')} of cases)." if power else ".")
+    )
+    said = [Statement("missing", TO_OWNER, str(left_out), in_it), Statement("attack", TO_OWNER, certain, attack)]
+    if "w1" in known:
+        words = f"curves are off by {known['w1']:.1%} of the mean load (W1), the total by {known['total']:+.1%}"
+        said.append(Statement("cost", TO_OWNER, f"{known['w1']:.1%}", f"Measured, for you alone: {words}."))
+    return tuple(said)

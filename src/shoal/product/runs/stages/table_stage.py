@@ -1,0 +1,178 @@
+"""The first stage of a class table: its rows, whole and in scaled units, and what crowds are formed by.
+
+A table is one shard, in memory as a whole: ``<key>.table``; beside it ``<key>.curves.parquet``, one row per label with
+its value in the table's own units and what crowds are alike in: the scaled mean row, and with many rows per label their
+spreads too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from shoal.errors import InputError
+from shoal.product.card.facts import FitFacts
+from shoal.product.runs.config import Config, no_use
+from shoal.product.runs.folder import FIT, LAWS, Context, Source, StageOutcome
+from shoal.product.runs.shards import Listing, finished, out_path, put_whole, receipted
+from shoal.product.runs.stages.fit_stage import write_curves
+from shoal.product.sources.class_table import (
+    LABEL,
+    MOST_COPIES,
+    SOURCE_ROW,
+    SUFFIX,
+    ClassTable,
+    distinct_rows,
+    label_means,
+    table_rows,
+)
+from shoal.rounding import counted, upper
+
+#: Settings that decide how a table is read.
+SETTINGS = ("label", "columns", "timestamp_column", "value_column")
+DOING = "reading the table"
+#: Those that may differ from table to table.
+DAILY = ("period",)
+#: Largest magnitude of an entry: squares of what is larger overflow.
+LARGEST = 1e150
+#: Rows of every label from which on crowds look at their spreads too.
+SPREAD = 10
+
+
+def stage(context: Context) -> StageOutcome:
+    """The rows of every label, with the columns of the release before where there is one."""
+    config, known = context.config, None
+    if context.state.previous is not None:
+        known = ClassTable.load(context.listing(FIT, context.state.previous).parts[0].path).columns
+    settings = {**config.part(*SETTINGS), "source": context.source.digest, "known": known, "charged": config.charged}
+    out = out_path(context.path, LAWS, SUFFIX, settings)
+    context.tell(DOING, 0, 0)
+    part = finished(out) or receipted(out, read(context.source, config, known, Path(out)))
+    context.put(FIT, Listing((part,)))
+    doubts = context.elsewhere(ClassTable.load(part.path).labels)
+    facts = replace(part.facts_as(FitFacts), source=str(context.source), crowd=config.crowd, doubts=doubts)
+    refuse_rows(config, facts.labels, facts.most_rows)
+    return StageOutcome((FIT,), facts)
+
+
+def read(source: Source, config: Config, known: Sequence[str] | None, out: Path) -> FitFacts:
+    """Write the rows of a table and their curves; ``known`` columns are those of an earlier table that goes on."""
+    rows, entries, left_out = table_rows(
+        source.paths, str(config.label), config.columns, config.timestamp_column, config.value_column
+    )
+    whole = rows.drop_nulls().sort(LABEL, SOURCE_ROW)
+    incomplete = len(rows) - len(whole)
+    if not len(whole):
+        raise InputError(
+            f"table: no row has a number in every entry ({incomplete} have an empty cell); leave out the columns that "
+            "are empty (columns='-NAME'), or fill them in"
+        )
+    values = np.ascontiguousarray(whole.select(entries).to_numpy(), dtype=np.float64)
+    if np.abs(values).max() > LARGEST:
+        raise InputError(f"columns: some entries are beyond {LARGEST:g}; give them in a larger unit")
+    ordered = np.sort(values, axis=0)  # figures over all rows do not depend on their order
+    places = list(range(len(entries)))
+    if known is not None:
+        missing = [name for name in known if name not in entries]
+        if missing:
+            raise InputError(f"columns: the new table has no entry {missing[0]!r}, which the last release had")
+        places = [entries.index(name) for name in known]
+    elif config.charged or all(name.startswith("-") for name in config.columns):  # whoever names columns gets them
+        places = np.flatnonzero(ordered[0] < ordered[-1]).tolist()
+        if not places:
+            raise InputError("columns: every entry has one value in all rows; there is nothing to hide")
+    chosen = tuple(entries[i] for i in places)
+    without = [name for name in entries if name not in chosen]
+    spread = ordered[:, places].std(axis=0)
+    exponents = np.rint(-np.log2(np.where(spread > 0, spread, 1.0))).astype(np.int64)
+    labels = whole[LABEL].unique().sort()
+    names, owner = tuple(labels.to_list()), labels.search_sorted(whole[LABEL]).to_numpy().astype(np.intp)
+    scaled, numbers = np.ldexp(values[:, places], exponents), whole[SOURCE_ROW].to_numpy()
+    first = distinct_rows(scaled, owner)
+    copies = len(scaled) - len(first)
+    few = copies <= MOST_COPIES * len(scaled)  # many are refused where a law is fitted
+    if few:
+        scaled, owner, numbers = scaled[first], owner[first], numbers[first]
+    shard = ClassTable(names, chosen, exponents, scaled, owner, numbers)
+    counts = np.bincount(owner)
+    # Laws with the same correlations are apart by the squared distance of mean rows and standard deviations (Bures &
+    # Wasserstein).
+    spreads = np.zeros_like(shard.means)
+    if counts.min() >= SPREAD:
+        spreads = np.sqrt(label_means((shard.values - shard.means[owner]) ** 2, owner, len(names)))
+    own = np.ldexp(shard.means, -exponents)
+    write_curves(
+        out,
+        names,
+        [True] * len(names),
+        value=own,
+        truth=np.full(own.shape, np.nan),
+        habits=np.concatenate([shard.means, spreads], axis=1),
+        stored=own,
+    )
+    put_whole(out, shard.save)
+    fewest, most = int(counts.min()), int(counts.max())
+    gone = [
+        *([f"{counted(incomplete, 'row')} with an empty cell"] if incomplete else []),
+        *([f"{counted(copies, 'row')} with the same figures as another of the label"] if few and copies else []),
+        *([f"{counted(len(left_out), 'column')} that were not asked for or are no numbers"] if left_out else []),
+        *([f"{counted(len(without), 'column')} with one value in all rows"] if without else []),
+    ]  # fmt: skip
+    return FitFacts(
+        source="",
+        labels=len(names),
+        groups=0,
+        smallest_group=0,
+        largest_group=0,
+        edges=0,
+        most_rows=most,
+        noun=noun_of(str(config.label)),
+        entry="column",
+        about=(
+            *_about(len(scaled), len(chosen), fewest, most),
+            *([f"Not in it: {'; '.join(gone)}."] if gone else []),
+        ),
+        fitted_on_private_data=True,
+    )
+
+
+def refuse_rows(config: Config, labels: int, most: int) -> None:
+    """Refuse what the number of rows per label does not allow."""
+    if labels < 2:
+        raise InputError("label: all rows have one label; nobody is there to hide among. Name another column")
+    if most == 1:
+        given = next((name for name in ("epsilon", "delta", "rho") if getattr(config, name) is not None), None)
+        if given is not None and not config.charged:
+            raise InputError(no_use(given))
+        return
+    if config.method == "codebook":
+        raise InputError("method: a codebook is for constants, one row per label; choose another method")
+    if config.rho is None and (config.epsilon is None or config.delta is None):
+        raise InputError(
+            "label: some labels have several rows, draws of a law that is released row by row under a guarantee; give "
+            "one to reach, epsilon= and delta=, or an error to spend, rho="
+        )
+
+
+def noun_of(column: str) -> str:
+    """A label in words: what its column is called, where that is a word."""
+    return column.lower() if re.fullmatch("[A-Za-z]{4,}", column) and not column.endswith("s") else "label"
+
+
+def _about(rows: int, columns: int, fewest: int, most: int) -> list[str]:
+    k = counted(columns, "column")
+    if most == 1:
+        return [f"A table of one row per label, {k}."]
+    span = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+    return [
+        f"A table of {rows} rows, {span} per label, {k}: every row is released, and the promise is about all rows of a "
+        "label together.",
+        "Errors are counted in units of the columns: the power of two next to a column's spread, or to one over its "
+        "weight.",
+        f"Rows alone can support no δ below about {upper(3 / fewest, 2)}, three over the fewest rows of a label: a "
+        "smaller one rests on the Gaussian law of the rows.",
+    ]

@@ -1,0 +1,194 @@
+"""Who is calling, what they may call, and how often: decided before anything of a request is read.
+
+A caller is known by a key, by the cookie of a page, or by the word of a trusted proxy. A header is believed only from
+the one address that was named as the proxy's: who the user is (on pages, never under ``/v1``), and where a request came
+from. Whoever may not make a call gets the answer of an unknown address.
+"""
+
+import hashlib
+import hmac
+import ipaddress
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Form, Request
+from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+
+from shoal.errors import InputError
+from shoal.product.service.questions import QuestionService
+from shoal.product.service.register import FIRST_OWNER, Caller
+
+COOKIE = "shoal_session"
+#: Callers that are remembered.
+CALLERS = 10_000
+
+
+class SignInNeeded(Exception):
+    """Whoever asked for a page is not signed in."""
+
+
+class Pace:
+    """A bucket of tokens per caller: ``rate`` requests a second, ``burst`` at once."""
+
+    def __init__(self, rate: float, burst: float) -> None:
+        self._rate, self._burst = rate, burst
+        self._lock = threading.Lock()
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, caller: str) -> None:
+        """Take a token, or raise where there is none."""
+        instant = time.monotonic()
+        with self._lock:
+            left, before = self._left.pop(caller, (self._burst, instant))
+            left = min(left + (instant - before) * self._rate, self._burst)
+            self._left[caller] = (left - 1.0 if left >= 1.0 else left, instant)
+            if len(self._left) > CALLERS:
+                self._left.popitem(last=False)
+        if left < 1.0:
+            raise HTTPException(429)
+
+
+@dataclass(frozen=True)
+class TrustedProxy:
+    """The proxy in front: its address, and the header in which it says who the user is."""
+
+    address: ipaddress.IPv4Address | ipaddress.IPv6Address
+    user_header: str
+
+    @classmethod
+    def of(cls, user_header: str | None, address: str | None) -> "TrustedProxy | None":
+        """The proxy as it was named; both or neither."""
+        if user_header is None and address is None:
+            return None
+        if not user_header or not address:
+            raise InputError("user_header and trust_proxy go together: the header is believed from that address only")
+        if not user_header.isascii() or not all(c.isalnum() or c == "-" for c in user_header):
+            raise InputError("user_header must be the name of a header, such as X-Forwarded-User")
+        try:
+            return cls(ipaddress.ip_address(address), user_header.lower())
+        except ValueError:
+            raise InputError("trust_proxy must be the address of the proxy, such as 127.0.0.1") from None
+
+    def sent(self, request: Request) -> bool:
+        """Whether the proxy itself is the peer."""
+        try:
+            return request.client is not None and ipaddress.ip_address(request.client.host) == self.address
+        except ValueError:
+            return False
+
+
+class Access:
+    """Tells callers apart and holds them to a pace."""
+
+    def __init__(
+        self, service: QuestionService, rate: float = 100.0, burst: float = 400.0, proxy: TrustedProxy | None = None
+    ) -> None:
+        self.service, self.proxy = service, proxy
+        self._people, self._strangers, self._guesses = Pace(rate, burst), Pace(rate, burst), Pace(1.0, 20.0)
+
+    def admit(self, request: Request, roles: frozenset[str] | None, path: str) -> Caller | None:
+        """Who makes a call, if ``roles`` may make it and not too often; None for what anyone may call.
+
+        ``path`` is the route's own: what a request says of its address is nothing to go by.
+        """
+        if roles is None:
+            (self._guesses if request.method == "POST" else self._strangers).take(self._address(request))
+            return None
+        calls = path.startswith("/v1/")
+        caller = self._key_holder(request) if calls else self._visitor(request)
+        if caller is None:
+            self._strangers.take(self._address(request))
+            raise HTTPException(401) if calls else SignInNeeded
+        request.state.person = caller.person
+        self._people.take(caller.person.id)
+        if caller.person.role not in roles:
+            raise HTTPException(404)
+        return caller
+
+    def token(self, request: Request, caller: Caller) -> str:
+        """What every form of a page carries: it belongs to the session, or to who the proxy says it is."""
+        owner = request.cookies.get(COOKIE, "") if caller.key is not None else f"proxy {caller.person.id}"
+        message = b"shoal form " + owner.encode("utf-8", "surrogatepass")
+        return hmac.new(self.service.ledger.secret, message, hashlib.sha256).hexdigest()
+
+    def _address(self, request: Request) -> str:
+        """Where a request came from: the peer, or whom the trusted proxy names last."""
+        peer = request.client.host if request.client else "-"
+        if self.proxy is not None and self.proxy.sent(request):
+            hops = ",".join(request.headers.getlist("x-forwarded-for")).split(",")
+            return hops[-1].strip() or peer
+        return peer
+
+    def _key_holder(self, request: Request) -> Caller | None:
+        scheme, _, text = request.headers.get("authorization", "").partition(" ")
+        return self.service.register.holder(text) if scheme.lower() == "bearer" else None
+
+    def _visitor(self, request: Request) -> Caller | None:
+        """Who is signed in: with a cookie, or named once by the trusted proxy and admitted here under that name."""
+        cookie = request.cookies.get(COOKIE, "")
+        caller = self.service.register.session(cookie) if cookie else None
+        if caller is None and self.proxy is not None and self.proxy.sent(request):
+            names = request.headers.getlist(self.proxy.user_header)
+            person = self.service.register.named(names[0]) if len(names) == 1 and names[0] else None
+            # Nobody has admitted the first owner, whose name the service itself made up: that one needs the key.
+            caller = None if person is None or person.name == FIRST_OWNER else Caller(person)
+        return caller
+
+
+class GuardedRoute(APIRoute):
+    """A route whose caller is known, allowed and within the pace before a body is read; for anyone without roles."""
+
+    roles: frozenset[str] | None
+
+    def get_route_handler(self) -> Callable[[Request], Any]:
+        handler = super().get_route_handler()
+
+        async def guarded(request: Request) -> Any:
+            request.state.caller = await run_in_threadpool(access_of(request).admit, request, self.roles, self.path)
+            return await handler(request)
+
+        return guarded
+
+
+def router(*roles: str, **settings: Any) -> APIRouter:
+    """Routes for these roles, or for anyone."""
+    kind = type("GuardedRoute", (GuardedRoute,), {"roles": frozenset(roles) or None})
+    return APIRouter(route_class=kind, **settings)
+
+
+#: Says in the description of the calls that they want a key.
+BEARER = Depends(HTTPBearer(auto_error=False, description="A key of this service."))
+
+
+def access_of(request: Request) -> Access:
+    access: Access = request.app.state.access
+    return access
+
+
+def _caller(request: Request) -> Caller:
+    caller: Caller = request.state.caller
+    return caller
+
+
+def _service(request: Request) -> QuestionService:
+    return access_of(request).service
+
+
+def _form_sender(request: Request, csrf: Annotated[str, Form(max_length=100)] = "") -> Caller:
+    caller = _caller(request)
+    token = access_of(request).token(request, caller)
+    if not hmac.compare_digest(csrf.encode("utf-8", "surrogatepass"), token.encode()):
+        raise HTTPException(404)
+    return caller
+
+
+Visitor = Annotated[Caller, Depends(_caller)]
+Sender = Annotated[Caller, Depends(_form_sender)]
+Service = Annotated[QuestionService, Depends(_service)]

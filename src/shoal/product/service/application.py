@@ -1,0 +1,219 @@
+"""The service over HTTP: JSON under ``/v1``, pages under ``/``, every route behind the table of roles.
+
+| status | means |
+| --- | --- |
+| 401 | no key, or one that is not in force |
+| 403 | refused by a budget or a rule of the ledger; the same document for every handle of a question |
+| 404 | there is no such thing, or not for this key |
+| 409 | it cannot be done as things are |
+| 413, 429 | too long, too often |
+| 422 | a body that makes no sense, or another one under the same Idempotency-Key |
+
+Errors are problem documents (RFC 9457) with fixed texts: nothing of a request is ever repeated in a response.
+"""
+
+import json
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, RedirectResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+import shoal
+from shoal.errors import InputError, LedgerError, ShoalError
+from shoal.product.service import api, pages
+from shoal.product.service.access import Access, SignInNeeded, TrustedProxy, router
+from shoal.product.service.questions import IdempotencyConflict, NotAllowed, QuestionService
+from shoal.product.service.register import NotNow, Unknown
+
+#: Bytes of a body.
+BODY = 64 * 1024
+
+
+#: Status -> title of its problem document.
+TITLES = {
+    400: "The request cannot be read",
+    401: "A key is needed: send Authorization: Bearer KEY",
+    403: "Refused",
+    404: "There is no such thing here",
+    405: "There is no such call",
+    409: "It cannot be done as things are",
+    413: "The request is too long",
+    422: "The request does not make sense",
+    429: "Too many requests; wait a little",
+    500: "The service failed; nothing is shown that is not on record",
+    503: "The ledger cannot be used now; the service's log says why",
+}
+
+#: A problem document of RFC 9457, for the description of the calls.
+DOCUMENT = {
+    "type": "object",
+    "required": ["type", "title", "status"],
+    "properties": {name: {"type": "string"} for name in ("type", "title", "detail")} | {"status": {"type": "integer"}},
+}
+
+#: Sent with every response.
+HEADERS = [
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+]
+
+METHODS = ("GET", "POST", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS")
+
+#: Fields that a message may name.
+MODELS = (api.GrantBody, api.PersonBody, api.KeyBody, api.QuoteBody, api.ReleaseBody)
+FIELDS = {name for model in MODELS for name in model.model_fields} | {"idempotency-key", "size", "first", "second"}
+
+
+def problem(status: int, detail: str = "", headers: Mapping[str, str] | None = None) -> Response:
+    """A problem document: fixed words, the same bytes for the same case."""
+    content = {"type": "about:blank", "title": TITLES.get(status, "Error"), "status": status}
+    more = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}}.get(status, {}) | dict(headers or {})
+    return JSONResponse(content | ({"detail": detail} if detail else {}), status, more, "application/problem+json")
+
+
+def _fault(fault: Mapping[str, Any]) -> str:
+    """What is wrong with a field, in pydantic's words, which are about what is expected and repeat nothing of it."""
+    if fault["type"] == "json_invalid":
+        return "the body is not JSON"
+    field = next((str(part) for part in fault["loc"][1:2] if part in FIELDS), "the body")
+    if fault["type"] == "extra_forbidden":
+        return (
+            f"{field}: this call does not take it" if field in FIELDS else "the body has a field that is unknown here"
+        )
+    return f"{field}: {fault['msg'][0].lower()}{fault['msg'][1:]}"
+
+
+class RequestLog:
+    """One line of JSON per request: routes, statuses and roles; no question, handle, analyst, answer or address."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream
+
+    def line(self, event: str, **facts: object) -> None:
+        """Write one line."""
+        if self._stream is not None:
+            stamped = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event, **facts}
+            print(json.dumps(stamped), file=self._stream, flush=True)
+
+
+class OuterGuard:
+    """Around everything: bodies of bounded length, headers that browsers obey, and a line in the log."""
+
+    def __init__(self, app: ASGIApp, log: RequestLog) -> None:
+        self._app, self._log = app, log
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun, status, length = time.perf_counter(), 500, 0
+
+        async def limited() -> Message:
+            nonlocal length
+            message = await receive()
+            length += len(message.get("body", b""))
+            if length > BODY:
+                raise HTTPException(413)
+            return message
+
+        async def outward(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], *HEADERS]
+            await send(message)
+
+        stated = dict(scope["headers"]).get(b"content-length", b"0")
+        if not stated.isdigit() or len(stated) > 9 or int(stated) > BODY:
+            await problem(413 if stated.isdigit() else 400)(scope, receive, outward)
+        else:
+            await self._app(scope, limited, outward)
+        route = getattr(scope.get("route"), "path", "other")
+        role = getattr(scope.get("state", {}).get("person"), "role", "none")
+        method = scope["method"] if scope["method"] in METHODS else "other"
+        taken = round(1000 * (time.perf_counter() - begun), 1)
+        self._log.line("request", method=method, route=route, status=status, ms=taken, role=role)
+
+
+#: What was raised -> the status.
+STATUSES: dict[type[ShoalError], int] = {
+    Unknown: 404,
+    NotAllowed: 403,
+    NotNow: 409,
+    IdempotencyConflict: 422,
+    InputError: 422,
+    LedgerError: 503,
+}
+
+
+def application(
+    service: QuestionService,
+    log: RequestLog | None = None,
+    *,
+    rate: float = 100.0,
+    burst: float = 400.0,
+    proxy: TrustedProxy | None = None,
+) -> FastAPI:
+    """The service as an ASGI application.
+
+    Args:
+        service: what it serves.
+        log: where it writes its lines; by default nowhere.
+        rate, burst: requests a second of one person or address, and at once.
+        proxy: whose headers are believed.
+    """
+    log = log or RequestLog()
+    document = {"application/problem+json": {"schema": DOCUMENT}}
+    app = FastAPI(
+        title="shoal",
+        version=shoal.__version__,
+        description="Private answers, on record. Keys go into `Authorization: Bearer KEY`.",
+        docs_url=None,
+        redoc_url=None,
+        responses={
+            status: {"description": title, "content": document} for status, title in TITLES.items() if status > 400
+        },
+    )
+    app.state.access = Access(service, rate, burst, proxy)
+
+    async def failed(request: Request, error: Exception) -> Response:
+        """An error as a page for a browser, as a problem document for everybody else."""
+        if isinstance(error, SignInNeeded):
+            return RedirectResponse("/sign-in", status_code=303)
+        status, detail, headers = 500, "", None
+        if isinstance(error, HTTPException):
+            status, headers = error.status_code, error.headers if error.status_code == 405 else None
+        elif isinstance(error, RequestValidationError):
+            status, detail = 422, "; ".join(sorted({_fault(fault) for fault in error.errors()}))
+        else:
+            status = next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 500)
+            if status >= 500:
+                log.line("failure", kind=type(error).__name__, said=str(error) if status == 503 else "")
+            owner = getattr(getattr(request.state, "person", None), "role", "") == "owner"
+            shown = isinstance(error, NotAllowed | NotNow | IdempotencyConflict) or (status == 422 and owner)
+            detail = str(error) if shown else ""
+        if not request.scope["path"].startswith("/v1/") and "text/html" in request.headers.get("accept", ""):
+            return pages.render(request, None, "error.html", TITLES.get(status, "Error"), status, detail=detail)
+        return problem(status, detail, headers)
+
+    for kind in (HTTPException, RequestValidationError, ShoalError, SignInNeeded, Exception):
+        app.add_exception_handler(kind, failed)
+    health = router()
+
+    @health.get("/healthz")
+    def healthz() -> dict[str, str]:
+        service.ledger.head  # noqa: B018
+        return {"status": "ok"}
+
+    for each in (health, *api.ROUTERS, *pages.ROUTERS):
+        app.include_router(each)
+    app.add_middleware(OuterGuard, log=log)
+    return app

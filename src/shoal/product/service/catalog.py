@@ -1,0 +1,211 @@
+"""What can be asked: every release that a run in a folder has made is a question. The only module here that knows runs.
+
+Only a run releases, with its readings, its series, its budgets and its refusals: nothing is answered here that a run
+would refuse. What analysts get are rows of the released table, or the table as a whole.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from shoal.errors import InputError, LedgerError, ShoalError
+from shoal.product.card.statements import KNOWS
+from shoal.product.card.words import promise
+from shoal.product.ledger.ledger import Ledger
+from shoal.product.runs.folder import STATE
+from shoal.product.runs.owner_ledger import Place, at
+from shoal.product.runs.run import Run
+from shoal.product.runs.stages.release_stage import PUBLIC
+from shoal.rounding import up, upper
+
+#: Columns that name a label, and columns that say which row, crowd or instant it is.
+NAMES = ("household", "label")
+PLACES = (*NAMES, "source_row", "crowd", "row", "homes", "news", "step", "timestamp")
+
+
+@dataclass(frozen=True)
+class TableStatement:
+    """What is promised to whoever is in a question: a sentence, and figures where there are any.
+
+    Figures are about the whole table: whoever may ask for one row may ask for all.
+    """
+
+    sentence: str
+    crowd: int  #: the least number of labels that hide together
+    labels: int
+    epsilon: float | None = None
+    delta: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return vars(self) | {"scope": None if self.epsilon is None else "table"}
+
+
+@dataclass(frozen=True)
+class OfferedQuestion:
+    """One release of one run, as long as its files are those that were released."""
+
+    id: str
+    title: str
+    run: Run
+
+    @cached_property
+    def table(self) -> bytes:
+        """The table to pass on, without names or handles, as CSV."""
+        return (self.run.path / PUBLIC).read_bytes()
+
+    @cached_property
+    def table_digest(self) -> str:
+        return hashlib.sha256(self.table).hexdigest()
+
+    @cached_property
+    def cells(self) -> list[list[str]]:
+        """The table to pass on, row by row; the first has the names of its columns."""
+        return list(csv.reader(io.StringIO(self.table.decode())))
+
+    @property
+    def timed(self) -> bool:
+        """Whether entries are instants."""
+        return "timestamp" in self.cells[0]
+
+    @cached_property
+    def entries(self) -> tuple[str, ...]:
+        """Names of the entries of an answer: instants in ISO 8601, or columns of a table."""
+        names, *rows = self.cells
+        if not self.timed:
+            return tuple(name for name in names if name not in PLACES)
+        place = names.index("timestamp")
+        return tuple(sorted({datetime.fromisoformat(row[place]).isoformat() for row in rows}))
+
+    @cached_property
+    def rows(self) -> Mapping[str, list[float]]:
+        """Label -> its answer; empty where only the table is offered: a label with several rows has no one answer."""
+        frame = self.run.released
+        frame = frame.sort("step", maintain_order=True) if self.timed else frame
+        name = next(name for name in NAMES if name in frame.columns)
+        answers: dict[str, list[float]] = {}
+        for label, *values in frame.select(name, *(c for c in self.cells[0] if c not in PLACES)).iter_rows():
+            answers.setdefault(str(label), []).extend(values)
+        single = all(len(values) == len(self.entries) for values in answers.values())
+        return answers if single else {}
+
+    @property
+    def unit(self) -> str:
+        """What answers are counted in; empty where every column has its own."""
+        return "kW" if self.run.config.label is None else ""
+
+    @property
+    def error(self) -> float | None:
+        """Root of the mean squared error of a released entry; None where it is not known, or not to be told."""
+        card = self.run.card
+        facts: Any = (card.release if card.tells_errors else None) if card.kind == "means" else self.run.design
+        accuracy = getattr(facts, "accuracy", None)
+        return None if accuracy is None or accuracy.unit != self.unit else float(accuracy.rmse)
+
+    @cached_property
+    def statement(self) -> TableStatement:
+        card, facts = self.run.card, self.run.design
+        if facts is None:
+            same = "The rows of a crowd are identical: the table cannot tell whose is whose."
+            return TableStatement(f"{card.statement} {same} {KNOWS}", card.fit.crowd, card.fit.labels)
+        if facts.scope != "table" or not facts.meaningful:
+            raise InputError("its design promises nothing about the whole table that means something")
+        sentence, delta = promise(facts.epsilon, upper(facts.delta), "table"), up(facts.delta)
+        return TableStatement(sentence, facts.smallest_group, facts.labels, facts.epsilon, delta)
+
+    def described(self) -> dict[str, Any]:
+        """What everybody who is admitted may know of it."""
+        return {
+            "question": self.id,
+            "title": self.title,
+            "entries": len(self.entries),
+            "times": list(self.entries) if self.timed else None,
+            "unit": self.unit,
+            "error": self.error,
+            "charged": self.statement.epsilon is not None,
+            "guarantee": self.statement.to_json(),
+        }
+
+    def check_record(self, ledger: Ledger) -> None:
+        """Raise unless the ledger has this release on record, as it lies here."""
+        name = self.run.release_name
+        crowds = ledger.recorded_crowds(name)
+        on_record = ledger.has(name)
+        if self.run.card.kind == "means":
+            on_record = crowds is not None and crowds.content["table"] == self.table_digest
+        if not on_record:
+            raise LedgerError(
+                f"ledger: the table of {self.title} is not on record under its own name. It repeats what another run "
+                "about these labels released, which can be offered instead; or look with `shoal ledger verify`"
+            )
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """The questions of a folder by id, and the runs that are not offered with the reason of each."""
+
+    questions: dict[str, OfferedQuestion]
+    left_out: dict[str, str]
+
+
+def homes(folder: str | Path) -> list[Path]:
+    """The runs of a folder: itself, or those in it."""
+    root = Path(folder)
+    if not root.is_dir():
+        raise InputError(f"dir: {root.name} is not a folder")
+    return [root] if (root / STATE).is_file() else sorted(state.parent for state in root.glob(f"*/{STATE}"))
+
+
+def changes(folder: str | Path) -> dict[str, int]:
+    """When each run was last changed: while this is the same, so is the catalog."""
+    return {home.name: (home / STATE).stat().st_mtime_ns for home in homes(folder) if (home / STATE).is_file()}
+
+
+def catalog(folder: str | Path, ledger: Ledger) -> Catalog:
+    """What a folder offers over a ledger."""
+    offers = Catalog({}, {})
+    for home in homes(folder):
+        title = home.resolve().name
+        try:
+            question = _question(home, title, ledger)
+            offers.questions[question.id] = question
+        except (ShoalError, OSError) as error:
+            offers.left_out[title] = str(error) if isinstance(error, ShoalError) else "a file of it cannot be read"
+    return offers
+
+
+def _question(home: Path, title: str, ledger: Ledger) -> OfferedQuestion:
+    """The question that a run is, or an error that says why it is none."""
+    run = Run(home, workers="serial")
+    if run.of_readings:
+        raise InputError(
+            "it protects readings, and its promise covers the table alone, not a row for a handle: hand out public/"
+        )
+    seal = run.state.ledger
+    if seal is not None and seal.identity != ledger.identity:
+        raise InputError("it was released on another ledger, which knows what that cost; serve it with that one")
+    if "release" not in run.state.stages:
+        raise InputError(f"it has released nothing yet; `shoal run --out {title}` makes its release")
+    if not run.is_done("release"):
+        raise InputError(f"its files were changed since its release; `shoal run --out {title}` says which")
+    question = OfferedQuestion(f"{run.state.run[:12]}-{run.state.release}", title, run)
+    question.check_record(ledger)
+    _ = question.statement
+    return question
+
+
+def ledger_place(folder: str | Path, named: str | None) -> Place:
+    """Where the ledger of a folder is: the named one, or that of its first run."""
+    if named is not None:
+        return at(named)
+    runs = homes(folder)
+    if not runs:
+        raise InputError(f"dir: there is no run in {Path(folder).name}; `shoal run METERS --out DIR` makes one")
+    return Run.open(runs[0]).place

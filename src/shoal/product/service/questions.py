@@ -1,0 +1,362 @@
+"""What the service does for whoever asks, without HTTP: offer, quote, charge, record, then show.
+
+An answer is shown in four steps. Its idempotency key is bound to what is asked. One transaction looks at the analyst's
+account and notes a receipt that charges the question to it and commits to all of the answers. A checkpoint that covers
+the receipt is put on disk, outside of the ledger. Only then is the answer shown, and it is the same ever after.
+
+A question is charged as a whole, so whether it is refused is the same for all of its handles. Its price is what its
+statement says, (ε, δ) of the whole table; prices of questions that share a label add up (basic composition, which holds
+however the next question is chosen), those about other people do not.
+
+    handle = base32(HMAC-SHA-256(secret of the ledger, analyst, question, label))[:20]
+
+Without the secret a handle says nothing about its label, two analysts cannot compare theirs, and the same analyst
+cannot follow a label from one question to the next. Sorted by handle, labels stand in an order drawn by the secret.
+Nothing else depends on which label a handle hides: every body has the same length, and after the first request each is
+one look into a table.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import hmac
+import io
+import json
+import math
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from shoal.errors import InputError, LedgerError, ShoalError
+from shoal.product.ledger import chain
+from shoal.product.ledger.chain import Entry, canonical
+from shoal.product.ledger.ledger import Ledger
+from shoal.product.service.catalog import Catalog, OfferedQuestion, TableStatement, catalog, changes
+from shoal.product.service.merkle import Tree
+from shoal.product.service.record import LedgerRecord
+from shoal.product.service.register import Caller, Grant, Key, Person, Register, Unknown
+
+Answers = Mapping[str, list[float]]
+REFUSAL = "the budget of your grant does not allow this question"
+
+
+class NotAllowed(ShoalError):
+    """It may not be shown; the same for every handle of a question."""
+
+
+class IdempotencyConflict(ShoalError):
+    """The idempotency key was used for something else."""
+
+
+@dataclass(frozen=True)
+class GrantAccount:
+    """A budget (ε, δ) and what was charged to it, exactly."""
+
+    budget: tuple[Fraction, ...]
+    spent: tuple[Fraction, ...]
+
+    @classmethod
+    def of(cls, grant: Grant, charged: Iterable[Entry]) -> GrantAccount:
+        prices = [entry.content["statement"] for entry in charged]
+        spent = (sum((Fraction(price[name] or 0) for price in prices), Fraction()) for name in ("epsilon", "delta"))
+        return cls(_exact(grant), tuple(spent))
+
+    def allows(self, question: OfferedQuestion) -> bool:
+        """Whether a question still fits."""
+        every = zip(self.spent, _exact(question.statement), self.budget, strict=True)
+        return all(spent + price <= budget for spent, price, budget in every)
+
+    @property
+    def share(self) -> float:
+        """How much of the budget is used up, from 0 to 1."""
+        pairs = zip(self.spent, self.budget, strict=True)
+        return float(max(min(used / budget, Fraction(1)) if budget else Fraction(used > 0) for used, budget in pairs))
+
+    def remaining(self) -> dict[str, float]:
+        """What is left, rounded down."""
+        left = {}
+        for name, budget, used in zip(("epsilon", "delta"), self.budget, self.spent, strict=True):
+            exact = max(budget - used, Fraction())
+            left[name] = float(exact) if Fraction(float(exact)) <= exact else math.nextafter(float(exact), 0.0)
+        return left
+
+
+@dataclass(frozen=True)
+class AnswerSheet:
+    """All answers of a question as one analyst gets them, and the entry of the ledger that is their receipt."""
+
+    entry: Entry
+    answers: Answers
+    question: OfferedQuestion
+
+    @cached_property
+    def bodies(self) -> dict[str | None, bytes]:
+        """Handle -> the bytes to send, all of the same length; None -> those of the public table of the run."""
+        content, question = self.entry.content, self.question
+        tree = commitment(content["question"], self.answers)
+        common = {name: content[name] for name in ("question", "unit", "error", "statement")} | {
+            "times": question.entries if question.timed else None,
+            "entries": question.entries,
+            "released": content["time"],
+        }
+        receipt = {"id": content["receipt"], "question": content["question"], "entry": vars(self.entry)}
+        bodies = {}
+        for place, (handle, answer) in enumerate(self.answers.items()):
+            path = [step.hex() for step in tree.inclusion(place, tree.size)]
+            inside = {"handle": handle, "inside": {"index": place, "size": tree.size, "path": path}}
+            bodies[handle] = _json(common | {"handle": handle, "answer": answer, "receipt": receipt | inside})
+        longest = max(map(len, bodies.values()), default=0)
+        table = {"columns": question.cells[0], "rows": question.cells[1:]}
+        whole: dict[str | None, bytes] = {None: _json(common | {"table": table, "receipt": receipt})}
+        return whole | {handle: body.ljust(longest) for handle, body in bodies.items()}
+
+    def csv(self) -> str:
+        """All answers as CSV: handle, step, timestamp (or entry) and value."""
+        out, question = io.StringIO(), self.question
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(["handle", "step", "timestamp" if question.timed else "entry", question.unit or "value"])
+        for handle, values in self.answers.items():
+            named = zip(question.entries, values, strict=True)
+            writer.writerows([handle, step, *entry] for step, entry in enumerate(named, start=1))
+        return out.getvalue()
+
+
+class QuestionService:
+    """The service over one ledger and one folder of runs."""
+
+    def __init__(self, ledger: Ledger, folder: str | Path, log: Callable[..., None] | None = None) -> None:
+        self.ledger, self.record = ledger, LedgerRecord(ledger, Path(folder))
+        self.register = Register(ledger.storage, self.record.keep)
+        self._folder, self._log = Path(folder), log or (lambda event, **facts: None)
+        self._lock, self._charging = threading.RLock(), threading.Lock()
+        self._catalog, self._seen = Catalog({}, {}), dict[str, int]()
+        self._handles: dict[tuple[str, str], dict[str, str]] = {}
+        self._sheets: dict[tuple[str, str], AnswerSheet] = {}
+
+    # ------------------------------------------------------------------ questions and grants
+
+    @property
+    def catalog(self) -> Catalog:
+        """What the folder offers, read again where a run has changed."""
+        with self._lock:
+            seen = changes(self._folder)
+            if seen != self._seen or not self._seen:
+                self._catalog, self._seen = catalog(self._folder, self.ledger), seen
+            return self._catalog
+
+    def questions(self, caller: Caller) -> list[dict[str, Any]]:
+        """Every question; to an analyst with handles where it was granted, and without where it may be asked for."""
+        every = self.catalog.questions.values()
+        if caller.is_owner:
+            return [question.described() for question in every]
+        granted = {id for grant in self._in_force(caller.person) for id in grant.questions}
+        names = {q.id: list(self._handles_of(caller.person, q)) for q in every if q.id in granted}
+        return [q.described() | {"granted": q.id in granted, "handles": names.get(q.id, [])} for q in every]
+
+    def quote(self, person: Person, id: str) -> dict[str, Any]:
+        """What the next release of a question would cost the analyst, whether it is allowed, and what is left."""
+        question, grant = self._granted(person, id)
+        given, price = self._receipts(person.id), question.statement
+        again = any(entry.content["question"] == id for entry in given)
+        budget = remaining = None
+        if price.epsilon is not None and grant is not None:
+            account = GrantAccount.of(grant, self._counted(given, question))
+            remaining = account.remaining() | {"share": 1.0 - account.share}
+            budget = {"epsilon": grant.epsilon, "delta": grant.delta}
+        free, allowed = again and budget is not None, again or self._allowed(given, question, grant)
+        return {
+            "question": id,
+            "error": question.error,
+            "unit": question.unit,
+            "given": again,
+            "epsilon": 0.0 if free else price.epsilon,
+            "delta": 0.0 if free else price.delta,
+            "allowed": allowed,
+            "reason": None if allowed else REFUSAL,
+            "remaining": remaining,
+            "budget": budget,
+        }
+
+    def grant(
+        self, analyst: str, questions: Sequence[str], *budget: float | None, **terms: Any
+    ) -> tuple[Grant, Key | None]:
+        """Grant questions that are on offer, as :meth:`shoal.product.service.register.Register.grant` does."""
+        offered = self.catalog.questions
+        if not questions or not set(questions) <= set(offered):
+            raise Unknown("question must be the id of a question on offer; see GET /v1/questions")
+        charged = any(offered[id].statement.epsilon is not None for id in questions)
+        if charged and (not budget or budget[0] is None):
+            raise InputError("epsilon and delta are needed: answers to this question are charged to a budget")
+        return self.register.grant(analyst, questions, *budget, **terms)
+
+    def list_grants(self) -> list[dict[str, Any]]:
+        """Every grant, with what its analyst has spent of it, and how often it was too small."""
+        people, given = {person.id: person.name for person in self.register.people()}, self._receipts()
+        listed = []
+        for grant in self.register.grants():
+            shown = {name: getattr(grant, name) for name in ("epsilon", "delta", "expires", "refused", "in_force")}
+            shown |= {"grant": grant.id, "analyst": people.get(grant.person, ""), "questions": list(grant.questions)}
+            account = GrantAccount.of(grant, (entry for entry in given if entry.content["analyst"] == grant.person))
+            charged = grant.epsilon is not None
+            shown |= {
+                "share": account.share if charged else None,
+                "remaining": account.remaining() if charged else None,
+            }
+            listed.append(shown)
+        return listed
+
+    # ------------------------------------------------------------------ releases and receipts
+
+    def release(self, person: Person, id: str, handle: str | None, name: str) -> bytes:
+        """One answer, or the whole table without a handle, as the bytes to send.
+
+        It is charged and on record, and a checkpoint on disk, before this returns; it is the same ever after.
+
+        Raises:
+            Unknown: no such question or handle for this person.
+            IdempotencyConflict: the idempotency key ``name`` was used for another body.
+            NotAllowed: the budget of the grant does not allow the question.
+        """
+        question, grant = self._granted(person, id)
+        if handle is not None and handle not in self._handles_of(person, question):
+            raise Unknown("there is no such question or handle")
+        if not self.register.bind(person.id, name, canonical({"question": id, "handle": handle})):
+            raise IdempotencyConflict("this Idempotency-Key was used for another request; use a new one")
+        return self._give(person, question, grant).bodies[handle]
+
+    def sheet(self, person: Person, id: str) -> AnswerSheet:
+        """All answers of a question that was given already."""
+        question, grant = self._granted(person, id)
+        if not any(entry.content["question"] == id for entry in self._receipts(person.id)):
+            raise Unknown("there is no such question or handle")
+        return self._give(person, question, grant)
+
+    def receipts(self, caller: Caller) -> list[dict[str, Any]]:
+        """What was given, in order: to an analyst their own."""
+        names = ("receipt", "question", "analyst", "time")
+        given = self._receipts(None if caller.is_owner else caller.person.id)
+        return [{name: entry.content[name] for name in names} | {"entry": entry.seq} for entry in given]
+
+    def proof(self, caller: Caller, receipt: str, size: int | None = None) -> dict[str, Any]:
+        """How a receipt's entry leads to a checkpoint: to the analyst who holds it, and to owners."""
+        for entry in self._receipts(None if caller.is_owner else caller.person.id):
+            if entry.content["receipt"] == receipt:
+                return self.record.inclusion(entry, size)
+        raise Unknown("there is no such receipt")
+
+    # ------------------------------------------------------------------ how it is done
+
+    def _receipts(self, analyst: str | None = None) -> list[Entry]:
+        with self.ledger.storage.reading() as transaction:
+            return chain.of_kind(transaction, "receipt", **({} if analyst is None else {"analyst": analyst}))
+
+    def _in_force(self, person: Person) -> list[Grant]:
+        return [grant for grant in self.register.grants(person.id) if grant.in_force]
+
+    def _granted(self, person: Person, id: str) -> tuple[OfferedQuestion, Grant | None]:
+        """A question that was granted, and the grant whose budget holds: the newest with one, for all questions.
+
+        An analyst who could end under one budget in one case and under another in the other would be within neither.
+        """
+        question, grants = self.catalog.questions.get(id), self._in_force(person)
+        if question is None or not any(id in grant.questions for grant in grants):
+            raise Unknown("there is no such question or handle")
+        return question, next((grant for grant in reversed(grants) if grant.epsilon is not None), None)
+
+    def _handles_of(self, person: Person, question: OfferedQuestion) -> dict[str, str]:
+        """The analyst's handles of a question, each with its label."""
+        key = (person.id, question.id)
+        if key not in self._handles:
+            self._handles[key] = handles(self.ledger.secret, person.id, question.id, question.rows)
+        return self._handles[key]
+
+    def _give(self, person: Person, question: OfferedQuestion, grant: Grant | None) -> AnswerSheet:
+        """The sheet of an analyst, charged now or from the record; a checkpoint covers it when this returns."""
+        if (person.id, question.id) in self._sheets:
+            return self._sheets[person.id, question.id]
+        with self._charging:
+            question.check_record(self.ledger)
+            answers = {handle: question.rows[label] for handle, label in self._handles_of(person, question).items()}
+            root = commitment(question.id, answers).root().hex()
+            with self.ledger.storage.writing() as transaction:
+                given = chain.of_kind(transaction, "receipt", analyst=person.id)
+                entry = next((entry for entry in given if entry.content["question"] == question.id), None)
+                if entry is None and self._allowed(given, question, grant):
+                    entry = chain.append(transaction, "receipt", _receipt(person, question, grant, root))
+            if entry is None:
+                if grant is not None:
+                    self.register.count_refusal(grant)
+                self._log("refused", cause="grant", advice="the owner's page shows which grants are too small")
+                raise NotAllowed(REFUSAL)
+            if (root, question.table_digest) != (entry.content["answers"], entry.content["table"]):
+                raise LedgerError(
+                    f"ledger: the answers in {question.title} are not those of the receipt; restore its folder"
+                )
+            self.record.keep()
+            return self._sheets.setdefault((person.id, question.id), AnswerSheet(entry, answers, question))
+
+    def _allowed(self, given: Sequence[Entry], question: OfferedQuestion, grant: Grant | None) -> bool:
+        if question.statement.epsilon is None:
+            return True
+        return grant is not None and GrantAccount.of(grant, self._counted(given, question)).allows(question)
+
+    def _counted(self, given: Sequence[Entry], question: OfferedQuestion) -> list[Entry]:
+        """What adds up with a question: all but what is known to be about other labels."""
+        every = self.catalog.questions
+
+        def apart(id: str) -> bool:
+            mine, other = question.rows.keys(), every[id].rows.keys() if id in every else set()
+            return bool(mine) and bool(other) and mine.isdisjoint(other)
+
+        return [entry for entry in given if not apart(entry.content["question"])]
+
+
+def handles(secret: bytes, analyst: str, question: str, labels: Iterable[str]) -> dict[str, str]:
+    """Handle -> label, sorted by handle.
+
+    >>> sorted(handles(b"secret", "ada", "january", ["north", "south"]).values())
+    ['north', 'south']
+    """
+    key = hmac.digest(secret, f"shoal handles\0{analyst}\0{question}".encode("utf-8", "surrogatepass"), hashlib.sha256)
+    names = {}
+    for label in labels:
+        digest = hmac.digest(key, label.encode("utf-8", "surrogatepass"), hashlib.sha256)
+        names[base64.b32encode(digest).decode()[:20].lower()] = label
+    return dict(sorted(names.items()))
+
+
+def commitment(question: str, answers: Answers) -> Tree:
+    """The tree over what is told of each handle, in the order of handles."""
+    leaves = ({"question": question, "handle": handle, "answer": answer} for handle, answer in answers.items())
+    return Tree(canonical(leaf).encode() for leaf in leaves)
+
+
+def _json(content: Mapping[str, Any]) -> bytes:
+    return json.dumps(content, ensure_ascii=True, allow_nan=False).encode()
+
+
+def _exact(figures: Grant | TableStatement) -> tuple[Fraction, Fraction]:
+    """(ε, δ) of a budget or of a price, without rounding."""
+    return Fraction(figures.epsilon or 0.0), Fraction(figures.delta or 0.0)
+
+
+def _receipt(person: Person, question: OfferedQuestion, grant: Grant | None, root: str) -> dict[str, Any]:
+    name = canonical({"receipt": [person.id, question.id, root]})
+    return {
+        "receipt": f"rc_{hashlib.sha256(name.encode()).hexdigest()[:24]}",
+        "analyst": person.id,
+        "query_id": question.id,
+        "question": question.id,
+        "grant": None if grant is None else grant.id,
+        "answers": root,
+        "table": question.table_digest,
+        "unit": question.unit,
+        "error": question.error,
+        "statement": question.statement.to_json(),
+    }

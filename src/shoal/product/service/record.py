@@ -1,0 +1,150 @@
+"""The ledger's chain as a Merkle tree, and the files of checkpoints that hold it to what was shown.
+
+A checkpoint is the size and the root of the tree over all entries (RFC 9162). One is on disk, outside of the ledger
+itself, before an answer that it covers is shown. So a ledger that was restored from an older copy, or rewritten, is
+recognized at the next start, whether the service was stopped or killed.
+
+Checkpoints lie in two places, and a start is held against both. Those beside the ledger (on PostgreSQL: in the user's
+data directory, under the ledger's identity) know what was shown from any folder; those in the served folder know it
+wherever a copy of the ledger is put. A run that was served in its folder may be served alone later, and the other way
+round: what the folders above and below know of the ledger counts too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+from shoal.errors import LedgerError
+from shoal.files import private, private_folder, settle
+from shoal.product.ledger import chain
+from shoal.product.ledger.chain import Entry
+from shoal.product.ledger.ledger import Ledger
+from shoal.product.ledger.storage import Storage
+from shoal.product.runs.owner_ledger import user_ledger
+from shoal.product.service.merkle import Tree
+from shoal.product.service.register import Unknown
+
+CHECKPOINTS = "checkpoints.jsonl"
+
+
+class LedgerRecord:
+    """The tree over a ledger's entries, proofs in it, and its checkpoints: a line of JSON each, in two files."""
+
+    def __init__(self, ledger: Ledger, folder: Path) -> None:
+        self._ledger, self._identity = ledger, ledger.identity
+        self._reading, self._keeping = threading.Lock(), threading.Lock()
+        self._tree, self._last, self._kept = Tree(), "", 0
+        file = database_file(ledger.storage)
+        beside = user_ledger() if file is None else file
+        name = f"{self._identity if file is None else file.name}-{CHECKPOINTS}"
+        self.files = (beside.with_name(name), folder / CHECKPOINTS)
+
+    def checkpoint(self, size: int | None = None) -> dict[str, Any]:
+        """Size and root of the tree, of all entries or of the first ``size``: to be written down elsewhere."""
+        tree, upto = self._grown(size)
+        return {"ledger": self._identity, "size": upto, "root": tree.root(upto).hex()}
+
+    def inclusion(self, entry: Entry, size: int | None = None) -> dict[str, Any]:
+        """How an entry leads to a checkpoint: the newest, or the one of ``size`` entries."""
+        tree, upto = self._grown(size, entry.seq)
+        path = [step.hex() for step in tree.inclusion(entry.seq - 1, upto)]
+        inclusion = {"index": entry.seq - 1, "size": upto, "path": path}
+        return {"checkpoint": self.checkpoint(upto), "inclusion": inclusion, "entry": vars(entry)}
+
+    def _grown(self, size: int | None = None, least: int = 0) -> tuple[Tree, int]:
+        """The tree with the entries that came since, which must continue it, and ``size``, by default all of it."""
+        with self._reading, self._ledger.storage.reading() as transaction:
+            hashes = chain.hashes(transaction, max(self._tree.size - 1, 0))
+            if self._tree.size and (not hashes or hashes.pop(0) != self._last):
+                raise LedgerError(
+                    "ledger: it was exchanged or cut while the service runs; stop it, and restore the newest copy"
+                )
+            for text in hashes:
+                self._tree.append(bytes.fromhex(text))
+                self._last = text
+            upto = self._tree.size if size is None else size
+            if not least <= upto <= self._tree.size:
+                raise Unknown("there is no such checkpoint")
+            return self._tree, upto
+
+    def compare(self) -> None:
+        """Raise unless the ledger continues the last checkpoint of every file; then keep the newest."""
+        known = []
+        for file in self.files:
+            known.append(_last(file))
+            if known[-1].get("ledger", self._identity) != self._identity:
+                raise LedgerError(
+                    f"ledger: it is not the one whose checkpoints lie in {file}; name that one with --ledger"
+                )
+        folder = self.files[-1].parent.resolve()
+        for file in (folder.parent / CHECKPOINTS, *folder.glob(f"*/{CHECKPOINTS}")):
+            with contextlib.suppress(LedgerError):  # a file of this name may be somebody else's
+                known.append(_last(file))
+        entries = self.checkpoint()["size"]
+        for last in known:
+            if last.get("ledger") != self._identity:
+                continue
+            if last["size"] > entries:
+                raise LedgerError(
+                    f"ledger: it has {entries} entries, and {last['size']} when the service showed something last: an "
+                    "old copy was restored, which does not know what was given since. Restore the newest copy"
+                )
+            if self.checkpoint(last["size"])["root"] != last["root"]:
+                raise LedgerError("ledger: its history was rewritten since the last checkpoint; restore a true copy")
+        self.keep()
+
+    def keep(self) -> None:
+        """Have the newest checkpoint on disk when this returns; nothing that it covers may be shown before."""
+        with self._keeping:
+            newest = self.checkpoint()
+            if newest["size"] == self._kept:
+                return
+            for file in self.files:
+                try:
+                    _append(file, json.dumps(newest, sort_keys=True).encode() + b"\n")
+                except OSError:
+                    raise LedgerError(
+                        f"ledger: {file} cannot be written, so nothing is shown; make room there, or give the service "
+                        "the right to write"
+                    ) from None
+            self._kept = int(newest["size"])
+
+
+def database_file(storage: Storage) -> Path | None:
+    """The file of a SQLite ledger, by whatever name or link it was given; None on PostgreSQL."""
+    if storage.postgres:
+        return None
+    with storage.reading() as transaction:
+        return Path(str(transaction.first("PRAGMA database_list")[2])).resolve()
+
+
+def _append(path: Path, line: bytes) -> None:
+    """Add a line after the last whole one: what a crash cut short was never relied on."""
+    private_folder(path.parent)
+    private(path)
+    with path.open("r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        start = file.seek(max(size - 4096, 0))
+        file.seek(start + file.read().rfind(b"\n") + 1)
+        file.write(line)
+        file.truncate()
+        file.flush()
+        os.fsync(file.fileno())
+    settle(path.parent)
+
+
+def _last(path: Path) -> dict[str, Any]:
+    """The last whole line of a file of checkpoints; empty where there is none."""
+    try:
+        lines = [line for line in path.read_bytes().split(b"\n")[:-1] if line] if path.is_file() else []
+        last = json.loads(lines[-1]) if lines else {}
+        if not lines or (isinstance(last, dict) and {"ledger", "size", "root"} <= set(last)):
+            return last
+    except (OSError, ValueError):
+        pass
+    raise LedgerError(f"ledger: {path} is damaged, so it is not known what was shown; restore it")

@@ -1,0 +1,506 @@
+"""Whom the service knows: people, their keys, their sessions on the pages, and what they were granted.
+
+A key is 256 random bits, shown once, stored as a digest:
+
+    shoal_<o or a>_<43 characters, base64url of 32 bytes>_<8 hexadecimal digits, CRC-32 of all before it>
+
+The prefix lets scanners of source code find a key that was checked in by mistake. Every key but the owner's first is
+made by somebody, with a key or through a proxy. Whatever was made with a key (keys, people who were admitted, grants)
+ends when that key is *ended*: whoever steals one makes nothing that outlives it. A key can be *replaced* with itself or
+with a key above it; what was made with it goes on under the new one.
+
+All of it lies in tables beside the ledger's chain. Each call is one transaction; what is granted and ended is in the
+chain too, where nobody can change it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import secrets
+import unicodedata
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import BigInteger, Column, Float, MetaData, Table, Text, and_, delete, or_, select, update
+
+from shoal.errors import InputError, ShoalError
+from shoal.product.ledger import chain
+from shoal.product.ledger.storage import Storage, Transaction, word
+
+#: Roles, and the letter of each in a key.
+ROLES = {"owner": "o", "analyst": "a"}
+#: How long a sign-in on the pages lasts, and a key unless something else is said.
+SESSION, LIFETIME = timedelta(hours=12), timedelta(days=365)
+FIRST_OWNER = "owner"
+
+METADATA = MetaData()
+
+
+def _table(name: str, columns: str, *more: Column[Any]) -> Table:
+    """A table of texts: the first column is its key, those with a question mark may be empty."""
+    texts = [
+        Column(column.rstrip("?"), Text, primary_key=place == 0, nullable=column.endswith("?"))
+        for place, column in enumerate(columns.split())
+    ]
+    return Table(f"service_{name}", METADATA, *texts, *more)
+
+
+#: A name is one person for ever, so that nobody gets a second budget.
+PEOPLE = _table("people", "id role created ended? made_by? parent?", Column("name", Text, nullable=False, unique=True))
+KEYS = _table(
+    "keys",
+    "id person hint created expires? ended? made_by? parent? for_grant?",
+    Column("digest", Text, nullable=False, unique=True),
+)
+SESSIONS = _table("sessions", "digest key_id expires")
+GRANTS = _table(
+    "grants",
+    "id person questions expires? created ended? made_by? parent?",
+    Column("epsilon", Float(53)),
+    Column("delta", Float(53)),
+    Column("refused", BigInteger, nullable=False),
+)
+#: Idempotency keys, each bound to one body.
+REQUESTS = _table("requests", "id body")
+#: What can be made with a key; and what ends with each, by the column that names it.
+MADE = (PEOPLE, KEYS, GRANTS)
+BELOW = {
+    PEOPLE.name: ((KEYS, "person"), (GRANTS, "person")),
+    KEYS.name: tuple((table, "parent") for table in MADE),
+    GRANTS.name: ((KEYS, "for_grant"),),
+}
+
+
+class Unknown(ShoalError):
+    """There is no such thing, or none that this person may see: the two look alike."""
+
+
+class NotNow(ShoalError):
+    """It is understood, and cannot be done as things are."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key in plain text; it shows itself nowhere by accident."""
+
+    text: str = field(repr=False)
+
+    @classmethod
+    def new(cls, role: str) -> Key:
+        """A key of a role.
+
+        >>> key = Key.new("analyst")
+        >>> key, len(key.text)
+        (Key(), 60)
+        """
+        body = f"shoal_{ROLES[role]}_{secrets.token_urlsafe(32)}"
+        return cls(f"{body}_{zlib.crc32(body.encode()):08x}")
+
+    @property
+    def hint(self) -> str:
+        """Enough to tell one's keys apart, too little to use one."""
+        return f"{self.text[:8]}…{self.text[-4:]}"
+
+
+@dataclass(frozen=True)
+class Person:
+    """Someone who may ask or decide."""
+
+    id: str
+    name: str
+    role: str
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who makes a call, and with which key; without one where a proxy vouches for them."""
+
+    person: Person
+    key: str | None = None
+
+    @property
+    def is_owner(self) -> bool:
+        return self.person.role == "owner"
+
+
+@dataclass(frozen=True)
+class _Ending:
+    """What ends by itself, or is ended."""
+
+    id: str
+    person: str
+    created: str
+    expires: str | None
+    ended: str | None
+
+    @property
+    def in_force(self) -> bool:
+        return self.ended is None and (self.expires is None or _now() < self.expires)
+
+
+@dataclass(frozen=True)
+class KeyRecord(_Ending):
+    """A key as it is listed: never the key itself."""
+
+    hint: str
+    made_by: str | None  #: who made it
+    parent: str | None  #: the key that it was made with
+    for_grant: str | None
+
+
+@dataclass(frozen=True)
+class Grant(_Ending):
+    """What an analyst may ask, and within which budget; without one only what is never charged."""
+
+    questions: tuple[str, ...]
+    epsilon: float | None
+    delta: float | None
+    refused: int = 0  #: how often its budget did not allow what was asked
+
+
+class Register:
+    """People, keys, sessions and grants in a ledger's database.
+
+    Args:
+        storage: the database.
+        recorded: called when something may be in the chain that was not, before anybody gets an answer.
+    """
+
+    def __init__(self, storage: Storage, recorded: Callable[[], None] = lambda: None) -> None:
+        self._storage, self._recorded = storage, recorded
+        with storage.writing() as transaction:
+            METADATA.create_all(transaction.connection)
+
+    @contextmanager
+    def _writing(self) -> Iterator[Transaction]:
+        with self._storage.writing() as transaction:
+            yield transaction
+        self._recorded()
+
+    # ------------------------------------------------------------------ people
+
+    def people(self) -> list[Person]:
+        """Everybody who has not been dismissed, in the order in which they came."""
+        with self._storage.reading() as transaction:
+            return _people(transaction)
+
+    def named(self, name: str) -> Person | None:
+        """The person of this name, unless dismissed."""
+        with self._storage.reading() as transaction:
+            return _person(transaction, PEOPLE.c.name == _spelled(name))
+
+    def admit(
+        self, name: str, role: str, by: Caller | None = None, expires: datetime | None = None
+    ) -> tuple[Person, Key]:
+        """Admit someone, with a first key; who was dismissed comes back as the same person, with the same account."""
+        with self._writing() as transaction:
+            person = _admitted(transaction, name, role, by)
+            return person, _new_key(transaction, person, by, _instant(expires))[1]
+
+    def dismiss(self, id: str) -> None:
+        """End someone's grants, keys and sessions, all that was made with these keys, and what they made without."""
+        with self._writing() as transaction:
+            if not _end(transaction, PEOPLE, PEOPLE.c.id == id):
+                raise Unknown("there is no such person")
+            for table in MADE:
+                _end(transaction, table, and_(table.c.made_by == id, table.c.parent.is_(None)))
+            _refuse_without_owner(transaction)
+
+    # ------------------------------------------------------------------ keys
+
+    def list_keys(self, caller: Caller) -> list[KeyRecord]:
+        """All keys to an owner, their own to an analyst, in order."""
+        with self._storage.reading() as transaction:
+            return [key for key in _keys(transaction) if caller.is_owner or key.person == caller.person.id]
+
+    def holder(self, text: str) -> Caller | None:
+        """Who holds a key that is in force."""
+        return self._caller(KEYS.c.digest == _digest(text.strip()))
+
+    def first_key(self) -> Key | None:
+        """The first owner's key, on the very first call; None ever after."""
+        with self._storage.reading() as transaction:
+            known = transaction.first(select(PEOPLE.c.id).where(PEOPLE.c.role == "owner"))
+        return None if known is not None else self.new_owner_key()
+
+    def new_owner_key(self) -> Key:
+        """A key for the first owner, in the place of a lost one, for whoever holds the ledger's file."""
+        with self._writing() as transaction:
+            person = _person(transaction, PEOPLE.c.name == FIRST_OWNER)
+            person = person or _admitted(transaction, FIRST_OWNER, "owner", None)
+            transaction.run(update(PEOPLE).where(PEOPLE.c.id == person.id).values(role="owner"))
+            record, key = _new_key(transaction, replace(person, role="owner"), None, lasting=True)
+            for old in _keys(transaction):
+                if old.person == person.id and old.parent is None and old.in_force and old.id != record.id:
+                    _replace(transaction, old, record)
+            return key
+
+    def new_key(self, id: str, by: Caller, expires: datetime | None = None) -> tuple[KeyRecord, Key]:
+        """A further key for oneself, or by an owner for anybody, which ends with the key that it is made with."""
+        with self._writing() as transaction:
+            person = _person(transaction, PEOPLE.c.id == id)
+            if person is None or not (by.is_owner or id == by.person.id):
+                raise Unknown("there is no such person")
+            return _new_key(transaction, person, by, _instant(expires))
+
+    def replace_key(self, id: str, by: Caller) -> tuple[KeyRecord, Key]:
+        """A key in the place of another, which ends: of the caller's own key, or of one that was made with it."""
+        with self._writing() as transaction:
+            old = _visible(transaction, id, by)
+            person = _person(transaction, PEOPLE.c.id == old.person)
+            above = {key.id: key.parent for key in _keys(transaction)}
+            step: str | None = old.id
+            while step is not None and step != by.key:
+                step = above[step]
+            if step != by.key or person is None:
+                raise Unknown("there is no such key")
+            maker = Caller(by.person, old.parent)
+            record, key = _new_key(transaction, person, maker, old.expires, old.for_grant, lasting=not old.expires)
+            _replace(transaction, old, record)
+            return record, key
+
+    def end_key(self, id: str, by: Caller) -> None:
+        """End a key at once, with all that was made with it."""
+        with self._writing() as transaction:
+            _end(transaction, KEYS, KEYS.c.id == _visible(transaction, id, by).id)
+            _refuse_without_owner(transaction)
+
+    # ------------------------------------------------------------------ sessions of the pages
+
+    def sign_in(self, caller: Caller) -> str:
+        """A new session: the text of its cookie, which is kept as a digest only. It ends with the key."""
+        text = secrets.token_urlsafe(32)
+        with self._storage.writing(chain=False) as transaction:
+            transaction.run(delete(SESSIONS).where(SESSIONS.c.expires <= _now()))
+            transaction.insert(SESSIONS, {"digest": _digest(text), "key_id": caller.key, "expires": _now(SESSION)})
+        return text
+
+    def session(self, cookie: str) -> Caller | None:
+        """Who is signed in with a cookie, by a key that is still in force."""
+        current = select(SESSIONS.c.key_id).where(SESSIONS.c.digest == _digest(cookie), SESSIONS.c.expires > _now())
+        return self._caller(KEYS.c.id == current.scalar_subquery())
+
+    def sign_out(self, cookie: str) -> None:
+        with self._storage.writing(chain=False) as transaction:
+            transaction.run(delete(SESSIONS).where(SESSIONS.c.digest == _digest(cookie)))
+
+    def _caller(self, which: Any) -> Caller | None:
+        both = select(PEOPLE.c.id, PEOPLE.c.name, PEOPLE.c.role, KEYS.c.id.label("key")).where(
+            which,
+            PEOPLE.c.id == KEYS.c.person,
+            KEYS.c.ended.is_(None),
+            PEOPLE.c.ended.is_(None),
+            or_(KEYS.c.expires.is_(None), KEYS.c.expires > _now()),
+        )
+        with self._storage.reading() as transaction:
+            row = transaction.first(both)
+        return None if row is None else Caller(Person(*row[:3]), str(row[3]))
+
+    # ------------------------------------------------------------------ grants and requests
+
+    def grant(
+        self,
+        analyst: str,
+        questions: Sequence[str],
+        epsilon: float | None = None,
+        delta: float | None = None,
+        *,
+        expires: datetime | None = None,
+        by: Caller | None = None,
+        new: bool = False,
+        with_key: bool = True,
+    ) -> tuple[Grant, Key | None]:
+        """Grant questions to an analyst who is known, or who is ``new`` and admitted with it.
+
+        All grants of an analyst share one account: (ε, δ) is what they may know about any label, in all, and None for
+        what is never charged. ``with_key`` makes a key that ends with the grant.
+        """
+        if (epsilon is None) != (delta is None):
+            raise InputError("epsilon and delta are one budget: give both, or neither for what is never charged")
+        until, name = _instant(expires), _spelled(analyst)
+        with self._writing() as transaction:
+            person = _person(transaction, PEOPLE.c.name == name)
+            if person is None and not new:
+                raise NotNow(
+                    "nobody of this name is known here: look at the spelling, or admit them (under People, with "
+                    'POST /v1/people, or with "new": true in this call)'
+                )
+            if person is not None and (person.role != "analyst" or new):
+                raise NotNow("somebody of this name is here already; grants are for known analysts, or for new ones")
+            person = person or _admitted(transaction, name, "analyst", by)
+            grant = Grant(f"g_{secrets.token_hex(8)}", person.id, _now(), until, None, tuple(questions), epsilon, delta)
+            origin = _maker(transaction, by)
+            transaction.insert(GRANTS, asdict(grant) | {"questions": json.dumps(questions)} | origin)
+            content = asdict(grant) | {"questions": list(questions), "grant": grant.id, "by": origin["made_by"]}
+            chain.append(transaction, "grant", content)
+            return grant, _new_key(transaction, person, by, until, grant.id)[1] if with_key else None
+
+    def grants(self, person: str | None = None) -> list[Grant]:
+        """All grants, or those of someone, in order."""
+        with self._storage.reading() as transaction:
+            rows = _rows(transaction, GRANTS, Grant, *(() if person is None else (GRANTS.c.person == person,)))
+        return [Grant(**row | {"questions": tuple(json.loads(row["questions"]))}) for row in rows]
+
+    def end_grant(self, id: str) -> None:
+        """End a grant and the key that came with it."""
+        with self._writing() as transaction:
+            if not _end(transaction, GRANTS, GRANTS.c.id == id):
+                raise Unknown("there is no such grant")
+
+    def count_refusal(self, grant: Grant) -> None:
+        """For the owner to see that a budget is too small for what is asked."""
+        with self._storage.writing(chain=False) as transaction:
+            transaction.run(update(GRANTS).where(GRANTS.c.id == grant.id).values(refused=GRANTS.c.refused + 1))
+
+    def bind(self, person: str, name: str, body: str) -> bool:
+        """Bind an idempotency key of someone to a body; False where it is bound to another."""
+        id = _digest(f"{person}\0{name}")
+        known = select(REQUESTS.c.body).where(REQUESTS.c.id == id)
+        with self._storage.reading() as transaction:
+            bound = transaction.value(known)
+        if bound is None:
+            with self._storage.writing(chain=False) as transaction:
+                transaction.insert(REQUESTS, {"id": id, "body": body}, otherwise="ON CONFLICT DO NOTHING")
+                bound = transaction.value(known)
+        return hmac.compare_digest(str(bound).encode(), body.encode())
+
+
+# ---------------------------------------------------------------------- inside a transaction
+
+
+def _now(later: timedelta = timedelta()) -> str:
+    """The instant as it is stored and compared: UTC, ISO 8601, microseconds."""
+    return (datetime.now(UTC) + later).isoformat(timespec="microseconds")
+
+
+def _instant(expires: datetime | None) -> str | None:
+    """An instant to come, as it is stored; without a zone it is UTC."""
+    if expires is None:
+        return None
+    try:
+        stored = (expires if expires.tzinfo else expires.replace(tzinfo=UTC)).astimezone(UTC)
+    except OverflowError:
+        raise InputError("expires must be an instant such as 2030-01-31T00:00:00Z") from None
+    text = stored.isoformat(timespec="microseconds")
+    if text <= _now():
+        raise InputError("expires must lie in the future: what has ended already would allow nothing")
+    return text
+
+
+def _digest(text: str) -> str:
+    """What is stored of a key, without salt, which 256 random bits do not need."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _spelled(name: str) -> str:
+    """A name in one spelling: what looks the same is the same person."""
+    return word(name=unicodedata.normalize("NFC", name).strip())
+
+
+def _rows(transaction: Transaction, table: Table, kind: Any, *where: Any) -> list[dict[str, Any]]:
+    """The rows of a table in the order in which they were made, each as the fields of ``kind``."""
+    columns = [table.c[name] for name in kind.__dataclass_fields__]
+    query = select(*columns).where(*where).order_by(table.c.created, table.c.id)
+    return [row._asdict() for row in transaction.rows(query)]
+
+
+def _people(transaction: Transaction, *where: Any) -> list[Person]:
+    """People who were not dismissed."""
+    return [Person(**row) for row in _rows(transaction, PEOPLE, Person, PEOPLE.c.ended.is_(None), *where)]
+
+
+def _person(transaction: Transaction, which: Any) -> Person | None:
+    """The one person that a condition names, unless dismissed."""
+    return next(iter(_people(transaction, which)), None)
+
+
+def _keys(transaction: Transaction, *where: Any) -> list[KeyRecord]:
+    return [KeyRecord(**row) for row in _rows(transaction, KEYS, KeyRecord, *where)]
+
+
+def _key_in_force(transaction: Transaction, id: str) -> KeyRecord:
+    """A key by its id; raised where it is not in force."""
+    for key in _keys(transaction, KEYS.c.id == id):
+        if key.in_force:
+            return key
+    raise Unknown("there is no such key")
+
+
+def _maker(transaction: Transaction, by: Caller | None) -> dict[str, str | None]:
+    """Who makes something, and with which key; raised where that key is not in force."""
+    if by is not None and by.key is not None:
+        _key_in_force(transaction, by.key)
+    return {"made_by": None, "parent": None} if by is None else {"made_by": by.person.id, "parent": by.key}
+
+
+def _admitted(transaction: Transaction, name: str, role: str, by: Caller | None) -> Person:
+    name, origin = _spelled(name), _maker(transaction, by)
+    row = transaction.first(select(PEOPLE.c.id, PEOPLE.c.ended).where(PEOPLE.c.name == name))
+    if row is not None and row[1] is None:
+        raise NotNow("somebody of this name is here already; a new key for them is made under keys")
+    person = Person(f"p_{secrets.token_hex(8)}" if row is None else str(row[0]), name, role)
+    transaction.upsert(PEOPLE, [asdict(person) | {"created": _now(), "ended": None} | origin])
+    return person
+
+
+def _new_key(
+    transaction: Transaction,
+    person: Person,
+    by: Caller | None,
+    expires: str | None = None,
+    grant: str | None = None,
+    lasting: bool = False,
+) -> tuple[KeyRecord, Key]:
+    """A key of someone, made by someone. It ends no later than the key that it was made with."""
+    origin = _maker(transaction, by)
+    above = None if by is None or by.key is None else _key_in_force(transaction, by.key).expires
+    until = min(filter(None, (expires or (None if lasting else _now(LIFETIME)), above)), default=None)
+    key = Key.new(person.role)
+    record = KeyRecord(f"k_{secrets.token_hex(8)}", person.id, _now(), until, None, key.hint, **origin, for_grant=grant)
+    transaction.insert(KEYS, asdict(record) | {"digest": _digest(key.text)})
+    return record, key
+
+
+def _visible(transaction: Transaction, id: str, by: Caller) -> KeyRecord:
+    """A key in force that someone may end or replace: their own, or any where they are an owner."""
+    key = _key_in_force(transaction, id)
+    if not by.is_owner and key.person != by.person.id:
+        raise Unknown("there is no such key")
+    return key
+
+
+def _end(transaction: Transaction, table: Table, which: Any) -> bool:
+    """End rows and all that was made with them, or belongs to them; False where none of them is in force."""
+    rows = transaction.rows(select(table.c.id).where(which, table.c.ended.is_(None)))
+    ending = sorted(str(row[0]) for row in rows)
+    if ending:
+        transaction.run(update(table).where(table.c.id.in_(ending)).values(ended=_now()))
+        chain.append(transaction, "revoked", {table.name.removeprefix("service_"): ending})
+        if table is KEYS:
+            transaction.run(delete(SESSIONS).where(SESSIONS.c.key_id.in_(ending)))
+        for below, column in BELOW[table.name]:
+            _end(transaction, below, below.c[column].in_(ending))
+    return bool(ending)
+
+
+def _replace(transaction: Transaction, old: KeyRecord, new: KeyRecord) -> None:
+    """End a key; what was made with it is from now on under another."""
+    for table in MADE:
+        transaction.run(update(table).where(table.c.parent == old.id).values(parent=new.id))
+    _end(transaction, KEYS, KEYS.c.id == old.id)
+
+
+def _refuse_without_owner(transaction: Transaction) -> None:
+    """Raise, and so undo the transaction, where no owner would have a key in force."""
+    owners = {person.id for person in _people(transaction, PEOPLE.c.role == "owner")}
+    if not any(key.person in owners and key.in_force for key in _keys(transaction)):
+        raise NotNow(
+            "this would leave no owner with a key. Admit another owner first; a lost key is replaced with "
+            "`shoal serve --new-owner-key` by whoever holds the ledger's file"
+        )

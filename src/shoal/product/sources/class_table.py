@@ -1,0 +1,377 @@
+"""Any table with a label in every row: read from files, and as the stages of a run see it.
+
+| what is found | what is done |
+| --- | --- |
+| a column that is not numeric, and was not named | is no entry: it is left out |
+| a cell without a value | its row is left out, and counted |
+| text, NaN or an infinity in an entry | refused: somebody has to say what it stands for |
+| a row without a label | refused |
+| a column with one value in all rows | is left out: it tells nobody apart |
+
+A long table (label, time, value) is turned into one row per label, an entry per time; every label must have a value at
+each of them. Text never reaches a message.
+
+One row per label is its constant. Several rows are independent draws from its law, N(μ_X, Σ_X), and each of them is
+released: the promise is about all rows of a label together, so it is made for as many answers as the label with most
+rows has (``times``).
+
+Entries are kept in units in which their errors cost alike: entry j is x_j 2^{e_j}, which is exact, with 2^{e_j} next to
+one over its spread. What is released is divided by the same power of two, exactly.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from shoal import archive
+from shoal.audits.guard import ModelGuard, model_guard
+from shoal.errors import InputError
+from shoal.laws.classes import GaussianClasses
+from shoal.mechanism.mechanism import Mechanism
+from shoal.mechanism.releasable import Releasable
+from shoal.numerics.eigenpairs import eigh
+from shoal.product.card.facts import Accuracy
+from shoal.product.card.measures import accuracy_facts
+from shoal.product.sources.frames import UNREADABLE, open_file
+from shoal.validation import FloatArray, IndexArray
+
+#: Rows of a CSV file that its numeric columns are recognized by.
+LOOKED_AT = 1000
+#: Columns of the released table that are shoal's own.
+SOURCE_ROW, LABEL, CROWD, ROW = "source_row", "label", "crowd", "row"
+OWN = (SOURCE_ROW, LABEL, CROWD, ROW, "homes", "news")
+FORMAT, VERSION = "shoal class table", 2
+#: Smallest eigenvalue of the correlations within labels: below it a column is a combination of the others.
+DEPENDENT = 1e-9
+#: Share of rows that may repeat another row of their label: rounded figures do, once in a while.
+MOST_COPIES = 0.05
+#: Suffix of a shard's file.
+SUFFIX = "table"
+
+
+# ------------------------------------------------------------------ files
+
+
+def table_rows(
+    files: Sequence[Path], label: str, columns: Sequence[str] = (), time: str | None = None, value: str | None = None
+) -> tuple[pl.DataFrame, tuple[str, ...], tuple[str, ...]]:
+    """Rows of files of one layout as label, source_row (from 1 on) and numbers of every entry, null where empty.
+
+    Entries are the ``columns`` named, or all numeric ones but the label and those named as -NAME. With ``time`` and
+    ``value``, a long table becomes one row per label, in order of appearance; its entries are the times, in order.
+
+    Returns:
+        The rows, the entries, and the columns that are left out.
+    """
+    try:
+        parts = [open_file(file) for file in files]  # to be kept while rows are read: text may be in a temporary file
+        schemas = [part.raw.collect_schema() for part in parts]
+    except UNREADABLE:  # their texts may quote the data
+        raise InputError("table: it is empty, or cannot be read as CSV, Parquet or Arrow") from None
+    if any(schema != schemas[0] for schema in schemas[1:]):
+        raise InputError("table: its files differ in their columns; give files of one layout")
+    raw, header = pl.concat([part.raw for part in parts]), list(schemas[0])
+    for name, setting in ((label, "label"), (time, "timestamp_column"), (value, "value_column")):
+        if name is not None and name not in header:
+            raise InputError(f"{setting}: the table has no column {name!r}; its columns are {_listed(header)}")
+    if (time is None) != (value is None):
+        raise InputError("timestamp_column and value_column belong together: a long table has a time and a value")
+    if time is not None and columns:
+        raise InputError("columns are for tables with an entry per column, not for long ones")
+    entries = _entries(raw, schemas[0], label, columns) if value is None else (value,)
+    left_out = tuple(name for name in header if name not in (label, time, *entries))
+    try:
+        rows = raw.drop(SOURCE_ROW, strict=False).with_row_index(SOURCE_ROW, 1)
+        names = pl.col(label).cast(pl.String).alias(LABEL)
+        moments = [] if time is None else [pl.col(time).cast(pl.String).alias("time")]
+        chosen = rows.select(names, pl.col(SOURCE_ROW).cast(pl.Int64), *entries, *moments).collect()
+    except UNREADABLE:
+        raise InputError("table: its rows do not have the columns of its header, or it is damaged") from None
+    checked = _checked(chosen, entries)
+    if time is None:
+        return checked, entries, left_out
+    long = checked.with_columns(chosen["time"])
+    if long["time"].null_count():
+        raise InputError(f"timestamp_column: some row(s) have no {time!r}")
+    if long.select(LABEL, "time").n_unique() != len(long):
+        raise InputError("timestamp_column: some label has two rows for one time; a long table has one value for each")
+    times = tuple(long["time"].unique().sort())
+    wide = long.pivot(on="time", index=LABEL, values=entries[0], maintain_order=True).select(LABEL, *times)
+    return wide.with_row_index(SOURCE_ROW, 1).with_columns(pl.col(SOURCE_ROW).cast(pl.Int64)), times, left_out
+
+
+def _entries(raw: pl.LazyFrame, schema: Mapping[str, Any], label: str, columns: Sequence[str]) -> tuple[str, ...]:
+    """The columns that are entries."""
+    named, dropped = _named(columns, list(schema))
+    if label in named or label in dropped:
+        raise InputError("label: the column of labels can be neither an entry nor dropped")
+    numeric = _numeric(raw, schema)
+    odd = [name for name in named if name not in numeric]
+    if odd:
+        raise InputError(
+            f"columns: {odd[0]!r} holds text or dates, or nothing; entries are numbers. Leave it out of columns="
+        )
+    among = named or [name for name in schema if name in numeric and name != label]
+    entries = tuple(name for name in among if name not in dropped)
+    if not entries:
+        raise InputError("columns: no numeric column is left for the entries; name them with columns=")
+    taken = [name for name in entries if name in OWN]
+    if taken:
+        raise InputError(
+            f"columns: {taken[0]!r} is a column of the released table itself; rename yours, or leave it out "
+            "(columns='-NAME')"
+        )
+    return entries
+
+
+def _named(given: Sequence[str], header: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Columns that were named and those named as -NAME, each for itself or several with commas between them."""
+    names: list[str] = []
+    for text in given:
+        names += [text] if text in header else [part.strip() for part in text.split(",")]
+    named = [name for name in dict.fromkeys(names) if name in header or not name.startswith("-")]
+    dropped = [name[1:] for name in names if name not in named]
+    missing = [name for name in (*named, *dropped) if name not in header]
+    if missing:
+        raise InputError(f"columns: the table has no column {missing[0]!r}; its columns are {_listed(header)}")
+    return named, dropped
+
+
+def _numeric(raw: pl.LazyFrame, schema: Mapping[str, Any]) -> set[str]:
+    """Columns of numbers; of text columns those whose first rows are numbers, or empty with one number at least."""
+    texts = [name for name, kind in schema.items() if kind == pl.String]
+    numbers = {name for name, kind in schema.items() if kind.is_numeric()}
+    if texts:
+        try:
+            head = raw.select(texts).head(LOOKED_AT).collect()
+        except pl.exceptions.PolarsError:
+            raise InputError("table: it is empty, or its rows do not have the columns of its header") from None
+        for name in texts:
+            cells = head[name].str.strip_chars()
+            cells = cells.filter(cells.is_not_null() & (cells != ""))
+            if len(cells) and not cells.cast(pl.Float64, strict=False).null_count():
+                numbers.add(name)
+    return numbers
+
+
+def _checked(batch: pl.DataFrame, entries: Sequence[str]) -> pl.DataFrame:
+    names = batch[LABEL].str.strip_chars()
+    if names.null_count() or (names == "").any():
+        raise InputError(f"label: {int((names.fill_null('') == '').sum())} row(s) have no label; give every row one")
+    columns = [names, batch[SOURCE_ROW]]
+    for name in entries:
+        column = batch[name]
+        if column.dtype == pl.String:
+            cells = column.str.strip_chars()
+            cells = cells.set(cells == "", None)
+            column = cells.cast(pl.Float64, strict=False)
+            if column.null_count() > cells.null_count():
+                raise InputError(
+                    f"columns: {name!r} holds text in some row(s); entries are numbers. Leave it out "
+                    "(columns='-NAME'), or mend it"
+                )
+        else:
+            column = column.cast(pl.Float64)
+        if not column.drop_nulls().is_finite().all():
+            raise InputError(
+                f"columns: {name!r} holds NaN or an infinity in some row(s). Leave those cells empty, which leaves "
+                "their rows out, or put in what they stand for"
+            )
+        columns.append(column)
+    return pl.DataFrame(columns)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names of columns for a message; numbers may be the first row of a file without a header, and stay out."""
+    words = [name for name in names if not re.fullmatch(r"\s*[+-]?[\d.,]+(e[+-]?\d+)?\s*|[+-]?(nan|inf)", name.lower())]
+    more = ", …" if len(words) > 12 or len(words) < len(names) else ""
+    return ", ".join(words[:12]) + more
+
+
+# ------------------------------------------------------------------ a table in a run
+
+
+@dataclass(frozen=True, repr=False)
+class ClassTable:
+    """Rows of labels in scaled units, and the laws that they are draws of; constants where every label has one row."""
+
+    labels: tuple[str, ...]
+    columns: tuple[str, ...]
+    exponents: NDArray[np.int64]  #: (k,)
+    values: FloatArray  #: (m, k) in scaled units
+    owner: IndexArray  #: (m,) position of each row's label
+    source_row: NDArray[np.int64]  #: (m,) number of each row in the table it came from
+    covs: FloatArray | None = None  #: (n, k, k) in scaled units; None for constants
+    degrees: FloatArray | None = None  #: (n,) degrees of freedom of the covariances
+
+    drawn = False
+    owner_columns = (SOURCE_ROW, LABEL)
+
+    def __repr__(self) -> str:
+        """Sizes only."""
+        return f"ClassTable({len(self.labels)} labels, {len(self.values)} rows, {len(self.columns)} entries)"
+
+    @property
+    def query(self) -> str:
+        return "constant" if self.covs is None else "sample"
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        return tuple(self.labels[i] for i in self.owner.tolist())
+
+    @property
+    def times(self) -> int:
+        return int(np.bincount(self.owner, minlength=len(self.labels)).max())
+
+    @cached_property
+    def means(self) -> FloatArray:
+        """(n, k) mean row of each label."""
+        return label_means(self.values, self.owner, len(self.labels))
+
+    def take(self, labels: Sequence[str]) -> ClassTable:
+        place = {name: i for i, name in enumerate(self.labels)}
+        chosen = np.array([place[name] for name in labels], dtype=np.intp)
+        new = np.full(len(self.labels), -1, dtype=np.intp)
+        new[chosen] = np.arange(len(chosen))
+        rows = np.flatnonzero(new[self.owner] >= 0)
+        return replace(
+            self,
+            labels=tuple(labels),
+            values=self.values[rows],
+            owner=new[self.owner[rows]],
+            source_row=self.source_row[rows],
+            covs=None if self.covs is None else self.covs[chosen],
+            degrees=None if self.degrees is None else self.degrees[chosen],
+        )
+
+    def laws(self) -> GaussianClasses:
+        if self.covs is None:
+            return GaussianClasses.deterministic(self.means, self.labels)
+        return GaussianClasses(self.means, self.covs, self.labels)
+
+    def answers(self, normals: FloatArray | None = None) -> FloatArray:
+        """The rows."""
+        return self.values
+
+    def readings(self) -> tuple[str, ...]:
+        """Digests of the rows, by which the ledger knows the same question again."""
+        return tuple(hashlib.sha256((row + 0.0).astype("<f8").tobytes()).hexdigest() for row in self.values)
+
+    def questions(self, name: str) -> list[str]:
+        """A label's first row has the name of the release, the others a number beside it."""
+        seen = np.zeros(len(self.labels), dtype=np.int64)
+        names = []
+        for i in self.owner.tolist():
+            seen[i] += 1
+            names.append(name if seen[i] == 1 else f"{name} row {seen[i]}")
+        return names
+
+    def accuracy(self, mechanism: Releasable) -> Accuracy:
+        """Errors of what is released, in scaled units; means and totals over columns say nothing and are left out."""
+        return replace(accuracy_facts(mechanism, self.labels, "units of the columns"), answers=None, total_error=None)
+
+    def guard(self, group: Mechanism, draws: int, seed: int) -> ModelGuard | None:
+        observed = 1 if self.covs is None else self
+        return model_guard(group, observed, query=self.query, fitted_on_private_data=True, n_draws=draws, seed=seed)
+
+    def observations(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """What the law of each label rests on, as :func:`shoal.model_guard` asks for it."""
+        part = self.take(labels)
+        assert part.covs is not None
+        assert part.degrees is not None
+        return np.bincount(part.owner, minlength=len(labels)).astype(np.float64), part.degrees, part.covs
+
+    def off(self, released: FloatArray, truth: FloatArray) -> tuple[int, float]:
+        """Entries whose truth came later, and their errors: of a table nothing comes later."""
+        return 0, 0.0
+
+    def table(self, order: IndexArray, group: IndexArray, row: IndexArray, released: FloatArray) -> pl.DataFrame:
+        """source_row, label, crowd, row and the entries in their own units."""
+        own = np.ldexp(released[order], -self.exponents)
+        return pl.DataFrame(
+            {
+                SOURCE_ROW: self.source_row[order],
+                LABEL: pl.Series(self.labels, dtype=pl.String).gather(self.owner[order]),
+                CROWD: group,
+                ROW: row,
+                **{name: own[:, j] for j, name in enumerate(self.columns)},
+            }
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write a versioned file without pickle. It holds the rows: guard it like them."""
+        archive.save_record(self, path, FORMAT, VERSION)
+
+    @staticmethod
+    def load(path: str | Path) -> ClassTable:
+        """Read a file that :meth:`save` wrote; a damaged or altered one is refused."""
+        return archive.load_record(ClassTable, path, FORMAT, VERSION)
+
+
+def label_means(values: FloatArray, owner: IndexArray, n: int) -> FloatArray:
+    """(n, k) mean of each label's rows; of one row, that row exactly."""
+    counts = np.bincount(owner, minlength=n)
+    total = np.zeros((n, values.shape[1]))
+    np.add.at(total, owner, values)
+    return total / np.maximum(counts, 1)[:, None]
+
+
+def distinct_rows(values: FloatArray, owner: IndexArray) -> IndexArray:
+    """Positions of (m, k) rows that repeat no row of the same label before them, in order."""
+    together = np.column_stack([owner.astype(np.float64), values + 0.0])
+    return np.sort(np.unique(together, axis=0, return_index=True)[1])
+
+
+def refuse_copies(values: FloatArray, owner: IndexArray) -> None:
+    """Refuse (m, k) rows of which many repeat another row of the same label: the promise takes rows for independent.
+
+    Draws of a continuous law are never equal, but figures rounded to a few digits are now and then: up to a share of
+    ``MOST_COPIES`` is let through.
+    """
+    copies = len(values) - len(distinct_rows(values, owner))
+    if copies > MOST_COPIES * len(values):
+        raise InputError(
+            f"table: {copies} of {len(values)} rows repeat another row of their label exactly. Rows of a label must be "
+            "independent of each other: leave out what is there twice, or have columns that tell such rows apart"
+        )
+
+
+def sample_laws(values: FloatArray, owners: Sequence[str], columns: Sequence[str]) -> GaussianClasses:
+    """:meth:`shoal.GaussianClasses.fit` on (m, k) rows and the label of each; refusals name a column."""
+    m, k = values.shape
+    names, owner = np.unique(np.asarray(owners), return_inverse=True)
+    n = len(names)
+    if m - n <= k + 1:
+        raise InputError(
+            f"table: some crowd has {m} rows of {n} labels, too few for laws of {k} columns: it takes more than "
+            f"{k + 1} rows beyond the first of each label. Choose fewer columns= or a larger crowd=, or leave one "
+            "row per label, which is then released as a constant"
+        )
+    rest = values - label_means(values, owner, n)[owner]
+    spread = np.sqrt((rest**2).sum(axis=0) / (m - n))
+    flat = np.flatnonzero(spread <= np.abs(values).max(axis=0) * 1e-12)
+    if len(flat):
+        raise InputError(
+            f"columns: {columns[flat[0]]!r} is the same in all rows of a label, for every label of some crowd, while "
+            "other columns are not; release it in a table of its own, with one row per label, and leave it out here "
+            "(columns='-NAME')"
+        )
+    scaled = rest / spread
+    low, vectors = eigh((scaled.T @ scaled)[None] / (m - n))
+    if low[0, 0] < DEPENDENT:
+        odd = columns[int(np.argmax(np.abs(vectors[0][:, 0])))]
+        raise InputError(
+            f"columns: {odd!r} is a combination of other columns, up to rounding; leave it out (columns='-NAME'), and "
+            "compute it from what is released"
+        )
+    return GaussianClasses.fit(values, list(owners))

@@ -1,0 +1,346 @@
+"""Predictive laws of many households, and what can be asked of them.
+
+A privacy figure is only as good as the law it is computed from. For a forecast from a household's own history x°
+three laws are sound, each for what it states (theory notes, section 7), and the one in the paper is not:
+
+| query | released, through the mechanism | law of the answer given the household |
+| --- | --- | --- |
+| ``point`` | the point forecast E[x^f | x°] | a constant |
+| ``trajectory`` | one draw from the predictive law | N(E[x^f | x°], Σ^f − Σ^{fo}(Σ^o)⁻¹Σ^{of}) |
+| ``marginal`` | the point forecast | N(μ^f, Σ^{fo}(Σ^o)⁻¹Σ^{of}), the history being random too |
+| ``as_in_paper`` | the point forecast | accounted as ``trajectory``: does not match the release |
+
+- ``point``: nothing is random but the mechanism's noise. The attacker may know everything else, every history and model
+  included; nothing is assumed about how consumption is distributed. The safe default.
+- ``trajectory``: the draw and the noise are random, and both are the releaser's own: the law is true by construction,
+  whether or not the ARMA model fits. The attacker may know every history and model, but not the draw. What is released
+  is a possible future, not the best guess: its error includes the spread of the draw.
+- ``marginal``: the history x° ~ N(0, Σ^o) around the season is random too. The attacker knows every model and season,
+  but **nothing of recent readings**: a neighbor who watched the lights has broken the assumption. The ARMA model has to
+  be true: look at the model checks.
+- ``as_in_paper``: the prediction error is accounted as random and is not in the release; who knows x° sees only the
+  mechanism's noise, and the figure holds for no attacker. For reproducing the paper; warns each time.
+
+Everything is in log power, season included; exp is a bijection and changes no privacy loss.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from shoal import archive, validation
+from shoal.arma import ArmaModels
+from shoal.arma.predict import Checks
+from shoal.errors import InputError
+from shoal.laws.classes import GaussianClasses
+from shoal.numerics.eigenpairs import eigh
+from shoal.numerics.notebook import table
+from shoal.product.sources.meters.quality import TrainingWindow
+from shoal.product.sources.meters.season import Season, phases
+from shoal.rounding import counted
+from shoal.validation import FloatArray
+
+if TYPE_CHECKING:
+    from shoal.laws.graph import NeighborGraph
+    from shoal.mechanism.mechanism import Mechanism
+    from shoal.product.card.facts import Accuracy, FitFacts
+
+Kind = TypeVar("Kind", Season, ArmaModels, Checks, "Forecasts")
+
+QUERIES = ("point", "trajectory", "marginal", "as_in_paper")
+#: Name and version of the file format.
+FORMAT, VERSION = "shoal forecasts", 5
+#: Negative eigenvalues of a correlation matrix below this share of the largest are taken for rounding.
+ROUNDING = 1e-7
+
+
+class AccountingWarning(UserWarning):
+    """The law that is accounted for is not the law of what is released."""
+
+
+@dataclass(frozen=True, repr=False)
+class Forecasts:
+    """Predictive laws of many households over one horizon, in ln kW, and how they came about.
+
+    Of homes that export (``exports``), laws are on the scale asinh(p/s) instead
+    (:mod:`shoal.product.sources.meters.season`); ``power`` and ``interval`` are in kW for all.
+    """
+
+    households: tuple[str, ...]
+    timestamps: pl.Series  #: (h,) instants of the horizon; the first is the origin
+    log_mean: FloatArray  #: (n, h) E[ln p | history]
+    error_cov: FloatArray  #: (n, h, h) covariance of ln p given the history
+    mean_cov: FloatArray  #: (n, h, h) covariance of the conditional mean over histories
+    season_part: FloatArray  #: (n, h) seasonal mean, the expectation before any history is seen
+    season: Season
+    models: ArmaModels
+    checks: Checks
+    quality: pl.DataFrame  #: one row per household read, those left out included
+    left_out: Mapping[str, str]  #: household -> reason
+    step: timedelta
+    train_days: int
+    history: TrainingWindow  #: of every household read, those left out included
+
+    def __repr__(self) -> str:
+        """Sizes only: a printed object must not release readings."""
+        return f"Forecasts({len(self.households)} households, {self.horizon} steps from {self.origin})"
+
+    def _repr_html_(self) -> str:
+        """Sizes, checks and counts only, as in ``repr``."""
+        p, q = self.models.order
+        total = len(self.households)
+        rows = [
+            ("households", total),
+            ("left out", len(self.left_out)),
+            ("origin", self.origin),
+            ("steps", f"{self.horizon} of {self.step}"),
+            ("model", f"ARMA({p}, {q}) after a season of a {self.season.period}, {self.train_days} days of training"),
+            *((f"{name} innovations", f"{int(holds.sum())} of {total}") for name, holds in self.checks.holds.items()),
+        ]
+        return table("Forecasts", (), rows)
+
+    @property
+    def origin(self) -> datetime:
+        """End of the training window and first instant of the horizon."""
+        first = self.timestamps[0]
+        assert isinstance(first, datetime)
+        return first
+
+    @property
+    def horizon(self) -> int:
+        return int(self.log_mean.shape[1])
+
+    @property
+    def exports(self) -> NDArray[np.bool_]:
+        """(n,) the homes with readings below zero, whose laws are on a scale of their own."""
+        return np.asarray(self.season.scale > 0)
+
+    @property
+    def past(self) -> FloatArray:
+        """(n, T) readings of the training window in kW; NaN where missing."""
+        place = {name: i for i, name in enumerate(self.history.households)}
+        return self.history.kw[[place[name] for name in self.households]]
+
+    @property
+    def recent(self) -> FloatArray:
+        """(n, steps of a day) readings before the origin in kW; NaN where missing."""
+        return self.past[:, -int(timedelta(days=1) / self.step) :]
+
+    def classes(self, query: str = "point", *, unit: str = "log") -> GaussianClasses:
+        """Class laws in log power; ``query`` is ``"point"``, ``"trajectory"``, ``"marginal"`` or ``"as_in_paper"``.
+
+        The constants of ``"point"`` can be had in kW as well: ``unit="kw"``. What each releases, what is random and
+        what the attacker may know is written in :mod:`shoal.product.sources.meters.predictive`.
+
+        Returns:
+            One law per household over the horizon: a constant for ``"point"``, N(conditional mean, prediction-error
+            covariance) for ``"trajectory"``, N(seasonal mean, covariance of the conditional mean) for ``"marginal"``.
+
+        >>> import shoal
+        >>> readings = shoal.simulate_meters(4, 8, step_minutes=60)
+        >>> forecasts = shoal.forecast(readings, order=(1, 1), train_days=7, horizon=3, season="day")
+        >>> forecasts.classes("point")
+        GaussianClasses(4 labels, 3 entries, shared diagonal covariance)
+        >>> forecasts.classes("trajectory")
+        GaussianClasses(4 labels, 3 entries, full covariance)
+        """
+        in_power = self._in_power(query, unit)
+        if query == "point":
+            return GaussianClasses.deterministic(self.power if in_power else self.log_mean, self.households)
+        if query == "marginal":
+            return GaussianClasses(self.season_part, semidefinite(self.mean_cov), self.households)
+        if query == "as_in_paper":
+            warnings.warn(
+                "query='as_in_paper' accounts for the prediction error as if it were released; what is released is the "
+                "point forecast, which leaks more. Use 'point', 'trajectory' or 'marginal' for a guarantee.",
+                AccountingWarning,
+                stacklevel=2,
+            )
+        return GaussianClasses(self.log_mean, semidefinite(self.error_cov), self.households)
+
+    def answer(self, query: str = "point", normals: FloatArray | None = None, *, unit: str = "log") -> FloatArray:
+        """(n, h) the answers in ln kW, or kW, that go into the mechanism.
+
+        ``"trajectory"`` turns standard ``normals`` (n, h) into draws. The draw is part of the secret: for a real
+        release its normals come from the same cryptographic source as the mechanism's noise, and a repeated question
+        gets the stored draw again.
+        """
+        if self._in_power(query, unit):
+            return self.power
+        if query != "trajectory":
+            return self.log_mean
+        z = None if normals is None else validation.array(ndim=2, normals=normals)
+        if z is None or z.shape != self.log_mean.shape:
+            raise InputError(
+                f"normals must hold standard normal draws of shape {self.log_mean.shape} for query='trajectory'"
+            )
+        values, vectors = eigh(self.error_cov)
+        root = vectors * np.sqrt(np.maximum(values, 0))[:, None, :]
+        return np.asarray(self.log_mean + np.einsum("nij,nj->ni", root, z), dtype=np.float64)
+
+    def _in_power(self, query: str, unit: str) -> bool:
+        """Constants may be released in any unit; laws in log power are Gaussian there alone."""
+        validation.choice(QUERIES, query=query)
+        if validation.choice(("log", "kw"), unit=unit) == "kw" and query != "point":
+            raise InputError("unit 'kw' is for the query 'point': other answers have Gaussian laws in log power alone")
+        if unit == "log" and self.exports.any():
+            raise InputError(
+                f"unit: {int(self.exports.sum())} homes export, and there is no logarithm of what is below zero; take "
+                "classes('point', unit='kw'), or forecast(..., export=False)"
+            )
+        return unit == "kw"
+
+    def to_power(self, log_values: Any) -> FloatArray:
+        """ln kW, as released, back to kW: exp, entry by entry.
+
+        Args:
+            log_values: (..., h) values in ln kW.
+
+        Returns:
+            Values in kW, in the same shape.
+
+        >>> import shoal
+        >>> readings = shoal.simulate_meters(4, 8, step_minutes=60)
+        >>> forecasts = shoal.forecast(readings, order=(1, 1), train_days=7, horizon=3, season="day")
+        >>> forecasts.to_power([0.0, 0.0, 0.0]).tolist()
+        [1.0, 1.0, 1.0]
+        """
+        values = np.asarray(log_values, dtype=np.float64)
+        if values.shape[-1:] != (self.horizon,):
+            raise InputError(f"log_values must have {self.horizon} entries in its last dimension, one per step")
+        return np.asarray(np.exp(values))
+
+    @property
+    def power(self) -> FloatArray:
+        """(n, h) point forecast in kW, the mean on the home's scale turned back: the median of the predictive law."""
+        return self.season.power(self.log_mean)
+
+    @property
+    def error_std(self) -> FloatArray:
+        """(n, h) standard deviation of ln p given the history; the season counts as known."""
+        return np.asarray(np.sqrt(np.diagonal(self.error_cov, axis1=1, axis2=2)))
+
+    def facts(self, graph: NeighborGraph | None) -> FitFacts:
+        """What a release card says: who has a forecast, whose model holds, and, where known, who hides among whom."""
+        from shoal.product.card.facts import LISTED, FitFacts, ModelChecks
+        from shoal.product.card.measures import hiding
+
+        holds = np.array(list(self.checks.holds.values()))
+        gaussian, white, stationary = (int(answers.sum()) for answers in holds)
+        n, minutes = len(self.households), self.step.total_seconds() / 60
+        nobody = {"labels": n, "groups": 0, "smallest_group": 0, "largest_group": 0, "edges": 0}
+        return FitFacts(
+            source="",
+            **(nobody if graph is None else hiding(graph)),
+            left_out=len(self.left_out),
+            reasons=tuple(Counter(self.left_out.values()).most_common(LISTED)),
+            noun="household",
+            about=(
+                f"Forecasts: {counted(self.horizon, 'step')} ({self.horizon * minutes / 60:g} h) from "
+                f"{self.origin:%Y-%m-%d %H:%M}.",
+            ),
+            origin=self.origin.isoformat(),
+            step_minutes=minutes,
+            checks=ModelChecks(gaussian, white, stationary, all_three=int(holds.all(axis=0).sum()), of=n),
+            fitted_on_private_data=True,
+        )
+
+    def accuracy(self, mechanism: Mechanism) -> Accuracy:
+        """Errors in kW of what a mechanism releases of these forecasts, whose answers are in log power."""
+        if self.households != mechanism.classes.labels:
+            raise InputError("forecasts must be of the mechanism's labels, in the same order")
+        from shoal.product.sources.meters.answered import power_accuracy
+
+        return power_accuracy(mechanism)
+
+    def observations(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """What the law of each label rests on, for :func:`shoal.model_guard`.
+
+        Repeats of the season behind the mean, degrees of freedom of the covariance (readings less parameters fitted),
+        and the covariance of one observation.
+        """
+        place = {name: i for i, name in enumerate(self.households)}
+        if not set(labels) <= set(place):
+            raise InputError("training must hold a forecast for every label of the mechanism")
+        rows = np.array([place[name] for name in labels])
+        ahead = phases(self.timestamps, self.season.period, self.step)
+        repeats = np.maximum(self.season.repeats[rows][:, ahead].min(axis=1), 1)
+        fitted = self.season.profile.shape[1] + sum(self.models.order) + 1
+        degrees = self.models.n_obs[rows] - fitted
+        spread = self.error_cov[rows] + self.mean_cov[rows]
+        return repeats.astype(np.float64), degrees.astype(np.float64), np.asarray(spread)
+
+    def take(self, rows: Any) -> Forecasts:
+        """The forecasts of some households, by position."""
+        part = _combined([self], lambda arrays: arrays[0][np.asarray(rows)])
+        return replace(part, households=tuple(self.households[i] for i in rows))
+
+    def save(self, path: str | Path) -> None:
+        """Write a versioned file without pickle.
+
+        It holds the readings of the training window, from which the next day's forecasts are made
+        (``update_forecasts``): guard it like them.
+        """
+        archive.save_record(self, path, FORMAT, VERSION)
+
+    @staticmethod
+    def load(path: str | Path) -> Forecasts:
+        """Read a file that :meth:`save` wrote; a damaged or altered one is refused."""
+        return archive.load_record(Forecasts, path, FORMAT, VERSION)
+
+
+def joined_forecasts(parts: Sequence[Forecasts]) -> Forecasts:
+    """Forecasts of one origin and one kind as one, with the last day of their training windows."""
+    first = parts[0]
+    names = tuple(name for part in parts for name in part.households)
+    recent = np.concatenate([part.recent for part in parts])
+    return replace(
+        _combined(parts, np.concatenate),
+        households=names,
+        quality=pl.concat([part.quality for part in parts], how="diagonal_relaxed"),
+        left_out={},
+        history=TrainingWindow(names, first.history.timestamps[-recent.shape[1] :], recent),
+    )
+
+
+def _combined(parts: Sequence[Forecasts], change: Callable[[list[Any]], Any]) -> Forecasts:
+    """Forecasts with ``change`` of all arrays of the parts, which have a row per household."""
+    inside: dict[str, Any] = {
+        name: by_row([getattr(part, name) for part in parts], change) for name in ("season", "models", "checks")
+    }
+    return replace(by_row(parts, change), **inside)
+
+
+def by_row(parts: Sequence[Kind], change: Callable[[list[Any]], Any]) -> Kind:
+    """The first of some records with ``change`` of all arrays that have one name."""
+    names = [one.name for one in fields(parts[0]) if isinstance(getattr(parts[0], one.name), np.ndarray)]
+    arrays: dict[str, Any] = {name: change([getattr(part, name) for part in parts]) for name in names}
+    return replace(parts[0], **arrays)
+
+
+def semidefinite(covs: FloatArray) -> FloatArray:
+    """Covariances without the negative eigenvalues that rounding leaves; anything larger is left to be refused.
+
+    The conditional mean of an ARMA(p, q) process moves in max(p, q) dimensions, so over a longer horizon its
+    covariance is singular and rounding falls on either side of zero. Eigenvalues are those of the correlation
+    matrix.
+    """
+    covs = 0.5 * (covs + np.swapaxes(covs, 1, 2))
+    std = np.sqrt(np.maximum(np.diagonal(covs, axis1=1, axis2=2), 0))
+    scale = np.where(std > 0, std, 1.0)
+    outer = scale[:, :, None] * scale[:, None, :]
+    values, vectors = eigh(covs / outer)
+    rounding = (values[:, 0] < 0) & (values[:, 0] > -ROUNDING * values[:, -1])
+    root = vectors[rounding] * np.sqrt(np.maximum(values[rounding], 0))[:, None, :]
+    covs[rounding] = root @ np.swapaxes(root, 1, 2) * outer[rounding]
+    return np.asarray(covs, dtype=np.float64)

@@ -1,0 +1,450 @@
+"""Meter files of many shapes, read into one frame: household, timestamp, kw.
+
+Files are opened and understood first: which layout, clock, unit, encoding and decimal sign. Nothing but the beginning
+of a file is read for it, unless its encoding, the order of day and month or a column of units takes more; then it is
+streamed. Rows are taken in batches (:meth:`MeterSource.pieces`), so that a run reads files larger than memory. Files in
+other formats (NEM12, Green Button) or encodings are written anew as CSV in UTF-8, line by line, to a temporary folder
+that only this user can read.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from shoal.errors import InputError
+from shoal.files import disk_space
+from shoal.product.sources.frames import (
+    ARROW,
+    FRAME,
+    PARQUET,
+    UNREADABLE,
+    FileTable,
+    Paths,
+    Scratch,
+    beginning,
+    in_batches,
+    meter_files,
+    open_file,
+    table_of,
+)
+from shoal.product.sources.meters import clock, formats
+from shoal.product.sources.meters.columns import (
+    UNITS,
+    ColumnsError,
+    MeterColumns,
+    Unit,
+    named_meter,
+    named_unit,
+    recognize,
+    unit_in_name,
+)
+from shoal.product.sources.meters.quality import LARGE, REGISTER, QualityWarning, Readings, decided, repair, rising
+
+#: Readings taken from the input at a time.
+BATCH = 2_000_000
+#: What is said of files that cannot be used, here and where they are read in batches.
+ODD_ROWS = "path: {} cannot be read as a table: its rows do not fit its header"
+ROW_NUMBERS = (
+    "columns: every row has another entry in {!r}, so that this column numbers rows rather than naming households; "
+    "name the column of the households"
+)
+
+
+@dataclass(frozen=True, repr=False)
+class MeterSource:
+    """A file and how to read it."""
+
+    file: Path
+    table: FileTable
+    layout: MeterColumns
+    types: Mapping[str, Any]  #: of household, timestamp and kw as they come
+    unit: Unit
+    reason: str  #: why this unit
+    forms: tuple[str, ...] = ()  #: layouts of text timestamps
+    named: bool = False  #: whether the caller named the layout
+    offsets: bool = False  #: whether text timestamps carry an offset from UTC
+    epoch: int | None = None  #: microseconds of the unit of times since 1970
+
+    @property
+    def time_zone(self) -> str | None:
+        """Zone of the timestamps as they are read; None for wall-clock time."""
+        instants = self.offsets or self.epoch is not None
+        return "UTC" if instants else getattr(self.types["timestamp"], "time_zone", None)
+
+    @property
+    def taken(self) -> str:
+        """Which columns were taken for what, in words; households that are columns are not named."""
+        layout = self.layout
+        times = f"{layout.timestamp!r}" + ("" if layout.clock is None else f" and {layout.clock!r}")
+        across = {"days": ", a column per time of the day", "times": ", a column per time"}.get(layout.shape, "")
+        who = "a column per household" if layout.shape == "households" else "one household per file"
+        who = who if layout.household is None else f"households from the column {layout.household!r}{across}"
+        what = "" if layout.value is None else f", readings from {layout.value!r}"
+        return who + (f", times from {times}" if layout.timestamp else "") + what
+
+    def pieces(self, number: int) -> Iterator[pl.DataFrame]:
+        """The rows in standard types, about :data:`BATCH` readings at a time; ``number`` is that of the file.
+
+        Columns: household, file, turn (order of appearance where batches do not follow it), time in microseconds, wall
+        (whether that is of the clock on the wall), kw (kWh where the unit is one of energy), invalid.
+        """
+        name, layout = self.file.name, self.layout
+        rows = readable = 0
+        by_column = layout.shape == "times"  # unpivoted batches go column by column, and so must the whole file
+        try:
+            for batch in in_batches(self.table.raw.select(layout.needed), max(BATCH // max(len(layout.across), 1), 1)):
+                turn = pl.int_range(pl.len()) // max(len(batch), 1) if by_column else pl.lit(0)
+                piece = self._standard(_melt(batch.lazy(), layout, self.file)).select(
+                    pl.col("household").fill_null(""),
+                    file=pl.lit(number, pl.UInt32),
+                    turn=turn.cast(pl.UInt32),
+                    time=pl.col("timestamp").dt.epoch("us"),
+                    wall=pl.lit(self.time_zone is None),
+                    kw="kw",
+                    invalid="invalid",
+                ).collect(engine="in-memory")  # fmt: skip
+                rows, readable = rows + len(piece), readable + piece["time"].count()
+                yield piece
+        except UNREADABLE:
+            raise InputError(ODD_ROWS.format(name)) from None
+        if not rows:
+            raise InputError(f"path: {name} has a header and no rows")
+        if not readable:
+            raise InputError(
+                f"columns: no timestamp of {name} can be read; pass timestamp_format=, such as '%d/%m/%Y %H:%M'"
+            )
+
+    def _standard(self, long: pl.LazyFrame) -> pl.LazyFrame:
+        """Household, timestamp and kw in the types of the file in standard types, and whether kw is ``invalid``."""
+        dtype = self.types["timestamp"]
+        stamp = pl.col("timestamp")
+        if self.epoch is not None:
+            stamp = clock.since_1970(stamp, self.epoch)
+        elif isinstance(dtype, pl.String):
+            # Each distinct text is parsed once: households share their timestamps.
+            parsed = clock.parse(stamp, self.forms, offsets=self.offsets, named=self.named)
+            known = long.select("timestamp").unique().with_columns(_stamp=parsed)
+            long = long.join(known, on="timestamp", how="left", maintain_order="left")
+            stamp = pl.col("_stamp")
+        else:
+            stamp = stamp.cast(pl.Datetime("us", getattr(dtype, "time_zone", None)))
+        value = pl.col("kw")
+        if isinstance(self.types["kw"], pl.String):
+            value = value.str.strip_chars()
+            value = value.str.replace(",", ".", literal=True) if self.table.decimal_comma else value
+            number = value.cast(pl.Float64, strict=False)
+            invalid = number.is_null() & value.is_not_null() & (value != "")
+        else:
+            number = value.cast(pl.Float64)
+            invalid = pl.lit(False)
+        return long.select(household_name(), timestamp=stamp, kw=self.unit.in_kilo(number), invalid=invalid)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """Files that are read together: one unit for all, said why, and which columns were taken."""
+
+    sources: list[MeterSource]
+    energy: bool
+    unit: str
+    reason: str
+    taken: str
+    time_zone: str | None  #: the clock that all readings are put on
+    numbering: str | None  #: the column that numbers rows, should every household have one row
+
+    @property
+    def dates(self) -> str:
+        """What comes first in dates of two numbers and a year, "%d" or "%m"; empty where there are none."""
+        return next((form[:2] for one in self.sources for form in one.forms if re.match("%[dm][/-]", form)), "")
+
+
+def household_name() -> pl.Expr:
+    """The column ``household`` as names."""
+    return pl.col("household").cast(pl.String).str.strip_chars()
+
+
+def open_sources(
+    files: Sequence[Path] | pl.LazyFrame,
+    columns: Mapping[str, str] | None,
+    timestamp_format: str | None,
+    unit: str | None,
+    time_zone: str | None,
+    dates: str = "",
+) -> Opened:
+    """Understand files that are read together, or a table, by headers, first rows and the ``dates`` read before."""
+    said, zone = named_unit(unit), clock.zone(time_zone)
+    if isinstance(files, pl.LazyFrame):
+        opened = [_open_source(Path(FRAME), FileTable(files), columns, timestamp_format, said)]
+    else:
+        opened = [_open_source(file, None, columns, timestamp_format, said) for file in files]
+    sources = [source for source, _, _ in opened]
+    largest = [numbers for _, _, numbers in opened if numbers is not None]
+    if largest:
+        name = sources[0].file.name if len(sources) == 1 else "these files"
+        sources = [
+            source if numbers is None else replace(source, forms=clock.numbered_layouts(sample, largest, name, dates))
+            for source, sample, numbers in opened
+        ]
+    if len({source.unit.energy for source in sources}) > 1:
+        raise InputError("unit: some files hold energy (kWh) and others power (kW); read them apart")
+    units = " and ".join(dict.fromkeys(source.unit.name for source in sources))
+    differ = " (other files differ in their names)"
+    reason, taken = (
+        texts[0] + differ * (len(set(texts)) > 1)
+        for texts in ([source.reason for source in sources], [source.taken for source in sources])
+    )
+    zones = {source.time_zone for source in sources}
+    if zone is None and len(zones) > 1 and None in zones:
+        raise InputError("time_zone: some files have zoned timestamps and others not; pass time_zone=")
+    zone = zone or (zones.pop() if len(zones) == 1 else "UTC")
+    numbering = sources[0].layout.household if all(source.layout.shape == "long" for source in sources) else None
+    return Opened(sources, sources[0].unit.energy, units, reason, taken, zone, numbering)
+
+
+def _open_source(
+    file: Path,
+    table: FileTable | None,
+    columns: Mapping[str, str] | None,
+    timestamp_format: str | None,
+    unit: Unit | None,
+) -> tuple[MeterSource, pl.Series, tuple[int, int] | None]:
+    """A file, the first entries of its timestamps, and the largest numbers of dates that leave day and month open."""
+    try:
+        table, own_unit, reason = _open(file) if table is None else (table, None, "")
+        layout = recognize(list(table.raw.collect_schema()), columns if own_unit is None else None, file.name)
+        if layout.clock is not None:
+            second = table.raw.select(layout.clock).head(200).collect().to_series()
+            if not clock.texts(second).str.contains(clock.TIME_OF_DAY).all():  # it holds whole timestamps
+                layout = replace(layout, timestamp=layout.clock, clock=None)
+        known, reason = _unit(table.raw, layout, file, unit) if own_unit is None else (own_unit, reason)
+        long = _melt(table.raw, layout, file)
+        types = long.collect_schema()
+        sample = clock.texts(long.select("timestamp").head(200).collect()["timestamp"])
+        text = isinstance(types["timestamp"], pl.String)
+        named = timestamp_format is not None and own_unit is None
+        epoch = clock.epoch_unit(sample) if (text and not named) or types["timestamp"].is_numeric() else None
+        forms: tuple[str, ...] = ()
+        numbers = None
+        if text and named:
+            forms = (str(timestamp_format),)
+        elif text and epoch is None and clock.is_numbered(sample):
+            numbers = clock.largest_numbers(long)
+        elif text and epoch is None:
+            forms = clock.layouts(sample)
+    except UNREADABLE:  # their texts may quote readings
+        raise InputError(f"path: {file.name} is empty or cannot be read as a table") from None
+    if not isinstance(types["timestamp"], (pl.String, pl.Datetime, pl.Date)) and epoch is None:
+        raise InputError(
+            f"columns: {layout.timestamp!r} of {file.name} must hold text, datetimes, or seconds, milliseconds or "
+            "microseconds since 1970"
+        )
+    if not isinstance(types["kw"], pl.String) and not types["kw"].is_numeric():
+        raise InputError(f"columns: the values of {file.name} must be numbers")
+    offsets = bool(forms) and clock.has_offsets(sample)
+    source = MeterSource(file, table, layout, dict(types), known, reason, forms, named, offsets, epoch)
+    return source, sample, numbers
+
+
+def _unit(raw: pl.LazyFrame, layout: MeterColumns, file: Path, named: Unit | None) -> tuple[Unit, str]:
+    """The unit of a file's readings, and why: the caller says so, a column of units, or the names of its columns."""
+    if named is not None:
+        return named, "you said so (unit)"
+    if layout.unit_field is not None:
+        entries = raw.select(pl.col(layout.unit_field).cast(pl.String)).unique().collect(engine="streaming")
+        said = {unit_in_name(entry.strip()) for entry in entries.to_series().drop_nulls().to_list()}
+        if len(said) == 1 and None not in said:
+            return next(unit for unit in said if unit), f"its column {layout.unit_field!r} says so"
+        raise InputError(
+            f"unit: the column {layout.unit_field!r} of {file.name} names several units, or one that is not known; "
+            "split the file by unit, or pass unit="
+        )
+    if layout.unit is not None:
+        return layout.unit, (
+            f"the column's name says so ({layout.value!r})" if layout.value else "the names of all columns say so"
+        )
+    what = f"the column {layout.value!r} of {file.name} holds" if layout.value else f"{file.name} holds"
+    raise InputError(
+        f"unit: nothing says whether {what} power or energy per interval, and in which unit; pass unit=, one of "
+        f"{', '.join(UNITS)}"
+    )
+
+
+# ------------------------------------------------------------------ files as tables
+
+
+def _open(file: Path) -> tuple[FileTable, Unit | None, str]:
+    """A lazy table; with its unit and why, where the format of the file has one of its own."""
+    if not file.name.lower().endswith((*PARQUET, *ARROW)):
+        _, text = beginning(file)
+        if text.startswith("<"):
+            return _translated(formats.green_button_rows, file, "Wh", "its reading type says so (Green Button)")
+        if text.startswith(formats.NEM12):
+            return _translated(formats.nem12_rows, file, "kWh", "its records say so (NEM12)")
+        if text.startswith(formats.NEM13):
+            raise InputError(f"path: {file.name} is NEM13, which has no readings of intervals; ask for NEM12 data")
+    return open_file(file), None, ""
+
+
+def _translated(
+    rows: Callable[[Path], Iterable[tuple[str, str, str, str]]], file: Path, unit: str, reason: str
+) -> tuple[FileTable, Unit, str]:
+    """Another format as a long table of mean power; channels of one household that meet are added."""
+    scratch = Scratch("meters.csv")
+    with disk_space(), scratch.path.open("w", newline="", encoding="utf-8") as handle:
+        writer = csv.writer(handle)
+        writer.writerow(("household", "channel", "timestamp", "kw"))
+        writer.writerows(rows(file))
+    raw = pl.scan_csv(scratch.path, infer_schema=False)
+    channels = raw.group_by("household").agg(channels=pl.col("channel").n_unique()).collect()
+    if (channels["channels"] > 1).any():
+        value = pl.col("kw").cast(pl.Float64, strict=False)
+        raw = (
+            raw.group_by("household", "timestamp", maintain_order=True)
+            .agg(kw=value.sum(), known=value.is_not_null().sum())
+            .join(channels.lazy(), on="household", how="left", maintain_order="left")
+            .select("household", "timestamp", kw=pl.when(pl.col("known") == pl.col("channels")).then("kw"))
+        )
+    return FileTable(raw, scratch=scratch), replace(UNITS["kw"], name=unit), reason
+
+
+def _melt(raw: pl.LazyFrame, layout: MeterColumns, file: Path) -> pl.LazyFrame:
+    household = pl.lit(file.name.split(".")[0]) if layout.household is None else pl.col(layout.household)
+    stamp = pl.col(layout.timestamp or "")
+    stamp = stamp if layout.clock is None else clock.joined(stamp, pl.col(layout.clock))
+    if layout.shape in ("long", "single"):
+        return raw.select(household=household, timestamp=stamp, kw=layout.value)
+    index = [c for c in (layout.household, layout.timestamp, layout.clock) if c is not None]
+    if layout.shape == "days":
+        raw, index = raw.with_row_index("row_"), ["row_", *index]
+    long = raw.unpivot(on=list(layout.across), index=index, variable_name="across_", value_name="kw_")
+    if layout.shape == "households":
+        household = pl.col("across_")
+    elif layout.shape == "times":
+        stamp = pl.col("across_")
+    else:
+        long, stamp = long.sort("row_", maintain_order=True), clock.joined(stamp, pl.col("across_"))
+    return long.select(household=household, timestamp=stamp, kw="kw_")
+
+
+# ------------------------------------------------------------------ readings
+
+
+def read_meters(
+    path: Paths | Any,
+    *,
+    unit: str | None = None,
+    interval: Any = None,
+    time_zone: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    timestamp_format: str | None = None,
+    max_kw: float | None = None,
+) -> pl.DataFrame:
+    """Readings on a regular grid, from meter files of many shapes.
+
+    Args:
+        path: CSV, Parquet, Arrow, NEM12 or Green Button: a file, a pattern, a folder (all such files under it, runs of
+            shoal excepted), or a sequence of these; an address that Polars scans, or a Delta table; or a frame of
+            Polars, pandas, Arrow or DuckDB (any object with ``__arrow_c_stream__`` or ``__dataframe__``). A table is
+            long (one reading per row), wide (a column per household, or a row per household with a column per time, or
+            a row per household and day), or holds one household, named after the file. Text may be UTF-8, UTF-16 or
+            Latin-1.
+        unit: ``"w"``, ``"kw"`` or ``"mw"`` (mean power), ``"wh"``, ``"kwh"`` or ``"mwh"`` (energy per interval); by
+            default what the columns are called, or a column of units says. Where nothing tells, it has to be named.
+            ``"kwh-register"``: readings are totals that only rise, and differences are taken; ``"kwh-interval"``: each
+            is that of its interval; by default seen from the readings (:mod:`shoal.product.sources.meters.quality`).
+        interval: timedelta or minutes; by default the most common distance between readings.
+        time_zone: zone of wall-clock timestamps (clock changes are resolved, see
+        :mod:`shoal.product.sources.meters.clock`), or
+            zone to show zoned ones in. A meter that ignores summer time has a fixed zone such as ``"Etc/GMT-1"``.
+        columns: which column is the ``household``, ``timestamp`` (``"Date+Time"`` for two) or ``value``, where its
+            name does not tell.
+        timestamp_format: strftime layout of text timestamps, where it is not understood.
+        max_kw: readings above it are taken for meter faults and become missing.
+
+    Returns:
+        A polars frame with household, timestamp, kw, sorted, null where no reading is usable. A
+        :class:`QualityWarning` says how many households were repaired or left out;
+        :func:`shoal.product.sources.meters.readings.meter_readings` returns the table with the reasons as well.
+
+    >>> import tempfile
+    >>> import polars as pl
+    >>> import shoal
+    >>> times = ["2024-01-01 00:00", "2024-01-01 00:15", "2024-01-01 00:30"]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     frame = pl.DataFrame({"household": "a", "timestamp": times, "kw": [0.2, 0.4, 0.3]})
+    ...     frame.write_csv(f"{folder}/meters.csv")
+    ...     shoal.read_meters(f"{folder}/meters.csv")["kw"].to_list()
+    [0.2, 0.4, 0.3]
+    """
+    readings = meter_readings(
+        path,
+        unit=unit,
+        interval=interval,
+        time_zone=time_zone,
+        columns=columns,
+        timestamp_format=timestamp_format,
+        max_kw=max_kw,
+    )
+    totals = readings.summary()
+    said = [f"{totals['large']} of the households {LARGE}"] if totals["large"] else []
+    said += readings.notes()
+    if totals["repaired"] or totals["left out"]:
+        said.append(
+            f"of {len(readings.quality)} households, {totals['repaired']} were repaired and {totals['left out']} left "
+            "out; quality.csv of a run says why, and so does shoal.sources.meters.readings.meter_readings()"
+        )
+    for sentence in said:
+        warnings.warn(sentence, QualityWarning, stacklevel=2)
+    return readings.frame
+
+
+def meter_readings(
+    path: Paths | Any,
+    *,
+    unit: str | None = None,
+    interval: Any = None,
+    time_zone: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    timestamp_format: str | None = None,
+    max_kw: float | None = None,
+) -> Readings:
+    """The frame of :func:`read_meters`, from the same arguments, with its quality table."""
+    table = table_of(path)
+    opened = open_sources(meter_files(path) if table is None else table, columns, timestamp_format, unit, time_zone)
+    pieces = [piece for number, source in enumerate(opened.sources) for piece in source.pieces(number)]
+    rows = in_order(pl.concat(pieces), opened.time_zone)
+    if interval is None and opened.numbering is not None and rows["household"].n_unique() == len(rows) > 2:
+        raise ColumnsError(ROW_NUMBERS.format(opened.numbering))
+    register = decided(*rising(rows), energy=opened.energy, meter=named_meter(unit))
+    return repair(
+        rows,
+        interval=interval,
+        max_kw=max_kw,
+        energy=opened.energy,
+        register=register,
+        unit=opened.unit,
+        unit_reason=opened.reason + (REGISTER if register else ""),
+    )
+
+
+def in_order(rows: pl.DataFrame, time_zone: str | None) -> pl.DataFrame:
+    """Pieces of files in the order of the input and on the clock of a zone, as :func:`repair` takes them."""
+    if rows["turn"].max():
+        rows = rows.sort("file", "turn", maintain_order=True)
+    time, wall = pl.col("time"), pl.col("wall")
+    stamp = clock.on_clock(time, time_zone)
+    frame = rows.with_columns(timestamp=stamp, bad_time=time.is_null(), no_such_time=pl.lit(False))
+    if time_zone is not None and rows["wall"].any():
+        walls = rows.lazy().with_columns(timestamp=clock.on_clock(time, None))
+        local = clock.localize(walls, time_zone, within=("file",)).collect(engine="in-memory")
+        shown = pl.when(wall).then(local["timestamp"]).otherwise("timestamp")
+        frame = frame.with_columns(timestamp=shown, no_such_time=wall & local["no_such_time"])
+    return frame.select("household", "timestamp", "kw", "invalid", "bad_time", "no_such_time")

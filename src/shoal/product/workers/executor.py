@@ -1,0 +1,277 @@
+"""One interface for all places where tasks run. A task is a function of a module and one small argument.
+
+The function is pure and the argument names files rather than holding arrays, so that a task can run anywhere, and again
+after its worker has died. Which executor runs it never changes what it returns.
+
+What a task came to is a value that crosses a process boundary. An exception of a library can quote readings in its
+text: what leaves a worker is therefore the text of errors that shoal raises on purpose, and of all others only the type
+and the lines of code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import traceback
+import types
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from operator import call
+from pathlib import PurePath
+from typing import Any, Self, TypeVar
+
+from shoal.errors import InputError, ShoalError, StorageError, UnreachableError
+from shoal.files import FULL, full
+from shoal.numerics.threads import ONE_THREAD, n_threads, one_library_thread
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+#: A task that has ended this many workers is given up.
+TRIES = 3
+#: Innermost lines of code shown of a bug.
+LINES = 6
+#: Seconds after which the driver looks for Ctrl-C, on systems where that does not end a wait.
+LOOK = 0.5
+#: Who hears how far the task under way in this process is; a task elsewhere is heard by nobody.
+_listeners: list[Callable[[float], None]] = []
+
+
+@contextlib.contextmanager
+def listening(hear: Callable[[float], None]) -> Iterator[None]:
+    """``hear`` is called with the share done, between 0 and 1, of the task under way in this process."""
+    _listeners.append(hear)
+    try:
+        yield
+    finally:
+        _listeners.remove(hear)
+
+
+def tick(done: float, total: float) -> None:
+    """Tell the listener how far this task is; for a task to call now and then."""
+    if _listeners and total > 0:
+        _listeners[-1](done / total)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A task that could not be done, and why; the others are not affected."""
+
+    message: str
+    died: bool = False  #: its workers died: nothing is known to be wrong with the task itself
+    unreachable: bool = False  #: a guarantee that cannot be met, which concerns more than this task
+
+
+#: A task that is given up.
+DIED = Failure(
+    f"the worker died {TRIES} times on this task; out of memory? Use fewer workers or smaller shards", died=True
+)
+
+
+class TaskError(RuntimeError):
+    """A bug in a task: which exception, and where in the code. Its text is left out, since it may hold data."""
+
+
+def attempt(work: Callable[[Task], Any], task: Task) -> Any:
+    """Run one task; its result, a ``Failure``, or as a value the exception that ends the run."""
+    try:
+        return work(task)
+    except StorageError as error:
+        return StorageError(str(error))
+    except ShoalError as error:
+        return Failure(str(error), unreachable=isinstance(error, UnreachableError))
+    except MemoryError:
+        return Failure("the memory is not enough for this task; use fewer workers or smaller shards")
+    except Exception as error:  # noqa: BLE001 - the boundary: a bug is raised in the driver, by settled()
+        if isinstance(error, OSError) and full(error):
+            return StorageError(FULL)
+        reason = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
+        frames = traceback.extract_tb(error.__traceback__)[: -LINES - 1 : -1]
+        places = "; ".join(f"{PurePath(frame.filename).name}:{frame.lineno} in {frame.name}" for frame in frames)
+        return TaskError(f"a task ended with {type(error).__name__}{reason} at {places or 'an unknown place'}")
+
+
+def settled(outcome: Any) -> Any:
+    """In the driver: the result or ``Failure``, or raise the exception that ends the run."""
+    if isinstance(outcome, StorageError | TaskError):
+        raise outcome
+    return outcome
+
+
+class Executor:
+    """Runs a function over many tasks, in this process. Used in a ``with`` statement, which ends the workers."""
+
+    #: How many tasks run at the same time.
+    workers = 1
+
+    def run(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result | Failure]]:
+        """Yield (position of the task, its result or failure) as tasks end, each exactly once.
+
+        A ``ShoalError`` of a task is a ``Failure``, as is a task that ends its worker ``TRIES`` times. A full disk is
+        raised, because it concerns every task; so is any other exception, as a ``TaskError``, because it is a bug.
+        """
+        for position, task in enumerate(tasks):
+            with one_library_thread():
+                outcome = attempt(work, task)
+            yield position, settled(outcome)
+
+    def every(
+        self, works: Sequence[Callable[[], Result]], heard: Callable[[float], None] = lambda _: None
+    ) -> list[Result]:
+        """Call all functions; their results in order. ``heard`` gets the number done; the first failure is raised."""
+        results: dict[int, Result] = {}
+        with listening(lambda share: heard(len(results) + min(share, 1.0))):
+            for position, result in self.run(call, works):
+                if isinstance(result, Failure):
+                    raise InputError(result.message)
+                results[position] = result
+                heard(len(results))
+        return [results[position] for position in range(len(works))]
+
+    def close(self) -> None:
+        """End the workers. An executor can be closed twice."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Processes(Executor):
+    """Processes of this machine, started when they are first needed: a pool, and a fresh one when a worker has died.
+
+    Workers are started afresh rather than forked, because the threads of Numba and Polars do not survive a fork. One
+    death takes every task under way with it (``shared_fate``): all of them count one and run again one by one, so that
+    every further death is their own and no task is given up for what another one did. With ``auto``, a single task runs
+    in this process and need not wait for a start.
+    """
+
+    shared_fate = True
+    deadly: tuple[type[Exception], ...] = (BrokenProcessPool,)  #: what a future raises when its worker has died
+    _open = True
+
+    def __init__(self, workers: int, *, auto: bool = False) -> None:
+        self.workers = min(workers, 61) if sys.platform == "win32" else workers  # Windows waits for no more at a time
+        self._auto = auto
+        self._pool: ProcessPoolExecutor | None = None
+
+    def run(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result | Failure]]:
+        if not self._open:
+            raise RuntimeError("this executor is closed")
+        if self._auto and len(tasks) == 1:
+            yield from super().run(work, tasks)
+            return
+        waiting, again = deque(range(len(tasks))), deque[int]()
+        deaths: Counter[int] = Counter()
+        flying: dict[Future[Any], int] = {}
+        answers: list[tuple[int, Any]] = []
+        try:
+            while waiting or again or flying or answers:
+                one_by_one = self.shared_fate and (again or deaths.keys() & flying.values())
+                while (again or waiting) and len(flying) < (1 if one_by_one else self.workers):
+                    position = (again or waiting).popleft()
+                    flying[self.send(work, tasks[position])] = position
+                yield from answers  # workers have their next task before the driver handles an answer
+                answers = []
+                for future in wait(flying, LOOK, FIRST_COMPLETED).done:
+                    position, error = flying.pop(future), future.exception()
+                    if error is None:
+                        answers.append((position, settled(future.result())))
+                        continue
+                    if not isinstance(error, self.deadly):
+                        raise self.explained(error) from None
+                    if self.shared_fate:
+                        self.drop()
+                    deaths[position] += 1
+                    if deaths[position] < TRIES:
+                        again.append(position)
+                    else:
+                        answers.append((position, DIED))
+        finally:
+            if flying:
+                self.drop()
+
+    def send(self, work: Callable[[Any], Any], task: Any) -> Future[Any]:
+        """Hand ``attempt(work, task)`` to a worker."""
+        if getattr(work, "__module__", "") == "__main__":
+            raise TypeError("work must be a function of a module that a worker can import, not of the main script")
+        while True:
+            if self._pool is None:
+                self._pool = ProcessPoolExecutor(self.workers, multiprocessing.get_context("spawn"), _begin)
+            with contextlib.suppress(BrokenProcessPool), _starting():
+                return self._pool.submit(attempt, work, task)
+            self.drop()
+
+    def explained(self, error: BaseException) -> Exception:
+        """What is raised in the place of an exception on the way to the worker or back, whose text may quote data."""
+        return TaskError(f"a task, or what a task returns does not travel: {type(error).__name__}")
+
+    def drop(self) -> None:
+        """End what is under way."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            for worker in list((pool._processes or {}).values()):
+                worker.kill()
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def close(self) -> None:
+        self._open = False
+        self.drop()
+
+
+@contextlib.contextmanager
+def _starting() -> Iterator[None]:
+    """Processes that are started meanwhile do not hear Ctrl-C and do not import the driver's main script."""
+    main, masked = sys.modules["__main__"], hasattr(signal, "pthread_sigmask")
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT]) if masked else set()
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+        if masked:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _begin() -> None:
+    """In a new worker, before it loads anything: one thread, no output, an end with the driver, however that dies."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ.update(ONE_THREAD)
+    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - standard output belongs to the driver's results
+    os.dup2(sys.stdout.fileno(), 1)
+    driver = multiprocessing.parent_process()
+
+    def end_with_driver() -> None:
+        if driver is not None:
+            driver.join()
+        os._exit(1)
+
+    threading.Thread(target=end_with_driver, daemon=True).start()
+
+
+def open_executor(workers: str = "auto", cores: int | None = None, shards: int | None = None) -> Executor:
+    """Open "serial", "processes", "ray", "ray://host:port" or "auto", with ``cores`` tasks at a time.
+
+    "auto" is "processes" where more than one core may be used, and "serial" for a run of one shard (``shards``: their
+    number, where it is known).
+    """
+    from shoal.validation import count  # loads NumPy, whose threads a worker sets before it does
+
+    wanted = None if cores is None else count(cores=cores)
+    at_a_time = wanted or n_threads()
+    if workers == "serial" or (workers == "auto" and (shards == 1 or at_a_time == 1)):
+        return Executor()
+    if workers in ("auto", "processes"):
+        return Processes(at_a_time, auto=workers == "auto")
+    if isinstance(workers, str) and (workers == "ray" or workers.startswith("ray://")):
+        from shoal.product.workers.cluster import Cluster
+
+        return Cluster(workers, wanted)
+    raise InputError("workers must be one of: serial, processes, ray, ray://host:port, auto")

@@ -1,0 +1,167 @@
+"""Rules of crowds for life: fixed sets, at least m with news, newcomers by lot, rests together; functions of values."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shoal.crowds.formation import means
+from shoal.crowds.membership import (
+    can_have_news,
+    crowd_row,
+    formation_size,
+    formed,
+    value_digest,
+    waiting_size,
+    with_blocks,
+)
+
+Sizes = st.integers(2, 6)
+
+
+def points(n: int, seed: int, ties: bool = False) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    values = rng.gamma(2.0, 1.0, (n, 3))
+    return values.round(0) if ties else values
+
+
+def partition(member: np.ndarray, rows: np.ndarray) -> Counter[tuple[tuple[float, ...], ...]]:
+    """The crowds as multisets of values."""
+    crowds = {c: tuple(sorted(map(tuple, rows[member == c].tolist()))) for c in set(member.tolist()) if c >= 0}
+    return Counter(crowds.values())
+
+
+@settings(max_examples=40, deadline=None)
+@given(m=Sizes, n=st.integers(1, 60), seed=st.integers(0, 10**6), ties=st.booleans())
+def test_formed_crowds_have_room(m: int, n: int, seed: int, ties: bool) -> None:
+    x = points(n, seed, ties)
+    member = formed(x, m)
+    sizes = Counter(member.tolist())
+    if n < m:
+        assert set(sizes) == {-1}
+        return
+    assert -1 not in sizes
+    if n < formation_size(m):
+        assert sizes == {0: n}
+    else:
+        assert formation_size(m) <= min(sizes.values())
+        assert max(sizes.values()) < 2 * formation_size(m)
+
+
+@settings(max_examples=40, deadline=None)
+@given(m=Sizes, n=st.integers(12, 50), seed=st.integers(0, 10**6), ties=st.booleans())
+def test_crowds_and_rows_are_functions_of_the_multiset(m: int, n: int, seed: int, ties: bool) -> None:
+    x = points(n, seed, ties)
+    values = np.random.default_rng(seed + 1).gamma(1.0, 1.0, (n, 4))
+    order = np.random.default_rng(seed + 2).permutation(n)
+
+    def rows(at: np.ndarray) -> list[list[float]]:
+        member = formed(x[at], m, beside=values[at])
+        return sorted(means(values[at], member).tolist())
+
+    assert rows(np.arange(n)) == rows(order)
+
+
+@settings(max_examples=40, deadline=None)
+@given(m=Sizes, n=st.integers(0, 120), seed=st.integers(0, 10**6))
+def test_newcomers_wait_and_are_divided_by_lot(m: int, n: int, seed: int) -> None:
+    x = points(n, seed)
+    member = formed(x, m, lambda k: np.random.default_rng(seed).permutation(k).tolist())
+    sizes = Counter(member.tolist())
+    if n < waiting_size(m):
+        assert set(sizes) <= {-1}
+        return
+    assert -1 not in sizes
+    assert formation_size(m) <= min(sizes.values())
+    assert max(sizes.values()) < 2 * formation_size(m)
+
+
+def test_a_lot_does_not_look_at_likeness() -> None:
+    """Twenty sybils beside four homes: by likeness they would stand apart, by lot they do not."""
+    x = np.concatenate([np.full((20, 1), 9.0) + np.arange(20)[:, None] * 1e-3, np.arange(4.0)[:, None]])
+    together = 0
+    for seed in range(200):
+        member = formed(x, 10, lambda k, seed=seed: np.random.default_rng(seed).permutation(k).tolist())  # type: ignore[misc]
+        together += len({int(c) for c in member[20:]}) == 1
+    assert together < 200 * 0.2  # by chance 2·C(20,8)/C(24,12) = 9 %
+
+
+def test_lots_of_ten_crowds_are_alike_inside() -> None:
+    x = np.random.default_rng(0).gamma(2, 1, (300, 2))
+    member = formed(x, 10, lambda k: list(range(k)))
+    sizes = Counter(member.tolist())
+    assert -1 not in sizes
+    assert min(sizes.values()) >= 12
+    inside = sum(((x[member == c] - x[member == c].mean(axis=0)) ** 2).sum() for c in sizes)
+    assert inside < 0.5 * ((x - x.mean(axis=0)) ** 2).sum()
+
+
+@settings(max_examples=60, deadline=None)
+@given(m=Sizes, extra=st.integers(0, 6), news=st.integers(0, 12), seed=st.integers(0, 10**6))
+def test_a_row_has_at_least_m_in_it(m: int, extra: int, news: int, seed: int) -> None:
+    n = m + extra
+    rng = np.random.default_rng(seed)
+    values, stored = rng.random((n, 3)), rng.random((n, 3))
+    has = np.zeros(n, dtype=bool)
+    has[rng.permutation(n)[: min(news, n)]] = True
+    row = crowd_row(values, stored, has, m)
+    if has.sum() < m:
+        assert row is None
+        return
+    assert row is not None
+    expected = [math.fsum(np.where(has, values[:, j], stored[:, j])) / n for j in range(3)]
+    assert row.tolist() == expected
+    order = rng.permutation(n)
+    again = crowd_row(values[order], stored[order], has[order], m)
+    assert again is not None
+    assert again.tolist() == expected  # to the last bit
+
+
+def test_a_largest_share_repeats_the_row() -> None:
+    values = np.array([[1.0]] * 9 + [[9.0]])
+    everyone = np.ones(10, dtype=bool)
+    assert crowd_row(values, values, everyone, 10, largest_share=0.4) is None
+    assert crowd_row(values, values, everyone, 10, largest_share=0.5) is not None
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    m=st.integers(2, 5),
+    crowds=st.lists(st.integers(1, 12), max_size=5),
+    blocks=st.lists(st.integers(1, 4), max_size=5),
+)
+def test_rests_stay_together_among_at_least_m_others(m: int, crowds: list[int], blocks: list[int]) -> None:
+    newcomers = {f"n{c}.{i}": c for c, size in enumerate(crowds) for i in range(size)}
+    rests = {100 + b: [f"b{b}.{i}" for i in range(size)] for b, size in enumerate(blocks)}
+    joined, waiting = with_blocks(newcomers, rests, m)
+    assert all(joined[name] == crowd for name, crowd in newcomers.items())
+    for block, names in rests.items():
+        if block in waiting:
+            assert not set(names) & set(joined)
+            continue
+        [crowd] = {joined[name] for name in names}
+        others = [name for name, c in joined.items() if c == crowd and name not in names]
+        assert len(others) >= m
+        assert not any(name.startswith("b") for name in others)
+    assert len(rests) - len(waiting) <= sum(size >= m for size in crowds)
+
+
+def test_values_are_recognized_whatever_their_type() -> None:
+    two = np.array([1, 2], dtype=np.float32).astype(np.float64)
+    assert value_digest(np.array([1.0, 2.0]), [3, 3]) == value_digest(two, [3, 3])
+    assert value_digest(np.array([0.0]), [3]) == value_digest(np.array([-0.0]), [3])
+    assert value_digest(np.array([1.0]), [3]) == value_digest(np.array([np.nextafter(1.0, 2)]), [3])
+    assert value_digest(np.array([1.0]), [3]) != value_digest(np.array([1.001]), [3])
+    assert value_digest(np.array([1000.0]), [-3]) != value_digest(np.array([2000.0]), [-3])
+
+
+def test_who_can_still_have_news() -> None:
+    now = "2024-03-01T00:00:00Z"
+    assert can_have_news("", now, True, 30)
+    assert not can_have_news("", now, False, 30)
+    assert can_have_news("2024-02-10T00:00:00Z", now, False, 30)
+    assert not can_have_news("2024-01-10T00:00:00Z", now, False, 30)
