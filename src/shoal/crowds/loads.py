@@ -1,0 +1,125 @@
+"""The rows of a crowd of meters, release after release, by the rules of size, precision, dominance and difference.
+
+A crowd keeps its base, its secret offset, what last entered of each member for each time of day, and the last row's
+instants with what entered for them. A member without a figure today, and a held one, enter with the reference: the
+figure that entered for the same instant, where the last row had it, else the last one for the same time of day; at the
+beginning that is the usual day stored when the crowd was formed. Figures are whole numbers of watts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+
+from shoal.crowds.difference import hold_loads
+from shoal.crowds.dominance import keeps_dominance
+from shoal.crowds.precision import (
+    PRECISION,
+    Units,
+    as_figures,
+    base_of_numbers,
+    round_sums,
+    usual_of_loads,
+    window_of,
+)
+from shoal.validation import BoolArray, FloatArray, IndexArray
+
+#: Decimals of kW that mean something: watts.
+WATTS = 3
+#: The finest base of a row, in kW.
+FINEST = Decimal("0.001")
+
+#: Draws a whole number below n.
+Draw = Callable[[int], int]
+
+
+@dataclass(frozen=True)
+class LoadCrowd:
+    """What is kept of a crowd of meters; everything but ``base`` is its owner's."""
+
+    base: Decimal  #: kW
+    offset: int  #: watts, over all members
+    day: Units  #: (n, steps of a day) last figures by time of day
+    instants: tuple[int, ...] = ()  #: of the last row
+    last: Units | None = None  #: (n, k) what entered it
+
+    @property
+    def window(self) -> int:
+        """N = n b, in watts."""
+        return window_of(self.base, len(self.day), WATTS)
+
+
+@dataclass(frozen=True)
+class LoadRow:
+    """A crowd's row for one release, None where it is withheld; and who entered with an older figure, for the owner."""
+
+    row: FloatArray | None  #: (k,) kW
+    entered: Units  #: (n, k)
+    held: BoolArray  #: (n,)
+    crowd: LoadCrowd  #: after the release
+
+
+def begin_loads(day: Units, of_all: Fraction, draw: Draw, precision: float = PRECISION) -> LoadCrowd:
+    """A new crowd: base and offset for life.
+
+    Args:
+        day: (n, steps of a day) usual day of each member, in watts.
+        of_all: mean |load| of all labels' usual days, in watts.
+        draw: draws a whole number below n, from a cryptographic source where rows are released.
+        precision: the base over usual figure / members, at most.
+
+    >>> begin_loads(np.full((10, 24), 400), Fraction(400), lambda n: n // 2).base
+    Decimal('0.05')
+    """
+    usual = usual_of_loads(day, of_all) / 10**WATTS
+    base = max(base_of_numbers(usual, len(day), precision), FINEST) if usual else FINEST
+    return LoadCrowd(base, draw(window_of(base, len(day), WATTS)), day)
+
+
+def next_loads(
+    crowd: LoadCrowd,
+    figures: Units,
+    present: BoolArray,
+    instants: tuple[int, ...],
+    phases: IndexArray,
+    largest_share: float | None = None,
+) -> LoadRow:
+    """The row of a crowd for the next release.
+
+    Args:
+        crowd: what is kept of it.
+        figures: (n, k) watts; rows of members without a figure today are not looked at.
+        present: (n,) who has figures today.
+        instants: (k,) of the entries.
+        phases: (k,) the time of day of each entry, as a column of ``crowd.day``.
+        largest_share: no member has more than this share of the row.
+
+    Example: one of twelve homes begins to draw 9 kW more while the others stay; it is held.
+
+    >>> day = np.full((12, 1), 500)
+    >>> first = next_loads(begin_loads(day, Fraction(500), lambda n: 0), day, np.full(12, True), (0,), np.array([0]))
+    >>> jump = next_loads(first.crowd, day + 9000 * np.eye(12, 1, dtype=int), np.full(12, True), (1,), np.array([0]))
+    >>> int(jump.held.sum()), bool((jump.row == first.row).all())
+    (1, True)
+    """
+    reference, published = crowd.day[:, phases], np.zeros(len(instants), dtype=np.bool_)
+    if crowd.last is not None:
+        place = {instant: i for i, instant in enumerate(crowd.instants)}
+        at = np.array([place.get(instant, -1) for instant in instants])
+        published = at >= 0
+        reference[:, published] = crowd.last[:, at[published]]
+    entering = np.where(present[:, None], figures, reference)
+    held = np.zeros(len(entering), dtype=np.bool_)
+    if crowd.last is not None:
+        held = hold_loads(entering, reference, published, crowd.window)
+        entering[held] = reference[held]
+    if not keeps_dominance(np.abs(entering).sum(axis=1), largest_share):
+        return LoadRow(None, entering, held, crowd)
+    row = as_figures(round_sums(entering.sum(axis=0), crowd.window, crowd.offset), crowd.base)
+    day = crowd.day.copy()
+    day[:, phases] = entering
+    return LoadRow(row, entering, held, replace(crowd, day=day, instants=instants, last=entering))
