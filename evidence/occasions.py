@@ -86,13 +86,15 @@ class Occasion:
         return np.asarray(np.isfinite(self.metered).sum(axis=1))
 
 
-def occasion(readings: Any, origin: Any, keep: Path | None = None, name: str = "") -> Occasion:
+def occasion(
+    readings: Any, origin: Any, keep: Path | None = None, name: str = "", horizon: int = STEPS
+) -> Occasion:
     """Forecasts of all homes at an origin; read from the folder ``keep``, where they are there, and kept in it."""
     path = None if keep is None else keep / f"{name}.npz"
     if path is not None and path.is_file():
         stored = np.load(path)
         return _occasion(**stored)
-    fc = shoal.forecast(readings, order=ORDER, train_days=TRAIN_DAYS, horizon=STEPS, season=SEASON, origin=origin)
+    fc = shoal.forecast(readings, order=ORDER, train_days=TRAIN_DAYS, horizon=horizon, season=SEASON, origin=origin)
     frame = readings if isinstance(readings, pl.DataFrame) else readings.frame
     later = frame.filter(pl.col("timestamp").is_between(fc.timestamps[0], fc.timestamps[-1]))
     wide = pl.DataFrame({"household": fc.households}).join(

@@ -44,12 +44,12 @@ def parts(points: FloatArray, number: int) -> NDArray[np.int64]:
                 cell[members] = first
                 continue
             left = cells // 2
-            here, there = _halve(x, members, len(members) * left // cells)
+            here, there = halve(x, members, len(members) * left // cells)
             work += [(there, cells - left, first + left), (here, left, first)]
     return cell
 
 
-def _halve(x: FloatArray, members: NDArray[np.int64], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def halve(x: FloatArray, members: NDArray[np.int64], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """``members`` (ascending) in two parts, the first with ``size`` of them."""
     points = x[members]
     points = points - points.mean(axis=0)

@@ -14,13 +14,15 @@ Crowds are a function of the multiset of rows: rows are sorted by value before a
 and no place decides where two rows are alike, and no sum is taken in another order. Permuting the rows permutes the
 numbers of the crowds and nothing else; means (:func:`means`) are exactly rounded sums.
 
-Where no member may have more than a share of its crowd's total, the excess Σ_C max(0, largest − share · total) comes
-first and the spread second: a move may never raise the excess.
+Where crowds have to keep limits (:class:`Limits`: a largest share of the total, dominance, closeness to all rows), what
+is in excess of them comes first and the spread second: a move may never raise the excess. Where rows have to be close
+to all in what is protected, formation begins with them dealt (:func:`shoal.crowds.diversity.deal`).
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,8 @@ from numpy.typing import NDArray
 
 from shoal import validation
 from shoal.crowds.cells import cut, near_pairs, parts
+from shoal.crowds.diversity import deal, deal_blocks
+from shoal.crowds.dominance import COALITION, PERCENT
 from shoal.errors import InputError
 from shoal.numerics.compiled import kernel
 from shoal.validation import FloatArray
@@ -47,6 +51,36 @@ _LEFT_OUT = 1000
 _PASSES = 200
 
 
+@dataclass(frozen=True)
+class Limits:
+    """What crowds have to keep, of n rows, beside their size; :func:`crowds` takes it, and its caller checks it."""
+
+    amounts: FloatArray  #: (n, p) ≥ 0: what each row has of its crowd's totals
+    shares: FloatArray  #: (p,) no row has more than this share of a total; 1 for any
+    ruled: NDArray[np.bool_]  #: (p,) whether the amounts keep dominance (:mod:`shoal.crowds.dominance`)
+    close: FloatArray  #: (n, r) crowds keep the means of these within ±1 (:func:`shoal.crowds.diversity.standing`)
+
+    @classmethod
+    def none(cls, n: int) -> Limits:
+        """No limits of n rows."""
+        return cls(np.zeros((n, 0)), np.ones(0), np.ones(0, dtype=np.bool_), np.zeros((n, 0)))
+
+    @property
+    def by_row(self) -> FloatArray:
+        """(n, p + r) all that is known of each row."""
+        return np.concatenate([self.amounts, self.close], axis=1)
+
+    def take(self, rows: Any) -> Limits:
+        """The limits of some rows."""
+        return Limits(self.amounts[rows], self.shares, self.ruled, self.close[rows])
+
+    def scaled(self) -> Limits:
+        """Each amount over its mean, so that excesses of one column weigh like those of another."""
+        mean = np.sort(self.amounts, axis=0).mean(axis=0)
+        return Limits(np.ascontiguousarray(self.amounts / np.where(mean > 0, mean, 1.0)), self.shares, self.ruled,
+                      np.ascontiguousarray(self.close))  # fmt: skip
+
+
 def crowds(
     points: Any,
     size: int,
@@ -55,6 +89,7 @@ def crowds(
     largest_share: float | None = None,
     boundaries: Any = None,
     beside: Any = None,
+    limits: Limits | None = None,
 ) -> NDArray[np.int64]:
     """(n,) crowd of each row of (n, d), numbered in order of their first rows; each has size to 2·size − 1 rows.
 
@@ -68,6 +103,8 @@ def crowds(
         largest_share: no row has more than this share of its crowd's total.
         boundaries: (n,) values; rows with different ones are never in one crowd.
         beside: (n, e) what will be averaged, where that is not ``points``: it orders rows whose points are equal.
+        limits: what crowds have to keep beside that. The crowds with the least excess that was found are returned, even
+            where it is not 0: whether they keep the rules is for the caller to check, exactly.
 
     >>> crowds([[0.0], [9.0], [1.0], [8.0]], 2).tolist()
     [0, 1, 0, 1]
@@ -84,9 +121,10 @@ def crowds(
             raise InputError(
                 f"largest_share must be at least 1/{2 * size - 1}: crowds have up to {2 * size - 1} members"
             )
+    limits = Limits.none(len(x)) if limits is None else limits
     values, border = _borders(len(x), boundaries)
-    order = _by_value(border, x, weights, _beside(len(x), beside))
-    x, weights, border = x[order] + 0.0, weights[order], border[order]
+    order = _by_value(border, x, weights, np.concatenate([_beside(len(x), beside), limits.by_row], axis=1))
+    x, weights, border, limits = x[order] + 0.0, weights[order], border[order], limits.take(order).scaled()
     formed = np.empty(len(x), dtype=np.int64)
     number = 0
     for rows in np.split(np.arange(len(x)), np.flatnonzero(np.diff(border)) + 1):
@@ -96,10 +134,13 @@ def crowds(
                 f"size: a crowd has at least {size} members, and there are only {len(rows)}{where}; choose a smaller "
                 f"size{' or wider boundaries' if where else ', or have more labels'}"
             )
-        cells = cut(x[rows], BLOCK) if len(rows) > BLOCK else np.zeros(len(rows), dtype=np.int64)
+        cells = np.zeros(len(rows), dtype=np.int64)
+        if len(rows) > BLOCK:
+            close, number = limits.close[rows], -(-len(rows) // BLOCK)
+            cells = deal_blocks(x[rows], close, number) if close.shape[1] else cut(x[rows], BLOCK)
         for cell in range(int(cells.max()) + 1):
             inside = rows[cells == cell]
-            crowd = _formed(x[inside], size, weights[inside], share)
+            crowd = _formed(x[inside], size, weights[inside], share, limits.take(inside))
             formed[inside] = number + crowd
             number += int(crowd.max()) + 1
     placed = np.empty(len(x), dtype=np.int64)
@@ -154,9 +195,11 @@ def _by_value(border: NDArray[np.int64], x: FloatArray, weights: FloatArray, bes
     return np.lexsort(keys.T[::-1])
 
 
-def _formed(x: FloatArray, size: int, weights: FloatArray, share: float) -> NDArray[np.int64]:
+def _formed(x: FloatArray, size: int, weights: FloatArray, share: float, limits: Limits) -> NDArray[np.int64]:
     """Crowds of the rows of one block."""
     n = len(x)
+    if share < 1:
+        limits = _with_share(limits, weights, share)
     if n < 2 * size:
         crowd = np.zeros(n, dtype=np.int64)
     else:
@@ -165,16 +208,23 @@ def _formed(x: FloatArray, size: int, weights: FloatArray, share: float) -> NDAr
         near = np.ascontiguousarray(near_pairs(x, k)[:, 1])
         # The least change that counts: far above rounding, far below what anybody could notice.
         least = 1e-12 * float((x**2).sum()) / n
-        crowd = parts(x, n // size)
+        crowd = deal(x, limits.close, n // size) if limits.close.shape[1] else parts(x, n // size)
         if share < 1:
-            _improve(x, crowd, size, near, weights, share, least)
+            _improve(x, crowd, size, near, limits, least)
             if _excess(crowd, weights, share) > 0:
                 crowd = _by_total(weights, size, share)
-        _improve(x, crowd, size, near, weights, share, least)
+        _improve(x, crowd, size, near, limits, least)
         _, crowd = np.unique(crowd, return_inverse=True)
     if share < 1 and _excess(crowd, weights, share) > 0:
         raise InputError(_impossible(weights, size, share))
     return np.asarray(crowd, dtype=np.int64)
+
+
+def _with_share(limits: Limits, weights: FloatArray, share: float) -> Limits:
+    """The limits with a largest share of one more amount."""
+    amounts = np.ascontiguousarray(np.concatenate([limits.amounts, weights[:, None]], axis=1))
+    ruled = np.append(limits.ruled, False)
+    return Limits(amounts, np.append(limits.shares, share), ruled, limits.close)
 
 
 def _excess(crowd: NDArray[np.int64], weights: FloatArray, share: float) -> float:
@@ -225,17 +275,41 @@ def _fits(weights: FloatArray, size: int, share: float) -> bool:
 
 
 @kernel
-def _beyond(members: Any, count: int, out: int, into: int, weights: Any, share: float) -> float:
-    """Excess of a crowd without the member ``out`` and with the point ``into``; -1 for none."""
-    largest = total = 0.0
-    if into >= 0:
-        largest = total = weights[into]
-    for s in range(count):
-        i = members[s]
-        if i != out:
-            total += weights[i]
-            largest = max(largest, weights[i])
-    return max(largest - share * total, 0.0)
+def _beyond(
+    members: Any, count: int, out: int, into: int, amounts: Any, shares: Any, ruled: Any, close: Any, top: Any
+) -> float:
+    """Excess of a crowd without the member ``out`` and with the point ``into``; -1 for none. ``top`` is scratch."""
+    size = count - (1 if out >= 0 else 0) + (1 if into >= 0 else 0)
+    coalition = min(COALITION, (size - 1) // 3)
+    excess = 0.0
+    for j in range(amounts.shape[1]):
+        top[:] = 0.0
+        total = 0.0
+        for s in range(count + 1):
+            i = members[s] if s < count else into
+            if i < 0 or (i == out and s < count):
+                continue
+            amount = amounts[i, j]
+            total += amount
+            for r in range(COALITION + 1):
+                if amount > top[r]:
+                    amount, top[r] = top[r], amount
+        excess += max(top[0] - shares[j] * total, 0.0)
+        if ruled[j]:
+            rest = total
+            for r in range(coalition + 1):
+                rest -= top[r]
+            # A little more than the rule asks, so that sums of rounded amounts do not break it in exact numbers.
+            excess += max(top[0] * (1.0 + 1e-9) - 100.0 / PERCENT * rest, 0.0)
+    for e in range(close.shape[1]):
+        total = 0.0
+        for s in range(count):
+            if members[s] != out:
+                total += close[members[s], e]
+        if into >= 0:
+            total += close[into, e]
+        excess += max(abs(total) / size - (1.0 - 1e-9), 0.0)
+    return excess
 
 
 @kernel
@@ -249,8 +323,9 @@ def _center(x: Any, members: Any, count: int, center: Any) -> None:
 
 @kernel
 def _settle(
-    x: Any, crowd: Any, n_crowds: int, size: int, near: Any, weights: Any, share: float, least: float, passes: int
-) -> None:
+    x: Any, crowd: Any, n_crowds: int, size: int, near: Any, amounts: Any, shares: Any, ruled: Any, close: Any,
+    least: float, passes: int,
+) -> None:  # fmt: skip
     """Moves and exchanges until none is left; ``near`` holds, point after point, those whose crowds are looked at."""
     n, k = x.shape
     most, q = 2 * size - 1, len(near) // n
@@ -263,11 +338,12 @@ def _settle(
         members[a, count[a]] = i
         count[a] += 1
     center = np.empty((n_crowds, k))
-    over = np.zeros(n_crowds)
+    over, top = np.zeros(n_crowds), np.zeros(COALITION + 1)
+    limited = amounts.shape[1] + close.shape[1] > 0
     for a in range(n_crowds):
         _center(x, members[a], count[a], center[a])
-        if share < 1:
-            over[a] = _beyond(members[a], count[a], -1, -1, weights, share)
+        if limited:
+            over[a] = _beyond(members[a], count[a], -1, -1, amounts, shares, ruled, close, top)
     # When a crowd last changed and when a point was last looked at: what has not changed since need not be tried again.
     changed = np.ones(n_crowds, dtype=np.int64)
     looked = np.zeros(n, dtype=np.int64)
@@ -309,9 +385,10 @@ def _settle(
                             square += d * d
                         change = -2 * along - both * square
                     excess = 0.0
-                    if share < 1 and (change < gain or over[a] + over[b] > 0):
-                        excess = _beyond(members[a], count[a], i, j, weights, share)
-                        excess += _beyond(members[b], count[b], j, i, weights, share) - over[a] - over[b]
+                    if limited and (change < gain or over[a] + over[b] > 0):
+                        excess = _beyond(members[a], count[a], i, j, amounts, shares, ruled, close, top)
+                        excess += _beyond(members[b], count[b], j, i, amounts, shares, ruled, close, top)
+                        excess -= over[a] + over[b]
                         if abs(excess) < 1e-12 * (over[a] + over[b]):
                             excess = 0.0
                     if excess < relief or (excess == relief and change < gain):
@@ -338,34 +415,42 @@ def _settle(
             clock += 1
             for c in (a, b):
                 _center(x, members[c], count[c], center[c])
-                if share < 1:
-                    over[c] = _beyond(members[c], count[c], -1, -1, weights, share)
+                if limited:
+                    over[c] = _beyond(members[c], count[c], -1, -1, amounts, shares, ruled, close, top)
                 changed[c] = clock
         if moves == 0:
             break
 
 
 @kernel
-def _scored(x: Any, crowd: Any, n_crowds: int, weights: Any, share: float) -> tuple[float, float]:
+def _scored(
+    x: Any, crowd: Any, n_crowds: int, amounts: Any, shares: Any, ruled: Any, close: Any
+) -> tuple[float, float]:
     """Excess and spread of points in crowds 0 .. n_crowds − 1."""
     n, k = x.shape
-    count, total, largest = np.zeros(n_crowds), np.zeros(n_crowds), np.zeros(n_crowds)
+    count = np.zeros(n_crowds)
     center = np.zeros((n_crowds, k))
     for i in range(n):
-        c = crowd[i]
-        count[c] += 1
-        total[c] += weights[i]
-        largest[c] = max(largest[c], weights[i])
+        count[crowd[i]] += 1
         for e in range(k):
-            center[c, e] += x[i, e]
-    excess = spread_ = 0.0
+            center[crowd[i], e] += x[i, e]
     for c in range(n_crowds):
-        excess += max(largest[c] - share * total[c], 0.0)
         for e in range(k):
             center[c, e] /= count[c]
+    spread_ = 0.0
     for i in range(n):
         for e in range(k):
             spread_ += (x[i, e] - center[crowd[i], e]) ** 2
+    excess, top = 0.0, np.zeros(COALITION + 1)
+    if amounts.shape[1] + close.shape[1] > 0:
+        members = np.empty(n, dtype=np.int64)
+        for c in range(n_crowds):
+            inside = 0
+            for i in range(n):
+                if crowd[i] == c:
+                    members[inside] = i
+                    inside += 1
+            excess += _beyond(members, inside, -1, -1, amounts, shares, ruled, close, top)
     return excess, spread_
 
 
@@ -418,8 +503,9 @@ def _seeded(x: Any, n_crowds: int, draw: int) -> Any:
 
 @kernel
 def _sweep(
-    x: Any, crowd: Any, n_crowds: int, size: int, near: Any, weights: Any, share: float, least: float, draw: int
-) -> int:
+    x: Any, crowd: Any, n_crowds: int, size: int, near: Any, amounts: Any, shares: Any, ruled: Any, close: Any,
+    least: float, draw: int,
+) -> int:  # fmt: skip
     """Every crowd once with those nearest to it, taken apart and formed anew; crowds may come and go.
 
     ``crowd`` is changed in place, and its numbers may have gaps after. Returns the next draw.
@@ -482,16 +568,16 @@ def _sweep(
                 at += 1
         if made > together and used + made - together > room:
             continue
-        points, load = x[rows], weights[rows]
-        excess, was = _scored(points, before, together, load, share)
+        points, load, near_all = x[rows], amounts[rows], close[rows]
+        excess, was = _scored(points, before, together, load, shares, ruled, near_all)
         draw = draw * 16807 % 2147483647
         after = _seeded(points, made, 0 if draw % 3 == 0 else draw)
         every = np.empty(total * total, dtype=np.int64)
         for i in range(total):
             for j in range(total):
                 every[i * total + j] = j
-        _settle(points, after, made, size, every, load, share, least, _PASSES)
-        beyond, now = _scored(points, after, made, load, share)
+        _settle(points, after, made, size, every, load, shares, ruled, near_all, least, _PASSES)
+        beyond, now = _scored(points, after, made, load, shares, ruled, near_all)
         if beyond > excess or (beyond == excess and now >= was - least):
             continue
         for s in range(together):
@@ -514,20 +600,15 @@ def _sweep(
 
 
 def _improve(
-    x: FloatArray,
-    crowd: NDArray[np.int64],
-    size: int,
-    near: NDArray[np.int64],
-    weights: FloatArray,
-    share: float,
-    least: float,
+    x: FloatArray, crowd: NDArray[np.int64], size: int, near: NDArray[np.int64], limits: Limits, least: float
 ) -> None:
     """Moves, then sweeps with moves after each; ``crowd`` in place."""
     draw = 1
+    kept = limits.amounts, limits.shares, limits.ruled, limits.close
     n_crowds = int(crowd.max()) + 1
-    _settle(x, crowd, n_crowds, size, near, weights, share, least, _PASSES)
+    _settle(x, crowd, n_crowds, size, near, *kept, least, _PASSES)
     for _ in range(min(max(_WORK // n_crowds, _FEWEST), _MOST)):
-        draw = _sweep(x, crowd, n_crowds, size, near, weights, share, least, draw)
+        draw = _sweep(x, crowd, n_crowds, size, near, *kept, least, draw)
         crowd[:] = np.unique(crowd, return_inverse=True)[1]
         n_crowds = int(crowd.max()) + 1
-        _settle(x, crowd, n_crowds, size, near, weights, share, least, _PASSES)
+        _settle(x, crowd, n_crowds, size, near, *kept, least, _PASSES)

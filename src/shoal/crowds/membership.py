@@ -28,8 +28,8 @@ from datetime import datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.crowds.formation import crowds, means
-from shoal.validation import FloatArray
+from shoal.crowds.formation import Limits, crowds, means
+from shoal.validation import FloatArray, IndexArray
 
 #: Members of a new crowd, at least, over those promised.
 ROOM = 1.2
@@ -69,6 +69,8 @@ def formed(
     totals: FloatArray | None = None,
     largest_share: float | None = None,
     beside: FloatArray | None = None,
+    limits: Limits | None = None,
+    keeps: Callable[[IndexArray], bool] | None = None,
 ) -> NDArray[np.int64]:
     """(n,) crowd of each row at the first release about a population; −1 where fewer than m share a boundary.
 
@@ -82,6 +84,8 @@ def formed(
         totals: (n,) what each row has of its crowd's total, for ``largest_share``.
         largest_share: no member has more than this share of its crowd's total.
         beside: (n, k) what will be averaged: it orders rows whose points are equal.
+        limits: what crowds have to keep; at a first release the caller checks whether they do.
+        keeps: whether some rows can be a crowd by the rules of a row; newcomers who would not be, wait.
 
     >>> formed(np.arange(5.0)[:, None], 2).tolist()
     [0, 0, 0, 0, 0]
@@ -98,7 +102,8 @@ def formed(
             continue
         lots = [rows]
         if shuffle is not None:  # in order of their values first: the draw does not depend on how rows are named
-            keys = points[rows] if beside is None else np.concatenate([points[rows], beside[rows]], axis=1)
+            known = [points, *([] if beside is None else [beside]), *([] if limits is None else [limits.by_row])]
+            keys = np.concatenate([one[rows] for one in known], axis=1)
             rows = rows[np.lexsort(keys.T[::-1])]
             rows = rows[list(shuffle(len(rows)))]
             lots = np.array_split(rows, max(len(rows) // math.ceil(LOT * m), 1))
@@ -112,9 +117,12 @@ def formed(
                     totals=None if totals is None else totals[lot],
                     largest_share=largest_share,
                     beside=None if beside is None else beside[lot],
+                    limits=None if limits is None else limits.take(lot),
                 )
-            member[lot] = number + inside
-            number += int(inside.max()) + 1
+            for c in range(int(inside.max()) + 1):
+                if shuffle is None or keeps is None or keeps(lot[inside == c]):
+                    member[lot[inside == c]] = number
+                    number += 1
     return member
 
 

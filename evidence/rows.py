@@ -1,0 +1,265 @@
+"""What rows of averages tell, on real homes and a payroll: section 15's table, made again.
+
+Crowds are formed on the first evening and kept; figures are forecasts of a run's kind. The rules are those of the
+package (:mod:`shoal.crowds.loads`, :mod:`shoal.crowds.publish`), the offsets are seeded. Attackers:
+
+- **a change**: one member's figures rise for good, at every entry, by 1, 3 or 8 usual figures of its crowd. Who knows
+  the evening reads n times the difference of the two rows, averaged over the entries; it counts as read where that is
+  within 30 % of the truth. The landlord knows three other members, whose figures rise by as much on the same evening,
+  and takes out what entered of them;
+- **a constant figure**: who knows what entered of all others, and the base, over sixty tables: what is left is a window
+  of n b; the middle of it is the estimate, within the figures that are possible at all (not below zero).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evidence.homes import EVERY
+from evidence.occasions import occasion
+from shoal.crowds.loads import WATTS, LoadCrowd, begin_loads, next_loads
+from shoal.crowds.precision import in_units
+from shoal.validation import FloatArray
+
+Progress = Callable[[str, float], None]
+Member = NDArray[np.int64]
+
+CHANGES = (1, 3, 8)
+#: An estimate counts as read within so much of the truth.
+READ = 0.3
+DRAWS = 20
+EVENINGS = 30
+#: Tables that the insider who knows all others sees.
+TABLES = 60
+#: First evenings: the Swiss winter and four London seasons.
+FIRSTS = {
+    ("swiss", "winter"): date(2018, 11, 14),
+    ("london", "winter"): date(2013, 1, 17),
+    ("london", "spring"): date(2013, 4, 6),
+    ("london", "summer"): date(2013, 7, 7),
+    ("london", "autumn"): date(2013, 10, 5),
+}
+
+
+@dataclass(frozen=True)
+class Series:
+    """Forecasts of the homes of the first release, release after release; NaN where a home has none."""
+
+    power: FloatArray  #: (releases, n, k) kW
+    metered: FloatArray  #: (releases, n, k) kW
+    day: FloatArray  #: (n, steps of a day) usual day at the first release, kW
+    phases: NDArray[np.int64]  #: (releases, k)
+    instants: tuple[tuple[int, ...], ...]
+    member: Member  #: (n,) crowd of each home
+
+    @property
+    def entering(self) -> FloatArray:
+        """(releases, n, k) kW: figures of today, or the usual day where a home has none."""
+        usual = np.stack([self.day[:, phases] for phases in self.phases])
+        return np.where(np.isfinite(self.power), self.power, usual)
+
+
+def series(
+    name: str, origins: Sequence[str], keep: Path | None, horizon: int = 12, readings: Any = None, size: int = 10
+) -> Series:
+    """The homes that have a forecast at the first origin, at all origins."""
+    readings = EVERY[name].read() if readings is None else readings
+    suffix = "" if horizon == 12 else f"-{horizon}"
+    every = [occasion(readings, origin, keep, f"{name}-{origin}{suffix}", horizon) for origin in origins]
+    first = every[0]
+    assert first.habits is not None
+    place = {home: i for i, home in enumerate(first.households)}
+    shape = (len(every), len(place), horizon)
+    power, metered = np.full(shape, np.nan), np.full(shape, np.nan)
+    phases, instants = [], []
+    step = timedelta(days=1) / first.habits.day.shape[1]
+    for t, (origin, today) in enumerate(zip(origins, every, strict=True)):
+        assert today.habits is not None
+        here = [i for i, home in enumerate(today.households) if home in place]
+        at = [place[today.households[i]] for i in here]
+        power[t, at], metered[t, at] = today.power[here], today.metered[here]
+        phases.append(today.habits.ahead)
+        minutes = np.datetime64(origin, "m").astype(int)
+        instants.append(tuple((minutes + np.arange(horizon) * (step // timedelta(minutes=1))).tolist()))
+    return Series(power, metered, first.habits.day, np.array(phases), tuple(instants), first.crowds(size))
+
+
+def evenings(first: date, days: int = EVENINGS, hour: int = 18, every: int = 1) -> list[str]:
+    """Origins on consecutive days, or several a day."""
+    if every == 1:
+        return [f"{first + timedelta(days=day)}T{hour:02d}:00" for day in range(days)]
+    return [f"{first + timedelta(days=i // every)}T{24 // every * (i % every):02d}:00" for i in range(days)]
+
+
+# ------------------------------------------------------------------ all releases of one draw
+
+
+@dataclass(frozen=True)
+class Releases:
+    """Rows of all crowds over a series, and who was held; ``states[t][c]`` is what is kept before release t."""
+
+    rows: FloatArray  #: (releases, crowds, k) kW; NaN where withheld
+    held: NDArray[np.bool_]  #: (releases, n)
+    entered: NDArray[np.int64]  #: (releases, n, k) W
+    states: list[list[LoadCrowd]]
+
+
+def begin(homes: Series, draw: Callable[[int], int]) -> list[LoadCrowd]:
+    """The crowds before their first release."""
+    day = in_units(homes.day, WATTS)
+    of_all = Fraction(int(np.abs(day).sum()), day.size)
+    return [begin_loads(day[homes.member == c], of_all, draw) for c in range(int(homes.member.max()) + 1)]
+
+
+def release(homes: Series, draw: Callable[[int], int]) -> Releases:
+    """All releases of a series under the rules."""
+    watts = in_units(np.nan_to_num(homes.power), WATTS)
+    present = np.isfinite(homes.power).all(axis=2)
+    crowds = begin(homes, draw)
+    n_releases, n, k = watts.shape
+    rows, held = np.full((n_releases, len(crowds), k), np.nan), np.zeros((n_releases, n), dtype=np.bool_)
+    entered, states = np.zeros_like(watts), []
+    for t in range(n_releases):
+        states.append(list(crowds))
+        for c, crowd in enumerate(crowds):
+            at = homes.member == c
+            step = next_loads(crowd, watts[t, at], present[t, at], homes.instants[t], homes.phases[t])
+            crowds[c] = step.crowd
+            held[t, at], entered[t, at] = step.held, step.entered
+            if step.row is not None:
+                rows[t, c] = step.row
+    return Releases(rows, held, entered, states)
+
+
+def means_of(homes: Series, values: FloatArray) -> FloatArray:
+    """(releases, crowds, k) plain means of values (releases, n, k)."""
+    crowds = range(int(homes.member.max()) + 1)
+    return np.stack([values[:, homes.member == c].mean(axis=1) for c in crowds], axis=1)
+
+
+def price(homes: Series, rows: FloatArray) -> float:
+    """Mean absolute error of rows against what was metered, over that of the forecasts; withheld rows aside."""
+    known = np.isfinite(homes.metered) & np.isfinite(homes.power) & np.isfinite(rows[:, homes.member])
+    off, without = (np.abs(values - homes.metered)[known].sum() for values in (rows[:, homes.member], homes.power))
+    return float(off / without)
+
+
+def total_error(homes: Series, rows: FloatArray) -> float:
+    """Mean over releases of how far rows times members are off the homes' total over the horizon."""
+    sizes = np.bincount(homes.member)
+    true = means_of(homes, homes.entering)
+    known = np.isfinite(rows).all(axis=2)[:, :, None]
+    released = (np.where(known, rows, 0) * sizes[:, None]).sum(axis=(1, 2))
+    truth = (np.where(known, true, 0) * sizes[:, None]).sum(axis=(1, 2))
+    return float(np.mean(np.abs(released / truth - 1)))
+
+
+def kept(homes: Series, draws: int = DRAWS, seed: int = 0) -> dict[str, float]:
+    """Price, total, held and withheld over some draws of the offsets."""
+    random = np.random.default_rng(seed)
+    found = []
+    for _ in range(draws):
+        done = release(homes, lambda n: int(random.integers(n)))
+        found.append([price(homes, done.rows), total_error(homes, done.rows), done.held.mean(),
+                      np.isnan(done.rows).any(axis=2).mean()])  # fmt: skip
+    mean = np.mean(found, axis=0)
+    return {
+        "homes": len(homes.member), "crowds": int(homes.member.max()) + 1, "releases": len(homes.power),
+        "price_exact": price(homes, means_of(homes, homes.entering)), "price": float(mean[0]),
+        "total_off": float(mean[1]), "held": float(mean[2]), "withheld": float(mean[3]),
+        "largest_total_off": float(np.max([one[1] for one in found])),
+    }  # fmt: skip
+
+
+# ------------------------------------------------------------------ changes
+
+
+def changes(homes: Series, seed: int = 0, trials: int = 400) -> dict[str, float]:
+    """Shares of changes that are read from two rows: rules and none, an outsider and a landlord with three meters."""
+    random = np.random.default_rng(seed)
+    done = release(homes, lambda n: int(random.integers(n)))
+    watts = in_units(np.nan_to_num(homes.power), WATTS)
+    present = np.isfinite(homes.power).all(axis=2)
+    read: dict[str, list[float]] = {}
+    n_releases, n, k = watts.shape
+    for _ in range(trials):
+        target, t = int(random.integers(n)), int(random.integers(2, n_releases))
+        c = int(homes.member[target])
+        at = np.flatnonzero(homes.member == c)
+        before = done.states[t][c]
+        if np.isnan(done.rows[t - 1, c]).any():
+            continue
+        usual = float(np.abs(before.day).mean()) if before.last is None else float(np.abs(done.states[0][c].day).mean())
+        own = int(np.flatnonzero(at == target)[0])
+        others = random.permutation(np.delete(np.arange(len(at)), own))[:3]
+        if not present[t, target] or not present[t - 1, target]:
+            continue
+        for many in CHANGES:
+            rise = round(many * usual)
+            for who, moved in (("", [own]), ("landlord ", [own, *others.tolist()])):
+                figures = watts[t, at].copy()
+                figures[moved] += rise
+                step = next_loads(before, figures, present[t, at], homes.instants[t], homes.phases[t])
+                known = others if who else np.array([], dtype=int)
+                had = done.entered[t - 1, at]
+                exact = (homes.entering[t, at] - homes.entering[t - 1, at]).sum(axis=0) * 1000 + rise
+                if who:
+                    exact = exact - (homes.entering[t, at] - homes.entering[t - 1, at])[others].sum(axis=0) * 1000
+                row = done.rows[t - 1, c] if step.row is None else step.row
+                seen = (row - done.rows[t - 1, c]) * 1000 * len(at)
+                seen = seen - (step.entered - had)[known].sum(axis=0)
+                _count(read, f"{who}{many}", seen.mean(), rise)
+                _count(read, f"{who}{many} exact", exact.mean(), rise)
+    return {name: float(np.mean(values)) for name, values in sorted(read.items())}
+
+
+def _count(read: dict[str, list[float]], name: str, estimate: float, truth: float) -> None:
+    read.setdefault(name, []).append(float(abs(estimate - truth) <= READ * truth))
+
+
+# ------------------------------------------------------------------ a constant figure
+
+
+def constant(homes: Series, seed: int = 0) -> dict[str, float]:
+    """Error of who knows all others about one member whose figure is constant, in usual figures: one entry, all."""
+    random = np.random.default_rng(seed)
+    watts = in_units(homes.entering, WATTS)
+    errors: dict[str, list[float]] = {"entry": [], "all": [], "possible": []}
+    for c in range(int(homes.member.max()) + 1):
+        at = np.flatnonzero(homes.member == c)
+        for own in range(len(at)):
+            day = in_units(homes.day[at], WATTS)
+            usual = max(int(np.abs(day).mean()), 1)
+            value = round(usual * random.uniform(0.5, 1.5))
+            day[own] = value
+            every = in_units(homes.day, WATTS)
+            crowd = begin_loads(day, Fraction(int(every.sum()), every.size), lambda n: int(random.integers(n)))
+            low, high, single = -(10**12), 10**12, []
+            for t in range(len(watts)):
+                figures = watts[t, at].copy()
+                figures[own] = value
+                step = next_loads(crowd, figures, np.full(len(at), True), homes.instants[t], homes.phases[t])
+                crowd = step.crowd
+                if step.row is None:
+                    continue
+                rest = step.entered.sum(axis=0) - step.entered[own]
+                window = crowd.window
+                multiples = np.rint(step.row / float(crowd.base)).astype(np.int64)
+                lows, highs = multiples * window - rest, (multiples + 1) * window - 1 - rest  # of value + offset
+                single += np.abs((lows + highs) / 2 - window / 2 - value).tolist()
+                low, high = max(low, int(lows.max())), min(high, int(highs.min()))
+            assert low <= value + crowd.offset <= high
+            window, middle = crowd.window, (low + high) / 2
+            least, most = max(0.0, low - window + 1), float(high)  # value = (value + offset) − offset
+            errors["entry"].append(float(np.mean(single)) / usual)
+            errors["all"].append(abs(middle - (window - 1) / 2 - value) / usual)
+            errors["possible"].append(abs((least + most) / 2 - value) / usual)
+    return {name: float(np.mean(values)) for name, values in errors.items()}

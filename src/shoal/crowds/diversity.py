@@ -1,0 +1,147 @@
+"""Diversity: a row is a figure about each of its members, so no crowd is far from all labels in what is protected.
+
+In every protected column a crowd keeps
+
+    |mean of the crowd − mean of all|  ≤  κ · standard deviation of all,      κ = 0.6
+
+For a yes/no fact that half of all have, its share in a crowd is 0.2 to 0.8; of a fact that 2 % have, a crowd of ten has
+one bearer at most. "At least two values" cannot be had: 20 bearers for 83 crowds. This is t-closeness (Li, Li,
+Venkatasubramanian 2007) with the distance of means. Whole numbers are compared exactly.
+
+:func:`deal` is where formation starts: labels that are alike in the protected columns are dealt one to each crowd, to
+the crowds that they are near in all others, by linear assignment. Theory: docs/theory.md, section 15, rule 5.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+from shoal.crowds.cells import halve, parts
+from shoal.crowds.precision import Units
+from shoal.validation import BoolArray, FloatArray, IndexArray
+
+#: κ, in standard deviations of all labels.
+CLOSENESS = 0.6
+#: Crowds that labels are dealt to at a time; more are cut in two first, each half with its share of every stratum.
+TABLE = 256
+#: Times that labels are dealt, each time to the means of the crowds of the last time.
+_ROUNDS = 3
+
+
+def keeps_closeness(
+    values: Units, crowd: NDArray[np.int64], closeness: float = CLOSENESS, among: Units | None = None
+) -> BoolArray:
+    """(crowds, r) whether each crowd is close to all labels in each protected column (n, r).
+
+    Args:
+        values: protected figures as whole numbers.
+        crowd: (n,) crowd of each row.
+        closeness: κ.
+        among: (N, r) figures of all labels, where that is more than ``values``.
+
+    >>> keeps_closeness(np.array([[0], [0], [1], [1]]), np.array([0, 1, 0, 1])).tolist()
+    [[True], [True]]
+    >>> keeps_closeness(np.array([[0], [0], [1], [1]]), np.array([0, 0, 1, 1])).tolist()
+    [[False], [False]]
+    """
+    everyone = values if among is None else among
+    bound, n_all = Fraction(str(closeness)) ** 2, len(everyone)
+    sizes = np.bincount(crowd).tolist()
+    kept = np.ones((len(sizes), values.shape[1]), dtype=np.bool_)
+    for e in range(values.shape[1]):
+        whole = everyone[:, e].tolist()
+        total, squares = sum(whole), sum(v * v for v in whole)
+        sums = [0] * len(sizes)
+        for c, value in zip(crowd.tolist(), values[:, e].tolist(), strict=True):
+            sums[c] += value
+        room = bound * (n_all * squares - total * total)  # κ² N² var
+        kept[:, e] = [(s * n_all - total * n) ** 2 <= room * n * n for s, n in zip(sums, sizes, strict=True)]
+    return kept
+
+
+def standing(values: FloatArray, closeness: float = CLOSENESS, among: FloatArray | None = None) -> FloatArray:
+    """(n, r) protected figures as (figure − mean of all) / (κ · standard deviation): crowds keep means within ±1.
+
+    >>> standing(np.array([[0.0], [1.0]]), 0.5).tolist()
+    [[-2.0], [2.0]]
+    """
+    everyone = np.sort(values if among is None else among, axis=0)
+    deviation = everyone.std(axis=0)
+    return np.asarray((values - everyone.mean(axis=0)) / np.where(deviation > 0, closeness * deviation, 1.0))
+
+
+def deal(points: FloatArray, protected: FloatArray, number: int) -> NDArray[np.int64]:
+    """(n,) crowd of each row, 0 … number − 1, sizes differing by at most one.
+
+    Args:
+        points: (n, d) what crowds are alike in.
+        protected: (n, r) what they are to differ in, each column in its own standard deviations.
+        number: crowds.
+
+    >>> deal(np.array([[0.0], [0.1], [9.0], [9.1]]), np.array([[0.0], [1.0], [0.0], [1.0]]), 2).tolist()
+    [1, 1, 0, 0]
+    """
+    n = len(points)
+    order = np.argsort(parts(protected, -(-n // number)), kind="stable")
+    strata = [order[i : i + number] for i in range(0, n, number)]
+    crowd = np.zeros(n, dtype=np.int64)
+    work = [(strata, number, 0)]
+    while work:
+        inside, crowds, first = work.pop()
+        if crowds > TABLE:
+            left = crowds // 2
+            here, there = _halves(points, inside, left, crowds)
+            work += [(there, crowds - left, first + left), (here, left, first)]
+            continue
+        rows = np.sort(np.concatenate(inside))
+        centers = _means(points[rows], parts(points[rows], crowds), crowds)
+        for _ in range(_ROUNDS):
+            for stratum in inside:
+                away = ((points[stratum][:, None] - centers) ** 2).sum(axis=2)
+                label, place = linear_sum_assignment(away)
+                crowd[stratum[label]] = first + place
+            centers = _means(points[rows], crowd[rows] - first, crowds)
+    return crowd
+
+
+def deal_blocks(points: FloatArray, protected: FloatArray, number: int) -> NDArray[np.int64]:
+    """(n,) block of each row, 0 … number − 1: alike in ``points``, each with its share of every stratum."""
+    n = len(points)
+    order = np.argsort(parts(protected, -(-n // (TABLE * number))), kind="stable")
+    strata = np.array_split(order, max(n // (TABLE * number), 1))
+    block = np.zeros(n, dtype=np.int64)
+    work = [(strata, number, 0)]
+    while work:
+        inside, blocks, first = work.pop()
+        if blocks == 1:
+            block[np.concatenate(inside)] = first
+            continue
+        here, there = _halves(points, inside, blocks // 2, blocks)
+        work += [(there, blocks - blocks // 2, first + blocks // 2), (here, blocks // 2, first)]
+    return block
+
+
+def _means(points: FloatArray, crowd: NDArray[np.int64], number: int) -> FloatArray:
+    sums = np.zeros((number, points.shape[1]))
+    np.add.at(sums, crowd, points)
+    return np.asarray(sums / np.maximum(np.bincount(crowd, minlength=number), 1)[:, None])
+
+
+def _halves(
+    points: FloatArray, strata: list[IndexArray], left: int, number: int
+) -> tuple[list[IndexArray], list[IndexArray]]:
+    """Every stratum in two along one direction of likeness, ``left`` of ``number`` parts of it first."""
+    rows = np.sort(np.concatenate(strata))
+    here, there = halve(points, rows, len(rows) * left // number)
+    direction = points[there].mean(axis=0) - points[here].mean(axis=0)
+    sides: tuple[list[IndexArray], list[IndexArray]] = ([], [])
+    for stratum in strata:
+        ordered = stratum[np.argsort(points[stratum] @ direction, kind="stable")]
+        cut = len(stratum) * left // number
+        sides[0].append(np.sort(ordered[:cut]))
+        sides[1].append(np.sort(ordered[cut:]))
+    return sides

@@ -1,0 +1,219 @@
+"""The rows of crowds over a table, release after release: every rule of a row, column by column.
+
+All crowds are looked at together, since diversity and the columns ruled by dominance are about all labels. A figure is
+a whole number of its column's unit; a member without one in a column enters with the last one that entered. Where a
+rule fails later on, the figure of that crowd in that column is withheld: it is missing from the row, and what is kept
+of the crowd stays as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoal.crowds.columns import Columns, amounts_of, ruled_columns
+from shoal.crowds.difference import hold_in_columns
+from shoal.crowds.diversity import CLOSENESS, keeps_closeness, standing
+from shoal.crowds.dominance import keeps_dominance
+from shoal.crowds.formation import Limits
+from shoal.crowds.precision import (
+    PRECISION,
+    Units,
+    as_figures,
+    base_of_few,
+    base_of_numbers,
+    round_sums,
+    usual_of_numbers,
+    window_of,
+)
+from shoal.validation import BoolArray, FloatArray, IndexArray
+
+#: Draws a whole number below n.
+Draw = Callable[[int], int]
+
+
+@dataclass(frozen=True)
+class TableCrowd:
+    """What is kept of a crowd of a table; everything but ``bases`` is its owner's."""
+
+    bases: tuple[Decimal, ...]  #: per column
+    offsets: tuple[int, ...]  #: per column, in its unit, over all members
+    last: Units  #: (n, k) figures that entered last
+    decimals: tuple[int, ...]  #: of each column's unit
+
+    @property
+    def windows(self) -> Units:
+        """(k,) n b of each column, in its unit."""
+        n = len(self.last)
+        pairs = zip(self.bases, self.decimals, strict=True)
+        return np.array([window_of(base, n, places) for base, places in pairs], dtype=np.int64)
+
+    def row(self, entered: Units) -> FloatArray:
+        """(k,) the row of these figures."""
+        multiples = round_sums(entered.sum(axis=0), self.windows, np.array(self.offsets, dtype=np.int64))
+        return np.array([as_figures(m, base) for m, base in zip(multiples, self.bases, strict=True)])
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """Rows of all crowds for one release, NaN where withheld, and who entered with an older figure, for the owner."""
+
+    rows: FloatArray  #: (crowds, k)
+    held: tuple[BoolArray, ...]  #: per crowd (n, k)
+    crowds: tuple[TableCrowd, ...]  #: after the release
+
+
+def column_bases(values: FloatArray, columns: Columns, n: int, precision: float = PRECISION) -> tuple[Decimal, ...]:
+    """The base of each column in a crowd of n members, from the figures of all labels (N, k).
+
+    >>> values = np.array([[0, 10.0], [1, 20.0], [0, 30.0], [1, 40.0]])
+    >>> [str(base) for base in column_bases(values, Columns.of(values), 12)]
+    ['0.2', '1']
+    """
+    bases = []
+    for column, few in zip(values.T, columns.few.tolist(), strict=True):
+        usual = Fraction(0) if few else usual_of_numbers(column)
+        bases.append(base_of_numbers(usual, n, precision) if usual else base_of_few(column.tolist(), n))
+    return tuple(bases)
+
+
+def begin_table(last: Units, bases: Sequence[Decimal], decimals: Sequence[int], draw: Draw) -> TableCrowd:
+    """A new crowd: bases, and an offset per column, for life.
+
+    Args:
+        last: (n, k) the figures of its members.
+        bases: of each column.
+        decimals: of each column's unit; a base is at least one unit.
+        draw: draws a whole number below n, from a cryptographic source where rows are released.
+    """
+    finest = [max(base, Decimal(1).scaleb(-places)) for base, places in zip(bases, decimals, strict=True)]
+    windows = [window_of(base, len(last), places) for base, places in zip(finest, decimals, strict=True)]
+    return TableCrowd(tuple(finest), tuple(draw(window) for window in windows), last, tuple(decimals))
+
+
+def next_table(
+    crowds: Sequence[TableCrowd],
+    figures: Sequence[Units],
+    present: Sequence[BoolArray],
+    columns: Columns,
+    closeness: float = CLOSENESS,
+    largest_share: float | None = None,
+) -> TableRows:
+    """The rows of all crowds for the next release.
+
+    Args:
+        crowds: what is kept of each.
+        figures: of each crowd (n, k), in units; entries that are not there are not looked at.
+        present: of each crowd (n, k), which figures are there.
+        columns: which are few-valued and protected.
+        closeness: κ of diversity.
+        largest_share: no member has more than this share of a figure's total.
+
+    Example: one of twelve salaries rises by 730 while all other figures stay; who earns it is held.
+
+    >>> crowd = begin_table(np.full((12, 1), 4000), [Decimal(50)], [0], lambda n: 0)
+    >>> raised, known = np.full((12, 1), 4000), np.full((12, 1), True)
+    >>> raised[0] += 730
+    >>> plain = Columns(*np.zeros((3, 1), dtype=bool))
+    >>> step = next_table([crowd], [raised], [known], plain)
+    >>> int(step.held[0].sum()), step.rows.tolist()
+    (1, [[4000.0]])
+    """
+    entered, every_held = [], []
+    for crowd, now, there in zip(crowds, figures, present, strict=True):
+        entering = np.where(there, now, crowd.last)
+        held = hold_in_columns(entering, crowd.last, crowd.windows)
+        entered.append(np.where(held, crowd.last, entering))
+        every_held.append(held)
+    member = np.repeat(np.arange(len(crowds)), [len(one) for one in entered])
+    kept = rules_kept(np.concatenate(entered), member, columns, closeness, largest_share)
+    rows = np.array([crowd.row(own) for crowd, own in zip(crowds, entered, strict=True)])
+    after = [
+        replace(crowd, last=np.where(known, own, crowd.last))
+        for crowd, own, known in zip(crowds, entered, kept, strict=True)
+    ]
+    return TableRows(np.where(kept, rows, np.nan), tuple(every_held), tuple(after))
+
+
+def rules_kept(
+    values: Units,
+    crowd: NDArray[np.int64],
+    columns: Columns,
+    closeness: float = CLOSENESS,
+    largest_share: float | None = None,
+    among: Units | None = None,
+) -> BoolArray:
+    """(crowds, k) whether each crowd's figure in each column keeps dominance and diversity.
+
+    Where the difference of two columns does not, the second of them fails.
+
+    Args:
+        values: (n, k) figures of all members, in units.
+        crowd: (n,) the crowd of each.
+        columns: which are few-valued and protected.
+        closeness: κ of diversity.
+        largest_share: no member has more than this share of a figure's total.
+        among: (N, k) figures of all labels, where those are more.
+    """
+    everyone = values if among is None else among
+    ruled = ruled_columns(everyone, columns.few)
+    amounts = amounts_of(values, ruled)
+    number = int(crowd.max()) + 1
+    kept = np.ones((number, values.shape[1]), dtype=np.bool_)
+    for c, inside in enumerate(members_at(crowd)):
+        fails = ~keeps_dominance(amounts[inside], largest_share)
+        kept[c, [ruled[j][-1] for j in np.flatnonzero(fails).tolist()]] = False
+    protected = np.flatnonzero(columns.protected)
+    if len(protected):
+        kept[:, protected] &= keeps_closeness(values[:, protected], crowd, closeness, everyone[:, protected])
+    return kept
+
+
+def table_limits(
+    values: FloatArray,
+    columns: Columns,
+    closeness: float = CLOSENESS,
+    largest_share: float | None = None,
+    among: FloatArray | None = None,
+) -> Limits:
+    """What crowds of a table have to keep as they are formed.
+
+    Args:
+        values: (n, k) figures of those who are to have crowds.
+        columns: which are few-valued and protected.
+        closeness: κ of diversity.
+        largest_share: no member has more than this share of a figure's total.
+        among: (N, k) figures of all labels, where those are more.
+    """
+    everyone = values if among is None else among
+    ruled = ruled_columns(everyone, columns.few)
+    protected = columns.protected
+    return Limits(
+        amounts_of(values, ruled).astype(np.float64),
+        np.full(len(ruled), 1.0 if largest_share is None else largest_share),
+        np.ones(len(ruled), dtype=np.bool_),
+        standing(values[:, protected], closeness, everyone[:, protected]),
+    )
+
+
+def likeness_of(values: FloatArray, columns: Columns) -> FloatArray:
+    """(n, d) what crowds are alike in: the columns that are not protected, each over its standard deviation.
+
+    >>> likeness_of(np.array([[0, 1.0], [1, 3.0]]), Columns(*np.array([[True, False]] * 3))).tolist()
+    [[1.0], [3.0]]
+    """
+    plain = values[:, ~columns.protected]
+    deviation = np.sort(plain, axis=0).std(axis=0)
+    points = plain / np.where(deviation > 0, deviation, 1.0)
+    return points if points.shape[1] else np.zeros((len(values), 1))
+
+
+def members_at(crowd: NDArray[np.int64]) -> list[IndexArray]:
+    """The rows of each crowd 0, 1, …, ascending."""
+    order = np.argsort(crowd, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(crowd[order])) + 1)
