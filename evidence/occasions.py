@@ -86,9 +86,7 @@ class Occasion:
         return np.asarray(np.isfinite(self.metered).sum(axis=1))
 
 
-def occasion(
-    readings: Any, origin: Any, keep: Path | None = None, name: str = "", horizon: int = STEPS
-) -> Occasion:
+def occasion(readings: Any, origin: Any, keep: Path | None = None, name: str = "", horizon: int = STEPS) -> Occasion:
     """Forecasts of all homes at an origin; read from the folder ``keep``, where they are there, and kept in it."""
     path = None if keep is None else keep / f"{name}.npz"
     if path is not None and path.is_file():

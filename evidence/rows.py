@@ -122,7 +122,7 @@ def begin(homes: Series, draw: Callable[[int], int]) -> list[LoadCrowd]:
 def release(homes: Series, draw: Callable[[int], int]) -> Releases:
     """All releases of a series under the rules."""
     watts = in_units(np.nan_to_num(homes.power), WATTS)
-    present = np.isfinite(homes.power).all(axis=2)
+    present = np.asarray(np.isfinite(homes.power).all(axis=2))
     crowds = begin(homes, draw)
     n_releases, n, k = watts.shape
     rows, held = np.full((n_releases, len(crowds), k), np.nan), np.zeros((n_releases, n), dtype=np.bool_)
@@ -130,7 +130,7 @@ def release(homes: Series, draw: Callable[[int], int]) -> Releases:
     for t in range(n_releases):
         states.append(list(crowds))
         for c, crowd in enumerate(crowds):
-            at = homes.member == c
+            at = np.flatnonzero(homes.member == c)
             step = next_loads(crowd, watts[t, at], present[t, at], homes.instants[t], homes.phases[t])
             crowds[c] = step.crowd
             held[t, at], entered[t, at] = step.held, step.entered
@@ -187,9 +187,9 @@ def changes(homes: Series, seed: int = 0, trials: int = 400) -> dict[str, float]
     random = np.random.default_rng(seed)
     done = release(homes, lambda n: int(random.integers(n)))
     watts = in_units(np.nan_to_num(homes.power), WATTS)
-    present = np.isfinite(homes.power).all(axis=2)
+    present = np.asarray(np.isfinite(homes.power).all(axis=2))
     read: dict[str, list[float]] = {}
-    n_releases, n, k = watts.shape
+    n_releases, n = watts.shape[:2]
     for _ in range(trials):
         target, t = int(random.integers(n)), int(random.integers(2, n_releases))
         c = int(homes.member[target])

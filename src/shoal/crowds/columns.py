@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +60,7 @@ def _most_common(ordered: FloatArray) -> int:
     return int(np.diff(ends, prepend=-1).max())
 
 
-def ruled_columns(values: NDArray[np.generic], few: BoolArray) -> list[tuple[int, ...]]:
+def ruled_columns(values: NDArray[Any], few: BoolArray) -> list[tuple[int, ...]]:
     """Columns, and pairs of columns, whose amounts keep dominance.
 
     >>> ruled_columns(np.array([[1, 1, -1], [2, 2, 0], [3, 3, 5], [9, 4, 6]]), np.array([False, False, False]))
@@ -73,7 +74,7 @@ def ruled_columns(values: NDArray[np.generic], few: BoolArray) -> list[tuple[int
     return plain
 
 
-def amounts_of(values: NDArray[np.generic], ruled: list[tuple[int, ...]]) -> NDArray[np.generic]:
+def amounts_of(values: NDArray[Any], ruled: list[tuple[int, ...]]) -> NDArray[Any]:
     """(n, len(ruled)) amounts ≥ 0: the figures of a column, or the differences of two.
 
     >>> amounts_of(np.array([[1, 4], [3, 3]]), [(0,), (0, 1)]).tolist()

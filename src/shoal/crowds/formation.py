@@ -49,6 +49,8 @@ _WORK, _FEWEST, _MOST = 40_000, 10, 100
 _LEFT_OUT = 1000
 #: Passes over all points until no move is left; far more than it takes.
 _PASSES = 200
+#: Members and columns looked at, about, in the search for crowds that keep their limits; and sweeps that help it.
+_EFFORT, _TRIES = 300_000_000, 3
 
 
 @dataclass(frozen=True)
@@ -350,6 +352,7 @@ def _settle(
     tried = np.full(n_crowds, -1)
     clock = 1
     apart = np.empty(k)
+    effort, each = 0, most * (amounts.shape[1] + close.shape[1])
     for turn in range(passes):
         moves = 0
         for i in range(n):
@@ -385,7 +388,10 @@ def _settle(
                             square += d * d
                         change = -2 * along - both * square
                     excess = 0.0
-                    if limited and (change < gain or over[a] + over[b] > 0):
+                    exceeds = limited and over[a] + over[b] > 0 and effort < _EFFORT
+                    if exceeds:
+                        effort += each
+                    if exceeds or (limited and change < gain):
                         excess = _beyond(members[a], count[a], i, j, amounts, shares, ruled, close, top)
                         excess += _beyond(members[b], count[b], j, i, amounts, shares, ruled, close, top)
                         excess -= over[a] + over[b]
@@ -607,7 +613,9 @@ def _improve(
     kept = limits.amounts, limits.shares, limits.ruled, limits.close
     n_crowds = int(crowd.max()) + 1
     _settle(x, crowd, n_crowds, size, near, *kept, least, _PASSES)
-    for _ in range(min(max(_WORK // n_crowds, _FEWEST), _MOST)):
+    for sweep in range(min(max(_WORK // n_crowds, _FEWEST), _MOST)):
+        if sweep >= _TRIES and _scored(x, crowd, n_crowds, *kept)[0] > 0:
+            break
         draw = _sweep(x, crowd, n_crowds, size, near, *kept, least, draw)
         crowd[:] = np.unique(crowd, return_inverse=True)[1]
         n_crowds = int(crowd.max()) + 1

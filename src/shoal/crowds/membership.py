@@ -182,17 +182,27 @@ def can_have_news(last: str, period: str, today: bool, days: float) -> bool:
 
 
 def with_blocks(
-    newcomers: Mapping[str, int], blocks: Mapping[int, Sequence[str]], m: int
+    newcomers: Mapping[str, int],
+    blocks: Mapping[int, Sequence[str]],
+    m: int,
+    keeps: Callable[[Sequence[str]], bool] | None = None,
 ) -> tuple[dict[str, int], set[int]]:
     """New crowds with the rests of retired ones in them: label -> crowd, and the blocks that still wait.
 
-    A block enters a crowd of at least m newcomers, as a whole, and no crowd takes two.
+    A block enters a crowd of at least m newcomers, as a whole, and no crowd takes two. With ``keeps`` only where the
+    rest and the newcomers together can be a crowd by the rules of a row.
 
     >>> with_blocks({"a": 0, "b": 0, "c": 1, "d": 1}, {7: ["x"]}, 2)
     ({'a': 0, 'b': 0, 'c': 1, 'd': 1, 'x': 0}, set())
     """
     free = sorted(crowd for crowd, size in Counter(newcomers.values()).items() if size >= m)
-    joined = dict(newcomers)
-    for block, crowd in zip(sorted(blocks), free, strict=False):
-        joined |= dict.fromkeys(blocks[block], crowd)
-    return joined, set(sorted(blocks)[len(free) :])
+    joined, waits = dict(newcomers), set(blocks)
+    for block in sorted(blocks):
+        for crowd in free:
+            together = [*(name for name, c in newcomers.items() if c == crowd), *blocks[block]]
+            if keeps is None or keeps(together):
+                joined |= dict.fromkeys(blocks[block], crowd)
+                free.remove(crowd)
+                waits.discard(block)
+                break
+    return joined, waits

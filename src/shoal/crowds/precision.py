@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,7 +112,7 @@ def base_of_few(values: Iterable[float], n: int) -> Decimal:
     (Decimal('0.2'), Decimal('0.5'))
     """
     known = sorted({Fraction(value) for value in values})
-    gaps = [after - before for before, after in zip(known, known[1:], strict=False)]
+    gaps = [after - before for before, after in pairwise(known)]
     return base_above(2 * max(gaps, default=abs(known[0]) or Fraction(1)) / n)
 
 
@@ -131,7 +132,7 @@ def in_units(values: FloatArray, decimals: Sequence[int] | int) -> Units:
     [[12, 12]]
     """
     power = [Decimal(10) ** places for places in np.atleast_1d(decimals).tolist()]
-    return np.rint(values * np.array([float(one) for one in power])).astype(np.int64)
+    return np.asarray(np.rint(values * np.array([float(one) for one in power])), dtype=np.int64)
 
 
 def window_of(base: Decimal, n: int, decimals: int) -> int:

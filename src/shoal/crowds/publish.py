@@ -1,0 +1,403 @@
+"""Rows of averages without a run: :func:`publish_rows`, release after release.
+
+The first call forms crowds; each call gives the rows that may be shown and the state for the next. Crowds are for life
+(:mod:`membership`), and a row keeps the rules of size, precision, dominance, difference and diversity (:mod:`tables`).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoal import validation
+from shoal.archive import content_of, packed, unpacked
+from shoal.crowds.columns import Columns
+from shoal.crowds.diversity import CLOSENESS
+from shoal.crowds.membership import Shuffle, formed, waiting_size, with_blocks
+from shoal.crowds.precision import Units, decimals_of, in_units
+from shoal.crowds.tables import (
+    TableCrowd,
+    begin_table,
+    column_bases,
+    likeness_of,
+    members_at,
+    next_table,
+    rules_kept,
+    table_limits,
+)
+from shoal.errors import InputError, UnreachableError
+from shoal.files import write_private
+from shoal.validation import BoolArray, FloatArray
+
+FORM, VERSION = "shoal rows state", 1
+#: Columns that a refusal names, at most.
+_NAMED = 5
+
+
+@dataclass(frozen=True)
+class PublicRows:
+    """What may be shown of one release: a row per crowd; a figure that is withheld is NaN."""
+
+    crowd: NDArray[np.int64]  #: (crowds,)
+    members: NDArray[np.int64]  #: (crowds,) size of each, for life
+    values: FloatArray  #: (crowds, k)
+    precision: FloatArray  #: (crowds, k) the base that each figure is a multiple of
+
+    def __len__(self) -> int:
+        return len(self.crowd)
+
+
+@dataclass(frozen=True)
+class KeptCrowd:
+    """A crowd in the state: who is in it, in the order of ``table.last``, and when each last had figures."""
+
+    labels: tuple[str, ...]
+    table: TableCrowd
+    seen: tuple[int, ...]  #: the last release with a figure of each
+    since: NDArray[np.int64]  #: (n, k) the first release of those in a row in which a member is held; 0: not held
+    retired: bool = False
+    rest: tuple[str, ...] = ()  #: of a retired crowd: who waits, together, for a new one
+
+
+@dataclass(frozen=True)
+class RowsState:
+    """All that is kept from one release to the next. It is the owner's: figures and secret offsets are in it."""
+
+    size: int
+    closeness: float
+    largest_share: float | None
+    columns: Columns
+    releases: int
+    crowds: Mapping[int, KeptCrowd] = field(repr=False)
+    waiting: tuple[str, ...] = field(default=(), repr=False)  #: new labels, and rests of retired crowds
+
+    @property
+    def held(self) -> dict[str, dict[int, int]]:
+        """For each member who is held: column -> since which release (the first is 1) an older figure of it enters."""
+        return {
+            label: {int(j): int(since[j]) for j in np.flatnonzero(since)}
+            for kept in self.crowds.values()
+            if not kept.retired
+            for label, since in zip(kept.labels, kept.since, strict=True)
+            if since.any()
+        }
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the state for this user alone."""
+        crowds = [
+            {
+                "crowd": number,
+                "labels": list(kept.labels),
+                "seen": list(kept.seen),
+                "retired": kept.retired,
+                "rest": list(kept.rest),
+                "bases": [str(base) for base in kept.table.bases],
+                "offsets": list(kept.table.offsets),
+                "decimals": list(kept.table.decimals),
+            }
+            for number, kept in self.crowds.items()
+        ]
+        header: dict[str, Any] = {
+            "format": FORM, "version": VERSION, "size": self.size, "closeness": self.closeness, "crowds": crowds,
+            "largest_share": self.largest_share, "releases": self.releases, "waiting": list(self.waiting),
+        }  # fmt: skip
+        arrays: dict[str, NDArray[Any]] = {name: getattr(self.columns, name) for name in ("few", "alike", "sensitive")}
+        for number, kept in self.crowds.items():
+            arrays |= {f"last-{number}": kept.table.last, f"since-{number}": kept.since}
+        write_private(path, packed(header, arrays))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> RowsState:
+        """Read what :meth:`save` wrote; a file that is damaged or altered is refused."""
+        header, arrays = unpacked(content_of(Path(path), FORM), FORM, VERSION, f"path: {Path(path).name}")
+        crowds = {}
+        for one in header["crowds"]:
+            bases, last = tuple(map(Decimal, one["bases"])), arrays[f"last-{one['crowd']}"]
+            table = TableCrowd(bases, tuple(one["offsets"]), last, tuple(one["decimals"]))
+            kept = KeptCrowd(tuple(one["labels"]), table, tuple(one["seen"]), arrays[f"since-{one['crowd']}"])
+            crowds[int(one["crowd"])] = replace(kept, retired=one["retired"], rest=tuple(one["rest"]))
+        columns = Columns(*(arrays[name] for name in ("few", "alike", "sensitive")))
+        size, closeness, share = header["size"], header["closeness"], header["largest_share"]
+        return cls(size, closeness, share, columns, header["releases"], crowds, tuple(header["waiting"]))
+
+
+def publish_rows(
+    figures: Any,
+    state: RowsState | None = None,
+    size: int = 10,
+    boundaries: Any = None,
+    *,
+    sensitive: Sequence[int] = (),
+    closeness: float = CLOSENESS,
+    largest_share: float | None = None,
+) -> tuple[PublicRows, RowsState]:
+    """A row of averages per crowd that may be shown, and the state for the next release about the same labels.
+
+    Crowds are formed at the first call, with about a fifth more members than ``size``, and kept for life: labels are
+    alike in the columns that are not protected. New labels wait until there are enough of them for crowds of their own.
+    Rows are rounded, shifted by a secret constant, and take in a large change of one member only beside changes of
+    others. For one constant figure d of a member, whatever is known of the others, the whole series of a crowd differs
+    by at most d/(n b) in total variation, b the ``precision`` of the row. No differential privacy about figures.
+
+    Args:
+        figures: a mapping from labels to figures, or (labels, (n, k) array); NaN where a figure is missing.
+        state: what the last call returned; None at the first.
+        size: least members of a crowd.
+        boundaries: a mapping from labels to values that crowds never cross, or one value per label.
+        sensitive: positions of columns that crowds must not be alike in, beside few-valued ones (first call).
+        closeness: how far a crowd's mean may be from that of all labels in a protected column, in standard deviations.
+        largest_share: no member has more than this share of a figure's total.
+
+    Raises:
+        UnreachableError: the first crowds cannot keep a rule; the text names it and the ways out.
+
+    >>> rows, state = publish_rows({str(i): [20.0 + i, i % 2] for i in range(12)}, size=4)
+    >>> len(rows), rows.members.tolist(), state.held
+    (2, [6, 6], {})
+    """
+    setting = RowsState(
+        validation.count(at_least=2, size=size),
+        validation.positive(closeness=closeness),
+        None if largest_share is None else validation.probability(above_zero=True, largest_share=largest_share),
+        Columns(*np.zeros((3, 0), dtype=np.bool_)),
+        0,
+        {},
+    )
+    return advance_rows(figures, setting if state is None else state, size, boundaries, sensitive)
+
+
+def advance_rows(
+    figures: Any,
+    state: RowsState,
+    size: int,
+    boundaries: Any = None,
+    sensitive: Sequence[int] = (),
+    draw: Callable[[int], int] = secrets.randbelow,
+    shuffle: Shuffle | None = None,
+) -> tuple[PublicRows, RowsState]:
+    """The same with given draws: for them, rows are a function of the multiset of figures and what is on record."""
+    labels, values = _parse(figures)
+    limits = validation.by_label(labels, boundaries=boundaries)
+    if state.releases and size != state.size:
+        raise InputError(f"size: these labels are in crowds formed with size {state.size}, which holds for life")
+    release = _Release(labels, values, None if limits is None else [str(one) for one in limits], state, draw)
+    if not state.releases:
+        release.begin(sensitive)
+    elif values.shape[1] != len(state.columns.few):
+        raise InputError(f"figures must have {len(state.columns.few)} columns, those of the first release")
+    else:
+        release.admit(_shuffle if shuffle is None else shuffle)
+    return release.publish()
+
+
+class _Release:
+    """One release in the making."""
+
+    def __init__(
+        self,
+        labels: tuple[str, ...],
+        values: FloatArray,
+        boundaries: list[str] | None,
+        state: RowsState,
+        draw: Callable[[int], int],
+    ) -> None:
+        self.labels, self.values, self.boundaries, self.state, self.draw = labels, values, boundaries, state, draw
+        self.now, self.columns = state.releases + 1, state.columns
+        self.place = {label: i for i, label in enumerate(labels)}
+        self.crowds = dict(state.crowds)
+        self.waiting: tuple[str, ...] = ()
+        self.decimals: tuple[int, ...] = ()
+
+    def begin(self, sensitive: Sequence[int]) -> None:
+        """Form the first crowds; a rule that they do not keep is refused."""
+        whole = np.flatnonzero(np.isfinite(self.values).all(axis=1))
+        values, m, k = self.values[whole], self.state.size, self.values.shape[1]
+        if any(not 0 <= j < k for j in sensitive):
+            raise InputError(f"sensitive must name columns by position, 0 to {k - 1}")
+        if len(whole) < m:
+            raise InputError(f"figures: {len(whole)} labels have a figure in every column; a crowd of {m} needs {m}")
+        self.columns = Columns.of(values, sensitive)
+        limits = table_limits(values, self.columns, self.state.closeness, self.state.largest_share)
+        walls = None if self.boundaries is None else [self.boundaries[i] for i in whole]
+        crowd = formed(likeness_of(values, self.columns), m, boundaries=walls, beside=values, limits=limits)
+        if (crowd < 0).all():
+            raise InputError(f"boundaries: fewer than {m} labels share a value; choose a smaller size or wider ones")
+        inside = crowd >= 0
+        values, rows, crowd = values[inside], whole[inside], crowd[inside]
+        bases = [column_bases(values, self.columns, int(n)) for n in np.bincount(crowd)]
+        self.decimals = tuple(decimals_of(column) for column in zip(*bases, strict=True))
+        units = _units(values, self.decimals)
+        kept = rules_kept(units, crowd, self.columns, self.state.closeness, self.state.largest_share)
+        if not kept.all():
+            raise UnreachableError(rules_failed(kept, self.columns))
+        names = [self.labels[i] for i in rows]
+        self.add(names, units, crowd, bases)
+        self.waiting = tuple(sorted(set(self.labels) - set(names)))
+
+    def add(self, names: Sequence[str], units: Units, crowd: NDArray[np.int64], bases: Sequence[Any]) -> None:
+        """New crowds, in the order of their figures: no number and no offset depends on names or the order of rows."""
+        every = [(sorted(units[at].tolist()), at, base) for at, base in zip(members_at(crowd), bases, strict=True)]
+        for _, at, base in sorted(every, key=lambda one: one[0]):
+            table = begin_table(units[at], base, self.decimals, self.draw)
+            empty = np.zeros(units[at].shape, dtype=np.int64)
+            inside = tuple(names[i] for i in at)
+            self.crowds[len(self.crowds)] = KeptCrowd(inside, table, (self.now,) * len(at), empty)
+
+    def admit(self, shuffle: Shuffle) -> None:
+        """Retire crowds with too few members left, and form crowds of new labels and of rests."""
+        m = self.state.size
+        self.decimals = next(iter(self.crowds.values())).table.decimals
+        for number, kept in self.crowds.items():
+            pairs = zip(kept.labels, kept.seen, strict=True)
+            left = tuple(label for label, seen in pairs if label in self.place or seen >= self.now - 1)
+            if not kept.retired and len(left) < m:
+                self.crowds[number] = replace(kept, retired=True, rest=left)
+        rests = {number: kept.rest for number, kept in self.crowds.items() if kept.rest}
+        known = {label for kept in self.crowds.values() for label in kept.labels}
+        new = [label for label in self.labels if label not in known]
+        whole = [label for label in new if np.isfinite(self.values[self.place[label]]).all()]
+        everyone = self._entering()
+        joined = self._divide(whole, everyone, shuffle) if len(whole) >= waiting_size(m) else {}
+        joined, waits = with_blocks(joined, rests, m, lambda names: self._keeps(self._values(names), everyone))
+        every = {*new, *(name for rest in rests.values() for name in rest)}
+        self.waiting = tuple(sorted(every - joined.keys()))
+        for number in rests.keys() - waits:
+            self.crowds[number] = replace(self.crowds[number], rest=())
+        if joined:
+            names = sorted(joined)
+            values = self._values(names)
+            crowd = np.unique([joined[name] for name in names], return_inverse=True)[1].astype(np.int64)
+            of_all = np.concatenate([everyone, values])
+            bases = [column_bases(of_all, self.columns, int(n)) for n in np.bincount(crowd)]
+            self.add(names, _units(values, self.decimals), crowd, bases)
+
+    def _values(self, names: Sequence[str]) -> FloatArray:
+        """(n, k) figures of some labels: those of now, or the last of a retired crowd that entered."""
+        power = 10.0 ** -np.array(self.decimals)
+        last = {
+            label: kept.table.last[i] * power
+            for kept in self.crowds.values() if kept.rest
+            for i, label in enumerate(kept.labels)
+        }  # fmt: skip
+        rows = []
+        for name in names:
+            now = self.values[self.place[name]] if name in self.place else np.full(len(power), np.nan)
+            rows.append(np.where(np.isfinite(now), now, last.get(name, np.nan)))
+        return np.array(rows)
+
+    def _entering(self) -> FloatArray:
+        """(N, k) figures of all members of lasting crowds: those of now, or the last that entered."""
+        power = 10.0 ** -np.array(self.decimals)
+        return np.concatenate([
+            np.where(self._present(kept), self._figures(kept), kept.table.last * power)
+            for kept in self.crowds.values() if not kept.retired
+        ] or [np.zeros((0, len(self.decimals)))])  # fmt: skip
+
+    def _divide(self, names: list[str], everyone: FloatArray, shuffle: Shuffle) -> dict[str, int]:
+        values = self._values(names)
+        among = np.concatenate([everyone, values])
+        limits = table_limits(values, self.columns, self.state.closeness, self.state.largest_share, among)
+        crowd = formed(
+            likeness_of(values, self.columns),
+            self.state.size,
+            shuffle,
+            boundaries=None if self.boundaries is None else [self.boundaries[self.place[name]] for name in names],
+            beside=values,
+            limits=limits,
+            keeps=lambda at: self._keeps(values[at], everyone),
+        )
+        return {name: c for name, c in zip(names, crowd.tolist(), strict=True) if c >= 0}
+
+    def _keeps(self, values: FloatArray, everyone: FloatArray) -> bool:
+        """Whether some labels with these figures can be a crowd."""
+        units = _units(values, self.decimals)
+        among = np.concatenate([_units(everyone, self.decimals), units])
+        crowd = np.zeros(len(units), dtype=np.int64)
+        share = self.state.largest_share
+        return bool(rules_kept(units, crowd, self.columns, self.state.closeness, share, among).all())
+
+    def _figures(self, kept: KeptCrowd) -> FloatArray:
+        empty = np.full(self.values.shape[1], np.nan)
+        return np.array([self.values[self.place[name]] if name in self.place else empty for name in kept.labels])
+
+    def _present(self, kept: KeptCrowd) -> BoolArray:
+        return np.isfinite(self._figures(kept))
+
+    def publish(self) -> tuple[PublicRows, RowsState]:
+        """The rows of all lasting crowds, and the state after them."""
+        lasting = [number for number, kept in self.crowds.items() if not kept.retired]
+        every = [self.crowds[number] for number in lasting]
+        present = [self._present(kept) for kept in every]
+        units = [_units(np.nan_to_num(self._figures(kept)), self.decimals) for kept in every]
+        tables = [kept.table for kept in every]
+        step = next_table(tables, units, present, self.columns, self.state.closeness, self.state.largest_share)
+        for number, kept, held, there, table in zip(lasting, every, step.held, present, step.crowds, strict=True):
+            since = np.where(held, np.where(kept.since > 0, kept.since, self.now), 0)
+            figures = [bool(row.any()) for row in there]
+            seen = tuple(self.now if any_ else before for before, any_ in zip(kept.seen, figures, strict=True))
+            self.crowds[number] = KeptCrowd(kept.labels, table, seen, since)
+        rows = PublicRows(
+            np.array(lasting, dtype=np.int64),
+            np.array([len(kept.labels) for kept in every], dtype=np.int64),
+            step.rows,
+            np.array([[float(base) for base in table.bases] for table in tables]),
+        )
+        after = replace(self.state, columns=self.columns, releases=self.now, crowds=self.crowds, waiting=self.waiting)
+        return rows, after
+
+
+def rules_failed(kept: BoolArray, columns: Columns, names: Sequence[str] | None = None) -> str:
+    """Why crowds cannot be formed: the rule, the columns, the number of rows, and the ways out."""
+    failed = np.flatnonzero(~kept.all(axis=0)).tolist()
+    words = []
+    for j in failed[:_NAMED]:
+        rule = "diversity" if columns.protected[j] else "dominance"
+        name = f"column {j}" if names is None else f"column {names[j]!r}"
+        words.append(f"{name} ({rule}, {int((~kept[:, j]).sum())} of {len(kept)} rows)")
+    more = f" and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
+    return (
+        f"rules of a row: no crowds were found that keep them in {', '.join(words)}{more}. Ways out: a larger crowd; "
+        "naming the column as sensitive, so that crowds are not alike in it; leaving the column out; or the promise "
+        "about the readings, which has no crowds. Nothing was released"
+    )
+
+
+def _parse(figures: Any) -> tuple[tuple[str, ...], FloatArray]:
+    """Labels and their figures (n, k), NaN where one is missing."""
+    if isinstance(figures, Mapping):
+        given, rows = tuple(figures), list(figures.values())
+    elif isinstance(figures, tuple) and len(figures) == 2:
+        given, rows = tuple(figures[0]), figures[1]
+    else:
+        raise InputError("figures must be a mapping from labels to figures, or (labels, array)")
+    try:
+        values = np.array(rows, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError("figures must hold numbers, as many for each label") from None
+    if values.ndim == 1:
+        values = values[:, None]
+    if values.ndim != 2 or not values.shape[1] or np.isinf(values).any():
+        raise InputError("figures must have one row of finite numbers per label, or NaN where one is missing")
+    return validation.labels(len(values), [str(label) for label in given]), values + 0.0
+
+
+def _units(values: FloatArray, decimals: Sequence[int]) -> Units:
+    """Figures in units; those that are too many units for exact sums are refused."""
+    if values.size and (np.abs(values) * 10.0 ** np.array(decimals) * max(len(values), 1)).max() > 2.0**62:
+        raise InputError("figures: some are too large beside the others of their column to be added exactly")
+    return in_units(values, decimals)
+
+
+def _shuffle(n: int) -> list[int]:
+    """A drawn order of n things, from the cryptographic source."""
+    order = list(range(n))
+    secrets.SystemRandom().shuffle(order)
+    return order

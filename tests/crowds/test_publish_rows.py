@@ -1,0 +1,156 @@
+"""Rows without a run: the five rules over any figures, release after release, by the public name alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import shoal
+from shoal.crowds.publish import advance_rows
+
+
+def people(n: int, seed: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    columns = rng.gamma(3, 4, n).round(2), rng.gamma(2, 1, n).round(3), rng.random(n) < 0.4
+    return np.column_stack(columns).astype(float)
+
+
+def names(n: int) -> list[str]:
+    return [f"p{i:04d}" for i in range(n)]
+
+
+def test_a_yes_no_column_is_never_unanimous() -> None:
+    for n, seed in ((300, 0), (400, 1)):
+        values = people(n, seed)
+        rows, state = shoal.publish_rows((names(n), values))
+        place = dict(zip(names(n), values[:, 2], strict=True))
+        shares = [np.mean([place[name] for name in kept.labels]) for kept in state.crowds.values()]
+        assert state.columns.few.tolist() == [False, False, True]
+        assert min(shares) > 0
+        assert max(shares) < 1
+        assert np.abs(np.array(shares) - values[:, 2].mean()).max() <= 0.6 * values[:, 2].std() + 1e-12
+        assert (rows.members >= 12).all()
+
+
+def test_one_raise_beside_still_others_is_held_and_counting_columns_do_not_help() -> None:
+    rng = np.random.default_rng(5)
+    salary, tenure = np.round(rng.lognormal(8.4, 0.3, 36), -1), rng.integers(3, 200, 36)
+    first, state = shoal.publish_rows((names(36), np.column_stack([tenure, salary])))
+    before = salary.copy()
+    salary[17] += 7300.0  # far beyond what rounding hides
+    second, state = shoal.publish_rows((names(36), np.column_stack([tenure + 1, salary])), state)
+    assert (first.values[:, 1] == second.values[:, 1]).all()
+    assert state.held == {"p0017": {1: 2}}
+    third, state = shoal.publish_rows((names(36), np.column_stack([tenure + 2, before + 7300.0])), state)
+    assert state.held == {}
+    assert (third.values[:, 1] > second.values[:, 1] + 5000).all()
+
+
+def test_a_member_who_is_missing_enters_with_its_last_figures() -> None:
+    values = people(36, 6)
+    first, state = shoal.publish_rows((names(36), values))
+    second, _ = shoal.publish_rows((names(36)[1:], values[1:]), state)
+    assert (first.values == second.values).all()
+    missing = values.copy()
+    missing[3, 1] = np.nan
+    third, _ = shoal.publish_rows((names(36), missing), state)
+    assert (first.values == third.values).all()
+
+
+@settings(max_examples=15)
+@given(seed=st.integers(0, 10**6), ties=st.booleans())
+def test_for_given_draws_rows_are_a_function_of_the_multiset(seed: int, ties: bool) -> None:
+    rng = np.random.default_rng(seed)
+    values = people(40, seed)
+    values = values.round(0) if ties else values
+    later = values + rng.normal(0, 1, values.shape).round(1) * [1, 1, 0]
+    start = shoal.publish_rows({str(i): v for i, v in enumerate(people(20, 1))}, size=4)[1]
+    empty = type(start)(4, 0.6, None, start.columns, 0, {})
+
+    def series(order: np.ndarray) -> list[list[list[float]]]:
+        draws = np.random.default_rng(7)
+        state, result = empty, []
+        for figures in (values,) if ties else (values, later):  # two who are alike at first may differ later
+            given = ([f"n{i}" for i in range(40)], figures[order])
+            rows, state = advance_rows(given, state, 4, draw=lambda n: int(draws.integers(n)))
+            result.append(np.nan_to_num(rows.values, nan=-1.0).tolist())
+        return result
+
+    assert series(np.arange(40)) == series(rng.permutation(40))
+
+
+def test_a_state_is_stored_and_read_again(tmp_path: Path) -> None:
+    values = people(40, 2)
+    _, state = shoal.publish_rows((names(40), values))
+    state.save(tmp_path / "state")
+    read = shoal.RowsState.load(tmp_path / "state")
+    later = values * 1.01
+    one, two = (shoal.publish_rows((names(40), later), kept) for kept in (state, read))
+    assert (one[0].values == two[0].values).all()
+    assert one[1].held == two[1].held
+    content = bytearray((tmp_path / "state").read_bytes())
+    content[len(content) // 2] ^= 1
+    (tmp_path / "state").write_bytes(content)
+    with pytest.raises(shoal.InputError):
+        shoal.RowsState.load(tmp_path / "state")
+
+
+def test_newcomers_wait_and_a_retired_rest_moves_as_a_whole() -> None:
+    values = people(24, 3)
+    rows, state = shoal.publish_rows((names(24), values), size=4)
+    new = [f"new{i}" for i in range(9)]
+    both = (names(24) + new, np.concatenate([values, people(9, 4)]))
+    rows, state = shoal.publish_rows(both, state, size=4)
+    assert state.waiting == tuple(new)
+    assert rows.members.sum() == 24
+    # All but three members of the first crowd leave for two releases.
+    gone = set(state.crowds[0].labels[3:])
+    rest = set(state.crowds[0].labels[:3])
+    for _ in range(2):
+        kept = {name: value for name, value in zip(names(24), values, strict=True) if name not in gone}
+        rows, state = shoal.publish_rows(kept, state, size=4)
+    assert 0 not in rows.crowd.tolist()
+    assert set(state.waiting) == rest
+    many = [f"late{i}" for i in range(12)]
+    grown = kept | dict(zip(many, people(12, 9) * [1, 1, 0] + [0, 0, 1] * (np.arange(12) % 2)[:, None], strict=True))
+    rows, state = shoal.publish_rows(grown, state, size=4)
+    with_rest = [kept for kept in state.crowds.values() if not kept.retired and rest & set(kept.labels)]
+    assert len(with_rest) <= 1  # in one crowd, or waiting still
+    if with_rest:
+        assert rest <= set(with_rest[0].labels)
+        assert len(set(with_rest[0].labels) - rest) >= 4
+    back = grown | {name: [10.0, 2.0, 0.0] for name in gone}
+    rows, state = shoal.publish_rows(back, state, size=4)
+    live = Counter(name for kept in state.crowds.values() if not kept.retired for name in kept.labels)
+    assert not gone & live.keys()  # nothing is released about them any more
+    assert max(live.values()) == 1
+
+
+def test_what_cannot_keep_a_rule_is_refused_with_the_column() -> None:
+    values = people(30, 8)
+    values[:, 1] = 0.0
+    values[4, 1] = 50.0  # one home has all of the column
+    with pytest.raises(shoal.UnreachableError, match=r"column 1 \(.*leaving the column out"):
+        shoal.publish_rows((names(30), values))
+
+
+@pytest.mark.parametrize(
+    "figures",
+    [[1.0, 2.0], {"a": [1.0], "b": [1.0, 2.0]}, (["a", "a"], [[1.0], [2.0]]), {"a": [np.inf]}, {}],
+)
+def test_wrong_figures_are_refused(figures: object) -> None:
+    with pytest.raises(shoal.InputError):
+        shoal.publish_rows(figures)
+
+
+def test_settings_hold_for_life() -> None:
+    _, state = shoal.publish_rows((names(30), people(30, 1)), size=5)
+    with pytest.raises(shoal.InputError, match="size"):
+        shoal.publish_rows((names(30), people(30, 1)), state)
+    with pytest.raises(shoal.InputError, match="columns"):
+        shoal.publish_rows((names(30), people(30, 1)[:, :2]), state, size=5)
