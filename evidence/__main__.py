@@ -103,7 +103,8 @@ def measure(
         str,
         typer.Argument(
             metavar="STUDY",
-            help="One of `prices`, `blends`, `year`, `paper`, `rivals`, `reidentify`, `rule`, `rule_year`, `small`.",
+            help="One of `prices`, `blends`, `year`, `paper`, `rivals`, `reidentify`, `rule`, `rule_year`, `rows`, "
+            "`small`.",
         ),
     ],
     keep: Annotated[
@@ -117,7 +118,7 @@ def measure(
         python -m evidence measure reidentify --keep out/forecasts
         python -m evidence measure paper
     """
-    from evidence import blends, prices, reidentification, rivals, storage, year
+    from evidence import blends, prices, reidentification, rivals, rows, storage, year
     from evidence import page as pages
     from evidence.paper import real
     from evidence.rule import price_rule
@@ -131,6 +132,7 @@ def measure(
         "reidentify": lambda: reidentification.study(homes.SWISS.read(), keep=keep, progress=tell).to_dict(),
         "rule": lambda: price_rule(homes.SWISS.read(), progress=tell).to_dict(),
         "rule_year": lambda: price_rule(homes.LONDON.read(), members=[15], progress=tell).to_dict(),
+        "rows": lambda: rows.study(keep, tell),
         "small": pages.small,
     }
     if study not in studies:

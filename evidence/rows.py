@@ -25,8 +25,12 @@ from numpy.typing import NDArray
 
 from evidence.homes import EVERY
 from evidence.occasions import occasion
+from shoal.crowds.columns import Columns
 from shoal.crowds.loads import WATTS, LoadCrowd, begin_loads, next_loads
-from shoal.crowds.precision import in_units
+from shoal.crowds.membership import formed
+from shoal.crowds.precision import base_of_few, decimals_of, in_units, round_sums, window_of
+from shoal.crowds.publish import RowsState, publish_rows
+from shoal.crowds.tables import begin_table, column_bases, likeness_of, members_at, next_table, table_limits
 from shoal.validation import FloatArray
 
 Progress = Callable[[str, float], None]
@@ -263,3 +267,153 @@ def constant(homes: Series, seed: int = 0) -> dict[str, float]:
             errors["all"].append(abs(middle - (window - 1) / 2 - value) / usual)
             errors["possible"].append(abs((least + most) / 2 - value) / usual)
     return {name: float(np.mean(values)) for name, values in errors.items()}
+
+
+# ------------------------------------------------------------------ tables
+
+
+def payroll(n: int, seed: int = 0, months: int = 24) -> FloatArray:
+    """(months, n, 4) a payroll that nobody is on: salary, months of tenure, hours of overtime, in a union or not.
+
+    Everybody gets a raise of 5 to 15 % once a year, in a month of its own; a tenth changes the last column a year.
+    """
+    random = np.random.default_rng(seed)
+    salary = np.round(random.lognormal(8.2, 0.3, n), 0)
+    tenure, union = random.integers(1, 300, n).astype(float), (random.random(n) < 0.5).astype(float)
+    month = random.integers(12, size=n)
+    result = np.empty((months, n, 4))
+    for t in range(months):
+        raised = (month == t % 12) & (t > 0)
+        salary = np.where(raised, np.round(salary * random.uniform(1.05, 1.15, n), 0), salary)
+        union = np.where(random.random(n) < 0.1 / 12, 1 - union, union)
+        result[t] = np.column_stack([salary, tenure + t, random.poisson(6, n), union])
+    return result
+
+
+def tables(n: int = 1000, seed: int = 0) -> dict[str, float]:
+    """A payroll month after month: raises read from two rows, who is held, what is withheld, how far totals are off."""
+    random = np.random.default_rng(seed)
+    every = payroll(n, seed)
+    columns = Columns.of(every[0])
+    crowd = formed(likeness_of(every[0], columns), 10, beside=every[0], limits=table_limits(every[0], columns))
+    inside = members_at(crowd)
+    bases = [column_bases(every[0], columns, len(at)) for at in inside]
+    decimals = [decimals_of(column) for column in zip(*bases, strict=True)]
+    units = [in_units(values, decimals) for values in every]
+    kept = [
+        begin_table(units[0][at], base, decimals, lambda n: int(random.integers(n)))
+        for at, base in zip(inside, bases, strict=True)
+    ]
+    before = means_before = last = every[0]  # of no use before the second month
+    found: dict[str, list[float]] = {name: [] for name in ("held", "withheld", "read", "exact", "total", "share")}
+    for t, (values, whole) in enumerate(zip(every, units, strict=True)):
+        known = [np.ones((len(at), whole.shape[1]), dtype=np.bool_) for at in inside]
+        step = next_table(kept, [whole[at] for at in inside], known, columns)
+        kept = list(step.crowds)
+        exact = np.array([values[at].mean(axis=0) for at in inside])
+        sizes = np.array([len(at) for at in inside])
+        found["held"].append(float(np.mean(np.concatenate(step.held))))
+        found["withheld"].append(float(np.isnan(step.rows).mean()))
+        there = np.isfinite(step.rows[:, 0])
+        total = (step.rows[:, 0] * sizes)[there].sum() / (exact[:, 0] * sizes)[there].sum() - 1
+        found["total"].append(abs(float(total)))
+        found["share"].append(float(np.nanmean(np.abs(step.rows[:, 3] - exact[:, 3]))))
+        if t:
+            rise = values[:, 0] - last[:, 0]
+            for c, at in enumerate(inside):
+                for i in at[rise[at] > 0]:
+                    seen = (step.rows[c, 0] - before[c, 0]) * sizes[c]
+                    found["read"].append(float(abs(seen - rise[i]) <= READ * rise[i]))
+                    plain = (exact[c, 0] - means_before[c, 0]) * sizes[c]
+                    found["exact"].append(float(abs(plain - rise[i]) <= READ * rise[i]))
+        before, means_before, last = step.rows, exact, values
+    return {"labels": n, "crowds": len(inside), **{name: float(np.mean(values)) for name, values in found.items()}}
+
+
+def yes_no(tables_: int = 40, draws: int = 20_000, n: int = 12, seed: int = 0) -> dict[str, float]:
+    """How often who knows all others, and chooses their figures, is right about one yes or no; and the bound."""
+    random = np.random.default_rng(seed)
+    base = base_of_few([0, 1], n)
+    window, one = window_of(base, n, 4), 10**4
+    right = 0
+    for _ in range(draws):
+        value, offset = int(random.integers(2)), int(random.integers(window))
+        others = random.integers(0, window, tables_)  # chosen so that the tables search the whole window
+        multiples = round_sums(others + value * one, window, offset)
+        low = int((multiples * window - others).max())  # value + offset lies in low .. high
+        high = int(((multiples + 1) * window - 1 - others).min())
+        odds = [max(min(high, v * one + window - 1) - max(low, v * one) + 1, 0) for v in (0, 1)]
+        guess = int(odds[1] > odds[0]) if odds[0] != odds[1] else int(random.integers(2))
+        right += guess == value
+    return {"right": right / draws, "bound": 0.5 + one / (2 * window), "tables": tables_}
+
+
+def moves(n: int = 400, months: int = 36, seed: int = 0) -> dict[str, float]:
+    """A payroll with hires and leavers through :func:`shoal.publish_rows`: crowds that retire, rests, who waits."""
+    random = np.random.default_rng(seed)
+    every = payroll(4 * n, seed, months)
+    here, nobody_yet = list(range(n)), n
+    state: RowsState | None = None
+    waits, held, withheld = [], [], []
+    for t in range(months):
+        if t:
+            here = [i for i in here if random.random() > 0.03]
+            hired = int(random.poisson(0.03 * n))
+            here += range(nobody_yet, nobody_yet + hired)
+            nobody_yet += hired
+        rows, state = publish_rows(([str(i) for i in here], every[t][here]), state)
+        alive = [kept for kept in state.crowds.values() if not kept.retired]
+        waits.append(len(state.waiting) / len(here))
+        held.append(sum(map(len, state.held.values())) / (4 * sum(len(kept.labels) for kept in alive)))
+        withheld.append(float(np.isnan(rows.values).mean()))
+    assert state is not None
+    kept_crowds = state.crowds.values()
+    return {
+        "retired": sum(kept.retired for kept in kept_crowds), "crowds": len(kept_crowds),
+        "rests_waiting": sum(bool(kept.rest) for kept in kept_crowds), "waiting": float(np.mean(waits)),
+        "held": float(np.mean(held)), "withheld": float(np.mean(withheld)),
+    }  # fmt: skip
+
+
+def two_crowds(draws: int = 20_000, seed: int = 0) -> dict[str, float]:
+    """Error of who knows all others about a constant figure of a rest that was in two crowds, in windows n b."""
+    random = np.random.default_rng(seed)
+    offsets = random.random((draws, 2))
+    low, high = offsets.max(axis=1) - 1, offsets.min(axis=1)  # the figure is 0: where both windows allow it
+    return {"one": float(np.abs(offsets[:, 0] - 0.5).mean()), "two": float(np.abs((low + high) / 2).mean())}
+
+
+# ------------------------------------------------------------------ the study
+
+
+def study(keep: Path | None = None, progress: Progress | None = None) -> dict[str, Any]:
+    """All of it, for JSON; no home by itself."""
+    told = progress if progress is not None else lambda *_: None
+    data = {name: EVERY[name].read() for name in ("swiss", "london")}
+    rows = []
+    for at, ((name, season), first) in enumerate(FIRSTS.items()):
+        told(f"{name}, {season}", at / len(FIRSTS))
+        homes = series(name, evenings(first), keep, readings=data[name])
+        rows.append({"data": name, "season": season, "what": "30 evenings", **kept(homes, seed=at)}
+                    | {f"read_{k}": v for k, v in changes(homes).items()})  # fmt: skip
+        tables_ = evenings(first, TABLES) if name == "london" else evenings(first)
+        longer = series(name, tables_, keep, readings=data[name])
+        rows[-1] |= {f"insider_{k}": v for k, v in constant(longer).items()}
+    others = {
+        "06:00": evenings(FIRSTS["london", "winter"], hour=6), "12:00": evenings(FIRSTS["london", "winter"], hour=12),
+    }  # fmt: skip
+    for what, origins in others.items():
+        homes = series("london", origins, keep, readings=data["london"])
+        rows.append({"data": "london", "season": "winter", "what": what, **kept(homes)}
+                    | {f"read_{k}": v for k, v in changes(homes).items()})  # fmt: skip
+    for what, origins in (
+        ("a day ahead, once a day", evenings(FIRSTS["london", "winter"], hour=0)),
+        ("a day ahead, every six hours", evenings(FIRSTS["london", "winter"], 60, every=4)),
+    ):
+        told(what, 0.9)
+        homes = series("london", origins, keep, 48, readings=data["london"])
+        rows.append({"data": "london", "season": "winter", "what": what, **kept(homes)}
+                    | {f"read_{k}": v for k, v in changes(homes).items()})  # fmt: skip
+    year = series("london", evenings(date(2013, 1, 16), 350), keep, readings=data["london"])
+    rows.append({"data": "london", "season": "year", "what": "350 evenings", **kept(year, 5)})
+    return {"rows": rows, "payroll": tables(), "yes_no": yes_no(), "moves": moves(), "two_crowds": two_crowds()}

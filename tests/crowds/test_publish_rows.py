@@ -118,6 +118,7 @@ def test_newcomers_wait_and_a_retired_rest_moves_as_a_whole() -> None:
     assert set(state.waiting) == rest
     many = [f"late{i}" for i in range(12)]
     grown = kept | dict(zip(many, people(12, 9) * [1, 1, 0] + [0, 0, 1] * (np.arange(12) % 2)[:, None], strict=True))
+    del grown[min(rest)]  # who is missing enters with what entered last
     rows, state = shoal.publish_rows(grown, state, size=4)
     with_rest = [kept for kept in state.crowds.values() if not kept.retired and rest & set(kept.labels)]
     assert len(with_rest) <= 1  # in one crowd, or waiting still

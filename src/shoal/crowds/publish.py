@@ -269,11 +269,11 @@ class _Release:
         joined, waits = with_blocks(joined, rests, m, lambda names: self._keeps(self._values(names), everyone))
         every = {*new, *(name for rest in rests.values() for name in rest)}
         self.waiting = tuple(sorted(every - joined.keys()))
+        names = sorted(joined)
+        values = self._values(names)  # before rests are crowds of their own no more
         for number in rests.keys() - waits:
             self.crowds[number] = replace(self.crowds[number], rest=())
-        if joined:
-            names = sorted(joined)
-            values = self._values(names)
+        if names:
             crowd = np.unique([joined[name] for name in names], return_inverse=True)[1].astype(np.int64)
             of_all = np.concatenate([everyone, values])
             bases = [column_bases(of_all, self.columns, int(n)) for n in np.bincount(crowd)]
