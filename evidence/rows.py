@@ -160,7 +160,7 @@ def total_error(homes: Series, rows: FloatArray) -> float:
     """Mean over releases of how far rows times members are off the homes' total over the horizon."""
     sizes = np.bincount(homes.member)
     true = means_of(homes, homes.entering)
-    known = np.isfinite(rows).all(axis=2)[:, :, None]
+    known = np.asarray(np.isfinite(rows).all(axis=2))[:, :, None]
     released = (np.where(known, rows, 0) * sizes[:, None]).sum(axis=(1, 2))
     truth = (np.where(known, true, 0) * sizes[:, None]).sum(axis=(1, 2))
     return float(np.mean(np.abs(released / truth - 1)))

@@ -1,0 +1,155 @@
+"""The rules of a row: what the offset hides, exactly; who dominates; who is held; how far a crowd is from all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shoal.crowds.columns import Columns, ruled_columns
+from shoal.crowds.difference import held_members, hold_loads
+from shoal.crowds.diversity import deal, deal_blocks, keeps_closeness
+from shoal.crowds.dominance import coalition_of, keeps_dominance
+from shoal.crowds.loads import begin_loads, next_loads
+from shoal.crowds.membership import formed
+from shoal.crowds.precision import as_figures, base_above, base_below, round_sums
+from shoal.crowds.tables import likeness_of, table_limits
+
+Amounts = st.lists(st.integers(0, 1000), min_size=2, max_size=20)
+
+
+@given(st.integers(2, 60), st.integers(0, 60), st.lists(st.integers(-500, 500), min_size=1, max_size=6))
+def test_a_constant_difference_changes_the_law_of_the_series_by_its_share_of_the_window(
+    window: int, d: int, others: list[int]
+) -> None:
+    def law(constant: int) -> Counter[tuple[int, ...]]:
+        sums = np.array(others) + constant
+        return Counter(tuple(round_sums(sums, window, offset).tolist()) for offset in range(window))
+
+    one, two = law(7), law(7 + d)
+    total_variation = Fraction(sum(abs(one[row] - two[row]) for row in one | two), 2 * window)
+    assert total_variation <= Fraction(d, window)
+
+
+@given(st.integers(1, 200), st.integers(-10_000, 10_000))
+def test_rows_are_right_on_average(window: int, total: int) -> None:
+    rows = [int(round_sums(np.array([total]), window, offset)[0]) for offset in range(window)]
+    assert sum(rows) == total
+
+
+@given(st.fractions(min_value=Fraction(1, 10**9), max_value=10**9))
+def test_bases_are_the_nearest_below_and_above(limit: Fraction) -> None:
+    below, above = base_below(limit), base_above(limit)
+    assert Fraction(below) <= limit <= Fraction(above)
+    assert limit < Fraction(below) * Fraction(5, 2)
+    for base in (below, above):
+        assert int(base.scaleb(-base.adjusted())) in (1, 2, 5)
+    assert as_figures(np.array([7]), Decimal("0.05")).tolist() == [0.35]
+
+
+@given(Amounts)
+def test_dominance_is_the_rule_as_it_is_written(amounts: list[int]) -> None:
+    ordered = sorted(amounts, reverse=True)
+    c = coalition_of(len(amounts))
+    assert bool(keeps_dominance(np.array(amounts))) == (ordered[0] <= 2 * sum(ordered[1 + c :]))
+
+
+@given(Amounts, st.integers(1, 3000), st.randoms(use_true_random=False))
+def test_who_is_held_does_not_depend_on_the_order_and_the_rest_keep_dominance(
+    amounts: list[int], window: int, random: object
+) -> None:
+    a = np.array(amounts)
+    held = held_members(a, a, window)
+    order = np.random.default_rng(len(amounts)).permutation(len(a))
+    assert (held_members(a[order], a[order], window) == held[order]).all()
+    entering = np.where(held, 0, a)
+    assert keeps_dominance(entering) or 2 * entering.max() <= window
+    if held.any():  # the last that were held had to be
+        before = np.where(held & (a > a[held].min()), 0, a)
+        assert not keeps_dominance(before)
+        assert 2 * before.max() > window
+
+
+def test_a_member_is_held_as_a_whole_whichever_half_of_its_change_is_seen() -> None:
+    still = np.zeros((12, 4), dtype=np.int64)
+    for at in range(4):
+        moved = still.copy()
+        moved[5, at] = 5000
+        held = hold_loads(moved, still, np.array([True, True, False, False]), 1000)
+        assert held.tolist() == [i == 5 for i in range(12)]
+
+
+def test_a_home_that_was_silent_and_comes_back_alone_is_held() -> None:
+    rng = np.random.default_rng(0)
+    day = rng.integers(200, 600, (12, 24))
+    instants, phases = tuple(range(24)), np.arange(24)
+    first = next_loads(begin_loads(day, Fraction(400), lambda n: n // 3), day, np.full(12, True), instants, phases)
+    figures = day + rng.integers(-3, 4, day.shape)  # everybody moves by a watt or three
+    figures[4] = day[4] // 10 + 9000
+    silent = np.arange(12) != 4
+    second = next_loads(first.crowd, figures, silent, instants, phases)
+    third = next_loads(second.crowd, figures, np.full(12, True), instants, phases)
+    assert third.held.tolist() == [i == 4 for i in range(12)]
+    assert second.row is not None
+    assert third.row is not None
+    assert np.abs(third.row - second.row).max() <= float(first.crowd.base) + 1e-12
+
+
+def test_a_home_that_makes_most_of_a_row_has_it_withheld() -> None:
+    day = np.full((12, 24), 100)
+    crowd = begin_loads(day, Fraction(100), lambda n: 0)
+    figures = day.copy()
+    figures[0] = 5000
+    row = next_loads(crowd, figures, np.full(12, True), tuple(range(24)), np.arange(24))
+    assert row.row is None
+    assert row.crowd is crowd
+
+
+@given(st.integers(30, 90), st.integers(0, 10**6), st.floats(0.1, 0.9))
+def test_crowds_are_formed_close_to_all_and_by_values_alone(n: int, seed: int, share: float) -> None:
+    rng = np.random.default_rng(seed)
+    values = np.column_stack([rng.normal(10, 2, n).round(2), rng.random(n) < share]).astype(float)
+    columns = Columns.of(values)
+
+    def crowds(order: np.ndarray) -> np.ndarray:
+        own = values[order]
+        return formed(likeness_of(own, columns), 5, beside=own, limits=table_limits(own, columns))
+
+    crowd = crowds(np.arange(n))
+    assert keeps_closeness(values[:, 1:].astype(np.int64), crowd).all()
+    order = rng.permutation(n)
+    again = crowds(order)
+    one, two = (
+        sorted(sorted(own[member == c].tolist()) for c in range(int(member.max()) + 1))
+        for own, member in ((values, crowd), (values[order], again))
+    )
+    assert one == two
+
+
+def test_a_table_of_ten_labels_is_no_table_of_categories() -> None:
+    rng = np.random.default_rng(0)
+    assert not Columns.of(rng.normal(size=(10, 5))).few.any()
+    assert Columns.of(rng.integers(0, 2, (10, 5)).astype(float)).few.all()
+
+
+def test_two_columns_that_agree_for_all_but_one_are_ruled_by_their_difference() -> None:
+    salary = np.random.default_rng(1).lognormal(8, 0.3, 24).round()
+    both = np.column_stack([salary, salary])
+    both[3, 1] += 500
+    assert (0, 1) in ruled_columns(both, np.zeros(2, dtype=bool))
+
+
+def test_ten_thousand_labels_are_dealt_in_blocks() -> None:
+    rng = np.random.default_rng(2)
+    points, rare = rng.normal(size=(10_000, 3)), (rng.random(10_000) < 0.02).astype(float)
+    crowd = deal(points, rare[:, None] / rare.std(), 833)
+    sizes = np.bincount(crowd)
+    assert set(sizes.tolist()) == {12, 13}
+    assert np.bincount(crowd, rare).max() <= 1
+    blocks = deal_blocks(points, rare[:, None] / rare.std(), 3)
+    assert np.abs(np.bincount(blocks) / 10_000 - 1 / 3).max() < 0.01
+    assert np.ptp(np.bincount(blocks, rare)) <= 15
