@@ -255,7 +255,7 @@ def _means_content(card: ReleaseCard) -> dict[str, Any]:
         "crowds": fit.groups if release is None else release.crowds,
         "smallest": fit.smallest_group,
         "largest": fit.largest_group,
-        "repeated": None if release is None else release.repeated,
+        "withheld": None if release is None else release.withheld,
         "rules": list(card.rules),
         "origin": fit.origin,
         "step_minutes": fit.step_minutes,

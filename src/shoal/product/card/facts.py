@@ -131,6 +131,12 @@ class FitFacts(Record):
     crowd: int = 0  #: least size of a crowd that was asked for; 0 where neighbors came otherwise
     most_rows: int = merging(max, 1)  #: of a label, in a table
     unit: str = ""  #: what the data came in
+    #: Of averages, by entry: what someone who knows all other members' figures errs by about a constant one, at least.
+    insider: tuple[tuple[str, float], ...] = ()
+    protected: tuple[str, ...] = ()  #: columns that crowds are not alike in
+    closeness: float = 0.0  #: how far crowds are from all labels in those, at most, in standard deviations
+    held: int = 0  #: labels of which an older figure enters
+    held_since: str = ""  #: the first period of those
 
     @property
     def later_error(self) -> float | None:
@@ -301,7 +307,7 @@ class ReleaseFacts(Record):
     later_absolute: float = 0.0  #: sum of |released − what came later|, in the unit of errors
     ledger_intact: bool | None = None  #: None: not looked at
     crowds: int = 0  #: with a row, where rows are means of crowds
-    repeated: int = 0  #: of them: the row of the release before, for lack of news
+    withheld: int = 0  #: figures (of meters: rows) that are missing, since they would break a rule of a row
     recorded_before: int = 0  #: of them: on record for this period before
     period: str = ""  #: what it is about
     accuracy: Accuracy | None = None  #: errors of means beside their members' own values

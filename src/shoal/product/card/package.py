@@ -22,8 +22,7 @@ TABLE = "released.csv"
 #: Names of the columns of a table of crowds -> type and meaning; other columns are figures.
 FIELDS: dict[str, tuple[str, str]] = {
     "crowd": ("integer", "number of the crowd: drawn once at random, the same in every later table"),
-    "homes": ("integer", "members of the crowd; fixed for its life, whoever has news"),
-    "news": ("boolean", "whether the row is new; false: repeated from the release before"),
+    "homes": ("integer", "members of the crowd; fixed for its life"),
     "row": ("integer", "number of the row inside its crowd, drawn at random"),
     "step": ("integer", "step of the horizon, from 1 on"),
     "timestamp": ("datetime", "beginning of the step"),

@@ -36,8 +36,8 @@ SHOWN_DIGITS = 2
 POOLED = 10
 #: Two figures below this need not be told apart.
 NOTHING = 1e-12
-#: Largest rounding error of a released figure in kW: half a watt.
-WATT = 0.0005
+#: Names in a sentence, at most.
+MOST_NAMED = 6
 KIND = "aggregation with a least crowd (k-anonymity)"
 #: What a mean does not hide, wherever an operator reads.
 FIGURES = (
@@ -123,7 +123,7 @@ def environment(form: str) -> Environment:
     templates.globals |= {"upper": upper, "lower": lower, "exactly": exactly, "nearest": nearest, "promised": promised}
     templates.globals |= {"other_scope": other_scope, "technique": KIND, "figures": FIGURES}
     templates.globals |= {"pooled": POOLED, "least_told": CROWD, "shown_digits": SHOWN_DIGITS}
-    templates.globals |= {"half_watt": WATT, "meaningless": MEANINGLESS}
+    templates.globals |= {"meaningless": MEANINGLESS, "most_named": MOST_NAMED}
     return templates
 
 

@@ -6,8 +6,10 @@ every change of them, whoever asks:
 
 | table | one row per | holds |
 | --- | --- | --- |
-| members | label | its crowd, its stored (frozen) values, the digest of the value that last entered a row, its block |
-| crowds | crowd | its setting, the period and the row of its last release, how many members, whether it is retired |
+| members | label | its crowd, the last figures that entered rows (by time of day, or columns), those of the last row, |
+| | | the period of its last own figures, since when it is held, its block |
+| crowds | crowd | its setting, the period and the row of its last release, its size, whether it is retired, its bases |
+| | | and secret offsets (``kept``), for life |
 
 A crowd is a fixed set. A retired crowd releases nothing more, and its rest, the members that carry its number as their
 ``block``, moves as one into a new crowd with at least m new labels, which promises no less and releases for a later
@@ -57,21 +59,31 @@ OTHER_CONTENT = (
 
 
 #: The types of columns that are not texts.
-TYPES: dict[str, type] = {"crowd": int, "homes": int, "block": int, "stored": bytes, "row": bytes, "retired": bool}
+TYPES: dict[str, type] = {
+    "crowd": int,
+    "homes": int,
+    "block": int,
+    "stored": bytes,
+    "row": bytes,
+    "retired": bool,
+    "entered": bytes,
+}
 
 
 class Member(NamedTuple):
-    """A label in its crowd; ``stored`` holds float64 values, ``block`` the number of the retired crowd it came from."""
+    """A label in its crowd; ``stored`` and ``entered`` hold integers, ``block`` the retired crowd that it came from."""
 
     label: str
     crowd: int
     stored: bytes
     last: str
     block: int | None = None
+    entered: bytes = b""
+    held: str = ""
 
 
 class Crowd(NamedTuple):
-    """What is fixed about a crowd, and its last release; ``row`` holds float64 values."""
+    """What is fixed about a crowd, and its last release; ``row`` holds float64 values, NaN where one was withheld."""
 
     crowd: int
     setting: str
@@ -79,6 +91,15 @@ class Crowd(NamedTuple):
     row: bytes
     homes: int
     retired: bool = False
+    kept: str = ""
+
+    @property
+    def fixed(self) -> dict[str, Any]:
+        """Bases, secret offsets and decimals, which hold for the crowd's life; empty where rows are not averages."""
+        kept = _parsed(self.kept) if self.kept else {}
+        if not isinstance(kept, dict):
+            raise InputError("crowds: kept must be a JSON object, or empty")
+        return {name: kept.get(name) for name in ("bases", "offsets", "decimals")}
 
     @property
     def least(self) -> int:
@@ -99,13 +120,14 @@ Row = TypeVar("Row", bound=Member | Crowd)
 class LastingCrowds:
     """Crowds on record as two frames, and the digest of the whole tables at the time they were read.
 
-    ``members`` has the columns label, crowd, stored, last, block; ``crowds`` has crowd, setting, period, row, homes,
-    retired. ``stored`` and ``row`` are float64 values as bytes (:func:`numpy.frombuffer`).
+    ``members`` has the columns label, crowd, stored, last, block, entered, held; ``crowds`` has crowd, setting, period,
+    row, homes, retired, kept. ``row`` holds float64 values as bytes, ``stored`` and ``entered`` integers.
     """
 
     members: pl.DataFrame
     crowds: pl.DataFrame
     digest: str
+    settings: tuple[str, ...] = ()  #: of all crowds on record
 
 
 def read(transaction: Transaction, labels: Sequence[Any] | None = None) -> LastingCrowds:
@@ -120,7 +142,8 @@ def read(transaction: Transaction, labels: Sequence[Any] | None = None) -> Lasti
         rows = sorted(_stored(transaction, kind, numbers))
         return pl.DataFrame(rows, schema={name: TYPES.get(name, str) for name in kind._fields}, orient="row")
 
-    return LastingCrowds(frame(Member), frame(Crowd), digest(transaction))
+    settings = sorted(str(row[0]) for row in transaction.rows(select(CROWDS.c.setting).distinct()))
+    return LastingCrowds(frame(Member), frame(Crowd), digest(transaction), tuple(settings))
 
 
 def draw_numbers(transaction: Transaction, n: int) -> list[int]:
@@ -174,10 +197,12 @@ class CrowdsRelease:
             word(label=label)
         for crowd in by_number.values():
             word(period=crowd.period)
-            _ = crowd.least
-        for values in (*(m.stored for m in by_label.values()), *(c.row for c in by_number.values())):
-            if len(values) % 8 or not np.isfinite(np.frombuffer(values, dtype=np.float64)).all():
-                raise InputError("stored and row must be the bytes of finite float64 values")
+            _ = crowd.least, crowd.fixed
+        for crowd in by_number.values():
+            if len(crowd.row) % 8 or np.isinf(np.frombuffer(crowd.row, dtype=np.float64)).any():
+                raise InputError("row must be the bytes of float64 values, finite or NaN where one is withheld")
+        if any(len(values) % 4 for m in by_label.values() for values in (m.stored, m.entered)):
+            raise InputError("stored and entered must be the bytes of integers")
         return cls(word(name=name), by_label, by_number, table_digest, plain)
 
     @property
@@ -266,6 +291,8 @@ def _broken_by_crowds(transaction: Transaction, release: CrowdsRelease, old: Map
         if _parsed(crowd.setting) != _parsed(known.setting) or crowd.homes != known.homes:
             same = f"another setting, or number of homes, than the one on record (m = {known.least})"
             yield f"crowds: a crowd has {same}, which holds for its life"
+        if crowd.fixed != known.fixed:
+            yield "crowds: a crowd has other bases or offsets than those on record, which hold for its life"
         if known.retired or crowd.retired:
             if (crowd.period, crowd.row, crowd.retired) != (known.period, known.row, True):
                 yield "crowds: a retired crowd releases nothing more"
@@ -281,8 +308,6 @@ def _broken_by_members(
     for member in release.members.values():
         known = before.get(member.label)
         if known is not None and member.crowd == known.crowd:
-            if member.stored != known.stored:
-                yield "members: stored values are frozen while a crowd lasts"
             if member.block not in (known.block, member.crowd if member.crowd in retired else known.block):
                 yield "members: a block is the number of the label's crowd, once that is retired"
         elif member.crowd in old:
@@ -410,9 +435,11 @@ def _rows(frame: Any, name: str, kind: type[Member | Crowd]) -> Iterator[Any]:
     """The rows of a frame with the fields of a class and of their types; missing values only in ``block``."""
     import polars as pl
 
-    if not isinstance(frame, pl.DataFrame) or set(frame.columns) != set(kind._fields):
+    may = set(kind._field_defaults) - {"block", "retired"}
+    if not isinstance(frame, pl.DataFrame) or not set(kind._fields) - may <= set(frame.columns) <= set(kind._fields):
         raise InputError(f"{name} must be a polars DataFrame with the columns {', '.join(kind._fields)}")
-    for row in frame.select(kind._fields).iter_rows():
+    default = [pl.lit(kind._field_defaults[field]).alias(field) for field in sorted(may - set(frame.columns))]
+    for row in frame.with_columns(default).select(kind._fields).iter_rows():
         for field, value in zip(kind._fields, row, strict=True):
             if not isinstance(value, TYPES.get(field, str)) and not (field == "block" and value is None):
                 raise InputError(f"{name}: the column {field} must hold {TYPES.get(field, str).__name__} values")

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import URL, Connection, Engine
 
 #: The version of this schema. Those before it were never released.
-VERSION = 10
+VERSION = 11
 #: Parts of a payload that are columns as well, so that the database can look them up.
 LOOKED_UP = ("label", "query_id", "analyst", "mechanism", "answer", "readings")
 
@@ -90,6 +90,8 @@ CROWD_MEMBERS = _table(
     _column("stored", BYTES),
     _column("last"),
     _column("block", BIG, nullable=True, index=True),
+    _column("entered", BYTES),
+    _column("held"),
 )
 CROWDS = _table(
     "crowds",
@@ -98,6 +100,7 @@ CROWDS = _table(
     _column("row", BYTES),
     _column("homes", sa.Integer),
     _column("retired", sa.Boolean),
+    _column("kept"),
 )
 CROWD_NUMBERS = _table("crowd_numbers", _key("crowd", BIG))
 #: What the chain says about labels; :meth:`Ledger.rebuild` writes it anew.

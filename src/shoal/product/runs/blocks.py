@@ -51,7 +51,7 @@ def make_blocks(work: Work) -> list[Part]:
     config, listing = work.settings, work.listing(FIT)
     for shard in listing.parts:
         shard.check()
-    rows = work.tables.rows.filter(pl.col("news") & ~pl.col("recorded") & ~pl.col("retired"))
+    rows = work.tables.rows.filter(pl.col("answered") & ~pl.col("recorded") & ~pl.col("retired"))
     members = work.tables.members.filter(~pl.col("waits"))
     members = members.filter(pl.col("crowd").is_in(rows["crowd"].implode())).select("label", "crowd", "value", "truth")
     if not len(members):

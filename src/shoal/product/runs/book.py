@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -19,6 +19,8 @@ EARLIER = (
     "period: something was released about these labels for {}, and this is about {}. Every release about a label needs "
     "a later period than the last: a later origin= for forecasts, a later period= for a table. Nothing was released"
 )
+#: What the first release decides for the life of all crowds of a table: units, few-valued columns, columns half alike.
+DECIDED = ("decimals", "few", "alike")
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Book:
     members: dict[str, dict[str, Any]] = field(default_factory=dict)  #: label -> crowd, stored, last, block
     crowds: dict[int, dict[str, Any]] = field(default_factory=dict)  #: number -> setting, period, row, homes, retired
     ledger_digest: str = ""
+    settings: tuple[str, ...] = ()  #: of all crowds on record, of these labels or others
 
     @classmethod
     def read(cls, ledger: Ledger | None, labels: Sequence[str]) -> Book:
@@ -36,7 +39,8 @@ class Book:
             return cls()
         book = ledger.crowds(list(labels))
         members = {entry.pop("label"): entry for entry in book.members.to_dicts()}
-        return cls(members, {entry.pop("crowd"): entry for entry in book.crowds.to_dicts()}, book.digest)
+        crowds = {entry.pop("crowd"): entry for entry in book.crowds.to_dicts()}
+        return cls(members, crowds, book.digest, book.settings)
 
     @property
     def digest(self) -> str:
@@ -56,6 +60,16 @@ class Book:
     def size(self) -> int | None:
         """Members promised of the lasting crowds, the least of them; None where there are none."""
         return min((int(json.loads(entry["setting"])["m"]) for entry in self.lasting), default=None)
+
+    def is_first(self, setting: Mapping[str, Any]) -> bool:
+        """Whether the ledger has no crowd yet of such figures: of meters, or of a table with one of these columns.
+
+        Labels without a crowd are newcomers otherwise, whatever file or folder they come in.
+        """
+        columns = set(setting.get("columns", ()))
+        others = [json.loads(text) for text in self.settings]
+        same = [other for other in others if other.get("kind") == setting["kind"]]
+        return not any(not columns or columns & set(other.get("columns", ())) for other in same)
 
     def allow(self, setting: dict[str, Any], origin: str, steps: int | None) -> None:
         """Refuse, before anything is fitted, a setting or a period that the crowds on record do not allow.
@@ -80,11 +94,11 @@ class Book:
         """The setting of the crowds on record, which must be this one; what was decided for good stays decided."""
         for entry in self.lasting:
             recorded = json.loads(entry["setting"])
-            names = [name for name in {**recorded, **setting} if name != "decimals"]
+            names = [name for name in {**recorded, **setting} if name not in DECIDED]
             other = next((name for name in names if recorded.get(name) != setting.get(name)), None)
             if other is not None:
                 raise InputError(_differs(other, recorded.get(other), setting.get(other)))
-            setting = {**setting, **{name: recorded[name] for name in ("decimals",) if name in recorded}}
+            setting = {**setting, **{name: recorded[name] for name in DECIDED if name in recorded}}
         return setting
 
 
@@ -104,8 +118,8 @@ def as_period(text: str) -> str:
 
 
 def row_values(row: bytes) -> list[float]:
-    """The figures of a row on record, which come after the mark of its news."""
-    values: list[float] = np.frombuffer(row, dtype="<f8")[1:].tolist()
+    """The figures of a row on record; NaN where one was withheld."""
+    values: list[float] = np.frombuffer(row, dtype="<f8").tolist()
     return values
 
 

@@ -87,6 +87,12 @@ class Config(Record):
     largest_share: float | None = _hiding(
         None, "no household has more than this share of its crowd's load; 0.15 with --crowd 15 is the 15/15 rule"
     )
+    sensitive: tuple[str, ...] = _hiding(
+        (), "columns of a table that crowds are not alike in, beside few-valued ones; repeatable"
+    )
+    closeness: float | None = _hiding(
+        None, "how far a crowd may be from all labels in such a column, in standard deviations; by default 0.6"
+    )
     boundaries: str | None = _hiding(
         None, "FILE:COLUMN, a CSV with a row per label and the column (feeder, postcode) that crowds never cross"
     )
@@ -131,6 +137,8 @@ class Config(Record):
         validation.count(at_least=2, crowd=self.crowd)
         if self.largest_share is not None:
             validation.probability(largest_share=self.largest_share, above_zero=True)
+        if self.closeness is not None:
+            validation.positive(closeness=self.closeness)
         validation.choice(("point", "trajectory", "marginal", "as_in_paper"), query=self.query)
         if len(self.order) != 2:
             raise InputError("order must be two whole numbers (p, q)")
@@ -154,14 +162,14 @@ class Config(Record):
     def _check_table(self) -> None:
         """Settings of a class table: with a label only, and beside none of those that forecasts alone have."""
         if self.label is None:
-            given = next((n for n in ("columns", "period") if getattr(self, n)), None)
+            given = next((n for n in ("columns", "period", "sensitive", "closeness") if getattr(self, n)), None)
             if given is not None:
                 raise InputError(f"{given} is for tables: name the column of their labels too (label=)")
             return
         if self.query != "point":
             raise InputError("query is for forecasts from meters; rows of a table are released as they are")
         if self.largest_share is not None:
-            raise InputError("largest_share is about the load of meters; rows of a table have none")
+            raise InputError("largest_share is about the load of meters; rows of a table keep dominance without it")
 
     @property
     def charged(self) -> bool:

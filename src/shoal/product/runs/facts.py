@@ -19,7 +19,7 @@ class CrowdFacts(Record):
     period: str
     book: str  #: digest of what was on record about these labels
     columns: tuple[str, ...] = ()  #: of a table
-    repeated: int = 0  #: rows that are repeated for lack of news
+    withheld: int = 0  #: figures of rows (of meters: rows) that would break a rule
     recorded: int = 0  #: rows that were released before for this period
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from shoal.errors import InputError
 from shoal.product.card.facts import FitFacts
 from shoal.product.runs.config import Config
 from shoal.product.runs.curves import Curves, read_boundaries, read_curves
@@ -85,7 +86,7 @@ class MeterInput:
         steps = pl.DataFrame({"step": np.arange(1, settings.horizon + 1), "timestamp": stamps})
         kw = pl.col("values").list.get(pl.col("step") - 1, null_on_oob=True).alias("kw")
         long = table.join(steps, how="cross").sort("crowd", "step")
-        return long.select("crowd", "homes", "news", "step", "timestamp", kw), [self.who, "step"]
+        return long.select("crowd", "homes", "step", "timestamp", kw.fill_nan(None)), [self.who, "step"]
 
     def own_rows(self, released: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
         """label, crowd and row, from the owner's table."""
@@ -113,10 +114,14 @@ class TableInput:
         return Curves(frame, frame["habits"].to_numpy(), boundaries, None, fit.origin or "")
 
     def setting(self, settings: Config, fit: FitFacts, columns: Sequence[str], curves: Curves | None) -> dict[str, Any]:
-        """Columns, and decimals that mean something: thousandths of a column's spread."""
-        spread = [] if curves is None else np.sort(curves.values, axis=0).std(axis=0).tolist()
-        decimals = [3 - int(np.floor(np.log10(width))) if width > 0 else 6 for width in spread]
-        return {"kind": self.kind, "columns": list(columns), "decimals": decimals}
+        """Columns, those that are sensitive, and how close crowds are to all labels in what is protected."""
+        unknown = next((name for name in settings.sensitive if name not in columns), None) if columns else None
+        if unknown is not None:
+            raise InputError(
+                f"sensitive: the table has no column {unknown!r} that is released; name one of its columns"
+            )
+        sensitive = sorted(settings.sensitive)
+        return {"kind": self.kind, "columns": list(columns), "sensitive": sensitive, "closeness": settings.closeness}
 
     def declared(self, fit: FitFacts, period: str) -> str:
         """The time that a release is about, as it was declared."""
@@ -143,8 +148,8 @@ class TableInput:
     def public_rows(self, settings: Config, plan: CrowdFacts, table: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
         """The rows of crowds as they are passed on, and the order of the owner's."""
         entry = pl.col("values").list
-        values = [entry.get(j, null_on_oob=True).alias(name) for j, name in enumerate(plan.columns)]
-        return table.select("crowd", "homes", "news", *values), [self.who]
+        values = [entry.get(j, null_on_oob=True).fill_nan(None).alias(name) for j, name in enumerate(plan.columns)]
+        return table.select("crowd", "homes", *values), [self.who]
 
     def own_rows(self, released: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
         """label, crowd and row, from the owner's table; of several rows of a label their mean."""

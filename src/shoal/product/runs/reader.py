@@ -6,7 +6,7 @@ law over all homes of the release:
 
     d = (a home's figure − its row's figure) / the row's level,    level = |mean of the row's entries|,
 
-and of d, step by step, the quantiles :data:`QUANTILES`, pooled over every crowd with news, rounded to hundredths, and
+and of d, step by step, the quantiles :data:`QUANTILES`, pooled over all crowds, rounded to hundredths, and
 only where at least :data:`FEWEST` crowds are pooled. For a table d is in units of the column, not relative. With at
 least a tenth of all homes on either side of every quantile, no single home moves it by more than the distance to the
 next one. It does not hide what no mean hides: who knows the figures of all other homes computes the last one. It is the
@@ -63,13 +63,14 @@ class ReaderLaw(Record):
     ) -> ReaderLaw | None:
         """The law of a release, from the plan of the crowd stage; None where too few crowds are pooled.
 
-        It is that of the members whose own value entered a row with news.
+        It is that of the members whose own figures of today are in a row without a withheld figure.
         """
         import polars as pl
 
-        new = rows.filter(pl.col("news") & ~pl.col("retired")).select("crowd", row="values")
-        heard = members.filter(pl.col("news") & pl.col("value").is_not_null() & ~pl.col("waits"))
-        both = heard.join(new, on="crowd", how="inner").filter(pl.col("row").list.len() == len(entries))
+        whole = ~pl.col("values").list.eval(pl.element().is_nan()).list.any()
+        new = rows.filter(whole & ~pl.col("retired")).select("crowd", row="values")
+        here = members.filter(pl.col("own") & pl.col("value").is_not_null() & ~pl.col("waits"))
+        both = here.join(new, on="crowd", how="inner").filter(pl.col("row").list.len() == len(entries))
         crowds = both["crowd"].n_unique()
         if crowds < FEWEST:
             return None
@@ -123,7 +124,7 @@ class ReaderLaw(Record):
             return cls.from_json(json.loads(path.read_text(encoding="utf-8")))
         except FileNotFoundError:
             raise InputError(
-                f"reader: fewer than {FEWEST} crowds have news in this release, and how far so few homes lie from "
+                f"reader: fewer than {FEWEST} crowds have new rows in this release, and how far so few homes lie from "
                 "their rows is not told: it would be a second figure about the same members"
             ) from None
         except (OSError, ValueError):

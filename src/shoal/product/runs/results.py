@@ -184,8 +184,8 @@ class Results:
     def released(self) -> pl.DataFrame:
         """What was released, with whose it is.
 
-        Of meters: household, crowd, homes, news, step, timestamp, kw. Of a table: label, crowd, homes, news and its
-        columns. A method's release has a row per home or sample: crowd, row, …
+        Of meters: household, crowd, homes, step, timestamp, kw. Of a table: label, crowd, homes and its columns. A
+        figure that would break a rule of a row is missing. A method's release has a row per home or sample: crowd, …
         """
         import polars as pl
 

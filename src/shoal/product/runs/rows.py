@@ -7,8 +7,8 @@ everything in one transaction. Until then a new crowd has a negative number.
 
 | file | holds |
 | --- | --- |
-| crowds.parquet | label, crowd, value and truth today, stored, last, block, news, changed, waits: the owner's |
-| rows.parquet | crowd, homes, news, values, retired, changed: the row of each crowd for this release |
+| crowds.parquet | label, crowd, value and truth today, what the ledger keeps, own, changed, waits: the owner's |
+| rows.parquet | crowd, homes, values, sums, kept (the secret offset in it), retired: the row of each crowd |
 """
 
 from __future__ import annotations
@@ -24,13 +24,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from shoal.crowds.membership import can_have_news, crowd_row, formed, value_digest, with_blocks
-from shoal.errors import InputError, LedgerError
+from shoal.crowds.loads import LoadCrowd
+from shoal.crowds.membership import can_have_news, formed, with_blocks
+from shoal.crowds.precision import Units
+from shoal.crowds.tables import TableCrowd, members_at
+from shoal.errors import InputError, LedgerError, UnreachableError
 from shoal.product.ledger.ledger import Ledger
 from shoal.product.runs.book import EARLIER, Book, row_values
 from shoal.product.runs.config import Config
 from shoal.product.runs.curves import Curves
 from shoal.product.runs.inputs import input_of
+from shoal.product.runs.row_rules import FIGURES, LOADS, LoadRules, MadeRow, Rules, TableRules
+from shoal.validation import IndexArray
 
 if TYPE_CHECKING:
     from shoal.product.card.facts import FitFacts
@@ -41,10 +46,8 @@ CROWDS, ROWS = "crowds.parquet", "rows.parquet"
 #: Where what is drawn, numbers of new crowds and the order of rows, is written before it is used: an interrupted
 #: release goes on with it.
 NUMBERS = "numbers.json"
-#: Days without news after which a member counts as one that cannot have any more.
+#: Days without figures after which a member counts as one that cannot have any more.
 GONE = 30.0
-#: Decimals of kW that mean something: watts.
-WATTS = 3
 
 OTHER_FIGURES = (
     "period: rows about these labels are on record for {}, made of other figures than those given now. Give the period "
@@ -84,10 +87,11 @@ class CrowdTables:
         return self.rows.filter(~pl.col("retired"))
 
     def with_rows(self) -> pl.DataFrame:
-        """Members with a figure today and the row of their crowd."""
+        """Members with a figure today and the row of their crowd, where no figure of it is withheld."""
         table = self.lasting.select("crowd", "homes", row="values")
         known = self.members.filter(pl.col("value").is_not_null() & ~pl.col("waits"))
-        both = known.join(table, on="crowd", how="inner").sort("label")
+        whole = ~pl.col("row").list.eval(pl.element().is_nan()).list.any()
+        both = known.join(table, on="crowd", how="inner").filter(whole).sort("label")
         width = both.schema["value"].shape[0] if len(both) else 0  # type: ignore[attr-defined]
         return both.filter(pl.col("row").list.len() == width)
 
@@ -106,25 +110,29 @@ def crowd_setting(
 
 @dataclass
 class PlannedMember:
-    """A label in a crowd: where it stands in today's curves (−1: it has none), and what is recorded of it."""
+    """A label in a crowd: what is recorded of it, and where it stands in today's curves (−1: it has none)."""
 
     crowd: int
-    stored: bytes = b""
-    last: str = ""
+    stored: bytes = b""  #: last figures by time of day, or of the columns
+    last: str = ""  #: period of the last release for which it had figures
     block: int | None = None
+    entered: bytes = b""  #: what entered the last row, of meters
+    held: str = ""  #: since which period an older figure enters, in JSON of a table column by column
     at: int = -1
     changed: bool = False
-    news: bool = False
+    own: bool = False  #: its own figures of today are in the row
 
 
 @dataclass
 class PlannedRow:
-    """The row of a crowd for this release."""
+    """The row of a crowd for this release; figures that are withheld are NaN."""
 
     crowd: int
     homes: int
-    news: bool
     values: list[float]
+    sums: list[int]  #: of what entered, in units
+    kept: str  #: bases, secret offsets, decimals
+    answered: bool = False  #: the members promised have figures today
     recorded: bool = False  #: it was released before for this period, from this folder or another
     retired: bool = False
 
@@ -134,23 +142,31 @@ class Plan:
 
     def __init__(self, settings: Config, curves: Curves, book: Book, period: str, setting: dict[str, Any]) -> None:
         lasting = book.lasting_setting(setting)
-        self.setting = json.dumps(lasting, sort_keys=True)
-        self.period, self.m, self.share = period, int(lasting["m"]), settings.largest_share
+        self.period, self.m = period, int(lasting["m"])
         self.rows: list[PlannedRow] = []
         self.waiting: dict[str, str] = {}  #: label -> why it has no row
         self._curves, self._book, self._values, self._settings = curves, book, curves.values, settings
+        self.rules = rules_of(settings, curves, lasting, period)
+        self.setting = json.dumps(lasting | (self.rules.decided if self.rules else {}), sort_keys=True)
         self._place = {name: i for i, name in enumerate(curves.labels)}
-        self._decimals = lasting.get("decimals") or [WATTS] * self._values.shape[1]
         self.members = {
             name: PlannedMember(at=self._place.get(name, -1), **entry)
             for name, entry in book.members.items()
             if not book.crowds[entry["crowd"]]["retired"] or entry["block"] == entry["crowd"]
         }
+        self._first = book.is_first(lasting)
+        self._begun: dict[int, LoadCrowd | TableCrowd] = {}
         self._retire()
         self._admit()
-        for number, names in self._by_crowd(name for name in self.members if name not in self.waiting).items():
-            self.rows.append(self._row(number, [self.members[name] for name in names]))
-        self._renumber()
+        self._make_rows()
+        self.rows.sort(key=lambda row: (row.retired, row.crowd))
+
+    @property
+    def protected(self) -> tuple[str, ...]:
+        """Columns of a table that crowds are not alike in."""
+        if not isinstance(self.rules, TableRules):
+            return ()
+        return tuple(self.rules.names[j] for j in np.flatnonzero(self.rules.columns.protected).tolist())
 
     def _by_crowd(self, names: Iterable[str]) -> dict[int, list[str]]:
         crowds: dict[int, list[str]] = defaultdict(list)
@@ -164,17 +180,18 @@ class Plan:
             entry = self._book.crowds[number]
             if entry["retired"] or entry["period"] >= self.period:
                 continue
-            # Who had news at the crowd's last release, or not long ago, can still have some.
-            last = {name: self.members[name].last.partition(" ")[0] for name in names}
+            # Who had figures at the crowd's last release, or not long ago, can still have some.
             left = {
                 name
                 for name in names
-                if last[name] == entry["period"]
-                or can_have_news(last[name], self.period, self.members[name].at >= 0, GONE)
+                if self.members[name].last == entry["period"]
+                or can_have_news(self.members[name].last, self.period, self.members[name].at >= 0, GONE)
             }
             if len(left) >= self.m:
                 continue
-            self.rows.append(PlannedRow(number, entry["homes"], False, row_values(entry["row"]), retired=True))
+            self.rows.append(
+                PlannedRow(number, entry["homes"], row_values(entry["row"]), [], entry["kept"], retired=True)
+            )
             for name in names:
                 if name in left:
                     self.members[name].block, self.members[name].changed = number, True
@@ -182,72 +199,160 @@ class Plan:
                     del self.members[name]
 
     def _admit(self) -> None:
-        """Crowds of those who have none: by likeness where nobody has one, else by lot once enough are there."""
+        """Crowds of those who have none: by likeness where the ledger has no crowd yet, else by lot, once enough."""
         without = [name for name in self._place if name not in self.members]
         self.waiting = {name: LATE for name in without if name in self._book.members}
         newcomers = [name for name in without if name not in self.waiting]
-        at = np.array([self._place[name] for name in newcomers], dtype=np.intp)
-        points, limits, first = self._curves.points[at], self._curves.limits(self.share, at), not self._book.members
-        crowd = formed(points, self.m, None if first else shuffle, **limits) if len(at) else np.empty(0, dtype=np.int64)
+        at, first, rules = np.array([self._place[name] for name in newcomers], dtype=np.intp), self._first, self.rules
+        crowd = np.empty(0, dtype=np.int64)
+        if len(at):
+            more = self._curves.limits(self._settings.largest_share, at)
+            if rules is None:
+                crowd = formed(self._curves.points[at], self.m, None if first else shuffle, **more)
+            else:
+                more |= {"totals": None, "largest_share": None, "limits": rules.limits(at)}
+                if not first:
+                    more["keeps"] = lambda own: rules.keeps(self._today(at[own]))
+                crowd = formed(rules.points(at), self.m, None if first else shuffle, **more)
         if first and (crowd < 0).all():
             raise InputError(too_few(self.m, self._curves, input_of(self._settings).several))
+        if first and rules is not None:
+            failure = rules.failure(members_at(np.where(crowd < 0, crowd.max() + 1, crowd))[: int(crowd.max()) + 1])
+            if failure is not None:
+                raise UnreachableError(failure)
         joined = {name: int(c) for name, c in zip(newcomers, crowd.tolist(), strict=True) if c >= 0}
         self.waiting |= {name: FEW if first else WAITS for name in newcomers if name not in joined}
         blocks = self._by_crowd(name for name, member in self.members.items() if member.block == member.crowd)
-        together, waits = with_blocks(joined, blocks, self.m)
+        keeps = None if rules is None else lambda names: rules.keeps(self._figures(names))
+        together, waits = with_blocks(joined, blocks, self.m, keeps)
         for block in waits:
             self.waiting |= dict.fromkeys(blocks[block], REST)
-        stored = self._curves.frame["stored"].to_numpy()
+        inside: dict[int, list[str]] = defaultdict(list)
         for name, number in together.items():
+            inside[number].append(name)
             if name not in self.members:
-                own = np.asarray(stored[self._place[name]], dtype="<f8").tobytes()
-                self.members[name] = PlannedMember(0, own, at=self._place[name])
-            self.members[name].crowd, self.members[name].changed = -1 - number, True
+                self.members[name] = PlannedMember(0, at=self._place[name])
+        # Numbers and offsets are drawn in the order of figures: neither depends on what anybody is called.
+        ordered = sorted(inside.values(), key=lambda names: sorted(map(self._key, names)))
+        everyone = None if rules is None or not ordered else self._last([n for names in ordered for n in names])
+        for i, names in enumerate(ordered):
+            for name in names:
+                self.members[name].crowd, self.members[name].changed = -1 - i, True
+            if rules is not None and everyone is not None:
+                self._begun[-1 - i] = rules.begin(self._last(names), everyone, draw_offset)
 
-    def _row(self, number: int, members: Sequence[PlannedMember]) -> PlannedRow:
-        """The row of a crowd; its members remember which of their values entered."""
-        entry = self._book.crowds.get(number)
-        at = np.array([member.at for member in members])
-        today = np.where((at >= 0)[:, None], self._values[at], 0.0)
-        digests = [value_digest(today[i], self._decimals) if at[i] >= 0 else "" for i in range(len(members))]
-        pairs = list(zip(members, digests, strict=True))
-        news = np.array([digest not in ("", member.last.rpartition(" ")[2]) for member, digest in pairs])
-        if entry is not None and entry["period"] == self.period:
-            if self._curves.ahead is None and news.sum() >= self.m:  # of a table: they would have entered then
-                raise InputError(OTHER_FIGURES.format(self.period))
-            had_news = bool(np.frombuffer(entry["row"], dtype="<f8")[:1].any())
-            return PlannedRow(number, entry["homes"], had_news, row_values(entry["row"]), recorded=True)
-        if entry is not None and entry["period"] > self.period:
-            raise InputError(EARLIER.format(entry["period"], self.period))
-        stored = np.array([np.frombuffer(member.stored, dtype="<f8") for member in members])
-        filler = stored if self._curves.ahead is None else stored[:, self._curves.ahead]
-        row = crowd_row(today, filler, news, self.m, self.share)
-        for (member, digest), has_news in zip(pairs, news.tolist(), strict=True):
-            member.news = has_news and row is not None
-            if member.news:
-                member.last, member.changed = f"{self.period} {digest}", True
-        if row is not None:
-            rounded = [round(x, d) + 0.0 for x, d in zip(row.tolist(), self._decimals, strict=True)]
-            return PlannedRow(number, len(members), True, rounded)
-        if entry is None:
-            raise InputError("crowd: a new crowd exceeds the largest share; choose a larger crowd= or share")
-        return PlannedRow(number, len(members), False, row_values(entry["row"]))
+    def _key(self, name: str) -> list[float]:
+        """All values of a label: figures of today, and what is stored of it."""
+        at = self.members[name].at
+        stored = self._curves.frame["stored"].to_numpy()
+        return [] if at < 0 else [*self._values[at].tolist(), *stored[at].tolist()]
 
-    def _renumber(self) -> None:
-        """Number new crowds by their rows, so that no number depends on what anybody is called."""
-        fresh = sorted((row for row in self.rows if row.crowd < 0), key=lambda row: (row.values, row.homes))
-        number = {row.crowd: -1 - i for i, row in enumerate(fresh)}
-        for member in self.members.values():
-            member.crowd = number.get(member.crowd, member.crowd)
-        for row in self.rows:
-            row.crowd = number.get(row.crowd, row.crowd)
-        self.rows.sort(key=lambda row: (row.retired, row.crowd))
+    def _today(self, at: IndexArray) -> Units:
+        assert self.rules is not None
+        return self.rules.watts[at] if isinstance(self.rules, LoadRules) else self.rules.units[at]
+
+    def _last(self, names: Sequence[str]) -> Units:
+        """(n, steps of a day or columns) what a new crowd begins with: usual days, or figures."""
+        assert self.rules is not None
+        rows = []
+        for name in names:
+            member = self.members[name]
+            kind = LOADS if isinstance(self.rules, LoadRules) else FIGURES
+            if member.stored and (member.at < 0 or isinstance(self.rules, LoadRules)):
+                rows.append(np.frombuffer(member.stored, dtype=kind).astype(np.int64))
+            else:
+                rows.append(self.rules.stored(np.array([member.at]))[0])
+        return np.array(rows)
+
+    def _figures(self, names: Sequence[str]) -> Units:
+        """(n, k) the figures of labels, of a rest that is not there today the last ones."""
+        rows = []
+        for name in names:
+            at = self._place.get(name, -1)
+            if at >= 0:
+                rows.append(self._today(np.array([at]))[0])
+            else:
+                last = self._last([name])[0]
+                rows.append(last[self.rules.phases] if isinstance(self.rules, LoadRules) else last)
+        return np.array(rows)
+
+    def _make_rows(self) -> None:
+        """The rows of all crowds; members remember what of theirs entered."""
+        inside = self._by_crowd(name for name in self.members if name not in self.waiting)
+        for number in inside:
+            entry = self._book.crowds.get(number)
+            if entry is not None and entry["period"] > self.period:
+                raise InputError(EARLIER.format(entry["period"], self.period))
+        at = {number: np.array([self.members[name].at for name in names]) for number, names in inside.items()}
+        made = self._made(inside, at) if self.rules is not None else {}
+        for number, names in inside.items():
+            entry, members = self._book.crowds.get(number), [self.members[name] for name in names]
+            answered = int((at[number] >= 0).sum()) >= self.m
+            if entry is not None and entry["period"] == self.period:
+                self._refuse_others(members, at[number])
+                kept, row = entry["kept"], row_values(entry["row"])
+                for member in members:
+                    member.own = self._has_entered(member)
+                self.rows.append(PlannedRow(number, entry["homes"], row, [], kept, bool(row), recorded=True))
+                continue
+            if self.rules is None:
+                for member in members:
+                    if member.at >= 0:
+                        member.last, member.changed, member.own = self.period, True, True
+                self.rows.append(PlannedRow(number, len(names), [], [], "", answered))
+                continue
+            row = made[number]
+            shown = not np.isnan(row.values).all()
+            before = json.loads(entry["kept"])["from"] if entry is not None else ""
+            kept, stored, entered = self.rules.encode(row.crowd, self.period if shown else before)  # type: ignore[arg-type]
+            for member, own, last, held in zip(members, stored, entered, row.held, strict=True):
+                if member.at >= 0:
+                    member.last = self.period
+                member.stored, member.entered, member.changed = own, last, True
+                member.held = _since(member.held, held, self.period)
+                member.own = self._has_entered(member)
+            self.rows.append(PlannedRow(number, len(names), row.values, row.sums, kept, answered))
+
+    def _made(self, inside: dict[int, list[str]], at: dict[int, IndexArray]) -> dict[int, MadeRow]:
+        assert self.rules is not None
+        crowds: list[Any] = []
+        for number, names in inside.items():
+            if number in self._begun:
+                crowds.append(self._begun[number])
+            else:
+                members = [self.members[name] for name in names]
+                stored, entered = [m.stored for m in members], [m.entered for m in members]
+                crowds.append(self.rules.decode(self._book.crowds[number]["kept"], stored, entered))
+        made = self.rules.make(crowds, [at[number] for number in inside])
+        return dict(zip(inside, made, strict=True))
+
+    def _has_entered(self, member: PlannedMember) -> bool:
+        """Whether a member's figures of today are those that entered."""
+        if member.at < 0 or self.rules is None:
+            return member.at >= 0
+        last, kind = (member.entered, LOADS) if isinstance(self.rules, LoadRules) else (member.stored, FIGURES)
+        return np.array_equal(self._today(np.array([member.at]))[0], np.frombuffer(last, dtype=kind))
+
+    def _refuse_others(self, members: Sequence[PlannedMember], at: IndexArray) -> None:
+        """Refuse a table whose rows are on record for this period, made of other figures."""
+        if not isinstance(self.rules, TableRules):
+            return
+        other = 0
+        for member, place in zip(members, at.tolist(), strict=True):
+            held = json.loads(member.held) if member.held else {}
+            entered = np.arange(len(self.rules.names))
+            entered = entered[~np.isin(entered, [int(j) for j in held])]
+            last = np.frombuffer(member.stored, dtype=FIGURES)
+            other += place >= 0 and bool((self.rules.units[place][entered] != last[entered]).any())
+        if other >= self.m:
+            raise InputError(OTHER_FIGURES.format(self.period))
 
     def frames(self, everybody: Iterable[str]) -> CrowdTables:
         """Members and rows, as tables; a label without a place is among the members, and waits."""
         kinds: dict[str, Any] = {
             "label": pl.String, "crowd": pl.Int64, "stored": pl.Binary, "last": pl.String, "block": pl.Int64,
-            "at": pl.Int64, "changed": pl.Boolean, "news": pl.Boolean, "waits": pl.Boolean,
+            "entered": pl.Binary, "held": pl.String, "at": pl.Int64, "changed": pl.Boolean, "own": pl.Boolean,
+            "waits": pl.Boolean,
         }  # fmt: skip
         members = [
             (name, *vars(self.members.get(name, PlannedMember(0))).values(),
@@ -258,11 +363,29 @@ class Plan:
         at = frame["at"].set(frame["at"] < 0, None)
         known = {name: self._curves.frame[name].gather(at) for name in ("value", "truth")}
         columns: dict[str, Any] = {
-            "crowd": pl.Int64, "homes": pl.Int64, "news": pl.Boolean, "values": pl.List(pl.Float64),
-            "recorded": pl.Boolean, "retired": pl.Boolean,
+            "crowd": pl.Int64, "homes": pl.Int64, "values": pl.List(pl.Float64), "sums": pl.List(pl.Int64),
+            "kept": pl.String, "answered": pl.Boolean, "recorded": pl.Boolean, "retired": pl.Boolean,
         }  # fmt: skip
         rows = pl.DataFrame([vars(row) for row in self.rows], schema=columns)
         return CrowdTables(frame.drop("at").with_columns(**known), rows)
+
+
+def rules_of(settings: Config, curves: Curves, setting: Mapping[str, Any], period: str) -> Rules | None:
+    """The rules of the rows of averages; None under a method, where rows are about one label."""
+    if setting["release"] != "mean":
+        return None
+    if setting["kind"] == "table":
+        return TableRules(curves, setting, settings.sensitive, settings.closeness)
+    return LoadRules(curves, settings.largest_share, setting, period)
+
+
+def _since(before: str, held: Any, period: str) -> str:
+    """Since when a member is held, as text: a period, or one for each column."""
+    if np.ndim(held) == 0:
+        return (before or period) if held else ""
+    known = json.loads(before) if before else {}
+    since = {str(j): known.get(str(j), period) for j in np.flatnonzero(held).tolist()}
+    return json.dumps(since, sort_keys=True) if since else ""
 
 
 def too_few(m: int, curves: Curves, noun: str) -> str:
@@ -275,6 +398,11 @@ def too_few(m: int, curves: Curves, noun: str) -> str:
         f"crowd: {where}, and a crowd of {m} needs {m}; {remedy} have more of them{wider}. `shoal check` says who "
         "cannot be used, and why. Nothing was released"
     )
+
+
+def draw_offset(n: int) -> int:
+    """A secret offset below n, from the cryptographic source."""
+    return secrets.randbelow(n)
 
 
 def shuffle(n: int) -> list[int]:
@@ -320,19 +448,20 @@ def record_rows(work: Work, numbers: Mapping[int, int], table_digest: str, *, wi
         raise LedgerError(STALE)
 
     crowds = []
-    for number, homes, news, values, _, retired in lines.iter_rows():
+    for number, homes, values, kept, retired in lines.select("crowd", "homes", "values", "kept", "retired").iter_rows():
         known = book.crowds.get(number, {"setting": plan.setting})
-        row = np.array([float(news), *(values if with_figures else [])], dtype="<f8").tobytes()
+        row = np.array(values if with_figures else [], dtype="<f8").tobytes()
         entry = {"crowd": numbers.get(number, number), "setting": known["setting"], "period": plan.period, "row": row}
-        entry |= {"homes": homes, "retired": retired}
+        entry |= {"homes": homes, "retired": retired, "kept": kept}
         crowds.append(entry | ({"period": known["period"], "row": known["row"]} if retired else {}))
     kinds = {"crowd": pl.Int64, "setting": pl.String, "period": pl.String, "row": pl.Binary, "homes": pl.Int64}
+    kinds |= {"kept": pl.String}
     try:
         ledger.record_crowds(
             work.release_name,
             book_digest=book.ledger_digest,
             members=members.filter("changed").select(
-                "label", pl.col("crowd").replace(numbers), "stored", "last", "block"
+                "label", pl.col("crowd").replace(numbers), "stored", "last", "block", "entered", "held"
             ),
             crowds=pl.DataFrame(crowds, schema={**kinds, "retired": pl.Boolean}),
             table_digest=table_digest,

@@ -28,7 +28,7 @@ from shoal.rounding import up, upper
 
 #: Columns that name a label, and columns that say which row, crowd or instant it is.
 NAMES = ("household", "label")
-PLACES = (*NAMES, "source_row", "crowd", "row", "homes", "news", "step", "timestamp")
+PLACES = (*NAMES, "source_row", "crowd", "row", "homes", "step", "timestamp")
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ from shoal.validation import FloatArray, IndexArray
 LOOKED_AT = 1000
 #: Columns of the released table that are shoal's own.
 SOURCE_ROW, LABEL, CROWD, ROW = "source_row", "label", "crowd", "row"
-OWN = (SOURCE_ROW, LABEL, CROWD, ROW, "homes", "news")
+OWN = (SOURCE_ROW, LABEL, CROWD, ROW, "homes")
 FORMAT, VERSION = "shoal class table", 2
 #: Smallest eigenvalue of the correlations within labels: below it a column is a combination of the others.
 DEPENDENT = 1e-9

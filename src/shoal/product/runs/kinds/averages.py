@@ -1,7 +1,7 @@
 """Averages, the default: the row of each crowd is its mean, recorded in the ledger in one transaction, then written.
 
 No noise, no ε, nothing charged: aggregation with a least crowd (k-anonymity). Rows come from the stage of crowds
-(:mod:`shoal.product.runs.rows`); here the numbers of new crowds are drawn. The public table has crowd, homes, news,
+(:mod:`shoal.product.runs.rows`); here the numbers of new crowds are drawn. The public table has crowd, homes,
 then step, timestamp and kw, or a table's columns.
 """
 
@@ -24,7 +24,8 @@ from shoal.product.card.pictures import CrowdCurves
 from shoal.product.runs import reader
 from shoal.product.runs.config import Config, no_use
 from shoal.product.runs.kinds.kind import Kind, first_stage, last_stages
-from shoal.product.runs.rows import draw_numbers, record_rows
+from shoal.product.runs.row_rules import redraw
+from shoal.product.runs.rows import CrowdTables, draw_numbers, record_rows
 from shoal.product.runs.stages import card_stage, crowd_stage
 from shoal.product.runs.stages.release_stage import SETTINGS, csv_bytes, release_facts, write_tables
 from shoal.product.runs.work import Stage, StageOutcome, Work
@@ -89,7 +90,7 @@ def release(work: Work) -> StageOutcome:
     public, owner = make_tables(work, numbers)
     record_rows(work, numbers, hashlib.sha256(csv_bytes(public)).hexdigest(), with_figures=True)
     measured = measure(work, public, owner)
-    facts = release_facts(work, plan.period, repeated=plan.repeated, recorded_before=plan.recorded, **measured)
+    facts = release_facts(work, plan.period, withheld=plan.withheld, recorded_before=plan.recorded, **measured)
     entries, relative = work.input.entries(work.settings, plan), work.input.of_meters
     law = reader.ReaderLaw.of(tables.members, tables.rows, entries, relative=relative)
     (work.folder / reader.FILE).unlink(missing_ok=True)
@@ -100,7 +101,8 @@ def release(work: Work) -> StageOutcome:
 
 def write_rehearsal(work: Work) -> ReleaseFacts:
     """Write what would be released to a file that says that it was not; nothing is recorded, drawn or charged."""
-    public, owner = make_tables(work, draw_numbers(work, None)[0])
+    tables = replace(work.tables, rows=_with_other_offsets(work.tables.rows))
+    public, owner = make_tables(work, draw_numbers(work, None)[0], tables)
     work.folder.put(REHEARSAL, csv_bytes(owner.select(pl.lit("not released").alias("status"), pl.all())))
     return ReleaseFacts(name="", ledger="", head="", **measure(work, public, owner))
 
@@ -126,10 +128,21 @@ def measure(work: Work, public: pl.DataFrame, owner: pl.DataFrame) -> dict[str, 
     return sizes | {"accuracy": accuracy, "later_known": known, "later_absolute": absolute}
 
 
-def make_tables(work: Work, numbers: Mapping[int, int]) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _with_other_offsets(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows of crowds with offsets that are thrown away: those of the release are kept for it."""
+    values = [
+        redraw(kept, homes, sums, shown) if sums else shown
+        for homes, shown, sums, kept in rows.select("homes", "values", "sums", "kept").iter_rows()
+    ]
+    return rows.with_columns(values=pl.Series(values, dtype=rows.schema["values"]))
+
+
+def make_tables(
+    work: Work, numbers: Mapping[int, int], tables: CrowdTables | None = None
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     """One row per crowd (and step), sorted by the public number; and the owner's, with the label of each row."""
     number, plan = pl.col("crowd").replace(numbers), work.facts.plan
-    table = work.tables.lasting.select(number, "homes", "news", "values").sort("crowd")
+    table = (work.tables if tables is None else tables).lasting.select(number, "homes", "values").sort("crowd")
     public, order = work.input.public_rows(work.settings, plan, table)
     key = work.tables.members.filter(~pl.col("waits")).select(pl.col("label").alias(order[0]), number)
     return public, key.join(public, on="crowd", how="inner").select(order[0], *public.columns).sort(order)

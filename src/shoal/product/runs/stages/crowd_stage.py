@@ -5,12 +5,15 @@ Nothing is recorded here: the release does that. ``left_out.csv`` has the labels
 
 from __future__ import annotations
 
+import json
+import math
 from collections import Counter
 from dataclasses import replace
 from datetime import datetime
 
 import polars as pl
 
+from shoal.crowds.diversity import CLOSENESS
 from shoal.crowds.membership import formation_size
 from shoal.errors import InputError
 from shoal.plaintext import as_cells
@@ -24,8 +27,8 @@ from shoal.product.runs.work import Carry, StageOutcome, Work
 from shoal.rounding import counted
 
 SETTINGS = (
-    "crowd", "largest_share", "boundaries", "method", "rho", "query", "label", "order", "train_days",
-    "horizon",
+    "crowd", "largest_share", "sensitive", "closeness", "boundaries", "method", "rho", "query", "label", "order",
+    "train_days", "horizon",
 )  # fmt: skip
 DOING = "forming crowds"
 LEFT_OUT = "left_out.csv"
@@ -58,10 +61,11 @@ def stage(work: Work) -> StageOutcome:
     if tight:
         about.append(
             f"{counted(tight, 'crowd')} of fewer than {usual}: little room for members who leave before a crowd has "
-            "too few with news and its row is only repeated."
+            "too few and is retired."
         )
     if book.members:
         about.append("Crowds are those on record in the ledger: they are formed once, for life.")
+    held = tables.members.filter((pl.col("held") != "") & ~pl.col("waits"))
     reasons = Counter(plan.waiting.values())
     others = Counter(dict(fit.reasons)) - silent
     fit = replace(
@@ -78,10 +82,37 @@ def stage(work: Work) -> StageOutcome:
         about=tuple(about),
         doubts=(*fit.doubts, *doubts),
         crowd=settings.crowd,
+        insider=insider_errors(shown, columns),
+        protected=plan.protected,
+        closeness=CLOSENESS if settings.closeness is None else settings.closeness,
+        held=len(held),
+        held_since=min((since for text in held["held"].to_list() for since in _periods(text)), default=""),
     )
-    repeated, recorded = (~shown["news"] & ~shown["recorded"]).sum(), shown["recorded"].sum()
-    facts = CrowdFacts(fit, plan.setting, plan.period, book.digest, columns, int(repeated), int(recorded))
+    withheld = _withheld(shown, of_meters=work.input.of_meters)
+    facts = CrowdFacts(fit, plan.setting, plan.period, book.digest, columns, withheld, int(shown["recorded"].sum()))
     return StageOutcome((CROWDS, ROWS, LEFT_OUT), facts, carry=Carry(tables=tables))
+
+
+def insider_errors(shown: pl.DataFrame, columns: tuple[str, ...]) -> tuple[tuple[str, float], ...]:
+    """What someone who knows all other figures of a crowd errs by about a constant one, in the crowd with the least.
+
+    An offset that is uniform on a window of n b leaves a standard error of n b/√12.
+    """
+    kept = [(homes, json.loads(text)["bases"]) for homes, text in shown.select("homes", "kept").iter_rows() if text]
+    windows = [[homes * float(base) for base in bases] for homes, bases in kept]
+    names = [f"in {name}" for name in columns] or ["kW"]
+    return tuple(zip(names, (min(of) / math.sqrt(12) for of in zip(*windows, strict=True)), strict=False))
+
+
+def _withheld(shown: pl.DataFrame, *, of_meters: bool) -> int:
+    """How many figures, of meters rows, are withheld."""
+    missing = shown["values"].list.eval(pl.element().is_nan())
+    return int((missing.list.any() if of_meters else missing.list.sum()).sum() or 0)
+
+
+def _periods(held: str) -> list[str]:
+    """Since when a member is held: its period, or those of columns."""
+    return [str(since) for since in json.loads(held).values()] if held.startswith("{") else [held]
 
 
 def _left_out(work: Work, fit: FitFacts, plan: Plan, tables: CrowdTables) -> tuple[Counter[str], list[str]]:
@@ -100,8 +131,7 @@ def _left_out(work: Work, fit: FitFacts, plan: Plan, tables: CrowdTables) -> tup
     elif len(quiet):
         last = Counter(text[:10] for text in sorted(quiet["last"].to_list()))
         when = ", ".join(f"{day} ({count})" for day, count in last.items())
-        doubts.append(f"No news of {counted(len(quiet), fit.noun)} in crowds since {when}: what is on record stands "
-                      "in, or the crowd's last row is repeated.")  # fmt: skip
+        doubts.append(f"No figures of {counted(len(quiet), fit.noun)} in crowds since {when}: the last ones enter.")
     has_row = pl.col(who).is_in(as_cells(placed.select("label"))["label"].to_list())
     folder.write(LEFT_OUT, lambda path: out.filter(~has_row).write_csv(path))
     return Counter(out.filter(has_row)["reason"].to_list()), doubts

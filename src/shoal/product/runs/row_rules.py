@@ -1,0 +1,256 @@
+"""The rules of a row (:mod:`shoal.crowds`) applied to what is on record: one object for meters, one for tables.
+
+Both form crowds within the rules, say which rule is not kept, and make the rows of all crowds from the figures of
+today and what the ledger keeps of each crowd. There ``kept`` of a crowd is JSON with its bases, secret offsets, decimals
+of its unit, and the period of the last row that was not withheld; a member has its last figures (``stored``: by time of
+day, or column by column) and what entered the last row (``entered``, of meters), as integers of that unit.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from shoal.crowds.columns import Columns
+from shoal.crowds.diversity import CLOSENESS
+from shoal.crowds.dominance import keeps_dominance
+from shoal.crowds.formation import Limits
+from shoal.crowds.loads import WATTS, LoadCrowd, begin_loads, next_loads
+from shoal.crowds.precision import Units, as_figures, decimals_of, in_units, round_sums, window_of
+from shoal.crowds.publish import rules_failed
+from shoal.crowds.tables import TableCrowd, begin_table, column_bases, next_table, rules_kept, table_limits
+from shoal.errors import InputError
+from shoal.product.runs.curves import Curves
+from shoal.validation import BoolArray, FloatArray, IndexArray
+
+Draw = Callable[[int], int]
+#: What a figure of meters, in watts, is stored as.
+LOADS, FIGURES = np.dtype("<i4"), np.dtype("<i8")
+
+
+@dataclass(frozen=True)
+class MadeRow:
+    """The row of a crowd, NaN where withheld; sums of what entered, in units; who is held, (n,) or (n, k)."""
+
+    values: list[float]
+    sums: list[int]
+    held: BoolArray
+    crowd: LoadCrowd | TableCrowd
+
+
+class LoadRules:
+    """The rules of rows of meters: one base and one offset per crowd, members held as a whole."""
+
+    def __init__(self, curves: Curves, share: float | None, setting: Mapping[str, Any], period: str) -> None:
+        assert curves.ahead is not None
+        self.curves, self.share, self.phases = curves, share, np.array(curves.ahead)
+        self.step, self.period = timedelta(minutes=float(setting["step_minutes"])), period
+        if len(curves.frame) and np.abs(curves.values).max() * 10**WATTS > np.iinfo(LOADS).max:
+            raise InputError("readings: some forecasts are beyond 2 GW; give the unit of the readings (unit=)")
+        self.watts = in_units(curves.values, WATTS)
+
+    @property
+    def decided(self) -> dict[str, Any]:
+        """What the first release decides for the life of all crowds; nothing."""
+        return {}
+
+    def points(self, at: IndexArray) -> FloatArray:
+        """What crowds are alike in."""
+        return self.curves.points[at]
+
+    def limits(self, at: IndexArray) -> Limits:
+        """What crowds have to keep as they are formed: no home dominates the load over the horizon."""
+        total = np.abs(self.watts[at]).sum(axis=1, keepdims=True).astype(np.float64)
+        share = np.array([1.0 if self.share is None else self.share])
+        return Limits(total, share, np.ones(1, dtype=np.bool_), np.zeros((len(at), 0)))
+
+    def keeps(self, figures: Units) -> bool:
+        """Whether members with these loads (n, k) can be a crowd."""
+        return bool(keeps_dominance(np.abs(figures).sum(axis=1), self.share))
+
+    def failure(self, crowds: Sequence[IndexArray]) -> str | None:
+        """Why first crowds do not keep the rules; None where they do."""
+        bad = [at for at in crowds if not self.keeps(self.watts[at])]
+        if not bad:
+            return None
+        loads = np.abs(self.watts).sum(axis=1)
+        names = sorted(self.curves.labels[at[int(np.argmax(loads[at]))]] for at in bad)
+        return _refusal(
+            f"one home makes most of its row (dominance, {len(bad)} of {len(crowds)} rows): {', '.join(names[:5])}"
+        )
+
+    def of_all(self, days: Units) -> Fraction:
+        return Fraction(int(np.abs(days).sum()), max(days.size, 1))
+
+    def begin(self, last: Units, everyone: Units, draw: Draw) -> LoadCrowd:
+        """A new crowd whose members have these usual days (n, steps); ``everyone``: those of all labels."""
+        return begin_loads(last, self.of_all(everyone), draw)
+
+    def stored(self, at: IndexArray) -> Units:
+        """(n, steps of a day) the usual days of labels of today, in watts."""
+        return in_units(self.curves.frame["stored"].to_numpy()[at], WATTS)
+
+    def decode(self, kept: str, stored: Sequence[bytes], entered: Sequence[bytes]) -> LoadCrowd:
+        """A crowd from what the ledger keeps of it and of its members."""
+        fixed = json.loads(kept)
+        day, base = _figures(stored, LOADS), Decimal(fixed["bases"][0])
+        if not fixed["from"]:
+            return LoadCrowd(base, fixed["offsets"][0], day)
+        last = _figures(entered, LOADS)
+        return LoadCrowd(base, fixed["offsets"][0], day, self._instants(fixed["from"], last.shape[1]), last)
+
+    def encode(self, crowd: LoadCrowd, period: str) -> tuple[str, list[bytes], list[bytes]]:
+        """What the ledger keeps of a crowd whose last row is about this period, and of its members."""
+        entered = np.zeros((len(crowd.day), 0)) if crowd.last is None else crowd.last
+        kept = _kept([crowd.base], [crowd.offset], [WATTS], period)
+        return (
+            kept,
+            [row.astype(LOADS).tobytes() for row in crowd.day],
+            [row.astype(LOADS).tobytes() for row in entered],
+        )
+
+    def make(self, crowds: Sequence[LoadCrowd], at: Sequence[IndexArray]) -> list[MadeRow]:
+        """The rows of all crowds; ``at``: where their members stand today, −1 for those who are not there."""
+        instants, made = self._instants(self.period, len(self.phases)), []
+        for crowd, places in zip(crowds, at, strict=True):
+            here = places >= 0
+            figures = np.zeros((len(places), len(self.phases)), dtype=np.int64)
+            figures[here] = self.watts[places[here]]
+            step = next_loads(crowd, figures, here, instants, self.phases, self.share)
+            values = [np.nan] * len(self.phases) if step.row is None else step.row.tolist()
+            made.append(MadeRow(values, step.entered.sum(axis=0).tolist(), step.held, step.crowd))
+        return made
+
+    def _instants(self, period: str, number: int) -> tuple[int, ...]:
+        """Microseconds of the entries of a row from a period on."""
+        start = (datetime.fromisoformat(period).replace(tzinfo=None) - datetime(1970, 1, 1)) // timedelta(
+            microseconds=1
+        )
+        step = self.step // timedelta(microseconds=1)
+        return tuple(range(start, start + step * number, step))
+
+
+class TableRules:
+    """The rules of rows of a table: a base and an offset per column, members held column by column."""
+
+    def __init__(
+        self, curves: Curves, setting: Mapping[str, Any], sensitive: Sequence[str], closeness: float | None
+    ) -> None:
+        self.curves, self.names = curves, list(setting["columns"])
+        self.closeness = CLOSENESS if closeness is None else closeness
+        k = len(self.names)
+        if "few" in setting:  # decided by the first release
+            masks = [np.isin(np.arange(k), setting[name]) for name in ("few", "alike")]
+            self.columns = Columns(masks[0], masks[1], np.isin(self.names, list(sensitive)))
+        else:
+            self.columns = Columns.of(curves.values, [self.names.index(name) for name in sensitive])
+        self.decimals: tuple[int, ...] = tuple(setting.get("decimals") or ())
+        if not self.decimals:
+            smallest = column_bases(curves.values, self.columns, 2 * int(setting["m"]) + 2)
+            self.decimals = tuple(decimals_of([base]) for base in smallest)
+        values = curves.values
+        if values.size and (np.abs(values) * 10.0 ** np.array(self.decimals) * max(len(values), 1)).max() > 2.0**62:
+            raise InputError("columns: some figures are too large beside the others of their column to be averaged")
+        self.units = in_units(values, self.decimals)
+
+    @property
+    def decided(self) -> dict[str, Any]:
+        """What the first release decides for the life of all crowds."""
+        few, alike = (np.flatnonzero(mask).tolist() for mask in (self.columns.few, self.columns.alike))
+        return {"decimals": list(self.decimals), "few": few, "alike": alike}
+
+    def points(self, at: IndexArray) -> FloatArray:
+        """What crowds are alike in: what the first stage wrote as habits, without the protected columns."""
+        habits = self.curves.points[at]
+        plain = np.tile(~self.columns.protected, habits.shape[1] // len(self.names))
+        return habits[:, plain] if plain.any() else np.zeros((len(at), 1))
+
+    def limits(self, at: IndexArray) -> Limits:
+        """What crowds have to keep as they are formed: dominance and closeness to all labels."""
+        return table_limits(self.curves.values[at], self.columns, self.closeness, None, self.curves.values)
+
+    def keeps(self, figures: Units) -> bool:
+        """Whether members with these figures (n, k) can be a crowd."""
+        crowd = np.zeros(len(figures), dtype=np.int64)
+        return bool(rules_kept(figures, crowd, self.columns, self.closeness, None, self.units).all())
+
+    def failure(self, crowds: Sequence[IndexArray]) -> str | None:
+        """Why first crowds do not keep the rules; None where they do."""
+        at = np.concatenate(crowds)
+        crowd = np.repeat(np.arange(len(crowds)), [len(one) for one in crowds])
+        kept = rules_kept(self.units[at], crowd, self.columns, self.closeness)
+        return None if kept.all() else rules_failed(kept, self.columns, self.names)
+
+    def begin(self, last: Units, everyone: Units, draw: Draw) -> TableCrowd:
+        """A new crowd whose members have these figures (n, k); ``everyone``: those of all labels."""
+        values = everyone * 10.0 ** -np.array(self.decimals)
+        return begin_table(last, column_bases(values, self.columns, len(last)), self.decimals, draw)
+
+    def stored(self, at: IndexArray) -> Units:
+        """(n, k) the figures of labels of today, in units."""
+        return self.units[at]
+
+    def decode(self, kept: str, stored: Sequence[bytes], entered: Sequence[bytes]) -> TableCrowd:
+        """A crowd from what the ledger keeps of it and of its members."""
+        fixed = json.loads(kept)
+        bases = tuple(map(Decimal, fixed["bases"]))
+        return TableCrowd(bases, tuple(fixed["offsets"]), _figures(stored, FIGURES), tuple(fixed["decimals"]))
+
+    def encode(self, crowd: TableCrowd, period: str) -> tuple[str, list[bytes], list[bytes]]:
+        """What the ledger keeps of a crowd whose last row is about this period, and of its members."""
+        kept = _kept(crowd.bases, crowd.offsets, crowd.decimals, period)
+        return kept, [row.astype(FIGURES).tobytes() for row in crowd.last], [b""] * len(crowd.last)
+
+    def make(self, crowds: Sequence[TableCrowd], at: Sequence[IndexArray]) -> list[MadeRow]:
+        """The rows of all crowds; ``at``: where their members stand today, −1 for those who are not there."""
+        figures, present = [], []
+        for places in at:
+            here = places >= 0
+            now = np.zeros((len(places), len(self.names)), dtype=np.int64)
+            now[here] = self.units[places[here]]
+            figures.append(now)
+            present.append(np.repeat(here[:, None], len(self.names), axis=1))
+        step = next_table(crowds, figures, present, self.columns, self.closeness)
+        return [
+            MadeRow(row.tolist(), crowd.last.sum(axis=0).tolist(), held, crowd)
+            for row, held, crowd in zip(step.rows, step.held, step.crowds, strict=True)
+        ]
+
+
+Rules = LoadRules | TableRules
+
+
+def redraw(kept: str, members: int, sums: Sequence[int], shown: Sequence[float]) -> list[float]:
+    """A row for a rehearsal: the same sums with offsets that are thrown away; what is withheld stays so."""
+    fixed = json.loads(kept)
+    entries = len(sums) if len(fixed["bases"]) == 1 else 1
+    row: list[float] = []
+    for j, (base, places) in enumerate(zip(map(Decimal, fixed["bases"]), fixed["decimals"], strict=True)):
+        window = window_of(base, members, places)
+        part = np.array(sums[j * entries : (j + 1) * entries], dtype=np.int64)
+        row += as_figures(round_sums(part, window, secrets.randbelow(window)), base).tolist()
+    return [figure if np.isfinite(before) else before for figure, before in zip(row, shown, strict=True)]
+
+
+def _kept(bases: Sequence[Decimal], offsets: Sequence[int], decimals: Sequence[int], period: str) -> str:
+    fixed = {"bases": [str(base) for base in bases], "offsets": list(offsets), "decimals": list(decimals)}
+    return json.dumps(fixed | {"from": period}, sort_keys=True)
+
+
+def _figures(rows: Sequence[bytes], kind: np.dtype[Any]) -> Units:
+    return np.array([np.frombuffer(row, dtype=kind) for row in rows]).astype(np.int64)
+
+
+def _refusal(words: str) -> str:
+    return (
+        f"rules of a row: no crowds were found in which {words}. Ways out: a larger crowd; leaving the label out; or "
+        "the promise about the readings, which has no crowds. Nothing was released"
+    )
