@@ -41,12 +41,15 @@ MOST_NAMED = 6
 KIND = "aggregation with a least crowd (k-anonymity)"
 #: What a mean does not hide, wherever an operator reads.
 FIGURES = (
-    "This hides which member a row is about. It does not hide figures: who knows the other members' figures, because "
-    "they are his meters, tenants or customers, computes yours. The readings' promise, which adds noise, protects "
-    "against that."
+    "Someone who knows the other members' figures, because they are his meters, tenants or customers, comes no closer "
+    "to a constant figure of the last member than about a third of a usual one, on average{}. The readings' promise, "
+    "which adds noise, protects figures."
 )
 #: The same in a line, for who types options.
-KNOWS = "Who knows all others' figures computes yours; `--secret readings` protects against that."
+KNOWS = (
+    "Someone who knows the other members' figures comes no closer to a constant figure than about a third of a usual "
+    "one; `--secret readings` protects figures."
+)
 #: Key -> the heading over its sentences; the first five are the summary.
 HEADINGS = {
     "hidden": "Who hides",

@@ -284,7 +284,7 @@ class Plan:
             if entry is not None and entry["period"] > self.period:
                 raise InputError(EARLIER.format(entry["period"], self.period))
         at = {number: np.array([self.members[name].at for name in names]) for number, names in inside.items()}
-        made = self._made(inside, at) if self.rules is not None else {}
+        made = self._made(inside, at) if self.rules is not None and inside else {}
         for number, names in inside.items():
             entry, members = self._book.crowds.get(number), [self.members[name] for name in names]
             answered = int((at[number] >= 0).sum()) >= self.m
