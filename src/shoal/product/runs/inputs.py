@@ -59,7 +59,7 @@ class MeterInput:
             "largest_share": settings.largest_share,
         }
 
-    def declared(self, fit: FitFacts, period: str) -> str:
+    def time_text(self, fit: FitFacts, period: str) -> str:
         """The time that a release is about: the first instant of the forecasts."""
         return fit.origin or ""
 
@@ -118,7 +118,7 @@ class TableInput:
         decimals = [3 - int(np.floor(np.log10(width))) if width > 0 else 6 for width in spread]
         return {"kind": self.kind, "columns": list(columns), "decimals": decimals}
 
-    def declared(self, fit: FitFacts, period: str) -> str:
+    def time_text(self, fit: FitFacts, period: str) -> str:
         """The time that a release is about, as it was declared."""
         return period
 
