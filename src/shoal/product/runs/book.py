@@ -126,13 +126,13 @@ def row_values(row: bytes) -> list[float]:
 def _differs(name: str, recorded: Any, given: Any) -> str:
     setting = {"m": "crowd", "release": "method"}.get(name, name)
 
-    def worded(value: Any) -> str:
+    def words(value: Any) -> str:
         if value is None or (name == "release" and value == "mean"):
             return f"no {setting}"
         return f"{setting} {','.join(map(str, value)) if isinstance(value, list) else value}"
 
     return (
-        f"{setting}: these labels are in crowds that were formed with {worded(recorded)}, and now it is "
-        f"{worded(given)}. It is fixed for a crowd's life: a second kind of figure about the same crowd would give its "
+        f"{setting}: these labels are in crowds that were formed with {words(recorded)}, and now it is "
+        f"{words(given)}. It is fixed for a crowd's life: a second kind of figure about the same crowd would give its "
         "members away. Go on with the one on record. Nothing was released"
     )

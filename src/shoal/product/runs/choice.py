@@ -163,7 +163,7 @@ class Rehearsal:
 # ------------------------------------------------------------------ days that are past
 
 
-def rehearsal(work: Work, *, days: bool = True) -> Rehearsal:
+def rehearse_days(work: Work, *, days: bool = True) -> Rehearsal:
     """Rehearse from what the first stage left in a folder; nothing is written there.
 
     Without ``days`` only the labels and what is on record are looked at.
@@ -457,7 +457,7 @@ def check(source: Any, *, progress: Progress | None = None, **settings: Any) -> 
         fit, crowd = run.work.facts.known_fit, run.config.crowd
         if run.kind.row_per_label:
             return FileCheck(fit, crowd, None, ())
-        rehearsal = run.rehearsal()
+        rehearsal = rehearse_days(run.work)
     recorded, most, refusal = rehearsal.recorded_size, rehearsal.today.most, ""
     if recorded is not None and crowd != recorded:
         refusal = (

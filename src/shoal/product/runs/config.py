@@ -230,7 +230,7 @@ class Config(Record):
             values |= inside if word in SECTIONS and isinstance(inside, dict) else {word: inside}
         return cls(**_check_types(values, name))
 
-    def changed(self, **values: Any) -> Config:
+    def with_settings(self, **values: Any) -> Config:
         """With other values for the settings that are not None; δ displaces ρ and the reverse."""
         given = {name: value for name, value in values.items() if value is not None}
         if "rho" in given and "delta" not in given:
@@ -248,10 +248,10 @@ class Config(Record):
         return {setting.name: (setting, hint) for setting, hint in settings if not setting.metadata["rare"]}
 
     @staticmethod
-    def parsed(text: str) -> tuple[str, Any]:
+    def parse_setting(text: str) -> tuple[str, Any]:
         """A setting as ``--set`` takes it.
 
-        >>> Config.parsed("max_kw=50"), Config.parsed("columns=a,b")
+        >>> Config.parse_setting("max_kw=50"), Config.parse_setting("columns=a,b")
         (('max_kw', 50), ('columns', ('a', 'b')))
         """
         name, _, value = text.partition("=")

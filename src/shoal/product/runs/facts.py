@@ -71,7 +71,7 @@ class Facts:
         """Who is in it: of the first stage, with crowds where they are formed."""
         return self.fit if self.crowds is None else self.crowds.fit
 
-    def failed(self, *stages: str) -> bool:
+    def has_failed(self, *stages: str) -> bool:
         """Whether shards were left out of one of these stages: "fit", "design" or "release"."""
         known = {"fit": self.people, "design": self.design, "release": self.release}
         return any(bool(facts.failed) for name in stages if (facts := known[name]) is not None)

@@ -60,7 +60,7 @@ class MeterInput:
             "largest_share": settings.largest_share,
         }
 
-    def declared(self, fit: FitFacts, period: str) -> str:
+    def time_text(self, fit: FitFacts, period: str) -> str:
         """The time that a release is about: the first instant of the forecasts."""
         return fit.origin or ""
 
@@ -123,7 +123,7 @@ class TableInput:
         sensitive = sorted(settings.sensitive)
         return {"kind": self.kind, "columns": list(columns), "sensitive": sensitive, "closeness": settings.closeness}
 
-    def declared(self, fit: FitFacts, period: str) -> str:
+    def time_text(self, fit: FitFacts, period: str) -> str:
         """The time that a release is about, as it was declared."""
         return period
 

@@ -158,7 +158,7 @@ class Results:
         """A violation found by the audit is a guarantee not met, 4; shards left out are bad input, 2."""
         if self.audit is not None and self.audit.verdict == "violated" and self.is_done("audit"):
             return 4
-        return 2 if self.work.facts.failed("fit", "design", "release") else 0
+        return 2 if self.work.facts.has_failed("fit", "design", "release") else 0
 
     def demand(self, *stages: str) -> None:
         """Raise unless these stages are done."""
@@ -237,7 +237,7 @@ class Results:
 
     def _demand_method(self) -> None:
         """Raise unless something with an ε was designed."""
-        self.kind.demand_design()
+        self.kind.refuse("proof")
         self.demand("design")
 
     def explain(self, purpose: str = "") -> tuple[Path, Path]:

@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING, Any
 import shoal
 from shoal.errors import InputError, ShoalError
 from shoal.product.runs.book import Book
-from shoal.product.runs.choice import Choice, Rehearsal, by_error, by_risk, naming_bound, rehearsal, share
+from shoal.product.runs.choice import Choice, by_error, by_risk, naming_bound, rehearse_days, share
 from shoal.product.runs.config import Config, split_settings
 from shoal.product.runs.facts import STAGES, decode_facts
 from shoal.product.runs.folder import DESIGN, FIT, SHARDS, STATE, Done, Folder, Progress, RunState, Snapshot, source_of
@@ -111,23 +111,23 @@ def run(
     asks = at_most is not None or within is not None
     if asks and settings.get("crowd") is not None:
         raise InputError("crowd: give it, or let at_most= or within= choose it, not both")
-    work = Run(out, source, config, progress, **settings)
+    one = Run(out, source, config, progress, **settings)
     try:
-        work.check_ledger()
-        if not rehearse and until in ("release", "report") and (update or not work.has_released):
-            work.place.refuse_read_only()
-        with work.hold():
+        one.check_ledger()
+        if not rehearse and until in ("release", "report") and (update or not one.has_released):
+            one.place.refuse_read_only()
+        with one.hold():
             if update and not rehearse:
-                work.go_on()
+                one.go_on()
             if asks:
-                work.take(work.choose(at_most=at_most, error=within))
+                one.take(one.choose(at_most=at_most, error=within))
             if rehearse:
-                work.rehearse()
+                one.rehearse()
             else:
-                work.everything(until)
+                one.everything(until)
     finally:
-        work.work.close_ledger()
-    return work
+        one.work.close_ledger()
+    return one
 
 
 class Run(Results):
@@ -162,7 +162,7 @@ class Run(Results):
         work.named_ledger = given.get("ledger") or (None if config is None else config.ledger)
         if saved is None or saved.ledger is None:
             work.named_ledger = work.named_ledger or base.ledger
-        chosen = base.changed(**given)
+        chosen = base.with_settings(**given)
         if chosen.ledger not in (None, IN_FOLDER):
             chosen = replace(chosen, ledger=place_of(chosen.ledger).stored)
         self._rows: Scratch | None = None
@@ -277,7 +277,7 @@ class Run(Results):
     @property
     def has_released(self) -> bool:
         """Whether this folder has released, or may have: a release that was begun counts."""
-        return self.state.release_key is not None
+        return self.phase in ("begun", "released")
 
     def everything(self, until: str = "report") -> None:
         """Every stage that is not done, up to one of them."""
@@ -353,7 +353,7 @@ class Run(Results):
             sweep(folder)
         lists = [name for name in (FIT, DESIGN) if (self.path / name).is_file()]
         parts = [part for name in lists for part in self.work.listing(name).parts]
-        lacks = self.work.facts.failed("fit", "design", "release") or any(find_shard(p.path) is None for p in parts)
+        lacks = self.work.facts.has_failed("fit", "design", "release") or any(find_shard(p.path) is None for p in parts)
         if lacks and not self.has_released:
             self._forget(*STAGES, releasing=None)  # what is there is passed over, shard by shard
 
@@ -370,7 +370,7 @@ class Run(Results):
                     "is new about the same labels takes a later period: update=True goes on with a new day or table; "
                     "or name a new folder; their crowds are used in both"
                 )
-            if "release" in self.state.stages and self.work.facts.failed("design", "release"):
+            if "release" in self.state.stages and self.work.facts.has_failed("design", "release"):
                 self._forget("design", "audit", "release", releasing=key)  # what is mended is released under this name
         if self.state != self._saved:
             self._remember(self.state)
@@ -467,7 +467,7 @@ class Run(Results):
 
     def rehearse(self) -> None:
         """Everything up to the release, which is recorded, drawn and charged nowhere; any number of times."""
-        self.kind.refuse_rehearsal()
+        self.kind.refuse("rehearse")
         with self.hold():
             if self.has_released:
                 raise InputError(
@@ -481,15 +481,10 @@ class Run(Results):
             self.rehearsed_card = self.kind.rehearse(self.work)
             self.rehearsed = None if self.rehearsed_card is None else self.path / REHEARSAL
 
-    def rehearsal(self, *, days: bool = True) -> Rehearsal:
-        """What crowds of any size would cost, rehearsed on past ``days``; the first stage is done."""
-        self.kind.refuse_choice("at_most")
-        return rehearsal(self.work, days=days)
-
     def choose(self, *, at_most: float | str | None = None, error: float | str | None = None) -> Choice:
         """The crowd by the risk of being named, or by the error that one can bear: see :func:`shoal.choose`."""
         name = "at_most" if at_most is not None else "within"
-        self.kind.refuse_choice(name)
+        self.kind.refuse(name)
         if (at_most is None) == (error is None):
             raise InputError(
                 "at_most and within: give one of them, the risk of being named or the error that can be borne"
@@ -497,11 +492,12 @@ class Run(Results):
         with self.hold():
             if not self.has_released:
                 self.do("fit")
+            self.kind.refuse(name)  # a table's rows may have decided it
             self._say("choose", "rehearsing", 0, 0)
             if at_most is not None:
-                choice = by_risk(self.rehearsal(days=False), naming_bound(at_most))
+                choice = by_risk(rehearse_days(self.work, days=False), naming_bound(at_most))
             else:
-                choice = by_error(self.rehearsal(), share(error if error is not None else ""))
+                choice = by_error(rehearse_days(self.work), share(error if error is not None else ""))
             self._say("choose", "rehearsing", 1, 1)
         return choice
 

@@ -213,18 +213,18 @@ class Listing(Record):
     def text(self, folder: Path) -> str:
         """The content of its file: JSON, paths relative to the run's folder."""
         base = folder.resolve()
-        relative = self._moved(lambda path: Path(path).resolve().relative_to(base).as_posix())
+        relative = self._move(lambda path: Path(path).resolve().relative_to(base).as_posix())
         return json.dumps(relative.to_json(), indent=1)
 
     @classmethod
     def read(cls, path: Path, folder: Path) -> Listing:
         """Read the file that :meth:`text` describes."""
         try:
-            return cls.from_json(json.loads(path.read_bytes()))._moved(lambda inside: str(folder / inside))
+            return cls.from_json(json.loads(path.read_bytes()))._move(lambda inside: str(folder / inside))
         except (OSError, ValueError, TypeError, AttributeError):
             raise InputError(f"dir: {path.name} is missing or damaged; run the stage again") from None
 
-    def _moved(self, move: Callable[[str], str]) -> Listing:
+    def _move(self, move: Callable[[str], str]) -> Listing:
         parts, inputs = (
             tuple(replace(part, path=move(part.path)) for part in each) for each in (self.parts, self.inputs)
         )

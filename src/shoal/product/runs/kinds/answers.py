@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from operator import call
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 import polars as pl
@@ -53,6 +53,14 @@ class ProtectedAnswers(Kind):
 
     word = "answers"
     row_per_label = True
+    has_not: ClassVar = {
+        "reader": "reader: a method releases a row per home under an ε; its card says how far it is off",
+        **dict.fromkeys(
+            ("at_most", "within"),
+            "at_most and within choose the crowd of a table of averages; with a method=, a query= or several rows per "
+            "label the guarantee is asked for as epsilon= and delta=, or rho=, beside crowd=",
+        ),
+    }
 
     def fits(self, settings: Config, fit: FitFacts | None) -> bool:
         return settings.charged or (fit is not None and fit.most_rows > 1)
@@ -106,12 +114,6 @@ class ProtectedAnswers(Kind):
         card_stage.print_all(ReleaseCard.of(fit, design, nothing, work.facts.audit))
         refuse_useless(work)
 
-    def refuse_choice(self, name: str) -> None:
-        raise InputError(
-            "at_most and within choose the crowd of a table of averages; with a method=, a query= or several rows "
-            "per label the guarantee is asked for as epsilon= and delta=, or rho=, beside crowd="
-        )
-
     def card(self, work: Work) -> ReleaseCard:
         facts = work.facts
         assert facts.people is not None
@@ -123,9 +125,6 @@ class ProtectedAnswers(Kind):
 
     def page_crowds(self, work: Work) -> list[CrowdCurves]:
         return card_stage.draw_crowds(work, same=False)
-
-    def reader(self, work: Work, row: Any) -> pl.DataFrame:
-        raise InputError("reader: a method releases a row per home under an ε; its card says how far it is off")
 
 
 def refuse_useless(work: Work) -> None:

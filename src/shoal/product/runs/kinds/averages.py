@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -40,6 +40,10 @@ class Averages(Kind):
     """A row is the mean of a crowd, with the rules of aggregation."""
 
     word = "averages"
+    has_not: ClassVar = {
+        "proof": "dir: nothing is certified here: rows are averages over a crowd, without noise, ε or δ. A method= has "
+        "something to certify"
+    }
 
     def fits(self, settings: Config, fit: FitFacts | None) -> bool:
         return True
@@ -75,12 +79,6 @@ class Averages(Kind):
 
     def page_crowds(self, work: Work) -> list[CrowdCurves]:
         return card_stage.draw_crowds(work, same=True)
-
-    def demand_design(self) -> None:
-        raise InputError(
-            "dir: nothing is certified here: rows are averages over a crowd, without noise, ε or δ. A method= has "
-            "something to certify"
-        )
 
 
 def release(work: Work) -> StageOutcome:

@@ -30,7 +30,9 @@ class Kind:
     #: Whether a row is about one label, under an ε; whether everything is declared and nothing inferred from readings.
     row_per_label: ClassVar[bool] = False
     declares: ClassVar[bool] = False
-    #: Whether its releases are of one table for all, of which single rows may be handed out.
+    #: What its releases do not have, of "rehearse", "at_most", "within", "reader" and "proof" -> why.
+    has_not: ClassVar[dict[str, str]] = {}
+    #: Whether single rows of its table may be handed out.
     has_rows: ClassVar[bool] = True
 
     def fits(self, settings: Config, fit: FitFacts | None) -> bool:
@@ -71,11 +73,10 @@ class Kind:
         """Write what would be released; its card, where the stages before the release leave none."""
         return None
 
-    def refuse_rehearsal(self) -> None:
-        """Refuse to rehearse, where that would look at readings."""
-
-    def refuse_choice(self, name: str) -> None:
-        """Refuse to choose a crowd by ``at_most`` or ``within``."""
+    def refuse(self, asked: str) -> None:
+        """Refuse what releases of this kind do not have."""
+        if asked in self.has_not:
+            raise InputError(self.has_not[asked].format(asked))
 
     # ------------------------------------------------------------------ what is said about it
 
@@ -111,10 +112,8 @@ class Kind:
 
     def reader(self, work: Work, row: Any) -> pl.DataFrame:
         """For the recipient: how far members lie from a row; see :meth:`shoal.Run.reader`."""
+        self.refuse("reader")
         return reader.around(work.folder / reader.FILE, work.folder / PUBLIC, row)
-
-    def demand_design(self) -> None:
-        """Refuse where no mechanism was designed."""
 
 
 def first_stage(*, of_table: bool) -> Stage:

@@ -17,7 +17,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -63,6 +63,14 @@ class NoisyReadings(Kind):
     refuses = ("crowd", "boundaries", "largest_share", "method", "query", "rho")
     refusal = "{0} belongs to the label's promise: leave out {0}= with secret='readings'"
     declares = True
+    has_not: ClassVar = {
+        "rehearse": "rehearse: under secret='readings' nothing is chosen after looking at the readings, and a "
+        "rehearsal looks; `shoal.noisy_crowds_plan(customers=…, epsilon=…)` says what to expect from declared numbers",
+        "at_most": refusal,
+        "within": refusal,
+        "proof": "dir: there is nothing to prove here: the (ε, δ) of the readings' promise is that of one Gaussian "
+        "vector, a closed form rounded up, which is on the card",
+    }
     has_rows = False
 
     def fits(self, settings: Config, fit: FitFacts | None) -> bool:
@@ -110,15 +118,6 @@ class NoisyReadings(Kind):
     def forgets(self, work: Work) -> bool:
         return work.state.releasing is not None
 
-    def refuse_rehearsal(self) -> None:
-        raise InputError(
-            "rehearse: under secret='readings' nothing is chosen after looking at the readings, and a rehearsal "
-            "looks; `shoal.noisy_crowds_plan(customers=…, epsilon=…)` says what to expect from declared numbers"
-        )
-
-    def refuse_choice(self, name: str) -> None:
-        raise InputError(self.refusal.format(name))
-
     def card(self, work: Work) -> ReleaseCard:
         """A function of the public settings alone; nothing is measured for it."""
         if work.facts.release is not None:
@@ -140,12 +139,6 @@ class NoisyReadings(Kind):
         fit = work.facts.fit
         if fit is not None and fit.doubts:
             parts.append(("Mind", list(fit.doubts)))
-
-    def demand_design(self) -> None:
-        raise InputError(
-            "dir: there is nothing to prove here: the (ε, δ) of the readings' promise is that of one Gaussian "
-            "vector, a closed form rounded up, which is on the card"
-        )
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ def stage(work: Work) -> StageOutcome:
     if work.state.previous is not None and (folder / work.state.previous / CROWDS).is_file():
         everybody |= set(pl.read_parquet(folder / work.state.previous / CROWDS, columns=["label"])["label"])
     book, columns = Book.read(work.find_ledger(), sorted(everybody)), work.input.columns(parts)
-    declared = work.input.declared(fit, work.declared_period)
+    declared = work.input.time_text(fit, work.declared_period)
     plan = Plan(settings, curves, book, as_period(declared), crowd_setting(work, settings, fit, columns, curves))
     tables = plan.frames(everybody)
     tables.write(folder)

@@ -1,6 +1,6 @@
 """What a default run does, counted: calls, ledgers opened, transactions, loads of the crowds, records decoded.
 
-``python benchmarks/calls.py [homes] [folder]`` runs that many simulated homes (60) once to be warm and once under a
+``python benchmarks/run_calls.py [homes] [folder]`` runs that many simulated homes (60) once to be warm and once under a
 profiler, and prints one line of JSON. Times say little on a busy machine; counts are the same everywhere.
 """
 
