@@ -214,7 +214,7 @@ def year_blocks(found: dict[str, Any]) -> dict[str, str]:
             f"{100 * mean(part, 'total_yearly', absolute=True):.0f} %",
         ])  # fmt: skip
     last = rows[-1]
-    repeated = sum(row["repeated"] for row in rows)
+    held = sum(row["held"] for row in rows) / sum(rows[0]["homes"] for _ in rows)
     off = {name: f"{100 * mean(rows, f'total_{name}', absolute=True):.0f} %" for name in ("daily", "yearly")}
     lines = [
         f"**Crowds for life age with the season and come back**: {found['crowds']} crowds formed on {rows[0]['day']} "
@@ -222,8 +222,8 @@ def year_blocks(found: dict[str, Any]) -> dict[str, str]:
         f"and August and {mean(some([11]), 'price'):.2f} in November; formed anew every evening, which would give "
         f"members away, {mean(rows, 'price_anew'):.2f} over the year.",
         f"**Homes leave**: {rows[0]['homes']} have a forecast on the first evening and {last['homes']} on the last; "
-        f"{repeated} of {len(rows) * found['crowds']:,} rows were repeated because fewer than {found['promised']} "
-        "members had news, nearly all from September on, in the two crowds that a run would by then have retired. "
+        f"those that are gone enter with their last figures, until a run would retire their crowd. {held:.1%} of figures "
+        "were held because the others' changes would not have hidden them. "
         f"Newcomers would wait until they are {found['waiting']}; there were {max(r['newcomers'] for r in rows)}.",
         f"**ε = 1 an evening is ε = {math.ceil(10 * last['epsilon_daily']) / 10:.1f} for {len(rows)} evenings** "
         f"(δ = {found['delta']:g}): W₁ is {mean(rows, 'w1_daily'):.2f} of the mean load, and the evening's total is "

@@ -1,9 +1,9 @@
 """A real year: releases about London homes every evening of 2013, with crowds for life and for the readings.
 
 The first fifteen days are for training, so 350 evenings are left (16 January to 31 December, 18:00, twelve half hours).
-Crowds are formed on the first evening and kept by the rules of ``shoal.crowds.membership``: the mean is over the whole
-set, who has no news enters with the stored usual day, a row with fewer than ten members' news is repeated, newcomers
-wait. Nothing else of a run is used: forecasts of all homes at each origin, then the library's crowds and means.
+Crowds are formed on the first evening and kept by the rules of ``shoal.crowds``: the mean is over the whole set,
+rounded and shifted, a member without figures or with a change that the others do not hide enters with its last ones,
+newcomers wait. Nothing else of a run is used: forecasts of all homes at each origin, then the library's crowds.
 
 Under the readings' promise the homes are declared as 125 customers and noise is seeded (for measurement; a run draws
 from a cryptographic source). Two series: ε = 1 for every evening, which adds up, and ε = 1 for the whole year.
@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from datetime import date, timedelta
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,9 @@ from scipy.stats import norm
 import shoal
 from evidence.homes import LONDON
 from evidence.occasions import PROMISED, Occasion, occasion
-from shoal.crowds.membership import crowd_row, waiting_size
+from shoal.crowds.loads import WATTS, begin_loads, next_loads
+from shoal.crowds.membership import waiting_size
+from shoal.crowds.precision import in_units
 from shoal.readings.crowds import publish, vector_sum
 from shoal.readings.error import w1
 from shoal.validation import FloatArray
@@ -38,29 +41,38 @@ PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "year.png"
 
 
 class LastingCrowds:
-    """Crowds formed on the first evening, and their rows from then on."""
+    """Crowds formed on the first evening, and their rows from then on, by the rules of a row with seeded offsets."""
 
-    def __init__(self, first: Occasion) -> None:
+    def __init__(self, first: Occasion, draw: np.random.Generator) -> None:
+        assert first.habits is not None
         self.households = np.array(first.households)
         self.member = first.crowds()
-        self.stored = first.usual
+        day = in_units(first.habits.day, WATTS)
+        of_all = Fraction(int(np.abs(day).sum()), day.size)
+        self.crowds = [
+            begin_loads(day[self.member == c], of_all, lambda n: int(draw.integers(n)))
+            for c in range(int(self.member.max()) + 1)
+        ]
         self.rows: dict[int, FloatArray] = {}
 
-    def released(self, today: Occasion) -> tuple[FloatArray, list[int]]:
-        """(homes of the crowds, k) the row of each home's crowd today, and the crowds whose row is repeated."""
+    def released(self, today: Occasion, number: int) -> tuple[FloatArray, int]:
+        """(homes of the crowds, k) the row of each home's crowd on evening ``number``, and how many homes are held.
+
+        A withheld row is the last one before it.
+        """
+        assert today.habits is not None
         place = {name: i for i, name in enumerate(today.households)}
-        news = np.array([name in place for name in self.households])
-        values = np.array([today.power[place[name]] if name in place else self.stored[i]
-                           for i, name in enumerate(self.households)])  # fmt: skip
-        repeated = []
-        for crowd in range(int(self.member.max()) + 1):
-            inside = self.member == crowd
-            row = crowd_row(values[inside], self.stored[inside], news[inside], PROMISED)
-            if row is None:
-                repeated.append(crowd)
-            else:
-                self.rows[crowd] = row
-        return np.array([self.rows[crowd] for crowd in self.member]), repeated
+        at = np.array([place.get(name, -1) for name in self.households])
+        figures = in_units(np.where((at >= 0)[:, None], today.power[at], 0.0), WATTS)
+        instants = tuple(range(number * 10**6, number * 10**6 + figures.shape[1]))  # evenings do not overlap
+        held = 0
+        for c, crowd in enumerate(self.crowds):
+            inside = np.flatnonzero(self.member == c)
+            step = next_loads(crowd, figures[inside], at[inside] >= 0, instants, today.habits.ahead)
+            self.crowds[c], held = step.crowd, held + int(step.held.sum())
+            if step.row is not None:
+                self.rows[c] = step.row
+        return np.array([self.rows[c] for c in self.member]), held
 
 
 def price_of(today: Occasion, households: Any, rows: FloatArray) -> float:
@@ -91,7 +103,7 @@ def tables_of(homes: FloatArray, plan: Any, draw: np.random.Generator) -> Any:
 def study(
     keep: Path | None = None, progress: Callable[[str, float], None] | None = None, days: int | None = None
 ) -> dict[str, Any]:
-    """The year day by day, for JSON: prices, repeated rows, W₁, errors of totals and accounts; no home by itself."""
+    """The year day by day, for JSON: prices, held homes, W₁, errors of totals and accounts; no home by itself."""
     readings = LONDON.read()
     count = (LAST - FIRST).days + 1 if days is None else days
     draw = np.random.default_rng(0)
@@ -108,15 +120,15 @@ def study(
         origin = f"{day.isoformat()}T{HOUR}"
         today = occasion(readings, origin, keep, f"london-{origin}")
         if lasting is None:
-            lasting = LastingCrowds(today)
-        released, repeated = lasting.released(today)
+            lasting = LastingCrowds(today, np.random.default_rng(1))
+        released, held = lasting.released(today, number)
         sizes = np.bincount(lasting.member)
         table = np.array([lasting.rows[crowd] for crowd in range(len(sizes))])
         row: dict[str, Any] = {
             "day": day.isoformat(),
             "homes": len(today.households),
             "newcomers": len(set(today.households) - set(lasting.households.tolist())),
-            "repeated": len(repeated),
+            "held": held,
             "price": price_of(today, lasting.households, released),
             "w1_crowds": w1(today.power, table, sizes.astype(np.float64))[0],
         }

@@ -178,18 +178,20 @@ def test_intervals_hold_the_mean_and_shrink_with_homes() -> None:
     assert few.price[2] - few.price[1] > many.price[2] - many.price[1]
 
 
-def test_crowds_for_life_repeat_a_row_without_enough_news() -> None:
+def test_crowds_for_life_keep_the_rules_of_a_row() -> None:
     homes = simulated(24)
-    lasting = year.LastingCrowds(homes)
-    first, repeated = lasting.released(homes)
-    assert repeated == []
-    crowd = lasting.member == 0
-    quiet = homes.take(np.flatnonzero(~crowd | (np.cumsum(crowd) > 3)))  # three of twelve are silent: nine have news
-    other = Occasion(quiet.households, quiet.power * 2, quiet.metered, quiet.points, quiet.usual)
-    second, repeated = lasting.released(other)
-    assert repeated == [0]
-    np.testing.assert_array_equal(second[crowd], first[crowd])
-    np.testing.assert_allclose(second[~crowd], 2 * first[~crowd])
+    lasting = year.LastingCrowds(homes, np.random.default_rng(0))
+    first, held = lasting.released(homes, 0)
+    assert held == 0
+    exact = np.array([homes.power[lasting.member == c].mean(axis=0) for c in lasting.member])
+    bases = np.array([float(lasting.crowds[c].base) for c in lasting.member])
+    assert (np.abs(first - exact) < 1.5 * bases[:, None]).all()
+    jump = homes.power.copy()
+    jump[3] += 40.0  # alone
+    other = Occasion(homes.households, jump, homes.metered, homes.points, homes.usual, homes.habits)
+    second, held = lasting.released(other, 1)
+    assert held == 1
+    np.testing.assert_array_equal(second, first)
     assert year.price_of(homes, lasting.households, homes.power) == pytest.approx(1.0)
 
 

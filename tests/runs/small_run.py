@@ -57,6 +57,7 @@ def draw_alike(patch: pytest.MonkeyPatch) -> None:
     numbers = itertools.count()
     patch.setattr("shoal.product.ledger.crowds.secrets", SimpleNamespace(randbelow=lambda n: next(numbers)))
     patch.setattr("shoal.product.runs.rows.shuffle", lambda n: list(range(n)))
+    patch.setattr("shoal.product.runs.rows.draw_offset", lambda n: n // 3)
 
 
 class Shard(NamedTuple):

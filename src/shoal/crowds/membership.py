@@ -1,17 +1,17 @@
 """Crowds for life: who is averaged with whom, from one release to the next.
 
-A mean that changes by one member gives that member away: n'c' − nc. So does a mean in which only one member has news.
-The rules below are those of the theory notes, section 10; m is the crowd that is promised.
+A mean that changes by one member gives that member away: n'c' − nc. The rules below are those of the theory notes,
+section 10; m is the crowd that is promised. What may enter a row is for :mod:`shoal.crowds.loads` and ``tables``.
 
-1. **A crowd is a fixed set.** It is formed with about 1.2 m members (:data:`ROOM`) by likeness; m to 1.2 m labels are
-   one crowd.
-2. **The mean is over the whole set.** Who has no news enters with a stored value, frozen when the crowd was formed.
-   News is a value other than the last one that entered, in the decimals that are released. Where fewer than m have
-   news, the previous row is repeated.
+1. **A crowd is a fixed set.** It is formed with about 1.2 m members (:data:`ROOM`) by likeness, within the limits of
+   dominance and diversity; m to 1.2 m labels are one crowd.
+2. **The mean is over the whole set.** A member without figures enters with the last ones that entered.
 3. **Newcomers wait** until they are 2.4 m (:data:`WAIT`). Up to 10 m of them (:data:`LOT`) are divided by lot, since
-   nine invented labels would otherwise have the tenth; more are alike inside lots of 10 m.
-4. **A crowd of which fewer than m can still have news is retired.** Its rest stays together and enters, as a block, a
-   new crowd with at least m others: no difference of two rows isolates fewer than m.
+   nine invented labels would otherwise have the tenth; more are alike inside lots of 10 m. Those whose lot does not
+   keep the rules of a row go on waiting.
+4. **A crowd of which fewer than m can still have figures is retired.** Its rest stays together and enters, as a block,
+   a new crowd with at least m others: no difference of two rows isolates fewer than m. Where the rest and the others
+   would not keep the rules of a row, it waits.
 
 Everything here is a pure function of its arguments, and of the *multiset* of values: exchanging two members of a crowd,
 or listing labels in another order, changes no row. What is drawn by lot comes in as ``shuffle``.
@@ -19,7 +19,6 @@ or listing labels in another order, changes no row. What is drawn by lot comes i
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +27,7 @@ from datetime import datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.crowds.formation import Limits, crowds, means
+from shoal.crowds.formation import Limits, crowds
 from shoal.validation import FloatArray, IndexArray
 
 #: Members of a new crowd, at least, over those promised.
@@ -126,53 +125,8 @@ def formed(
     return member
 
 
-def value_digest(value: FloatArray, decimals: Sequence[int]) -> str:
-    """What a value is recognized by when it comes again: its digest, in the decimals that are released.
-
-    The unit, type or number of digits that it was read from does not matter. Figures of the last time with other last
-    digits are no news: a crowd full of them would show what the one member who is silent this time had.
-
-    >>> value_digest(np.array([1.25]), [3]) == value_digest(np.array([1.2500001]), [3])
-    True
-    """
-    rounded = [round(entry, places) + 0.0 for entry, places in zip(value.tolist(), decimals, strict=True)]
-    return hashlib.sha256(np.array(rounded, dtype="<f8").tobytes()).hexdigest()[:32]
-
-
-def crowd_row(
-    values: FloatArray, stored: FloatArray, news: NDArray[np.bool_], m: int, largest_share: float | None = None
-) -> FloatArray | None:
-    """The row of one crowd: the exactly rounded mean over the whole set, with at least m members' news in it.
-
-    None where the previous row is repeated.
-
-    Args:
-        values: (n, k) members' values today; rows without news are not looked at.
-        stored: (n, k) what enters for a member without news.
-        news: (n,) who has news.
-        m: members promised.
-        largest_share: where a member has more than this share of the crowd's total, the previous row is repeated too;
-            what is below zero counts as what is above.
-
-    Example: ten members promised, nine with news: repeated.
-
-    >>> crowd_row(np.ones((12, 1)), np.zeros((12, 1)), np.arange(12) < 9, 10) is None
-    True
-    >>> crowd_row(np.ones((12, 1)), np.zeros((12, 1)), np.arange(12) < 10, 10).tolist()
-    [0.8333333333333334]
-    """
-    if int(news.sum()) < m:
-        return None
-    taken = np.where(news[:, None], values, stored)
-    if largest_share is not None:
-        loads = [math.fsum(map(abs, row)) for row in taken.tolist()]
-        if max(loads) > largest_share * math.fsum(loads):
-            return None
-    return np.asarray(means(taken, np.zeros(len(taken), dtype=np.int64))[0])
-
-
-def can_have_news(last: str, period: str, today: bool, days: float) -> bool:
-    """Whether a member can still have news: it has a value today, or had news within so many days.
+def can_have_figures(last: str, period: str, today: bool, days: float) -> bool:
+    """Whether a member can still have figures of its own: it has some today, or had some within so many days.
 
     ``last`` and ``period`` are instants, ISO 8601; an empty ``last`` is of a member that never had any.
     """

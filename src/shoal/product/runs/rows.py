@@ -25,7 +25,7 @@ import numpy as np
 import polars as pl
 
 from shoal.crowds.loads import LoadCrowd
-from shoal.crowds.membership import can_have_news, formed, with_blocks
+from shoal.crowds.membership import can_have_figures, formed, with_blocks
 from shoal.crowds.precision import Units
 from shoal.crowds.tables import TableCrowd, members_at
 from shoal.errors import InputError, LedgerError, UnreachableError
@@ -185,7 +185,7 @@ class Plan:
                 name
                 for name in names
                 if self.members[name].last == entry["period"]
-                or can_have_news(self.members[name].last, self.period, self.members[name].at >= 0, GONE)
+                or can_have_figures(self.members[name].last, self.period, self.members[name].at >= 0, GONE)
             }
             if len(left) >= self.m:
                 continue
