@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from evidence import blends, blocks, page, prices, storage, year
 from evidence.homes import LONDON, SWISS
-from evidence.occasions import Occasion, days_later, occasion
+from evidence.occasions import Habits, Occasion, days_later, occasion
 from evidence.paper.lines import shown
 
 ROOT = Path(__file__).parents[2]
@@ -180,6 +181,8 @@ def test_intervals_hold_the_mean_and_shrink_with_homes() -> None:
 
 def test_crowds_for_life_keep_the_rules_of_a_row() -> None:
     homes = simulated(24)
+    habits = Habits(homes.power, np.zeros((24, 24)), np.zeros_like(homes.power), np.arange(12))
+    homes = replace(homes, habits=habits)
     lasting = year.LastingCrowds(homes, np.random.default_rng(0))
     first, held = lasting.released(homes, 0)
     assert held == 0
