@@ -49,8 +49,9 @@ _WORK, _FEWEST, _MOST = 40_000, 10, 100
 _LEFT_OUT = 1000
 #: Passes over all points until no move is left; far more than it takes.
 _PASSES = 200
-#: Members and columns looked at, about, in the search for crowds that keep their limits; and sweeps that help it.
-_EFFORT, _TRIES = 300_000_000, 3
+#: Members and columns looked at for each point, about, in the search for crowds that keep their limits, and sweeps that
+#: help it.
+_EFFORT, _TRIES = 150_000, 2
 
 
 @dataclass(frozen=True)
@@ -388,7 +389,7 @@ def _settle(
                             square += d * d
                         change = -2 * along - both * square
                     excess = 0.0
-                    exceeds = limited and over[a] + over[b] > 0 and effort < _EFFORT
+                    exceeds = limited and over[a] + over[b] > 0 and effort < _EFFORT * n
                     if exceeds:
                         effort += each
                     if exceeds or (limited and change < gain):

@@ -55,8 +55,11 @@ def package(
     title: str | None = None,
     licence: str | None = None,
     made: str = "",
+    precision: Mapping[str, Any] | None = None,
 ) -> dict[str, bytes]:
     """Name -> content of everything in ``public/`` beside what the release wrote there: the table and other ``files``.
+
+    ``precision``: the number of each crowd -> the base that its figures are multiples of, or one for each column.
 
     Of readings with noise it is a function of these and of the public settings on the card.
     """
@@ -80,6 +83,7 @@ def package(
             "rules": list(card.rules),
             "card": "card.json",
         },
+        **({"precision": dict(precision)} if precision else {}),
         "resources": [_resource(path, files[path], card) for path in sorted(files, key=lambda path: path != TABLE)],
     }
     each = "crowd and step" if "step" in columns else "crowd"

@@ -8,6 +8,7 @@ then step, timestamp and kw, or a table's columns.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -76,6 +77,16 @@ class Averages(Kind):
 
     def measured_card(self, work: Work) -> ReleaseCard:
         return replace(card_stage.with_attack(work, self.card(work)), course=card_stage.price_course(work))
+
+    def precision(self, work: Work) -> dict[str, Any]:
+        numbers, columns = draw_numbers(work, work.ledger)[0], work.facts.plan.columns
+        precision: dict[str, Any] = {}
+        for number, kept in work.tables.lasting.select("crowd", "kept").sort("crowd").iter_rows():
+            bases = [float(base) for base in json.loads(kept)["bases"]]
+            precision[str(numbers.get(number, number))] = (
+                dict(zip(columns, bases, strict=True)) if columns else bases[0]
+            )
+        return dict(sorted(precision.items()))
 
     def page_crowds(self, work: Work) -> list[CrowdCurves]:
         return card_stage.draw_crowds(work, same=True)

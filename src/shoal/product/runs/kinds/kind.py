@@ -96,6 +96,10 @@ class Kind:
         """The day that the pages name, on which the release was made."""
         return work.released_on
 
+    def precision(self, work: Work) -> dict[str, Any]:
+        """The public number of each crowd -> the base of its row, or a base for each column; empty without bases."""
+        return {}
+
     def owner_statements(self, work: Work) -> tuple[Statement, ...]:
         """What only the owner may know, beside the card."""
         return ()

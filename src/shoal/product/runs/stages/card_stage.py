@@ -168,7 +168,8 @@ def report_stage(work: Work) -> StageOutcome:
     work.folder.put(REPORT, report(card, crowds, unit=unit, axis=axis, title=settings.title, made=made, **about))
     tables = {Path(name).name: work.folder / f"public/{Path(name).name}" for name in TABLES}
     known = {name: path.read_bytes() for name, path in tables.items() if path.is_file()}
-    files = package(card, known, title=settings.title, licence=settings.licence, made=made)
+    precision = work.kind.precision(work)
+    files = package(card, known, title=settings.title, licence=settings.licence, made=made, precision=precision)
     for name, text in files.items():
         work.folder.put(f"public/{name}", text)
     intact = bool(work.ledger.verify().ok) if work.ledger.head.seq <= ENTRIES else None
