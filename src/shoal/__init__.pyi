@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from shoal import testing as testing
+
 if TYPE_CHECKING:  # they come after the modules themselves in what a type checker works through
     from shoal.accounting.curve import edge_deltas as edge_deltas
     from shoal.accounting.curve import epsilon_at as epsilon_at

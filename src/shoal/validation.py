@@ -91,9 +91,12 @@ def array(*, ndim: int | tuple[int, ...], **named: Any) -> FloatArray:
     name, value = _single(named)
     allowed = (ndim,) if isinstance(ndim, int) else ndim
     try:
-        result = np.array(value, dtype=np.float64)
+        given = np.asarray(value)
+        result = np.array(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} must be an array of numbers with equal row lengths") from error
+    if given.dtype.kind in "SU" or (given.dtype.kind == "O" and any(isinstance(one, (str, bytes)) for one in given.flat)):
+        raise InputError(f"{name} must be a number, or numbers, and not text")
     if result.ndim not in allowed:
         wanted = " or ".join(str(d) for d in allowed)
         raise InputError(f"{name} must have {wanted} dimension(s), got shape {result.shape}")
