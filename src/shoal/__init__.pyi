@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.audits.audit import audit as audit
     from shoal.audits.guard import model_guard as model_guard
     from shoal.designs.calibration import calibrate as calibrate
+    from shoal.designs.comparison import compare as compare
     from shoal.designs.design import design as design
     from shoal.designs.design import frontier as frontier
     from shoal.designs.design import perfect_rho as perfect_rho

@@ -158,7 +158,8 @@ class Certificate:
         if self.notion != kind:
             kind = f"{kind}, once rounded; designed for {self.notion}"
         holds = "whole table" if self.scope == "table" else "one answer"
-        proved = "; proved" if self.proved else ""
+        proved = "; proved" if self.proved and self.laws_checked is not False else ""
+        proved += "; rests on laws that their rows reject" if self.laws_checked is False else ""
         return f"δ ≤ {upper(self.delta_upper)} ({kind}; {holds}{proved}), worst for {a} against {b}"
 
 
