@@ -81,8 +81,13 @@ def ours(method: str, seed: int, random: bool) -> Case:
     classes = shoal.GaussianClasses(means, covs) if random else shoal.GaussianClasses.deterministic(means)
     graph = shoal.NeighborGraph.complete(classes.labels)
     mechanism = shoal.design(classes, graph, method, EPSILON, float(rng.choice([0.3, 1.0, 3.0])), iterations=10)
-    return f"{method}{' on laws' if random else ''}", kernel(mechanism, seed), classes, graph, EPSILON, (
-        mechanism.certificate.delta_upper
+    return (
+        f"{method}{' on laws' if random else ''}",
+        kernel(mechanism, seed),
+        classes,
+        graph,
+        EPSILON,
+        (mechanism.certificate.delta_upper),
     )
 
 
@@ -136,7 +141,9 @@ def checked(case: Case, n: int = 10_000) -> Any:
 
 def power(runs: int) -> None:
     """How often a fifth too little noise is found."""
-    print("| claim | called violated | stated power | right amount of noise called violated |\n| --- | --- | --- | --- |")
+    print(
+        "| claim | called violated | stated power | right amount of noise called violated |\n| --- | --- | --- | --- |"
+    )
     for delta in (1e-2, 1e-3, 1e-4, 1e-5, 1e-6):
         found = [checked(gaussian(delta, 0.8, seed)) for seed in range(runs)]
         right = [checked(gaussian(delta, 1.0, seed)) for seed in range(runs)]
@@ -195,7 +202,10 @@ def _diffprivlib(share: float) -> Iterator[tuple[str, Callable[[float], float], 
 
 def peers() -> None:
     """What the harness says of other libraries."""
-    print("| mechanism | claim | noise | verdict | δ at least | by | stated power |\n| --- | --- | --- | --- | --- | --- | --- |")
+    print(
+        "| mechanism | claim | noise | verdict | δ at least | by | stated power |\n"
+        "| --- | --- | --- | --- | --- | --- | --- |"
+    )
     for share, noise in ((1.0, "as stated"), (0.8, "a fifth too little")):
         for case in peer_cases(share):
             result = checked(case)

@@ -95,7 +95,9 @@ def array(*, ndim: int | tuple[int, ...], **named: Any) -> FloatArray:
         result = np.array(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} must be an array of numbers with equal row lengths") from error
-    if given.dtype.kind in "SU" or (given.dtype.kind == "O" and any(isinstance(one, (str, bytes)) for one in given.flat)):
+    if given.dtype.kind in "SU" or (
+        given.dtype.kind == "O" and any(isinstance(one, (str, bytes)) for one in given.flat)
+    ):
         raise InputError(f"{name} must be a number, or numbers, and not text")
     if result.ndim not in allowed:
         wanted = " or ".join(str(d) for d in allowed)

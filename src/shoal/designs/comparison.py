@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 COMPARED = ("none", "white", "ellipsoid", "paper", "covariance", "additive", "transport")
 #: How a method is printed.
 PRINTED = {"none": "unprotected", "transport": "shoal"}
-COLUMNS = ("method", "ρ needed", "error needed", "δ reached", "δ at equal error", "noise in ρ", "named, at equal error")
+COLUMNS = ("method", "ρ", "error", "δ", "δ, same error", "noise", "named")
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Comparison:
     def title(self) -> str:
         """What the figures are about."""
         holds = {"answer": "one answer", "table": "the whole table"}[self.scope]
-        return f"(ε, δ) = ({exactly(self.epsilon)}, {exactly(self.delta)}) for {holds}"
+        return f"Least error for (ε, δ) = ({exactly(self.epsilon)}, {exactly(self.delta)}), {holds}"
 
     def __str__(self) -> str:
         lines = [COLUMNS, *self._cells]
@@ -159,7 +159,8 @@ def compare(
         reached[name] = _best(name, reach(name), reached, lambda m: float(m.rho.max()))
     last, equal = reached[names[-1]], dict.fromkeys(names, reached[names[-1]])
     if last is not None:
-        budget, seen = np.maximum(last.weighted_rho, np.finfo(np.float64).tiny), {}
+        budget = np.maximum(last.weighted_rho, np.finfo(np.float64).tiny)
+        seen: dict[str, Mechanism | None] = {}
         for name in names[:-1]:
             own = design(classes, graph, name, epsilon, budget, **options(name))
             seen[name] = _best(name, own, seen, lambda m: m.certificate.log_delta_upper)

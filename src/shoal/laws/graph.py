@@ -260,7 +260,7 @@ class NeighborGraph:
 def _two_names(pair: Any, number: int) -> tuple[str, str]:
     """The two labels of a pair; a text is none, although it has letters."""
     try:
-        first, second = () if isinstance(pair, str) else pair
+        first, second = iter(()) if isinstance(pair, str) else pair
     except (TypeError, ValueError) as error:
         raise InputError(
             f"pairs must hold two labels each: entry {number} does not. Give from_edges(labels, pairs), or the pairs "

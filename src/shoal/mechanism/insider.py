@@ -10,9 +10,9 @@ c, every row shows c, and c moves by J d where the answer moves by d: the rows t
 Jᵀ (Σ_Y N_Y⁻¹) J about it.
 
 - c the mean of n answers: J = I/n.
-- c the center of the smallest ball that holds them (the minimax center), Σ w_i q_i, u_i = q_i − c of equal length on the
-  sphere: J d = w d⊥ + g (u · d) with d⊥ orthogonal to all u_i, and u_i · g + w = 1 for the label itself, 0 for others
-  on the sphere. Inside the ball J = 0: the attacker knows the ball, (k + 2)/radius² of information.
+- c the center of the smallest ball that holds them (the minimax center), Σ w_i q_i, u_i = q_i − c of equal length on
+  the sphere: J d = w d⊥ + g (u · d) with d⊥ orthogonal to all u_i, and u_i · g + w = 1 for the label itself, 0 for
+  others on the sphere. Inside the ball J = 0: the attacker knows the ball, (k + 2)/radius² of information.
 - else J = I.
 
 Where they are not released at one point, the label's own row shows its answer up to the noise, and where means are

@@ -86,8 +86,8 @@ class Certificate:
 
     ``scope`` says what somebody must hold for it: one ``"answer"``, or the ``"table"`` of everybody's.
 
-    What it rests on: ``noise_share`` is the share of the error ρ that is fresh noise, of the label where it is least, and
-    ``delta_noise_alone`` the δ that this noise guarantees if answers are constants, known to the attacker, at their
+    What it rests on: ``noise_share`` is the share of the error ρ that is fresh noise, of the label where it is least,
+    and ``delta_noise_alone`` the δ that this noise guarantees if answers are constants, known to the attacker, at their
     means. What lies between the two δ's rests on the answers' own laws being right; ``laws_checked`` says whether these
     laws passed :meth:`shoal.GaussianClasses.checks`, None where they were stated and not estimated.
 
@@ -134,7 +134,8 @@ class Certificate:
         law = {None: "", True: "; the laws passed their checks", False: "; the laws failed their checks"}
         if self.released.constant:
             return f"fresh noise: at least {share} of ρ; answers are constants, and nothing rests on their laws"
-        return f"fresh noise: at least {share} of ρ, by itself δ ≤ {delta}; the rest is on the laws{law[self.laws_checked]}"
+        alone = f"fresh noise: at least {share} of ρ, by itself δ ≤ {delta}"
+        return f"{alone}; the rest is on the laws{law[self.laws_checked]}"
 
     @classmethod
     def of(cls, ideal: PrivacyCurve, finite_precision: float, released: Releasable | None = None) -> Certificate:

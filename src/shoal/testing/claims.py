@@ -37,8 +37,8 @@ class ClaimCheck:
         ends = f"{lower(self.delta_lower, 6)} ≤ δ ≤ {upper(self.delta_upper, 6)}"
         doubt = f"; not settled: {'; '.join(self.proof.unsettled)}" if self.proof.unsettled else ""
         return (
-            f"{self.verdict}: δ ≤ {exactly(self.claimed)} at ε = {exactly(self.epsilon)} was claimed; {ends}, worst for "
-            f"{a} against {b}; {MEANINGS[self.verdict]}{doubt}"
+            f"{self.verdict}: δ ≤ {exactly(self.claimed)} at ε = {exactly(self.epsilon)} was claimed; {ends}, worst "
+            f"for {a} against {b}; {MEANINGS[self.verdict]}{doubt}"
         )
 
     def _repr_html_(self) -> str:

@@ -89,12 +89,14 @@ class MechanismCheck(Figures):
     def __str__(self) -> str:
         a, b = self.worst_edge
         rests = "whatever the kernel" if self.by == "counting" else "if answers are Gaussian, which they pass for"
-        looked = "" if self.edges_tested == self.n_edges else f"; {self.edges_tested} of {self.n_edges} pairs were tested"
+        looked = (
+            "" if self.edges_tested == self.n_edges else f"; {self.edges_tested} of {self.n_edges} pairs were tested"
+        )
         return (
             f"{self.verdict}: δ ≥ {lower(self.delta_lower)} at ε = {exactly(self.epsilon)} by {self.by} ({rests}), "
             f"{a} against {b}; claimed δ ≤ {exactly(self.delta)}; {self.n} answers per label, confidence "
-            f"{exactly(self.confidence)}; a fifth too little noise is found with probability {percent(self.power)}, any "
-            f"kernel's δ from {upper(self.detectable_delta)} on{looked}"
+            f"{exactly(self.confidence)}; a fifth too little noise is found with probability {percent(self.power)}, "
+            f"any kernel's δ from {upper(self.detectable_delta)} on{looked}"
         )
 
     def _repr_html_(self) -> str:
@@ -255,7 +257,7 @@ def _value_scores(answers: list[FloatArray]) -> Scores | None:
     if len(values) > FEW_VALUES * len(answers[0]):
         return None
     of_label = np.split(codes.ravel(), np.cumsum([len(y) for y in answers])[:-1])
-    often = [np.log(np.bincount(halves(one)[0], minlength=len(values)) + 0.5) for one in of_label]
+    often = [np.log(np.bincount(one[: len(one) // 2], minlength=len(values)) + 0.5) for one in of_label]
 
     def scores(a: int, b: int) -> Sequence[tuple[FloatArray, FloatArray]]:
         ratio = often[a] - often[b]
@@ -332,9 +334,7 @@ def _concluded(gap: float, ratio: float, epsilon: float) -> float:
 # ------------------------------------------------------------------ power
 
 
-def _power(
-    epsilon: float, delta: float, n: int, k: int, gap_error: float, event_error: float, gaussian: bool
-) -> float:
+def _power(epsilon: float, delta: float, n: int, k: int, gap_error: float, event_error: float, gaussian: bool) -> float:
     """The probability that a kernel with a fifth too little noise is found, to the accuracy of normal laws."""
     if gaussian:
         gap = _gap_of(epsilon, max(delta, DEEPEST))
@@ -359,7 +359,9 @@ def _gap_of(epsilon: float, delta: float) -> float:
     """How many standard deviations two Gaussian laws may lie apart under (ε, δ)."""
 
     def excess(gap: float) -> float:
-        d = scipy.special.ndtr(gap / 2 - epsilon / gap) - math.exp(epsilon) * scipy.special.ndtr(-gap / 2 - epsilon / gap)
+        d = scipy.special.ndtr(gap / 2 - epsilon / gap) - math.exp(epsilon) * scipy.special.ndtr(
+            -gap / 2 - epsilon / gap
+        )
         return float(d) - delta
 
     return 100.0 if excess(100.0) <= 0 else float(scipy.optimize.brentq(excess, 1e-6, 100.0))

@@ -82,7 +82,8 @@ def frontier(
 @command()
 def prove(
     target: Annotated[
-        Path, typer.Argument(metavar="DIR|FILE", help="Folder of a run, a mechanism file, or with --claim laws in JSON.")
+        Path,
+        typer.Argument(metavar="DIR|FILE", help="Folder of a run, a mechanism file, or with --claim laws in JSON."),
     ],
     epsilon: Annotated[float | None, option("ε of the guarantee. [default: that of the design]")] = None,
     scope: Annotated[str | None, option("answer or table. [default: that of the design]")] = None,

@@ -99,7 +99,9 @@ def run(
 def check(
     meters: Annotated[str, typer.Argument(metavar="FILE", help="File or address, as for `shoal run`.")],
     config: options.ConfigFile = None,
-    epsilon: Annotated[float | None, option("Compare methods that add noise with averages, at this ε and --delta.")] = None,
+    epsilon: Annotated[
+        float | None, option("Compare methods that add noise with averages, at this ε and --delta.")
+    ] = None,
     delta: Annotated[float, option("δ of that comparison.")] = 1e-5,
     **chosen: Any,
 ) -> Outcome:

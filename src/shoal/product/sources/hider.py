@@ -180,7 +180,7 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         if self.checks_ is not None and not self.checks_.holds:
             if self.accept is None:
                 raise UnreachableError(f"X: {' '.join(self.checks_.statements[:-1])} {WAYS_ON}")
-            warnings.warn(" ".join(self.checks_.statements), LawWarning, stacklevel=4)
+            warnings.warn(" ".join(self.checks_.statements), LawWarning, stacklevel=3)
         self.mechanism_ = calibrate(laws, graph, method, epsilon, delta, scope="table")
         self.guard_ = None
         if laws.fitted is not None:
@@ -192,7 +192,7 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
                     f"{upper(self.guard_.delta_at_confidence, 2)}. Give more rows or fewer columns, or release one "
                     "row per label, which is a constant and needs no law",
                     LawWarning,
-                    stacklevel=4,
+                    stacklevel=3,
                 )
 
     def transform(self, X: Any, y: Any = None, *, labels: Any = None) -> Any:
