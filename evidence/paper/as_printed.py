@@ -60,7 +60,7 @@ def algorithm_1_as_printed(
     mu, k = classes.means, classes.n_dims
     sigma = np.broadcast_to(classes.covs, (classes.n_classes, k, k))
     neighbors = [[graph.labels.index(other) for other in graph.neighbors(name)] for name in classes.labels]
-    a: FloatArray = np.linalg.inv(sigma + rho / k * np.eye(k))
+    a: FloatArray = np.asarray(np.linalg.inv(sigma + rho / k * np.eye(k)), dtype=np.float64)
 
     def g(x: int, y: int) -> float:
         """Eq. (g_XX): the surrogate of the pair (X, X')."""

@@ -37,7 +37,6 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.mechanism.interchange import to_opendp as to_opendp
     from shoal.mechanism.interchange import to_pld as to_pld
     from shoal.mechanism.mechanism import Mechanism as Mechanism
-    from shoal.mechanism.mixtures import GaussianMixtureClasses as GaussianMixtureClasses
     from shoal.mechanism.releasable import load as load
     from shoal.mechanism.sequence import AdaptiveFilter as AdaptiveFilter
     from shoal.mechanism.sequence import composed_delta as composed_delta

@@ -92,12 +92,13 @@ def array(*, ndim: int | tuple[int, ...], **named: Any) -> FloatArray:
     allowed = (ndim,) if isinstance(ndim, int) else ndim
     try:
         given = np.asarray(value)
-        result = np.array(given, dtype=np.float64)
+        text = given.dtype.kind in "SU" or (
+            given.dtype.kind == "O" and any(isinstance(one, (str, bytes)) for one in given.flat)
+        )
+        result = np.zeros(given.shape) if text else np.array(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} must be an array of numbers with equal row lengths") from error
-    if given.dtype.kind in "SU" or (
-        given.dtype.kind == "O" and any(isinstance(one, (str, bytes)) for one in given.flat)
-    ):
+    if text:
         raise InputError(f"{name} must be a number, or numbers, and not text")
     if result.ndim not in allowed:
         wanted = " or ".join(str(d) for d in allowed)

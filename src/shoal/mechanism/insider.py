@@ -1,6 +1,6 @@
 """How closely someone who knows every other member's answer has a label's own, from what a mechanism releases.
 
-That is no promise: (ε, δ) speaks about which label an answer belongs to. Two cases (docs/theory.md, section 18):
+That is no promise: (ε, δ) speaks about which label an answer belongs to. Two cases (docs/theory.md, section 17):
 
 **Random answers.** The attacker knows all laws and parameters, and which row is the label's. With A = I + gain, the
 answer given the row has covariance Σ − Σ Aᵀ (A Σ Aᵀ + N)⁻¹ A Σ, by Bayes.

@@ -169,12 +169,11 @@ def check_mechanism(
     place[used] = np.arange(len(used))
     answers = _draw(release, [classes.labels[i] for i in used], n)
     pairs, labels, means = place[pairs], [classes.labels[i] for i in used], classes.means[used]
-    width = answers[0].shape[1]
-    known: FloatArray | None = means if means.shape[1] == width else None
+    known: FloatArray | None = means if means.shape[1] == answers[0].shape[1] else None
 
-    passes = gaussian and _pass_for_gaussian(answers)
+    passes = _pass_for_gaussian(answers)
     findings = [_count(answers, known, pairs, epsilon, delta, error * SHARES["counting"])]
-    if passes:
+    if passes and gaussian:
         share = error / len(pairs)
         findings += [_gap(answers, a, b, known, epsilon, share) for a, b in pairs.tolist()]
         findings += [_spread(answers, a, b, epsilon, share * SHARES["spread"]) for a, b in pairs.tolist()]
@@ -188,7 +187,7 @@ def check_mechanism(
         by=by,
         worst_edge=(labels[a], labels[b]),
         gaussian=passes,
-        power=_power(epsilon, delta, n, width, error * SHARES["gap"] / len(pairs), level, passes),
+        power=_power(epsilon, delta, n, error * SHARES["gap"] / len(pairs) if gaussian else 0.0, level, passes),
         detectable_delta=detectable_delta(delta, epsilon, n - n // 2, level),
         n=n,
         confidence=1.0 - error,
@@ -334,7 +333,7 @@ def _concluded(gap: float, ratio: float, epsilon: float) -> float:
 # ------------------------------------------------------------------ power
 
 
-def _power(epsilon: float, delta: float, n: int, k: int, gap_error: float, event_error: float, gaussian: bool) -> float:
+def _power(epsilon: float, delta: float, n: int, gap_error: float, event_error: float, gaussian: bool) -> float:
     """The probability that a kernel with a fifth too little noise is found, to the accuracy of normal laws."""
     if gaussian:
         gap = _gap_of(epsilon, max(delta, DEEPEST))
