@@ -1,4 +1,4 @@
-"""Someone who knows all other answers, against the standard deviation that is stated: never closer, and about as close."""
+"""Someone who knows all other answers, against the deviation that is stated: never closer, and about as close."""
 
 from __future__ import annotations
 
