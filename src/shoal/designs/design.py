@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from shoal import validation
 from shoal.designs.descent import Report, Settings
 from shoal.designs.methods import METHODS, Method
-from shoal.designs.problem import DesignProblem, Moves
+from shoal.designs.problem import DesignProblem, Moves, part_of
 from shoal.designs.stored import certified, mechanism_of
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
@@ -103,12 +103,10 @@ def design(
     chosen = METHODS[method]
     if problem.noise_floor > 0 and not chosen.perturbs:
         raise InputError(f"noise_floor: the method {method!r} adds no noise; choose another method")
-    if iterations is None:
-        iterations = 100 if len(problem.pairs) <= 500 else 40 if len(problem.pairs) <= 6000 else 25
     limit = math.inf if time_limit is None else validation.positive(time_limit=time_limit)
     settings = Settings(
-        iterations=validation.count(iterations=iterations),
-        deadline=time.monotonic() + limit,
+        iterations=None if iterations is None else validation.count(iterations=iterations),
+        deadline=monotonic() + limit,
         report=progress,
         seed=validation.count(seed=seed, at_least=0),
         interruptible=interruptible,
@@ -192,8 +190,8 @@ def perfect_rho(
     price = 0.0
     for members in problem.components:
         if len(members) > 1:
-            part = problem.classes.take(members)
-            price = max(price, METHODS[method].common_law(part.means, part.stored_covs).price)
+            part = part_of(problem.classes, members)
+            price = max(price, METHODS[method].common_law(part).price)
     return price / classes.n_dims * (1 + 1e-12)
 
 
