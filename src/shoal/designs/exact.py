@@ -48,10 +48,10 @@ def trial_laws(problem: DesignProblem, moves: Moves) -> Laws:
         size = (np.trace(covs, axis1=1, axis2=2) + problem.budgets.max()) / k
         covs = covs + (1e-12 * size)[:, None, None] * np.eye(k)
         factors = np.linalg.cholesky(covs)
-    return Laws(_fixed(means), _fixed(covs), _fixed(factors))
+    return Laws(read_only(means), read_only(covs), read_only(factors))
 
 
-def _fixed(values: Any) -> FloatArray:
+def read_only(values: Any) -> FloatArray:
     """A read-only view, as class laws are: kernels are compiled for one kind of array."""
     view = np.ascontiguousarray(values, dtype=np.float64).view()
     view.flags.writeable = False

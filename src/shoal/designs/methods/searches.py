@@ -41,9 +41,11 @@ def covariance(problem: DesignProblem, settings: Settings, starts: Sequence[Move
         within = [white(inside), ellipsoid(inside, settings), *(span.project(moves) for moves in own)]
         lifted = span.lift(search(inside, within, within, shifts=False, settings=settings))
         best = best_certified(problem, [*simple, lifted])
-    if settings.late:
-        return best
-    return best_certified(problem, [best, paper(problem, settings.part(ALGORITHM_1))])
+    choices = [best]
+    if not settings.late:
+        with settings.interrupts():
+            choices.append(paper(problem, settings.part(ALGORITHM_1)))
+    return best_certified(problem, choices)
 
 
 def additive(problem: DesignProblem, settings: Settings, starts: Sequence[Moves] = ()) -> Moves:
@@ -86,6 +88,19 @@ def transport(problem: DesignProblem, settings: Settings, starts: Sequence[Moves
         return best
     added = additive(problem, settings, starts)
     return best_certified(problem, [added, best])
+
+
+def compare_whole(problem: DesignProblem, moves: Moves, settings: Settings, *, uses: Sequence[str]) -> Moves:
+    """The best of a design by components and of the methods that look at all labels together.
+
+    Each component has tried these but for Algorithm 1 on all of them, which a stronger search need not wait for where
+    equal noise is far behind.
+    """
+    choices = [moves, white(problem), *([none(problem)] if problem.noise_floor == 0 else [])]
+    if not settings.late and (not uses or contends(problem, white(problem), moves)):
+        with settings.interrupts():
+            choices.append(paper(problem, settings.part(ALGORITHM_1)))
+    return best_certified(problem, choices)
 
 
 def contends(problem: DesignProblem, rough: Moves, best: Moves) -> bool:
