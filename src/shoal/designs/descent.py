@@ -16,7 +16,7 @@ from functools import partial
 
 import numpy as np
 
-from shoal.designs.divergence import LABELS, smoothed_divergence, worst_divergence
+from shoal.designs.divergence import is_dense, smoothed_divergence, worst_divergence
 from shoal.designs.exact import log_deltas, log_odds, smoothed_odds, trial_laws
 from shoal.designs.layout import Layout, smoothed, with_slack
 from shoal.designs.problem import DesignProblem, Moves
@@ -59,7 +59,7 @@ def worst_value(problem: DesignProblem, moves: Moves, *, above: float = math.inf
     if known is not None:
         return known
     laws = trial_laws(problem, moves)
-    if above < math.inf and len(problem.pairs) > 4 * LEADING and problem.n_labels <= LABELS:
+    if above < math.inf and len(problem.pairs) > 4 * LEADING and is_dense(problem):
         leading = np.argpartition(-worst_divergence(problem, laws), LEADING)[:LEADING]
         value = float(log_deltas(problem, laws, leading).max())
         if value > above:
@@ -89,7 +89,7 @@ def search(
     and the ridge of nearly singular laws hide.
     """
     small = len(problem.pairs) * problem.n_dims <= SMALL
-    if small or problem.n_labels > LABELS:
+    if small or not is_dense(problem):
         ranked = sorted(starts, key=lambda moves: worst_value(problem, moves))
     else:
         ranked = sorted(starts, key=lambda moves: worst_divergence(problem, trial_laws(problem, moves)).max())
@@ -141,7 +141,7 @@ def glance(problem: DesignProblem, starts: Sequence[Moves], *, shifts: bool, set
     """What a few steps on ln KL make of some starts: about how good the descent from them will be."""
     inside = [start.within(problem) for start in starts]
     descent = _Descent(problem, Layout(problem, False, shifts), settings, inside[0])
-    if not settings.late and problem.n_labels <= LABELS:
+    if not settings.late and is_dense(problem):
         with settings.interrupts():
             descent.best = descent.layout.moves(descent.approach(inside, GLANCE))
     return descent.best
@@ -182,7 +182,7 @@ class _Descent:
     def approach(self, starts: Sequence[Moves], stages: Sequence[tuple[float, int]]) -> FloatArray:
         """A point from which the exact descent starts: the best by ln KL that the starts lead to."""
         points = [self._begin(start) for start in starts]
-        if self.problem.n_labels > LABELS:
+        if not is_dense(self.problem):
             return points[0]
         for sharpness, usual in stages:
             objective = partial(smoothed, self.layout, partial(smoothed_divergence, self.problem, sharpness))
@@ -216,7 +216,7 @@ class _Descent:
             point, unfinished = minimize(
                 partial(smoothed, self.layout, objective),
                 point,
-                iterations=max(1, min(ROUND, steps - taken)),
+                iterations=min(ROUND, steps - taken if taken < steps else steps),
                 stop=self._late,
                 memory=memory,
             )

@@ -176,8 +176,9 @@ def perfect_rho(
 
     ``"transport"``: minimax Bures–Wasserstein center of each connected component. ``"additive"``: noise and shifts.
     ``"center"``: as transport. ``"mean"``: the center of least mean error, at the error of the label farthest from it.
-    Found to a relative 1e-8; the price of the most expensive component counts. Labels that cannot be told apart in one
-    answer cannot be told apart in a table, so the price is the same for every ``scope``.
+    Found to a relative 1e-8 (``"additive"`` beyond 24 entries to 1e-6), never too small; the price of the most
+    expensive component counts. Labels that cannot be told apart in one answer cannot be told apart in a table, so the
+    price is the same for every ``scope``.
 
     Returns:
         ρ per entry; 0 where no two labels are connected.

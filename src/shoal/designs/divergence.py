@@ -19,10 +19,16 @@ from shoal.designs.exact import Laws
 from shoal.designs.problem import DesignProblem
 from shoal.validation import FloatArray
 
-#: Labels up to which all pairs are looked at at once.
-LABELS = 2000
+#: Labels up to which all pairs are looked at, and pairs for each edge beyond a first number.
+LABELS, PAIRS_PER_EDGE, FEW_PAIRS = 4000, 16, 1 << 21
 #: Numbers in a block of differences of means.
 BLOCK = 1 << 21
+
+
+def is_dense(problem: DesignProblem) -> bool:
+    """Whether looking at all pairs of labels is worth it for the edges among them."""
+    n = problem.n_labels
+    return n <= LABELS and n**2 <= PAIRS_PER_EDGE * len(problem.pairs) + FEW_PAIRS
 
 
 def smoothed_divergence(problem: DesignProblem, sharpness: float, laws: Laws) -> tuple[float, FloatArray, FloatArray]:

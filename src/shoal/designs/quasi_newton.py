@@ -15,7 +15,7 @@ import numpy as np
 from shoal.validation import FloatArray
 
 #: Pairs of steps and gradient changes that are remembered, and numbers that they may take.
-MEMORY, ROOM = 20, 1 << 23
+MEMORY, ROOM = 20, 1 << 24
 #: Sufficient decrease and sufficient change of slope.
 DECREASE, CURVATURE = 1e-4, 0.9
 #: Least gain of a step, as a share of the value, and least slope that are worth going on.

@@ -31,11 +31,6 @@ class Settings:
     interrupted: threading.Event = field(default_factory=threading.Event)
     interruptible: bool = False
 
-    @classmethod
-    def within(cls, seconds: float, **options: object) -> Settings:
-        """Settings whose deadline is so many seconds from now."""
-        return cls(deadline=monotonic() + seconds, **options)  # type: ignore[arg-type]
-
     @property
     def late(self) -> bool:
         return self.interrupted.is_set() or monotonic() > self.deadline

@@ -64,7 +64,7 @@ METHODS = {
         Method("none", "simple", by_component=False, perturbs=False),
         Method("white", "simple", by_component=False),
         Method("paper", "paper", by_component=False, timed=True),
-        Method("ellipsoid", "ellipsoid"),
+        Method("ellipsoid", "ellipsoid", timed=True),
         Method("covariance", "searches", searched=True, timed=True),
         Method("additive", "searches", searched=True, timed=True, uses=("shift",), center="additive_center"),
         Method("transport", "searches", searched=True, timed=True, uses=("map", "shift"), center="transport_center"),
