@@ -80,7 +80,7 @@ def check_claim(
     >>> graph = shoal.NeighborGraph.complete(classes.labels)
     >>> claim = shoal.testing.check_claim(classes, graph, epsilon=1.0, delta=1e-5)
     >>> print(claim.verdict, f"{claim.delta_lower:.4e} {claim.delta_upper:.4e}")
-    refuted 1.1001e-05 1.1001e-05
+    refuted 1.1456e-05 1.1456e-05
     """
     delta = validation.probability(delta=delta)
     proof = prove(classes, graph, validation.non_negative(epsilon=epsilon), scope)
