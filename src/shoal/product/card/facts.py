@@ -241,6 +241,7 @@ class DesignFacts(Record):
     unproved: str = merging_parts(
         lambda parts: "; ".join(sorted({part.unproved for part in parts if not part.proved})[:LISTED]), ""
     )  #: why δ is not proved
+    insider: float = merging(min, 0.0)  #: standard error about a label's answer, for who knows all others of its crowd
     not_gaussian: int = merging(sum, 0)  #: labels whose rows do not follow the Gaussian law that the promise rests on
 
     @property
@@ -309,6 +310,7 @@ class ReleaseFacts(Record):
     later_absolute: float = 0.0  #: sum of |released − what came later|, in the unit of errors
     ledger_intact: bool | None = None  #: None: not looked at
     crowds: int = 0  #: with a row, where rows are means of crowds
+    rounded: bool = False  #: rows under a method are rounded, and shifted, since their noise would show too much
     withheld: int = 0  #: figures (of meters: rows) that are missing, since they would break a rule of a row
     recorded_before: int = 0  #: of them: on record for this period before
     period: str = ""  #: what it is about

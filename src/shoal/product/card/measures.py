@@ -97,6 +97,7 @@ def design_facts(
         query=query,
         target=target,
         scope=released.scope,
+        insider=float(released.insider_error.min()),
         **promised,
     )
 

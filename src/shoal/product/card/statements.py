@@ -141,6 +141,7 @@ def statements(card: ReleaseCard) -> tuple[Statement, ...]:
         nouns=many(card.fit.noun),
         about=[line for line in card.fit.about if not line.startswith("Readings:")],  # those are for the owner
         design=card.design,
+        insider_unit="in units of the answers" if card.design is None or card.design.query != "point" else "kW",
         words=None if card.design is None else question(card.design.query),
         release=card.release,
         audit=card.audit,

@@ -9,6 +9,7 @@ day, or column by column) and what entered the last row (``entered``, of meters)
 from __future__ import annotations
 
 import json
+import math
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from shoal.crowds.columns import Columns
 from shoal.crowds.diversity import CLOSENESS
@@ -226,6 +228,26 @@ class TableRules:
 
 
 Rules = LoadRules | TableRules
+
+
+def round_rows(rows: pl.DataFrame, kept: Mapping[int, tuple[int, str]], columns: Sequence[str]) -> pl.DataFrame:
+    """Rows under a method, rounded and shifted: y -> b ⌊y/b + U/N⌋, with base and offset of their crowd.
+
+    ``kept``: public number of a crowd -> its members and what the ledger keeps of it; ``columns``: the figures.
+    """
+    crowd, rounded = rows["crowd"].to_list(), {}
+    for j, name in enumerate(columns):
+        shifts: dict[int, tuple[Decimal, float]] = {}
+        for number, (members, text) in kept.items():
+            fixed = json.loads(text)
+            at = min(j, len(fixed["bases"]) - 1)
+            base = Decimal(fixed["bases"][at])
+            shifts[number] = base, fixed["offsets"][at] / window_of(base, members, fixed["decimals"][at])
+        pairs = zip(rows[name].to_list(), (shifts[number] for number in crowd), strict=True)
+        rounded[name] = [
+            float(as_figures(np.array(math.floor(y / float(base) + shift)), base)) for y, (base, shift) in pairs
+        ]
+    return rows.with_columns(pl.Series(name, figures, dtype=pl.Float64) for name, figures in rounded.items())
 
 
 def redraw(kept: str, members: int, sums: Sequence[int], shown: Sequence[float]) -> list[float]:

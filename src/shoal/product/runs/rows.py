@@ -104,7 +104,12 @@ def crowd_setting(
 ) -> dict[str, Any]:
     """The part of the settings that is fixed for a crowd's life; without ``curves``, but for decimals of a table."""
     boundaries = (settings.boundaries or "").rpartition(":")[2] or None
-    common = {"m": settings.crowd, "release": work.kind.method(settings), "boundaries": boundaries}
+    method = work.kind.method(settings)
+    if work.kind.row_per_label and method == "mean":  # the same law, but another figure: the mean without rounding
+        method = "center"
+    common = {"m": settings.crowd, "release": method, "boundaries": boundaries}
+    if work.kind.row_per_label and not work.input.of_meters:
+        common["constants"] = fit.most_rows == 1
     return common | work.input.setting(settings, fit, columns, curves)
 
 
@@ -146,7 +151,9 @@ class Plan:
         self.rows: list[PlannedRow] = []
         self.waiting: dict[str, str] = {}  #: label -> why it has no row
         self._curves, self._book, self._values, self._settings = curves, book, curves.values, settings
-        self.rules = rules_of(settings, curves, lasting, period)
+        rules = rules_of(settings, curves, lasting, period)
+        self.rules = rules if lasting["release"] == "mean" else None
+        self._bases = rules  #: of rows that are rounded, under a method too
         self.setting = json.dumps(lasting | (self.rules.decided if self.rules else {}), sort_keys=True)
         self._place = {name: i for i, name in enumerate(curves.labels)}
         self.members = {
@@ -296,10 +303,11 @@ class Plan:
                 self.rows.append(PlannedRow(number, entry["homes"], row, [], kept, bool(row), recorded=True))
                 continue
             if self.rules is None:
+                kept = self._kept(names) if entry is None else entry["kept"]
                 for member in members:
                     if member.at >= 0:
                         member.last, member.changed, member.own = self.period, True, True
-                self.rows.append(PlannedRow(number, len(names), [], [], "", answered))
+                self.rows.append(PlannedRow(number, len(names), [], [], kept, answered))
                 continue
             row = made[number]
             shown = not np.isnan(row.values).all()
@@ -312,6 +320,17 @@ class Plan:
                 member.held = _since(member.held, held, self.period)
                 member.own = self._has_entered(member)
             self.rows.append(PlannedRow(number, len(names), row.values, row.sums, kept, answered))
+
+    def _kept(self, names: Sequence[str]) -> str:
+        """Base and offset of a new crowd under a method, for rows that its noise would show too closely."""
+        rules = self._bases
+        if rules is None:
+            return ""
+        everyone = rules.stored(np.arange(len(self._curves.frame)))
+        crowd: Any = rules.begin(
+            rules.stored(np.array([self.members[name].at for name in names])), everyone, draw_offset
+        )
+        return rules.encode(crowd, "")[0]
 
     def _made(self, inside: dict[int, list[str]], at: dict[int, IndexArray]) -> dict[int, MadeRow]:
         assert self.rules is not None
@@ -371,11 +390,12 @@ class Plan:
 
 
 def rules_of(settings: Config, curves: Curves, setting: Mapping[str, Any], period: str) -> Rules | None:
-    """The rules of the rows of averages; None under a method, where rows are about one label."""
-    if setting["release"] != "mean":
-        return None
+    """The rules of the rows of a release; None where answers are draws of a law, which are not rounded."""
     if setting["kind"] == "table":
-        return TableRules(curves, setting, settings.sensitive, settings.closeness)
+        constants = setting["release"] == "mean" or setting.get("constants")
+        return TableRules(curves, setting, settings.sensitive, settings.closeness) if constants else None
+    if settings.query != "point":
+        return None
     return LoadRules(curves, settings.largest_share, setting, period)
 
 

@@ -31,6 +31,7 @@ from shoal.product.runs.blocks import Answers, answers_of, members_of
 from shoal.product.runs.config import Config
 from shoal.product.runs.folder import DESIGN, SHARDS
 from shoal.product.runs.kinds.kind import Kind, first_stage, last_stages
+from shoal.product.runs.row_rules import round_rows
 from shoal.product.runs.rows import draw_numbers, record_rows
 from shoal.product.runs.shards import Part, out_path, put_whole
 from shoal.product.runs.stages import card_stage, crowd_stage, design_stage
@@ -217,9 +218,27 @@ def release(work: Work) -> StageOutcome:
             later_known=sum(known for known, _ in later),
             later_absolute=math.fsum(off for _, off in later),
             failed=tuple(failed)[:LISTED],
+            rounded=shows_too_much(work),
         )
     every = pl.concat(tables).sort("crowd", maintain_order=True)
+    if facts.rounded:
+        rows = work.tables.lasting.select("crowd", "homes", "kept").iter_rows()
+        kept = {numbers.get(number, number): (members, text) for number, members, text in rows}
+        every = round_rows(every, kept, work.facts.plan.columns or ["kw"])
     return StageOutcome(write_tables(work, every.drop(private), every), facts)
+
+
+def shows_too_much(work: Work) -> bool:
+    """Whether rows are rounded as those of averages are: they are the crowd's own answer, with too little noise.
+
+    Then the noise would show someone who knows all other members' answers the last one, more closely than rounding
+    does. A codebook's curves are not rounded.
+    """
+    config, design, fit = work.settings, work.facts.design, work.facts.plan.fit
+    assert design is not None
+    if config.query != "point" or config.method == "codebook" or not design.all_alike or not fit.insider:
+        return False
+    return not work.input.of_meters or design.insider < fit.insider[0][1]
 
 
 def draw_block(
