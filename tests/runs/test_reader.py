@@ -51,7 +51,7 @@ def test_what_is_passed_on_is_coarse_and_of_no_crowd(run: shoal.Run) -> None:
 
 
 def test_few_crowds_have_no_law(tmp_path: Path) -> None:
-    run = shoal.run(shoal.SimulatedMeters(12, 16), tmp_path / "run", crowd=4, until="release", **SMALL)
+    run = shoal.run(shoal.SimulatedMeters(24, 16), tmp_path / "run", crowd=8, until="release", **SMALL)
     assert not (run.path / "public" / "reader.json").exists()
     with pytest.raises(shoal.InputError, match="fewer than 10 crowds"):
         run.reader(run.released["crowd"][0])

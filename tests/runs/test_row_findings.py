@@ -1,0 +1,182 @@
+"""What two public tables, or one, told about a member, as a hostile review read it: through files alone."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import shoal
+
+
+def last_public(out: Path) -> pl.DataFrame:
+    return pl.read_csv(out / "public" / "released.csv")
+
+
+def size_of(table: pl.DataFrame) -> str:
+    return next(name for name in ("members", "homes") if name in table.columns)
+
+
+def release(rows: pl.DataFrame, folder: Path, *, out: str = "run", period: str, **more: object) -> pl.DataFrame:
+    """A table of people through the command's own function, next months in the same folder."""
+    file = folder / "table.csv"
+    rows.write_csv(file)
+    more |= {"update": True} if (folder / out / "state.json").exists() else {}
+    shoal.run(file, folder / out, ledger=str(folder / "l.db"), label="person", period=period, workers="serial", **more)
+    return last_public(folder / out)
+
+
+@pytest.mark.parametrize(("n", "seed"), [(150, 0), (300, 1)])
+def test_no_row_says_that_all_its_members_smoke(n: int, seed: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(seed)
+    smokes = (rng.random(n) < 0.4).astype(int)
+    people = pl.DataFrame(
+        {
+            "person": [f"p{i}" for i in range(n)],
+            "income": rng.gamma(3, 4, n),
+            "rent": rng.gamma(2, 1, n),
+            "smokes": smokes,
+        }
+    )
+    release(people, tmp_path, period="2024-01")
+    own = pl.read_csv(tmp_path / "run" / "released.csv").join(people, left_on="label", right_on="person", suffix="_own")
+    shares = own.group_by("crowd").agg(pl.col("smokes_own").mean())["smokes_own"]
+    unanimous = ((shares == 0) | (shares == 1)).mean()
+    assert unanimous is not None
+    assert unanimous <= 0.06
+    assert (shares - smokes.mean()).abs().max() <= 0.6 * smokes.std() + 1e-9  # type: ignore[operator]
+    text = (tmp_path / "run" / "public" / "card.md").read_text()
+    assert "In smokes every crowd keeps within 0.6 standard deviations" in text
+
+
+def test_a_counter_is_no_news_and_one_raise_is_not_read(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    salary, tenure = np.round(rng.lognormal(8.4, 0.3, 36), -1), rng.integers(3, 200, 36)
+    names = [f"person {i:02d}" for i in range(36)]
+    after = salary.copy()
+    after[17] += 7300.0
+    tables = [
+        release(pl.DataFrame({"person": names, "tenure": tenure + m, "salary": s}), tmp_path, period=f"2024-0{m + 1}")
+        for m, s in ((0, salary), (1, after))
+    ]
+    assert tables[0]["salary"].to_list() == tables[1]["salary"].to_list()
+    run = shoal.Run.open(tmp_path / "run")
+    assert run.card.fit.held == 1
+    assert any("1 person held" in line for _, lines in run.summary(verbose=True) for line in lines)
+    public = "".join(path.read_text() for path in (tmp_path / "run" / "public").iterdir())
+    assert " held (" not in public
+
+
+def test_who_is_missing_once_is_not_seen(tmp_path: Path) -> None:
+    rng = np.random.default_rng(6)
+    salary, tenure = np.round(rng.lognormal(8.4, 0.3, 36), -1), rng.integers(3, 200, 36)
+    raised = np.round(salary * rng.uniform(1.0, 1.04, 36), 0)
+    raised[11] += 900
+    names = [f"person {i:02d}" for i in range(36)]
+    tables = []
+    for m, s in ((0, salary), (1, raised), (2, raised)):
+        rows = pl.DataFrame({"person": names, "tenure": tenure, "salary": s})
+        rows = rows.filter(pl.col("person") != names[11]) if m == 2 else rows
+        tables.append(release(rows, tmp_path, period=f"2024-0{m + 1}"))
+    assert tables[1].equals(tables[2])
+
+
+def test_a_home_that_was_silent_and_comes_back_alone_is_not_read(tmp_path: Path) -> None:
+    n, step, horizon = 36, 30, 48
+    full = shoal.simulate_meters(n, days=24, step_minutes=step, seed=3)
+    start = full["timestamp"].min()
+    assert isinstance(start, dt.datetime)
+    first, second = start + dt.timedelta(days=16), start + dt.timedelta(days=23)
+    name = "H0021"
+    of_it = pl.col("household") == name
+    away = full.with_columns(
+        kw=pl.when(of_it & (pl.col("timestamp") >= start + dt.timedelta(days=17)))
+        .then(0.1 * pl.col("kw"))
+        .otherwise("kw")
+    )
+    settings = {"unit": "kw", "interval": step, "horizon": horizon, "train_days": 14, "order": (2, 1)}
+
+    def table(until: dt.datetime, *, silent: bool) -> pl.DataFrame:
+        rows = away.filter((pl.col("timestamp") < until) & ~(of_it & silent & (pl.col("timestamp") >= first)))
+        rows.write_csv(tmp_path / "meters.csv")
+        more = {"update": True} if (tmp_path / "run").exists() else {}
+        ledger = str(tmp_path / "l.db")
+        shoal.run(tmp_path / "meters.csv", tmp_path / "run", ledger=ledger, workers="serial", **settings, **more)
+        return last_public(tmp_path / "run")
+
+    table(first, silent=False)
+    before = table(second, silent=True)
+    after = table(second + dt.timedelta(minutes=step), silent=False)
+    both = before.join(after, on=["crowd", "timestamp"], suffix="_2")
+    number = {entry["household"]: entry["crowd"] for entry in pl.read_csv(tmp_path / "run/released.csv").to_dicts()}[
+        name
+    ]
+    rows = both.filter(pl.col("crowd") == number)
+    seen = rows[size_of(rows)].to_numpy() * (rows["kw_2"] - rows["kw"]).to_numpy()
+    usual = full.filter(of_it & (pl.col("timestamp") < first))["kw"].mean()
+    assert isinstance(usual, float)
+    base = float(np.abs(np.diff(np.unique(before["kw"].to_numpy()))).min())
+    assert base > 0
+    # Its change is minus 0.9 of its usual load at every instant: what is seen are steps of n b, and no such mean.
+    assert not abs(seen.mean() + 0.9 * usual) <= 0.3 * 0.9 * usual
+
+
+def test_under_a_method_who_knows_the_others_does_not_have_the_last_home(tmp_path: Path) -> None:
+    readings, origin = shoal.simulate_meters(24, days=17, step_minutes=60), "2024-01-17T00:00:00"
+    readings.write_csv(tmp_path / "meters.csv")
+    run = shoal.run(
+        tmp_path / "meters.csv", tmp_path / "r", ledger=str(tmp_path / "l.db"), origin=origin, method="center",
+        epsilon=1.0, delta=1e-5, workers="serial", order=(2, 1), unit="kw", until="report",
+    )  # fmt: skip
+    own, public = run.released, last_public(tmp_path / "r")
+    forecasts = shoal.forecast(readings, season="day", origin=origin, horizon=12, order=(2, 1))
+    power = dict(zip(forecasts.households, np.asarray(forecasts.power), strict=True))
+    errors = []
+    for (number,), rows in public.group_by("crowd"):
+        members = own.filter(pl.col("crowd") == number)["household"].unique().to_list()
+        total = rows.group_by("step").agg(pl.col("kw").sum()).sort("step")["kw"].to_numpy()
+        others = sum(power[name] for name in members)
+        errors += [abs(float((total - (others - power[name]) - power[name]).mean())) for name in members]
+    stated = run.card.fit.insider[0][1]
+    assert np.median(errors) > 0.1 * stated
+    for name in ("card.md", "public/card.md", "public/README.txt", "report.html"):
+        text = (tmp_path / "r" / name).read_text().replace("&#39;", "'")
+        assert "Someone who knows the other members' figures" in text, name
+
+
+def test_newcomers_in_a_folder_of_their_own_are_newcomers(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    old = pl.DataFrame({"person": [f"p{i:02d}" for i in range(36)], "v": rng.normal(5, 1, 36).round(3)})
+    ten = pl.DataFrame({"person": ["real", *(f"invented {i}" for i in range(9))], "v": [7.321] + [5.0] * 9})
+    release(old, tmp_path, period="2024-01")
+    with pytest.raises(shoal.InputError, match="nobody has a crowd yet"):
+        release(ten, tmp_path, out="own", period="2024-03")
+    assert not (tmp_path / "own" / "public").exists()
+
+
+def test_a_rehearsal_has_an_offset_of_its_own(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    people = pl.DataFrame({"person": [f"p{i}" for i in range(60)], "income": rng.gamma(3, 4, 60)})
+    people.write_csv(tmp_path / "t.csv")
+    shown = []
+    for _ in range(4):
+        shoal.run(
+            tmp_path / "t.csv", tmp_path / "run", ledger=str(tmp_path / "l.db"), label="person", rehearse=True,
+            workers="serial",
+        )  # fmt: skip
+        shown.append(pl.read_csv(tmp_path / "run/rehearsal/not_released.csv")["income"].to_list())
+    assert len({tuple(sorted(figures)) for figures in shown}) > 1
+
+
+def test_a_table_that_cannot_keep_a_rule_is_refused_with_the_ways_out(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    income = rng.gamma(3, 0.001, 30)
+    income[4] = 1e6
+    people = pl.DataFrame({"person": [f"p{i}" for i in range(30)], "income": income, "age": rng.normal(40, 9, 30)})
+    with pytest.raises(shoal.UnreachableError, match=r"'income' \(dominance, .*Ways out: a larger crowd"):
+        release(people, tmp_path, period="2024-01")
+    with pytest.raises(shoal.InputError, match="sensitive: the table has no column 'smokes'"):
+        release(people.drop("income"), tmp_path, out="two", period="2024-01", sensitive=("smokes",))
