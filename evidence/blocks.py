@@ -222,8 +222,8 @@ def year_blocks(found: dict[str, Any]) -> dict[str, str]:
         f"and August and {mean(some([11]), 'price'):.2f} in November; formed anew every evening, which would give "
         f"members away, {mean(rows, 'price_anew'):.2f} over the year.",
         f"**Homes leave**: {rows[0]['homes']} have a forecast on the first evening and {last['homes']} on the last; "
-        f"those that are gone enter with their last figures, until a run would retire their crowd. {held:.1%} of figures "
-        "were held because the others' changes would not have hidden them. "
+        f"those that are gone enter with their last figures, until a run would retire their crowd. {held:.1%} of "
+        "figures were held because the others' changes would not have hidden them. "
         f"Newcomers would wait until they are {found['waiting']}; there were {max(r['newcomers'] for r in rows)}.",
         f"**ε = 1 an evening is ε = {math.ceil(10 * last['epsilon_daily']) / 10:.1f} for {len(rows)} evenings** "
         f"(δ = {found['delta']:g}): W₁ is {mean(rows, 'w1_daily'):.2f} of the mean load, and the evening's total is "

@@ -157,6 +157,10 @@ def assert_released_as_charged(out: Path) -> set[str]:
             assert household not in seen
             seen.add(household)
             answer = np.array(answers[household, name])
+            if run.release is not None and run.release.rounded:  # within a base of what is on record
+                base = max(run.card.fit.insider[0][1], 0.0)
+                assert (np.abs(answer - figures[household]) <= base).all()
+                continue
             np.testing.assert_array_equal(known.to_power(answer) if log else answer, figures[household])
     assert seen == set(figures) == {household for household, query in answers if query == name}
     return seen

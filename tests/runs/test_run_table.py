@@ -181,7 +181,7 @@ def test_means_of_constants(tmp_path: Path) -> None:
     assert "every customer's figures" in other
     assert "kW" not in other
     public, owned = pl.read_csv(out / "public" / "released.csv"), run.released
-    assert public.columns == ["crowd", "homes", "news", *COLUMNS]
+    assert public.columns == ["crowd", "homes", *COLUMNS]
     assert owned.columns == ["label", *public.columns]
     true = constants()
     both = owned.join(true, left_on="label", right_on="customer")
@@ -190,7 +190,8 @@ def test_means_of_constants(tmp_path: Path) -> None:
         for _, rows in both.group_by("crowd"):
             assert len(rows) >= 5
             assert rows["homes"].to_list() == [len(rows)] * len(rows)
-            np.testing.assert_allclose(rows[name].to_numpy(), rows[f"{name}_right"].mean(), atol=1e-3 * spread)
+            # A base is at most two usual figures over the members, and a row is off by less than a base.
+            np.testing.assert_allclose(rows[name].to_numpy(), rows[f"{name}_right"].mean(), atol=4 * spread / len(rows))
     twin = true.filter(pl.col("customer") == "C05").with_columns(customer=pl.lit("N1"))
     later = pl.concat([true, twin]).with_columns(pl.col("money") * 1.01).filter(pl.col("customer") != "C03")
     run = go(out, later, replace(MEANS, period="2024-02"), update=True)
@@ -200,7 +201,6 @@ def test_means_of_constants(tmp_path: Path) -> None:
     assert dict(run.released.select("label", "crowd").iter_rows()) == crowd
     again = pl.read_csv(out / "public" / "released.csv")
     assert again.select("crowd", "homes").equals(public.select("crowd", "homes"))
-    assert again["news"].all()
     with pytest.raises(shoal.InputError, match="needs a later period"):
         go(tmp_path / "other", later, replace(MEANS, period="2023-12", ledger=str(out / "ledger.db")))
 
@@ -372,7 +372,7 @@ def test_a_crowd_with_too_few_left_is_retired_and_its_rest_stays_together(tmp_pa
     rest, gone = crowd[:3], crowd[3:]
     here = [name for name in everyone if name not in gone]
     second, _ = release(here, "2024-02")
-    assert second == first  # two are silent: its row is repeated
+    assert second == first  # two are silent: their last figures enter
     third, left = release(here, "2024-04")
     assert number not in third.values()
     assert {name for name, why in left.items() if "retired" in why} == set(rest)

@@ -42,7 +42,7 @@ KIND = "aggregation with a least crowd (k-anonymity)"
 #: What a mean does not hide, wherever an operator reads.
 FIGURES = (
     "Someone who knows the other members' figures, because they are his meters, tenants or customers, comes no closer "
-    "to a constant figure of the last member than about a third of a usual one, on average{}. The readings' promise, "
+    "to a constant figure of the last member than about a third of a usual one, on average. The readings' promise, "
     "which adds noise, protects figures."
 )
 #: The same in a line, for who types options.

@@ -32,7 +32,7 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -43,15 +43,17 @@ from numpy.typing import NDArray
 
 from shoal.crowds.formation import means
 from shoal.crowds.membership import formed
+from shoal.crowds.tables import members_at
 from shoal.designs.comparison import Comparison, compare_with_averages
 from shoal.errors import InputError, UnreachableError
 from shoal.numerics.notebook import sections
 from shoal.product.card.facts import FitFacts
-from shoal.product.runs.book import Book
+from shoal.product.runs.book import Book, as_period
 from shoal.product.runs.config import Config
 from shoal.product.runs.curves import Curves
 from shoal.product.runs.folder import FIT
-from shoal.product.runs.rows import too_few
+from shoal.product.runs.row_rules import Rules, TableRules
+from shoal.product.runs.rows import rules_of, too_few
 from shoal.product.runs.shards import run_jobs
 from shoal.product.runs.stages.fit_stage import fit_job
 from shoal.product.runs.work import Work
@@ -113,6 +115,7 @@ class Rehearsal:
     recorded_size: int | None  #: least members promised of the crowds on record
     noun: str
     train_days: int  #: with which the days were rehearsed
+    setting: Mapping[str, Any] = field(default_factory=dict)  #: of the figures, for the rules of a row
 
     def __repr__(self) -> str:
         """Counts alone: curves and names of labels stay inside."""
@@ -162,7 +165,42 @@ class Rehearsal:
         """(n,) the crowd of each label of a day; -1 for those without one."""
         if self.recorded_size is not None:
             return np.array([self.recorded.get(name, -1) for name in day.labels], dtype=np.int64)
-        return formed(day.points, crowd, **day.limits(self.config.largest_share))
+        rules = self._rules(day, crowd)
+        if rules is None:
+            return formed(day.points, crowd, **day.limits(self.config.largest_share))
+        every = np.arange(len(day.labels))
+        limits = day.limits(None) | {"limits": rules.limits(every)}
+        return formed(rules.points(every), crowd, **limits)
+
+    def _rules(self, day: Curves, crowd: int) -> Rules | None:
+        """The rules of rows of averages for the figures of a day; None without any label."""
+        if not day.labels:
+            return None
+        setting = dict(self.setting) | {"m": crowd, "release": "mean"}
+        return rules_of(self.config, day, setting, as_period(day.origin or "2000"))
+
+    def failure(self, crowd: int) -> str:
+        """The rule of a row that new crowds of today would not keep, with the ways out; empty where they keep all."""
+        rules = None if self.recorded_size is not None else self._rules(self.today, crowd)
+        if rules is None:
+            return ""
+        member = self._member(self.today, crowd)
+        inside = np.flatnonzero(member >= 0)
+        return rules.failure([inside[at] for at in members_at(member[inside])]) or "" if len(inside) else ""
+
+    @property
+    def protected(self) -> list[str]:
+        """Columns of a table that crowds are not alike in, and why."""
+        rules = self._rules(self.today, 2)
+        if not isinstance(rules, TableRules):
+            return []
+        columns, whys = rules.columns, ("few values", "half of the labels alike", "named sensitive")
+        masks = columns.few, columns.alike, columns.sensitive
+        return [
+            f"{name}: {', '.join(why for why, mask in zip(whys, masks, strict=True) if mask[j])}"
+            for j, name in enumerate(rules.names)
+            if columns.protected[j]
+        ]
 
 
 # ------------------------------------------------------------------ days that are past
@@ -183,7 +221,8 @@ def rehearse_days(work: Work, *, days: bool = True) -> Rehearsal:
     if work.input.of_meters:
         measure = LATER
         past, train = _past(work, fit, today) if days else ([], 0)
-    return Rehearsal(settings, today, tuple(past), measure, recorded, book.size, fit.noun, train)
+    setting = work.input.setting(settings, fit, work.input.columns(work.listing(FIT).parts), None)
+    return Rehearsal(settings, today, tuple(past), measure, recorded, book.size, fit.noun, train, setting)
 
 
 def _past(work: Work, fit: FitFacts, today: Curves) -> tuple[list[Curves], int]:
@@ -403,6 +442,8 @@ class FileCheck:
             sections.append(("Mind", list(fit.doubts)))
         if self.refusal:
             sections.append(("A run would be refused", [self.refusal]))
+        if self.rehearsal is not None and (protected := self.rehearsal.protected):
+            sections.append(("Columns that crowds are not alike in", protected))
         if self.rehearsal is not None and self.prices:
             sections.append(("Crowds that a run would form", self._crowds(self.rehearsal)))
         if self.comparison is not None:
@@ -442,6 +483,7 @@ class FileCheck:
             "on_record": self.rehearsal is not None and self.rehearsal.recorded_size is not None,
             "prices": [price.to_json() for price in self.prices],
             "rehearsed": [] if self.rehearsal is None else [day.origin for day in self.rehearsal.days],
+            "protected": [] if self.rehearsal is None else self.rehearsal.protected,
             "refusal": self.refusal or None,
         }
 
@@ -484,6 +526,7 @@ def check(
     sizes = {recorded} if recorded is not None else {crowd, *ALSO, *([max(most, 2)] if refusal else [])}
     try:
         prices = [rehearsal.price(size) for size in sorted(sizes) if recorded is not None or size <= most]
+        refusal = refusal or rehearsal.failure(crowd)
     except InputError as error:  # as where no crowd keeps the largest share
         return FileCheck(fit, crowd, rehearsal, (), str(error))
     comparison = None if compare_at is None or refusal else rehearsal.compare(crowd, *compare_at)

@@ -309,17 +309,18 @@ class Plan:
                         member.last, member.changed, member.own = self.period, True, True
                 self.rows.append(PlannedRow(number, len(names), [], [], kept, answered))
                 continue
-            row = made[number]
-            shown = not np.isnan(row.values).all()
+            step = made[number]
+            shown = not np.isnan(step.values).all()
             before = json.loads(entry["kept"])["from"] if entry is not None else ""
-            kept, stored, entered = self.rules.encode(row.crowd, self.period if shown else before)  # type: ignore[arg-type]
-            for member, own, last, held in zip(members, stored, entered, row.held, strict=True):
+            crowd: Any = step.crowd
+            kept, stored, entered = self.rules.encode(crowd, self.period if shown else before)
+            for member, own, last, held in zip(members, stored, entered, step.held, strict=True):
                 if member.at >= 0:
                     member.last = self.period
                 member.stored, member.entered, member.changed = own, last, True
                 member.held = _since(member.held, held, self.period)
                 member.own = self._has_entered(member)
-            self.rows.append(PlannedRow(number, len(names), row.values, row.sums, kept, answered))
+            self.rows.append(PlannedRow(number, len(names), step.values, step.sums, kept, answered))
 
     def _kept(self, names: Sequence[str]) -> str:
         """Base and offset of a new crowd under a method, for rows that its noise would show too closely."""
