@@ -55,7 +55,7 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.product.sources.meters.predictive import Forecasts as Forecasts
     from shoal.product.sources.meters.readings import read_meters as read_meters
     from shoal.product.sources.meters.simulate import simulate_meters as simulate_meters
-    from shoal.product.studies.published import find_published as find_published
+    from shoal.product.studies.publications import find_published as find_published
     from shoal.product.studies.reidentification import reidentify as reidentify
     from shoal.proofs.proof import Proof as Proof
     from shoal.proofs.proof import prove as prove

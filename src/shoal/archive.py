@@ -53,16 +53,16 @@ def room(size: int) -> int:
     return max(LEAST_ROOM, MOST_RATIO * size)
 
 
-def packed(header: Mapping[str, Any], arrays: Arrays) -> bytes:
+def pack(header: Mapping[str, Any], arrays: Arrays) -> bytes:
     """The content of a file; ``header`` names its ``format`` and ``version``."""
     sealed = json.dumps({**header, "digest": digest(header, arrays)}, sort_keys=True)
-    content = _zipped(sealed, arrays, zipfile.ZIP_DEFLATED)
+    content = _zip(sealed, arrays, zipfile.ZIP_DEFLATED)
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         total = sum(entry.file_size for entry in archive.infolist())
-    return content if total <= room(len(content)) else _zipped(sealed, arrays, zipfile.ZIP_STORED)
+    return content if total <= room(len(content)) else _zip(sealed, arrays, zipfile.ZIP_STORED)
 
 
-def _zipped(sealed: str, arrays: Arrays, kind: int) -> bytes:
+def _zip(sealed: str, arrays: Arrays, kind: int) -> bytes:
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
 
@@ -100,7 +100,7 @@ def _header(archive: zipfile.ZipFile, size: int) -> Any:
     return json.loads(archive.read("header.json"))
 
 
-def unpacked(
+def unpack(
     content: bytes, form: str, version: int, name: str, remedy: str = "upgrade shoal"
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Header and arrays of a file of this format; one that is damaged, altered or of another version is refused.
@@ -157,13 +157,13 @@ def save_record(record: Any, path: str | Path, form: str, version: int) -> None:
     """Write a dataclass of arrays, frames of Polars and what JSON knows, others inside it too, for this user alone."""
     arrays: dict[str, NDArray[Any]] = {}
     header = {"format": form, "version": version, "record": _taken_apart(record, "", arrays)}
-    write_private(path, packed(header, arrays))
+    write_private(path, pack(header, arrays))
 
 
 def load_record(kind: type[Kind], path: str | Path, form: str, version: int) -> Kind:
     """Read a file that :func:`save_record` wrote; one that is damaged, altered or of another version is refused."""
     name = f"path: {Path(path).name}"
-    header, arrays = unpacked(content_of(path, form), form, version, name, "fit again")
+    header, arrays = unpack(content_of(path, form), form, version, name, "fit again")
     try:
         record: Kind = _put_together(kind, header["record"], "", arrays)
     except (KeyError, TypeError) as error:

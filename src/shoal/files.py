@@ -79,7 +79,7 @@ def settle(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def held(path: Path, busy: ShoalError) -> Iterator[None]:
+def hold_lock(path: Path, busy: ShoalError) -> Iterator[None]:
     """Hold a lock file until the block ends, or raise ``busy`` where another process holds it.
 
     A process that is killed holds nothing any more.

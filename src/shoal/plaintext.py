@@ -37,7 +37,7 @@ def printable(text: str, keep: str = "") -> str:
     """
     if text.isprintable():
         return text
-    return _CONTROLS.sub(lambda found: found[0] if found[0] in keep else _written(ord(found[0])), text)
+    return _CONTROLS.sub(lambda found: found[0] if found[0] in keep else _escape(ord(found[0])), text)
 
 
 def as_html(text: str) -> str:
@@ -61,5 +61,5 @@ def as_cells(frame: Frame) -> Frame:
     )
 
 
-def _written(code: int) -> str:
+def _escape(code: int) -> str:
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"

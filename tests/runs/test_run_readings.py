@@ -326,12 +326,12 @@ def test_noise_that_is_too_small_is_found_before_anything_is_released(
     begun: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The sampler draws 20 % too little; the account does not know."""
-    drawn = ReadingsAccount.released
+    drawn = ReadingsAccount.release
 
     def less(account: ReadingsAccount, sums: Any) -> Any:
         return drawn(replace(account, variance=0.64 * account.variance), sums)
 
-    monkeypatch.setattr(ReadingsAccount, "released", less)
+    monkeypatch.setattr(ReadingsAccount, "release", less)
     with pytest.raises(shoal.UnreachableError, match="audit"):
         shoal.run(None, begun)
     assert entries(begun) == []

@@ -104,7 +104,7 @@ def name_rows(
         return (), []
     chosen = np.sort(np.concatenate(groups))
     part = output if whole else output.take(chosen)
-    hidden = graph if whole else _hidden(output, graph, groups)
+    hidden = graph if whole else _hiding_graph(output, graph, groups)
     risk = identification_risk(part, hidden, scope=scope, confidence=1 - error / 2, seed=seed)
     promise = risk.success_upper
     if whole:
@@ -149,7 +149,7 @@ def _groups(component: IndexArray, room: int, rng: np.random.Generator) -> tuple
     return chosen, sum(map(len, chosen)) == len(component)
 
 
-def _hidden(output: GaussianClasses, graph: NeighborGraph, groups: list[IndexArray]) -> NeighborGraph:
+def _hiding_graph(output: GaussianClasses, graph: NeighborGraph, groups: list[IndexArray]) -> NeighborGraph:
     """Who hides among whom in the groups that are attacked; in a sample of a group all among all."""
     edges = np.array([output.places[name] for name in graph.labels], dtype=np.intp)[graph.edges]
     component = graph.components_of(output.labels)
@@ -197,23 +197,23 @@ def attack_means(
     figures; ``rows`` (n, k) the row of each label's ``crowd`` (n,), of so many ``homes`` (n,). Of more than ``most``
     labels a sample is looked for.
     """
-    sought = np.flatnonzero(np.isfinite(known).all(axis=1))
-    if len(sought) > most:
-        sought = np.sort(np.random.default_rng(seed).choice(sought, most, replace=False))
-    if len(sought) < 2 or len(values) < 2:
+    targets = np.flatnonzero(np.isfinite(known).all(axis=1))
+    if len(targets) > most:
+        targets = np.sort(np.random.default_rng(seed).choice(targets, most, replace=False))
+    if len(targets) < 2 or len(values) < 2:
         return None
     first = np.unique(crowd, return_index=True)[1]
     table, numbers = rows[first], crowd[first]
     own, hidden = 0.0, 0.0
-    for i in sought:
+    for i in targets:
         gaps = ((values - known[i]) ** 2).sum(axis=1)
         nearest = np.flatnonzero(gaps == gaps.min())
         own += float(i in nearest) / len(nearest)
         gaps = ((table - known[i]) ** 2).sum(axis=1)
         nearest = np.flatnonzero(gaps == gaps.min())
         hidden += float(crowd[i] in numbers[nearest]) / (len(nearest) * homes[i])
-    guessing = float((1.0 / homes[sought]).mean())
-    return len(sought), own / len(sought), hidden / len(sought), guessing
+    guessing = float((1.0 / homes[targets]).mean())
+    return len(targets), own / len(targets), hidden / len(targets), guessing
 
 
 def attack_rows(

@@ -14,8 +14,8 @@ from shoal import validation
 from shoal.designs.barycenter import additive_center, mean_center, transport_center
 from shoal.designs.descent import Report, Settings
 from shoal.designs.methods import METHODS, Method
+from shoal.designs.parameters import certify, mechanism_of
 from shoal.designs.problem import DesignProblem, Moves
-from shoal.designs.stored import certified, mechanism_of
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
@@ -124,7 +124,7 @@ def design(
             # The simple methods look at all components together; but for Algorithm 1, each component has tried them.
             simple = ("white", "paper", *(("none",) if problem.noise_floor == 0 else ()))
             whole = [METHODS[name].solve(problem, settings, ()) for name in simple]
-            moves = min([moves, *whole], key=lambda m: certified(problem, m))
+            moves = min([moves, *whole], key=lambda m: certify(problem, m))
         if method == "transport" and moves.map is None:
             notes.append("no map improved on independent noise: this is the additive design")
         if method in ("additive", "transport") and not moves.shift.any():
@@ -140,15 +140,15 @@ def _by_component(problem: DesignProblem, how: Method, settings: Settings, start
 
     A label without neighbors has nobody to hide among and is left as it is, but for the noise floor.
     """
-    alone = [members for members in problem.components if len(members) > 1]
+    components = [members for members in problem.components if len(members) > 1]
     parts = []
-    for number, members in enumerate(alone):
-        share = settings.part(1.0 / (len(alone) - number)) if how.searched else settings
+    for number, members in enumerate(components):
+        share = settings.part(1.0 / (len(components) - number)) if how.searched else settings
         parts.append(how.solve(problem.part(members), share, [start.take(members) for start in starts]))
-    if len(parts) == 1 and len(alone[0]) == problem.n_labels:
+    if len(parts) == 1 and len(components[0]) == problem.n_labels:
         return parts[0]
     result = Moves.still(problem, mapped=any(moves.map is not None for moves in parts))
-    for members, moves in zip(alone, parts, strict=True):
+    for members, moves in zip(components, parts, strict=True):
         result.put(members, moves)
     return result
 

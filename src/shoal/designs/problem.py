@@ -226,7 +226,7 @@ class Moves:
         if moves.map is not None and self.map is not None:
             self.map[members] = moves.map
 
-    def mapped(self) -> Moves:
+    def with_map(self) -> Moves:
         """The same move with a B, so that a transport search can start from it."""
         return self if self.map is not None else Moves(self.shift, np.zeros_like(self.noise), self.noise)
 

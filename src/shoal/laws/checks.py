@@ -174,7 +174,7 @@ def check_laws(
     rng = np.random.default_rng(SEED + 1)
     all_observed, all_promised = [], []
     for i, (others, rows) in enumerate(samples):
-        gaussian_p[i], kurtosis[i] = _tested(np.concatenate([rows, others]))
+        gaussian_p[i], kurtosis[i] = _test_rows(np.concatenate([rows, others]))
         m = len(rows)
         if m == 0:
             continue
@@ -217,7 +217,7 @@ def _closest(means: FloatArray, covs: FloatArray) -> IndexArray:
     return np.array([int(np.argmin(distances)) for distances in away], dtype=np.intp)
 
 
-def _tested(rows: FloatArray) -> tuple[float, float]:
+def _test_rows(rows: FloatArray) -> tuple[float, float]:
     """p-value, NaN for too few rows, and the excess kurtosis as a share."""
     from scipy import stats
 

@@ -82,9 +82,9 @@ def label_tv(noise_std: FloatArray, steps: FloatArray, resolution: Resolution = 
     """(n,) bound on the total variation of each label's released answer, given q; ``noise_std`` is (n, k)."""
     k = noise_std.shape[1]
     noisy = noise_std > 0
-    apart = 2 * 2.0**-resolution.unit_bits * math.sqrt(k)
+    spacing = 2 * 2.0**-resolution.unit_bits * math.sqrt(k)
     with np.errstate(over="ignore"):
-        crossed = np.where(noisy, apart * (noise_std / steps + 0.4), 0.0).sum(axis=1)
+        crossed = np.where(noisy, spacing * (noise_std / steps + 0.4), 0.0).sum(axis=1)
     total = (crossed + k * normal_tv(resolution) + FACTOR_TV) * UP
     return np.where(noisy.any(axis=1), np.minimum(total, 1.0), 0.0)
 

@@ -64,7 +64,7 @@ def _form(content: bytes, k: int) -> Form | None:
     cov = np.frombuffer(content, dtype=np.float64).reshape(k, k)
     exponents = [math.ceil(math.frexp(value)[1] / 2) for value in np.diagonal(cov).tolist()]
     rows = _integers(cov.tolist(), exponents)
-    pivots = _eliminated(rows)
+    pivots = _eliminate(rows)
     if pivots is None:
         return None
     free = sorted(set(range(k)) - set(pivots))
@@ -83,7 +83,7 @@ def _form(content: bytes, k: int) -> Form | None:
     return Form(np.array(pivots, dtype=np.intp), tuple(null), spread)
 
 
-def _eliminated(a: list[list[int]]) -> list[int] | None:
+def _eliminate(a: list[list[int]]) -> list[int] | None:
     """Eliminate in place; the pivots in their order, or None where the matrix is not positive semidefinite."""
     k = len(a)
     left = list(range(k))

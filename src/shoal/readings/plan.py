@@ -28,8 +28,8 @@ from typing import ClassVar
 
 from shoal import validation
 from shoal.errors import InputError
-from shoal.readings.account import LOUD, UNIT, NoisePlan, ReadingsAccount, declared
-from shoal.rounding import counted, exactly, upper
+from shoal.readings.account import LOUD, UNIT, NoisePlan, ReadingsAccount, check_declared
+from shoal.rounding import count_of, exactly, upper
 
 #: Level cells span these multiples of a typical home's mean load.
 LOWEST, HIGHEST = 1 / 40, 12.0
@@ -68,7 +68,7 @@ class CrowdsPlan(NoisePlan):
 
     def __repr__(self) -> str:
         promise = f"(ε, δ) = ({exactly(self.epsilon)}, {upper(self.delta_bound)})"
-        return f"CrowdsPlan({counted(self.customers, 'customer')}, {promise}, method {self.method!r})"
+        return f"CrowdsPlan({count_of(self.customers, 'customer')}, {promise}, method {self.method!r})"
 
     @property
     def method(self) -> str:
@@ -144,9 +144,9 @@ def noisy_crowds_plan(
     >>> plan.delta(1.0, neighbors="replace") > plan.delta(1.0)
     True
     """
-    customers, epsilon, bound = declared(customers, epsilon, delta)
+    customers, epsilon, bound = check_declared(customers, epsilon, delta)
     typical = validation.positive(typical_kw=typical_kw)
-    unit = ReadingsAccount.calibrated(UNIT**2, UNIT**2, 1, float(UNIT), epsilon=epsilon, delta=bound)
+    unit = ReadingsAccount.calibrate(UNIT**2, UNIT**2, 1, float(UNIT), epsilon=epsilon, delta=bound)
     mu = unit.mu if cap_mu is None else min(validation.positive(cap_mu=cap_mu), unit.mu)
     strength = customers * mu  # how many noise deviations the count of all customers is
     choice = ("mean" if strength < CELLS_FROM else "cells") if method is None else method
@@ -174,7 +174,7 @@ def noisy_crowds_plan(
         variance=LOUD,
         expected_w1=0.0,
         expected_total=0.0,
-    ).calibrated(cap_mu)
+    ).calibrate(cap_mu)
     noise = plan.account.sigma * plan.load_clip / plan.load_weight / (customers * typical)
     strength = customers * plan.mu
     w1 = 0.22 + 1.2 / strength if plan.method == "mean" else 0.19 + 0.45 / math.sqrt(strength)

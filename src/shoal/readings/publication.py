@@ -32,7 +32,7 @@ from shoal.readings.account import ENTRIES, FARTHEST, MOST_READINGS, ReadingsAcc
 from shoal.readings.crowds import PublicTables, publish
 from shoal.readings.plan import CrowdsPlan, noisy_crowds_plan
 from shoal.readings.tables import TablePlan, publish_table
-from shoal.records import plain, typed
+from shoal.records import convert, plain
 from shoal.validation import FloatArray, IndexArray
 
 FORM = "shoal public settings 1"
@@ -102,7 +102,7 @@ class PublicSettings:
             content = json.loads(text)
             if content.pop("format") != FORM or content.pop("secret") != "readings":
                 raise KeyError("format")
-            text, series = json.dumps(content.pop("plan")), typed(Series, content.pop("series"))
+            text, series = json.dumps(content.pop("plan")), convert(Series, content.pop("series"))
             kind = CrowdsPlan if CrowdsPlan.FORM in text else TablePlan
             return cls(kind.from_json(text), series, **content)
         except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
@@ -178,7 +178,7 @@ def public_curves(noisy: FloatArray, settings: PublicSettings) -> tuple[FloatArr
     """Curves (m, k), counts (m,) and total (k,) of the public table, before rounding; sorted by their level."""
     assert isinstance(settings.plan, CrowdsPlan)
     tables = publish(noisy, settings.plan, settings.horizon)
-    into = joined(tables)
+    into = join_curves(tables)
     counts: FloatArray = np.bincount(into, weights=tables.counts).astype(np.float64)
     sums = np.array([np.bincount(into, weights=tables.counts * step) for step in tables.curves.T]).T
     plain = np.array([np.bincount(into, weights=step) for step in tables.curves.T]).T / np.bincount(into)[:, None]
@@ -186,7 +186,7 @@ def public_curves(noisy: FloatArray, settings: PublicSettings) -> tuple[FloatArr
     return curves, counts, tables.total
 
 
-def joined(tables: PublicTables, most: int = MOST) -> IndexArray:
+def join_curves(tables: PublicTables, most: int = MOST) -> IndexArray:
     """(m,) which joined curve each of the table's is in: at most ``most``, numbered by level.
 
     The heaviest part is cut in two along its widest step until there are enough, then curves move to the nearest middle

@@ -16,8 +16,8 @@ from shoal.designs.barycenter import additive_center, transport_center
 from shoal.designs.descent import ENOUGH, Settings, search
 from shoal.designs.methods.center import additive_approach, blurred, center, geodesic, mean, reaches
 from shoal.designs.methods.paper import paper
+from shoal.designs.parameters import certify
 from shoal.designs.problem import DesignProblem, Moves, radii
-from shoal.designs.stored import certified
 
 #: Share of the time left that Algorithm 1 may take; the search on the exact δ is worth more.
 ALGORITHM_1 = 0.25
@@ -48,7 +48,7 @@ def additive(problem: DesignProblem, settings: Settings, starts: Sequence[Moves]
     """Searches from the covariance design and from the way to the common law; never worse than the former."""
     common = additive_center(problem.classes.means, problem.classes.stored_covs)
     towards = additive_approach(problem, common)
-    if reaches(problem, common) and certified(problem, towards) < ENOUGH:
+    if reaches(problem, common) and certify(problem, towards) < ENOUGH:
         return towards
     zero_mean = covariance(problem, settings, starts)
     own = [m.within(problem) for m in starts if m.map is None]
@@ -60,7 +60,7 @@ def transport(problem: DesignProblem, settings: Settings, starts: Sequence[Moves
     """Searches from the additive design and from the geodesic to the common law; never worse than either."""
     common = transport_center(problem.classes.means, problem.classes.stored_covs)
     towards = geodesic(problem, common)
-    if reaches(problem, common) and certified(problem, towards) < ENOUGH:
+    if reaches(problem, common) and certify(problem, towards) < ENOUGH:
         return towards
     added = additive(problem, settings, starts)
     own = [m.within(problem) for m in starts]

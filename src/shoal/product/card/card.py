@@ -31,7 +31,7 @@ from shoal.product.card.facts import (
     OwnAttack,
     ReleaseFacts,
     SpentFacts,
-    promised,
+    promised_delta,
 )
 from shoal.product.card.measures import audit_facts, design_facts, fit_facts
 from shoal.product.card.statements import HEADINGS, KIND, POOLED, PUBLIC, SHOWN_DIGITS, Statement, statements
@@ -290,7 +290,7 @@ def _method_content(card: ReleaseCard, design: DesignFacts) -> dict[str, Any]:
     return {
         "mechanism": {"method": design.method, "notes": list(design.notes)},
         "guarantee": _guarantee(card.fit, design),
-        "graph": design.part("labels", "edges", "groups", "smallest_group", "largest_group", "alone"),
+        "graph": design.part("labels", "edges", "groups", "smallest_group", "largest_group", "without_neighbors"),
         "query": {
             "name": design.query,
             **{name: text for name, text in plain(question(design.query)).items() if name != "sound"},
@@ -457,5 +457,5 @@ def _audit(design: DesignFacts, audit: AuditFacts | None) -> dict[str, Any] | No
         | {"accuracy_lower": down(named.accuracy_lower)}
         | {name: up(getattr(named, name), most=1.0) for name in ("accuracy_upper", "promise_upper")},
         "delta_proved": down(audit.delta_proved),
-        "delta_promised": up(promised(design, audit)),
+        "delta_promised": up(promised_delta(design, audit)),
     }

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from shoal.product.card.card import ReleaseCard
-from shoal.rounding import counted, many, nearest, percent, upper
+from shoal.rounding import count_of, many, nearest, percent, upper
 from shoal.validation import FloatArray
 
 #: Crowds that are drawn, those of them that are shown at first, and labels that are listed by name.
@@ -156,7 +156,7 @@ def panels(crowds: Sequence[CrowdCurves], unit: str, noun: str, axis: str) -> di
     missing = sum(len(crowd.names) for crowd in rest) - len(others)
     released = "thick the row that is released" if len(ordered[0].released) == 1 else "blue what is released about them"
     words = (
-        f"{counted(len(ordered), 'crowd')}: thin the members' own figures, which stay here, {released}. Each has its "
+        f"{count_of(len(ordered), 'crowd')}: thin the members' own figures, which stay here, {released}. Each has its "
         f"own scale. The search finds every {noun}"
         + (f" but {missing}, whom released.csv has." if missing else " of them.")
     )

@@ -49,7 +49,7 @@ Figures = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 def summary(card: ReleaseCard, handed: Sequence[Statement] = (), *, verbose: bool = False) -> list[Part]:
     """Headings with their sentences for the owner: five lines, or all that there is to say."""
     every = [*card.statements, *handed]
-    chosen = [(key, _chosen(every, key)) for key in (HEADINGS if verbose else SUMMARY)]
+    chosen = [(key, _choose(every, key)) for key in (HEADINGS if verbose else SUMMARY)]
     if verbose:
         return [
             (HEADINGS[key], [line for one in group for line in (one.sentence, *one.more)])
@@ -68,7 +68,7 @@ def summary(card: ReleaseCard, handed: Sequence[Statement] = (), *, verbose: boo
     return [*parts, ("Mind", warnings)] if warnings else parts
 
 
-def _chosen(every: Iterable[Statement], *keys: str) -> list[Statement]:
+def _choose(every: Iterable[Statement], *keys: str) -> list[Statement]:
     """The statements of some keys; where the owner has a cost or an attack of his own, that instead of the public one.
 
     Of what is public, all of them.
@@ -85,10 +85,10 @@ def markdown(card: ReleaseCard) -> str:
     """The card as a page of Markdown."""
     headline = card.statement if card.meaningful else "No meaningful guarantee"
     if card.kind == "certified" and card.meaningful:
-        headline = _chosen(card.public, "hidden")[0].sentence
+        headline = _choose(card.public, "hidden")[0].sentence
     headline = headline[:1].upper() + headline[1:]
     template = environment("md").get_template("card.md")
-    return template.render(card=card, headline=headline, groups=_grouped(card.public), tables=tables(card))
+    return template.render(card=card, headline=headline, groups=_by_heading(card.public), tables=tables(card))
 
 
 def readme(card: ReleaseCard, **given: Any) -> str:
@@ -98,7 +98,7 @@ def readme(card: ReleaseCard, **given: Any) -> str:
     return environment("text").get_template("README.txt").render(statements=sentences, **given)
 
 
-def _grouped(every: Sequence[Statement]) -> list[tuple[str, list[Statement]]]:
+def _by_heading(every: Sequence[Statement]) -> list[tuple[str, list[Statement]]]:
     groups = [(key, [one for one in every if one.key == key]) for key in HEADINGS]
     return [(key, group) for key, group in groups if group]
 
@@ -227,8 +227,8 @@ def _page(template: str, card: ReleaseCard, every: Sequence[Statement], *, title
     return environment("html").get_template(template).render(
         card=card,
         noun=card.fit.noun,
-        of=partial(_chosen, every),
-        groups=_grouped(every),
+        of=partial(_choose, every),
+        groups=_by_heading(every),
         picture=pictures.before_and_after(card),
         title=TITLE if title is None else str(title),
         policy=f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'",

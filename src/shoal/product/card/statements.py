@@ -21,10 +21,10 @@ from markupsafe import Markup, escape
 
 from shoal import __version__
 from shoal.plaintext import printable
-from shoal.product.card.facts import CROWD, MEANINGLESS, DesignFacts, FitFacts, promised
+from shoal.product.card.facts import CROWD, MEANINGLESS, DesignFacts, FitFacts, promised_delta
 from shoal.product.card.words import HOLDERS, factor, promise, question
 from shoal.readings.plan import noisy_crowds_plan
-from shoal.rounding import counted, exactly, lower, many, nearest, percent, upper
+from shoal.rounding import count_of, exactly, lower, many, nearest, percent, upper
 
 if TYPE_CHECKING:
     from shoal.product.card.card import ReleaseCard
@@ -116,11 +116,17 @@ def environment(form: str) -> Environment:
         finalize=finalize,
         keep_trailing_newline=True,
     )
-    templates.filters |= {"code": code, "upper_end": upper, "nearest": nearest, "counted": counted}
+    templates.filters |= {"code": code, "upper_end": upper, "nearest": nearest, "counted": count_of}
     templates.filters["cell"] = lambda value: str(value).replace("|", "\\|")
     templates.globals |= {"headings": HEADINGS, "version": __version__, "rules": RULES, "holders": HOLDERS}
-    templates.globals |= {"counted": counted, "many": many, "percent": percent, "factor": factor, "promise": promise}
-    templates.globals |= {"upper": upper, "lower": lower, "exactly": exactly, "nearest": nearest, "promised": promised}
+    templates.globals |= {"counted": count_of, "many": many, "percent": percent, "factor": factor, "promise": promise}
+    templates.globals |= {
+        "upper": upper,
+        "lower": lower,
+        "exactly": exactly,
+        "nearest": nearest,
+        "promised": promised_delta,
+    }
     templates.globals |= {"other_scope": other_scope, "technique": KIND, "figures": FIGURES}
     templates.globals |= {"pooled": POOLED, "least_told": CROWD, "shown_digits": SHOWN_DIGITS}
     templates.globals |= {"half_watt": WATT, "meaningless": MEANINGLESS}
@@ -183,7 +189,7 @@ def would_protect(fit: FitFacts, *, options: bool = True) -> str:
     plan = noisy_crowds_plan(customers=max(fit.labels, 2), epsilon=1.0)
     return (
         f"{name} would protect every {fit.noun}'s readings, against whoever knows all others; with "
-        f"{counted(plan.customers, 'customer')} of {plan.typical_kw:g} kW (more where they use less{load}) and a "
+        f"{count_of(plan.customers, 'customer')} of {plan.typical_kw:g} kW (more where they use less{load}) and a "
         "privacy budget (epsilon) of 1 its curves, as a population and not home by home, would be off by about "
         f"{percent(plan.expected_w1)} of the mean load, its total by {percent(plan.expected_total)}."
     )

@@ -10,7 +10,7 @@ import typer
 import shoal
 from shoal.product.cli import options
 from shoal.product.cli.options import option
-from shoal.product.cli.screen import Outcome, command, said
+from shoal.product.cli.screen import Outcome, command, say
 from shoal.rounding import exactly, lower, upper
 
 
@@ -154,7 +154,7 @@ def attack(
 
 def tell(text: str, share: float) -> None:
     """Show the progress of a study on standard error."""
-    said(f"{share:4.0%} {text}")
+    say(f"{share:4.0%} {text}")
 
 
 def folder_for(out: Path) -> Path:

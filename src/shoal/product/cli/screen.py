@@ -60,39 +60,39 @@ def command(*sections: str, also: tuple[str, ...] = ()) -> Callable[[Command], C
     """
     known = options.known_settings(sections, also)
 
-    def decorated(function: Command) -> Command:
+    def decorate(function: Command) -> Command:
         signature = inspect.signature(function, eval_str=True)
 
         @functools.wraps(function)
-        def guarded(*, as_json: bool, **given: Any) -> None:
-            warnings.showwarning = lambda message, *_, **__: said(f"shoal: note: {message}")
+        def guard(*, as_json: bool, **given: Any) -> None:
+            warnings.showwarning = lambda message, *_, **__: say(f"shoal: note: {message}")
             try:
                 for begin in ON_BEGIN:
                     begin()
-                chosen = options.taken(known, given)
+                chosen = options.take_settings(known, given)
                 outcome = function(**given, **chosen)
                 code = outcome.code
-                _print(_shown(outcome, as_json))
+                _print(_render(outcome, as_json))
             except (shoal.ShoalError, OSError, MemoryError, KeyboardInterrupt) as error:
                 if os.environ.get(DEBUG):
                     raise
-                code, text = exit_code(error), explained(error)
+                code, text = exit_code(error), explain(error)
                 if as_json:
                     _print(_json({"error": text, "kind": type(error).__name__, "exit_code": code}))
-                said(f"shoal: {text}")
+                say(f"shoal: {text}")
             if code:
                 raise typer.Exit(code)
 
         words, mark, examples = inspect.cleandoc(function.__doc__ or "").partition("Examples:")
-        guarded.__doc__ = "\n\n".join([words + mark, *filter(None, map(str.strip, examples.splitlines()))])
+        guard.__doc__ = "\n\n".join([words + mark, *filter(None, map(str.strip, examples.splitlines()))])
         own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
         flag = inspect.Parameter("as_json", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=False, annotation=Json)
         every = [*own, *options.parameters(known), flag]
-        guarded.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]
-        guarded.__annotations__ = {one.name: one.annotation for one in every}
-        return guarded  # type: ignore[return-value]
+        guard.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]
+        guard.__annotations__ = {one.name: one.annotation for one in every}
+        return guard  # type: ignore[return-value]
 
-    return decorated
+    return decorate
 
 
 def exit_code(error: BaseException) -> int:
@@ -101,7 +101,7 @@ def exit_code(error: BaseException) -> int:
     return next((code for kind, code in codes.items() if isinstance(error, kind)), 2)
 
 
-def explained(error: BaseException) -> str:
+def explain(error: BaseException) -> str:
     """An error in a sentence or two that say what to do next."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted. What is finished is kept: the same `shoal run` continues from there."
@@ -152,7 +152,7 @@ def by_options(text: str) -> str:
     return re.sub(first, lambda match: names[match[1]], text)
 
 
-def _shown(outcome: Outcome, as_json: bool) -> str:
+def _render(outcome: Outcome, as_json: bool) -> str:
     if as_json:
         return _json(outcome.content)
     if not outcome.parts:
@@ -198,7 +198,7 @@ def _print(text: str, stream: TextIO | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), to.fileno())
 
 
-def said(text: str) -> None:
+def say(text: str) -> None:
     """A line on standard error."""
     _print(f"{printable(text)}\n", sys.stderr)
 
@@ -240,7 +240,7 @@ class Stages:
         self._shown.add(step)
         if self._bars is None:
             if new:
-                said(f"{stage}: {text}")
+                say(f"{stage}: {text}")
             return
         if stage not in self._tasks:
             self._tasks[stage] = self._bars.add_task(text, total=None, stage=stage)

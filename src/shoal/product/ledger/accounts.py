@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import exists, func, or_, select
 
 from shoal.product.ledger import chain
-from shoal.product.ledger.bounds import bounded, mechanism_bound, pair_bound
+from shoal.product.ledger.bounds import bound_delta, mechanism_bound, pair_bound
 from shoal.product.ledger.budgets import Budget
 from shoal.product.ledger.composition import Charges, LabelAccount, PairAccount
 from shoal.product.ledger.crowds import NOBODY
@@ -113,7 +113,7 @@ class Cost:
 
 def account(state: State, label: str, budget: Budget) -> Account:
     """What has been spent of a budget, composed exactly: by the worst pair of a label."""
-    return _composed(state, budget, state.account(label))
+    return _compose(state, budget, state.account(label))
 
 
 def exceeding(state: State, label: str, budget: Budget, headroom: float) -> float | None:
@@ -125,7 +125,7 @@ def exceeding(state: State, label: str, budget: Budget, headroom: float) -> floa
     undecided = tuple(pair for pair in pairs.pairs if most_spent(state, pair, budget) * (1 + headroom) > budget.delta)
     if not undecided:
         return None
-    spent = _composed(state, budget, replace(pairs, pairs=undecided)).spent
+    spent = _compose(state, budget, replace(pairs, pairs=undecided)).spent
     return spent if spent * (1 + headroom) > budget.delta else None
 
 
@@ -141,14 +141,14 @@ def most_spent(state: State, pair: PairAccount, budget: Budget) -> float:
     return most
 
 
-def _composed(state: State, budget: Budget, label: LabelAccount) -> Account:
+def _compose(state: State, budget: Budget, label: LabelAccount) -> Account:
     composer, parts = state.memory.composer, []
     for filtered in (False, True):
         pairs = tuple(pair for pair in label.pairs if budget.filters(pair.span) == filtered)
         if pairs and filtered:
-            parts.append(composer.filtered(replace(label, pairs=pairs), budget.rule, state.mechanism))
+            parts.append(composer.filter(replace(label, pairs=pairs), budget.rule, state.mechanism))
         elif pairs:
-            parts.append(composer.composed(replace(label, pairs=pairs), budget.epsilon, state.mechanism))
+            parts.append(composer.compose(replace(label, pairs=pairs), budget.epsilon, state.mechanism))
     spent, pair = max(parts, key=lambda part: part.delta_upper)
     name = f"label {label.label}"
     return Account(name, budget.epsilon, budget.delta, spent, label.releases, pair, budget.mode)
@@ -175,7 +175,7 @@ class Overview:
     tables: int = 0
 
 
-def overviewed(transaction: Transaction, memory: Memory, exact: int) -> Overview:
+def overview_of(transaction: Transaction, memory: Memory, exact: int) -> Overview:
     """Walk all labels, graph by graph; judge them by bounds, and the ``exact`` worst by composition."""
     labels = releases = 0
     top: list[tuple[float, str]] = []
@@ -196,7 +196,7 @@ def overviewed(transaction: Transaction, memory: Memory, exact: int) -> Overview
                 continue
             labels += 1
             releases += number
-            most = max(_bounded(state, pair, budget) for pair in state.account(name).pairs)
+            most = max(_bound(state, pair, budget) for pair in state.account(name).pairs)
             item = (Account(name, budget.epsilon, budget.delta, most, number).share, name)
             if len(top) < exact:
                 heapq.heappush(top, item)
@@ -219,10 +219,10 @@ def overviewed(transaction: Transaction, memory: Memory, exact: int) -> Overview
     )
 
 
-def _bounded(state: State, pair: PairAccount, budget: Budget) -> float:
+def _bound(state: State, pair: PairAccount, budget: Budget) -> float:
     """The bound on a pair; bounds that were never stored, or not for this ε, are made for the occasion."""
     most, missing, epsilon = most_spent(state, pair, budget), False, budget.epsilon
-    for digest, _, _ in pair.about.joined(pair.opposite).uses if most > budget.delta else ():
+    for digest, _, _ in pair.about.join(pair.opposite).uses if most > budget.delta else ():
         known = state.bound(digest)
         if known is None or epsilon not in known.delta or epsilon not in known.table:
             state.memory.remember_bound(mechanism_bound(state.mechanism(digest), epsilon))
@@ -248,7 +248,7 @@ class LogRow:
     cost: str = "nothing was charged"
 
 
-def logged(state: State) -> list[LogRow]:
+def log_rows(state: State) -> list[LogRow]:
     """All rows, in order; answers of one name that were charged in one transaction are one row."""
     rows: dict[object, LogRow] = {}
     about: dict[object, set[str]] = {}
@@ -264,7 +264,7 @@ def logged(state: State) -> list[LogRow]:
             key = (content["batch"], name, content["mechanism"])
             about.setdefault(key, set()).add(content["label"])
             cost = "charged row by row" if name != row.name else rows[key].cost if key in rows else None
-            cost = cost or _charged(state, content["mechanism"], epsilon)
+            cost = cost or _charge_text(state, content["mechanism"], epsilon)
             row = replace(row, kind="answers", name=name, labels=len(about[key]), cost=cost)
         elif entry.kind == "budget":
             epsilon = float(content["epsilon"])
@@ -282,10 +282,10 @@ def logged(state: State) -> list[LogRow]:
     return list(rows.values())
 
 
-def _charged(state: State, digest: str, epsilon: float) -> str:
+def _charge_text(state: State, digest: str, epsilon: float) -> str:
     """What all tables that a mechanism is for cost together, by its bound on record; "charged" where there is none."""
     if state.bound(digest) is None:
         return "charged"
     mechanism = state.mechanism(digest)
     uses = Charges.of([(digest, 1, mechanism.finite_precision_tv)] * mechanism.times, None)
-    return f"δ({exactly(epsilon)}) ≤ {upper(bounded(uses, uses, epsilon, state.bound), 3)} charged"
+    return f"δ({exactly(epsilon)}) ≤ {upper(bound_delta(uses, uses, epsilon, state.bound), 3)} charged"

@@ -30,7 +30,7 @@ from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.releasable import Releasable, from_bytes, releasable
 from shoal.product.ledger import chain
 from shoal.product.ledger.bounds import POINTS, MechanismBound
-from shoal.product.ledger.budgets import Budget, ReadingsTotal, register
+from shoal.product.ledger.budgets import Budget, ReadingsTotal, register_account
 from shoal.product.ledger.chain import Entry, Journal
 from shoal.product.ledger.composition import NOTHING, Charges, Composer, LabelAccount, PairAccount, Recent, Span, sum_tv
 from shoal.product.ledger.crowds import NOBODY
@@ -61,7 +61,7 @@ class Memory:
         self.graphs: Recent[NeighborGraph] = Recent(64 * 2**20)
         self.bounds: Recent[MechanismBound] = Recent(32 * 2**20)
 
-    def trusted(self, mechanism: Releasable | bytes) -> Releasable:
+    def trust(self, mechanism: Releasable | bytes) -> Releasable:
         """A copy of a mechanism that is what its digest says: the caller's own arrays can change under our hands.
 
         The content of a mechanism's file is read as it is, and is what will be recorded.
@@ -186,7 +186,7 @@ class State:
         elif entry.kind == "crowds":
             self.crowds = content["crowds"]
         elif entry.kind == "readings":
-            labels = (register(content), *content["labels"])
+            labels = (register_account(content), *content["labels"])
             self.read(labels)
             for label in labels:
                 self.labels[label].readings = self.labels[label].readings.after(content)
@@ -271,7 +271,7 @@ class State:
             charges = self._charges[label] = self._equal.setdefault(charges, charges)
         return charges
 
-    def released(self) -> list[str]:
+    def released_labels(self) -> list[str]:
         """The labels that something was released about."""
         if self._replayed:
             return [label for label, state in self.labels.items() if state.totals]
@@ -287,7 +287,7 @@ class State:
             content = self.transaction.value(select(MECHANISMS.c.content).where(MECHANISMS.c.digest == digest))
             if content is None:
                 raise LedgerError(MISSING, reason="damaged")
-            mechanism = restored(bytes(content), digest)
+            mechanism = restore(bytes(content), digest)
             self.memory.remember_mechanism(mechanism)
         return mechanism
 
@@ -436,7 +436,7 @@ def graph_digest(graph: NeighborGraph) -> str:
     return total.hexdigest()
 
 
-def restored(content: bytes, digest: str) -> Releasable:
+def restore(content: bytes, digest: str) -> Releasable:
     """A mechanism from its stored file, which must be the one that the digest names."""
     try:
         mechanism = from_bytes(content, "mechanism")

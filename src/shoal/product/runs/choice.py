@@ -42,7 +42,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.crowds.formation import means
-from shoal.crowds.membership import formed
+from shoal.crowds.membership import form_crowds
 from shoal.errors import InputError, UnreachableError
 from shoal.numerics.notebook import sections
 from shoal.product.card.facts import FitFacts
@@ -52,7 +52,7 @@ from shoal.product.runs.shards import run_jobs
 from shoal.product.runs.stages.crowd_stage import Book, Curves, charged, too_few
 from shoal.product.runs.stages.fit_stage import fit_job
 from shoal.records import Record
-from shoal.rounding import counted, many, percent, upper
+from shoal.rounding import count_of, many, percent, upper
 
 if TYPE_CHECKING:
     from shoal.product.runs.folder import Progress
@@ -112,12 +112,12 @@ class Rehearsal:
 
     def __repr__(self) -> str:
         """Counts alone: curves and names of labels stay inside."""
-        return f"Rehearsal({self.people} on {counted(len(self.days), 'day')})"
+        return f"Rehearsal({self.people} on {count_of(len(self.days), 'day')})"
 
     @property
     def people(self) -> str:
         """How many labels have a value today, with their noun."""
-        return counted(len(self.today.labels), self.noun)
+        return count_of(len(self.today.labels), self.noun)
 
     def price(self, crowd: int) -> CrowdPrice:
         """Crowds of a size, on record or formed anew from each day's curves, and their price as rehearsed."""
@@ -154,7 +154,7 @@ class Rehearsal:
         """(n,) the crowd of each label of a day; -1 for those without one."""
         if self.recorded_size is not None:
             return np.array([self.recorded.get(name, -1) for name in day.labels], dtype=np.int64)
-        return formed(day.points, crowd, **day.limits(self.config.largest_share))
+        return form_crowds(day.points, crowd, **day.limits(self.config.largest_share))
 
 
 # ------------------------------------------------------------------ days that are past
@@ -371,7 +371,7 @@ class FileCheck:
     refusal: str = ""  #: why a run would be refused; empty where it would not
 
     def __repr__(self) -> str:
-        usable = f"{self.fit.labels} of {counted(self.fit.labels + self.fit.left_out, self.fit.noun)} usable"
+        usable = f"{self.fit.labels} of {count_of(self.fit.labels + self.fit.left_out, self.fit.noun)} usable"
         return f"FileCheck({usable}, crowd {self.crowd}: {self.refusal or 'a run would form crowds'})"
 
     def _repr_html_(self) -> str:
@@ -390,7 +390,7 @@ class FileCheck:
         used = [f"{fit.labels} of {read} {noun} can be used."]
         used += [f"{count} cannot: {reason}." for reason, count in fit.reasons]
         rest = fit.left_out - sum(count for _, count in fit.reasons)
-        used += [f"{counted(rest, fit.noun)} more cannot be used, for rarer reasons."] if rest > 0 else []
+        used += [f"{count_of(rest, fit.noun)} more cannot be used, for rarer reasons."] if rest > 0 else []
         sections = [("Read", [f"{fit.source}."]), ("Who can be used", used)]
         if fit.about:
             sections.append(("What was understood", list(fit.about)))
@@ -411,7 +411,7 @@ class FileCheck:
             span = f"{price.smallest}" if price.smallest == price.largest else f"{price.smallest} to {price.largest}"
             mark = " (the one asked for)" if price.crowd == self.crowd and len(self.prices) > 1 else ""
             lines.append(
-                f"--crowd {price.crowd}{mark}: {counted(price.crowds, 'crowd')} of {span}; named at most 1 in "
+                f"--crowd {price.crowd}{mark}: {count_of(price.crowds, 'crowd')} of {span}; named at most 1 in "
                 f"{price.crowd}; expected price {price.words}."
             )
         if rehearsal.measure != SPREAD and rehearsal.days:

@@ -506,9 +506,9 @@ def compile_first(tell: Progress, *, accounting: bool = True) -> None:
     Means of crowds need no ``accounting``: its kernels are the larger part, and are left to the first run with an ε.
     Nothing depends on it: what is not compiled here is compiled where it is needed, and kept.
     """
-    from shoal.numerics import compiled
+    from shoal.numerics import compilation
 
-    folder, last = compiled.FOLDER, "spectrum._fast_block*.nbi" if accounting else "formation._sweep*.nbi"
+    folder, last = compilation.FOLDER, "spectrum._fast_batch*.nbi" if accounting else "formation._sweep*.nbi"
     if folder is None or any(folder.rglob(last)):
         return
     import numpy as np
@@ -521,7 +521,7 @@ def compile_first(tell: Progress, *, accounting: bool = True) -> None:
     shoal.crowd_graph(np.arange(12.0).reshape(6, 2) ** 2, 2)
     if accounting:
         laws = shoal.GaussianClasses([[0.0, 0.0], [1.0, 0.0]], [[[1.0, 0.5], [0.5, 1.0]], [[2.0, 0.5], [0.5, 1.0]]])
-        edge_spectra(laws, np.array([[0, 1]]), precise=True).reversed()
+        edge_spectra(laws, np.array([[0, 1]]), precise=True).reverse()
         graph = shoal.NeighborGraph.complete(laws.labels)
         for scope in ("answer", "table"):
             shoal.privacy_curve(laws, graph, [0.5, 1.0], scope=scope)

@@ -136,7 +136,7 @@ class Access:
         caller = self.service.register.session(cookie) if cookie else None
         if caller is None and self.proxy is not None and self.proxy.sent(request):
             names = request.headers.getlist(self.proxy.user_header)
-            person = self.service.register.named(names[0]) if len(names) == 1 and names[0] else None
+            person = self.service.register.find_person(names[0]) if len(names) == 1 and names[0] else None
             # Nobody has admitted the first owner, whose name the service itself made up: that one needs the key.
             caller = None if person is None or person.name == FIRST_OWNER else Caller(person)
         return caller
@@ -150,11 +150,11 @@ class GuardedRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Any]:
         handler = super().get_route_handler()
 
-        async def guarded(request: Request) -> Any:
+        async def guard(request: Request) -> Any:
             request.state.caller = await run_in_threadpool(access_of(request).admit, request, self.roles, self.path)
             return await handler(request)
 
-        return guarded
+        return guard
 
 
 def router(*roles: str, **settings: Any) -> APIRouter:

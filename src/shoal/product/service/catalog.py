@@ -120,7 +120,7 @@ class OfferedQuestion:
         sentence, delta = promise(facts.epsilon, upper(facts.delta), "table"), up(facts.delta)
         return TableStatement(sentence, facts.smallest_group, facts.labels, facts.epsilon, delta)
 
-    def described(self) -> dict[str, Any]:
+    def description(self) -> dict[str, Any]:
         """What everybody who is admitted may know of it."""
         return {
             "question": self.id,

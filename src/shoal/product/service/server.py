@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from shoal.errors import InputError, LedgerError
-from shoal.files import held, write_whole
+from shoal.files import hold_lock, write_whole
 from shoal.product.ledger.ledger import Ledger
 from shoal.product.ledger.storage import Storage
 from shoal.product.runs.owner_ledger import Place
@@ -127,7 +127,7 @@ def alone(ledger: Ledger, place: Place) -> Iterator[None]:
     )
     file = database_file(ledger.storage)
     if file is not None:
-        with held(file.with_name(f"{file.name}-serving"), busy):
+        with hold_lock(file.with_name(f"{file.name}-serving"), busy):
             yield
         return
     # A connection of its own, which nothing else uses and which holds the lock as long as it is open.

@@ -160,7 +160,7 @@ def open_file(file: Path) -> FileTable:
 def beginning(file: Path) -> tuple[str, str]:
     """The encoding of a text file and its first characters; archives and workbooks are refused."""
     name = file.name.lower()
-    with opened(file) as handle:
+    with open_bytes(file) as handle:
         start = handle.read(4096)
     if name.endswith(".zip"):
         raise InputError(f"path: {file.name} is a ZIP archive; unpack it, and name what is inside")
@@ -173,7 +173,7 @@ def beginning(file: Path) -> tuple[str, str]:
     return encoding, start.decode(encoding, errors="ignore").lstrip("\ufeff \r\n")
 
 
-def opened(file: Path) -> IO[bytes]:
+def open_bytes(file: Path) -> IO[bytes]:
     """The bytes of a file, unpacked if its name ends in .gz."""
     return gzip.open(file, "rb") if file.name.lower().endswith(".gz") else file.open("rb")  # type: ignore[return-value]
 
@@ -184,7 +184,7 @@ def encoding_of(file: Path) -> str:
     UTF-16 and UTF-32 are known by their byte order mark or by the zeros between letters; what is not valid UTF-8 is
     taken for Windows-1252, in which every byte that occurs in practice is a character.
     """
-    with opened(file) as handle:
+    with open_bytes(file) as handle:
         start = handle.read(400)
         for mark, name in _MARKS:
             if start.startswith(mark):
@@ -207,7 +207,7 @@ def encoding_of(file: Path) -> str:
 def text_of(file: Path, encoding: str) -> IO[str]:
     """The text of a file in its encoding; a byte that the encoding does not know becomes a replacement character."""
     name = "utf-8-sig" if encoding == "utf-8" else encoding
-    return io.TextIOWrapper(opened(file), encoding=name, errors="replace", newline="")
+    return io.TextIOWrapper(open_bytes(file), encoding=name, errors="replace", newline="")
 
 
 # ------------------------------------------------------------------ frames and addresses
@@ -219,7 +219,7 @@ def table_of(source: Any, name: str = "source") -> pl.LazyFrame | None:
     ``name`` is the argument that it came in as.
     """
     if isinstance(source, (str, os.PathLike)):
-        return _scanned(os.fspath(source))
+        return _scan(os.fspath(source))
     if isinstance(source, (pl.DataFrame, pl.LazyFrame)):
         return source.lazy()
     if is_pandas(source):
@@ -229,10 +229,10 @@ def table_of(source: Any, name: str = "source") -> pl.LazyFrame | None:
             return pl.DataFrame(source).lazy()
     except pl.exceptions.PolarsError:
         raise InputError(f"{name}: it has columns of a type that no table of numbers, text and times has") from None
-    return from_pandas(_interchanged(source, name), name).lazy() if hasattr(source, "__dataframe__") else None
+    return from_pandas(_interchange(source, name), name).lazy() if hasattr(source, "__dataframe__") else None
 
 
-def _interchanged(source: Any, name: str) -> Any:
+def _interchange(source: Any, name: str) -> Any:
     """A frame of the older protocol as one of pandas, whose warning that the protocol ends is not the user's."""
     try:
         from pandas.api.interchange import from_dataframe
@@ -246,7 +246,7 @@ def _interchanged(source: Any, name: str) -> Any:
         return from_dataframe(source)
 
 
-def stored(source: Any) -> Scratch | None:
+def store_rows(source: Any) -> Scratch | None:
     """The rows of :func:`table_of` as a Parquet file; those of DuckDB and of lazy tables are not in memory together.
 
     The same rows in the same order make the same bytes, whatever they came from; None for a path of local files.
@@ -273,7 +273,7 @@ def stored(source: Any) -> Scratch | None:
     return scratch
 
 
-def _scanned(path: str) -> pl.LazyFrame | None:
+def _scan(path: str) -> pl.LazyFrame | None:
     """What Polars scans by itself: an address with a scheme, or a Delta table, also in a local folder."""
     address = "://" in path
     if not address and not os.path.isdir(os.path.join(path, "_delta_log")):

@@ -39,7 +39,7 @@ class Hits:
 
     @classmethod
     def over(cls, chances: Sequence[tuple[FloatArray, FloatArray]]) -> Hits:
-        """From each origin's chances of the homes to be right at once and within ten (:func:`ranked`)."""
+        """From each origin's chances of the homes to be right at once and within ten (:func:`rank_rows`)."""
 
         def interval(values: FloatArray) -> tuple[float, float]:
             return mean_lower(values, ERROR), mean_upper(values, ERROR)
@@ -48,7 +48,7 @@ class Hits:
         return cls(len(one), float(one.mean()), interval(one), float(some.mean()), interval(some))
 
 
-def ranked(scores: FloatArray) -> tuple[FloatArray, FloatArray]:
+def rank_rows(scores: FloatArray) -> tuple[FloatArray, FloatArray]:
     """(homes, rows) scores, the larger the likelier, row i that of home i: chances to be first and among ten.
 
     Rows with the same score are put in order by lot.
@@ -132,7 +132,7 @@ def curves(tables: Sequence[Table]) -> list[Comparison]:
     return features
 
 
-def scored(attacker: Attacker, known: FloatArray, rows: FloatArray) -> FloatArray:
+def score_rows(attacker: Attacker, known: FloatArray, rows: FloatArray) -> FloatArray:
     """(homes, rows) scores; rows that are the same get the same."""
     different, which = distinct(rows)
     return attacker.scores(known, different)[:, which]

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from shoal.crowds.membership import can_have_news, crowd_row, formation_size, formed, value_digest, with_blocks
+from shoal.crowds.membership import can_have_news, crowd_row, form_crowds, formation_size, value_digest, with_blocks
 from shoal.errors import InputError
 from shoal.plaintext import as_cells
 from shoal.product.card.facts import LISTED, FitFacts, most_common
@@ -40,7 +40,7 @@ from shoal.product.sources.meters import clock
 from shoal.product.sources.meters.neighborhoods import blend
 from shoal.product.sources.meters.season import phases
 from shoal.records import Record
-from shoal.rounding import counted
+from shoal.rounding import count_of
 from shoal.validation import FloatArray
 
 SETTINGS = (
@@ -136,7 +136,7 @@ class Book:
         steps = max((len(row_values(row)) for row in released), default=0)
         if config.label is None and not config.charged and 0 < steps < config.horizon:
             raise InputError(
-                f"horizon: forecasts from {origin} are on record with {counted(steps, 'step')}, and a period is "
+                f"horizon: forecasts from {origin} are on record with {count_of(steps, 'step')}, and a period is "
                 f"released once; horizon={steps} gives them again, a later origin= may have more. Nothing was "
                 "released"
             )
@@ -242,12 +242,12 @@ def stage(context: Context, fit: FitFacts) -> StageOutcome:
     elif len(quiet := placed.filter(pl.col("value").is_null())):
         last = Counter(text[:10] for text in sorted(quiet["last"].to_list()))
         when = ", ".join(f"{day} ({count})" for day, count in last.items())
-        doubts.append(f"No news of {counted(len(quiet), fit.noun)} in crowds since {when}: what is on record stands "
+        doubts.append(f"No news of {count_of(len(quiet), fit.noun)} in crowds since {when}: what is on record stands "
                       "in, or the crowd's last row is repeated.")  # fmt: skip
     before = max((entry["period"] for entry in book.lasting if entry["period"] < period), default=period)
     skipped = (datetime.fromisoformat(period) - datetime.fromisoformat(before)).days - 1
     if config.label is None and skipped > 0:
-        doubts.append(f"Since the last release, about {before[:16]}, {counted(skipped, 'day')} skipped.")
+        doubts.append(f"Since the last release, about {before[:16]}, {count_of(skipped, 'day')} skipped.")
     has_row = pl.col(who).is_in(as_cells(placed.select("label"))["label"].to_list())
     silent = Counter(out.filter(has_row)["reason"].to_list())
     folder.write(LEFT_OUT, lambda path: out.filter(~has_row).write_csv(path))
@@ -257,7 +257,7 @@ def stage(context: Context, fit: FitFacts) -> StageOutcome:
     tight = sum(size < usual for size in sizes)
     if tight:
         about.append(
-            f"{counted(tight, 'crowd')} of fewer than {usual}: little room for members who leave before a crowd has "
+            f"{count_of(tight, 'crowd')} of fewer than {usual}: little room for members who leave before a crowd has "
             "too few with news and its row is only repeated."
         )
     if book.members:
@@ -373,7 +373,7 @@ def boundaries_of(config: Config, labels: Sequence[str]) -> Any:
     value = dict(zip(table[who].str.strip_chars().to_list(), table[column].fill_null("").to_list(), strict=True))
     missing = sum(label not in value for label in labels)
     if missing:
-        raise InputError(f"boundaries: {Path(file).name} has no row for {counted(missing, 'label')}; add them")
+        raise InputError(f"boundaries: {Path(file).name} has no row for {count_of(missing, 'label')}; add them")
     return np.array([value[label] for label in labels], dtype=object)
 
 
@@ -464,7 +464,11 @@ class Plan:
         newcomers = [name for name in without if name not in self.waiting]
         at = np.array([self._place[name] for name in newcomers], dtype=np.intp)
         points, limits, first = self._curves.points[at], self._curves.limits(self.share, at), not self._book.members
-        crowd = formed(points, self.m, None if first else shuffle, **limits) if len(at) else np.empty(0, dtype=np.int64)
+        crowd = (
+            form_crowds(points, self.m, None if first else shuffle, **limits)
+            if len(at)
+            else np.empty(0, dtype=np.int64)
+        )
         if first and (crowd < 0).all():
             noun = "labels" if self._curves.ahead is None else "households"
             raise InputError(too_few(self.m, self._curves, noun))

@@ -34,10 +34,10 @@ from shoal.product.runs.stages.release_stage import CSV, PARQUET, facts_of
 from shoal.product.runs.stages.table_stage import noun_of
 from shoal.product.sources.class_table import LABEL, table_rows
 from shoal.readings.account import MembershipAudit, audit_membership
-from shoal.readings.crowds import accepted, contributions, described, publish, vector_sum
+from shoal.readings.crowds import check_curves, contributions, describe, publish, vector_sum
 from shoal.readings.error import w1
 from shoal.readings.plan import CrowdsPlan
-from shoal.readings.publication import PLAN, PublicSettings, joined, public_curves, public_files, timestamps
+from shoal.readings.publication import PLAN, PublicSettings, join_curves, public_curves, public_files, timestamps
 from shoal.readings.tables import table_sum
 from shoal.rounding import lower, percent, upper
 from shoal.validation import FloatArray
@@ -134,14 +134,14 @@ def homes_of(context: Context) -> Homes:
 def total_of(homes: Homes, plan: Any) -> FloatArray:
     """The exact sum of all homes' vectors."""
     if isinstance(plan, CrowdsPlan):
-        return vector_sum(accepted(homes.curves, plan), plan)
+        return vector_sum(check_curves(homes.curves, plan), plan)
     return table_sum(homes.columns, plan)
 
 
 def attacked(homes: Homes, plan: Any, total: FloatArray) -> MembershipAudit:
     """An attack on the home with the largest vector, by somebody who has all others; refuses where it succeeds."""
     if isinstance(plan, CrowdsPlan):
-        vectors = contributions(accepted(homes.curves[:LOOKED_AT], plan), plan)
+        vectors = contributions(check_curves(homes.curves[:LOOKED_AT], plan), plan)
     else:
         rows = ({name: column[i : i + 1] for name, column in homes.columns.items()} for i in range(len(homes.labels)))
         vectors = np.array([table_sum(row, plan) for row in islice(rows, 100)])
@@ -174,7 +174,7 @@ def stage(context: Context, fit: FitFacts) -> StageOutcome:
         if vector is None:
             total = total_of(homes, settings.plan)
             audit = attacked(homes, settings.plan, total)
-            noisy = settings.plan.account.released(total)
+            noisy = settings.plan.account.release(total)
             vector = {"made from": made_from, "noisy": noisy.tolist(), "audit": asdict(audit)}
             context.folder.put(NOISY, json.dumps(vector))
         try:
@@ -223,9 +223,9 @@ def owner_rows(homes: Homes, noisy: FloatArray, settings: PublicSettings) -> pl.
     """Which public row each home is nearest to: the owner's, never to leave."""
     if not isinstance(settings.plan, CrowdsPlan):
         return pl.DataFrame({"label": homes.labels, **homes.columns})
-    crowds = described(homes.curves, noisy, settings.plan)
+    crowds = describe(homes.curves, noisy, settings.plan)
     curves, counts, _ = public_curves(noisy, settings)
-    row = joined(publish(noisy, settings.plan, settings.horizon))[crowds.crowd_of]
+    row = join_curves(publish(noisy, settings.plan, settings.horizon))[crowds.crowd_of]
     steps = settings.horizon
     return pl.DataFrame(
         {

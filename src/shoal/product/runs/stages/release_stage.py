@@ -43,7 +43,7 @@ from shoal.product.runs.folder import DESIGN, SHARDS, Context, StageOutcome
 from shoal.product.runs.shards import Part, out_path, put_whole
 from shoal.product.runs.stages.crowd_stage import Book, CrowdFacts, horizon_stamps, members_and_rows, with_rows
 from shoal.product.runs.stages.design_stage import hardest, undamaged
-from shoal.product.sources.meters.answered import off_by
+from shoal.product.sources.meters.answers import off_by
 from shoal.product.workers.executor import Failure
 from shoal.rounding import exactly, upper
 from shoal.validation import FloatArray
@@ -188,7 +188,7 @@ def method(context: Context, plan: CrowdFacts) -> StageOutcome:
             for _, block in whole:  # a damaged one fails by itself, where it is read
                 shard = answers_of(block.path, config)
                 ledger.refuse_seen(shard.owners, shard.readings(), context.series)
-            ledger.refuse_apart(load(mechanism.path) for mechanism, _ in whole)
+            ledger.refuse_unusable(load(mechanism.path) for mechanism, _ in whole)
         works = [partial(do, *pair, config, context.path / SHARDS, name) for pair in pairs]
         context.tell(DRAWING, 0, len(works))
         for number, result in executor.run(call, works):

@@ -143,7 +143,7 @@ def since_1970(stamp: pl.Expr, unit: int) -> pl.Expr:
     return pl.from_epoch(number * unit, time_unit="us").dt.replace_time_zone("UTC")
 
 
-def joined(date: pl.Expr, time: pl.Expr) -> pl.Expr:
+def join_date_and_time(date: pl.Expr, time: pl.Expr) -> pl.Expr:
     """A date and a time of the day in two columns, as one text; midnight that a date carries along is dropped."""
     day = date.cast(pl.String).str.strip_chars().str.replace(r"[ T]0?0:00(:00(\.0+)?)?$", "")
     return pl.concat_str([day, time.cast(pl.String).str.strip_chars()], separator=" ")

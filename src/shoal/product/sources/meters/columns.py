@@ -153,7 +153,7 @@ class MeterColumns:
 
 def recognize(header: Sequence[str], columns: Mapping[str, str] | None, file: str) -> MeterColumns:
     """The layout of a file with this header; ``columns`` maps a role to a column and wins over guessing."""
-    given = _named(header, columns, file)
+    given = _columns_by_role(header, columns, file)
     household = given.get("household") or first_known(header, HOUSEHOLD)
     timestamp, clock = given.get("timestamp"), given.get("clock")
     if timestamp is None:
@@ -200,7 +200,7 @@ def first_known(header: Sequence[str], known: Sequence[str]) -> str | None:
     return next((names[k] for k in known if k in names), None)
 
 
-def _named(header: Sequence[str], columns: Mapping[str, str] | None, file: str) -> dict[str, str]:
+def _columns_by_role(header: Sequence[str], columns: Mapping[str, str] | None, file: str) -> dict[str, str]:
     """Role -> column, as the caller names them; ``"Date+Time"`` for the timestamp names that of the ``clock`` too."""
     given = dict(columns or {})
     unknown = sorted(set(given) - set(ROLES))

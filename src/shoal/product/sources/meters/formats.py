@@ -29,7 +29,7 @@ from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import iterparse
 
 from shoal.errors import InputError
-from shoal.product.sources.frames import encoding_of, opened, text_of
+from shoal.product.sources.frames import encoding_of, open_bytes, text_of
 from shoal.product.sources.meters.columns import UNITS
 
 NEM12 = ("100,NEM12", '100,"NEM12"')
@@ -145,7 +145,7 @@ def _types(file: Path) -> tuple[dict[str, ReadingType | None], dict[str, str], s
 def _entries(file: Path) -> Iterator[tuple[list[tuple[str, str]], Any]]:
     """Every entry of the feed with its links, dropped when the next one is asked for."""
     try:
-        with opened(file) as handle:
+        with open_bytes(file) as handle:
             root = None
             for event, element in iterparse(handle, events=("start", "end")):
                 if root is None:

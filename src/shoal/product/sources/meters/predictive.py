@@ -47,7 +47,7 @@ from shoal.numerics.eigenpairs import eigh
 from shoal.numerics.notebook import table
 from shoal.product.sources.meters.quality import TrainingWindow
 from shoal.product.sources.meters.season import Season, phases
-from shoal.rounding import counted
+from shoal.rounding import count_of
 from shoal.validation import FloatArray
 
 if TYPE_CHECKING:
@@ -246,7 +246,7 @@ class Forecasts:
             reasons=tuple(Counter(self.left_out.values()).most_common(LISTED)),
             noun="household",
             about=(
-                f"Forecasts: {counted(self.horizon, 'step')} ({self.horizon * minutes / 60:g} h) from "
+                f"Forecasts: {count_of(self.horizon, 'step')} ({self.horizon * minutes / 60:g} h) from "
                 f"{self.origin:%Y-%m-%d %H:%M}.",
             ),
             origin=self.origin.isoformat(),
@@ -259,7 +259,7 @@ class Forecasts:
         """Errors in kW of what a mechanism releases of these forecasts, whose answers are in log power."""
         if self.households != mechanism.classes.labels:
             raise InputError("forecasts must be of the mechanism's labels, in the same order")
-        from shoal.product.sources.meters.answered import power_accuracy
+        from shoal.product.sources.meters.answers import power_accuracy
 
         return power_accuracy(mechanism)
 
@@ -282,7 +282,7 @@ class Forecasts:
 
     def take(self, rows: Any) -> Forecasts:
         """The forecasts of some households, by position."""
-        part = _combined([self], lambda arrays: arrays[0][np.asarray(rows)])
+        part = _combine([self], lambda arrays: arrays[0][np.asarray(rows)])
         return replace(part, households=tuple(self.households[i] for i in rows))
 
     def save(self, path: str | Path) -> None:
@@ -305,7 +305,7 @@ def joined_forecasts(parts: Sequence[Forecasts]) -> Forecasts:
     names = tuple(name for part in parts for name in part.households)
     recent = np.concatenate([part.recent for part in parts])
     return replace(
-        _combined(parts, np.concatenate),
+        _combine(parts, np.concatenate),
         households=names,
         quality=pl.concat([part.quality for part in parts], how="diagonal_relaxed"),
         left_out={},
@@ -313,7 +313,7 @@ def joined_forecasts(parts: Sequence[Forecasts]) -> Forecasts:
     )
 
 
-def _combined(parts: Sequence[Forecasts], change: Callable[[list[Any]], Any]) -> Forecasts:
+def _combine(parts: Sequence[Forecasts], change: Callable[[list[Any]], Any]) -> Forecasts:
     """Forecasts with ``change`` of all arrays of the parts, which have a row per household."""
     inside: dict[str, Any] = {
         name: by_row([getattr(part, name) for part in parts], change) for name in ("season", "models", "checks")

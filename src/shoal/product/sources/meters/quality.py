@@ -46,7 +46,7 @@ from shoal.errors import InputError
 from shoal.product.sources import frames
 from shoal.product.sources.meters import clock
 from shoal.product.sources.meters.clock import MICROSECOND
-from shoal.rounding import counted
+from shoal.rounding import count_of
 from shoal.validation import FloatArray
 
 #: A household with readings at fewer than this share of the grid points between its first and last is left out:
@@ -192,8 +192,8 @@ class Readings:
         for name, column in counts.items():
             total, homes = int(column.sum()), int((column > 0).sum())
             if total:
-                things = counted(total, "instant" if name == "conflicts" else "reading")
-                sentences.append(NOTES[name].format(total=things, homes=counted(homes, "household"), zone=zone))
+                things = count_of(total, "instant" if name == "conflicts" else "reading")
+                sentences.append(NOTES[name].format(total=things, homes=count_of(homes, "household"), zone=zone))
         return sentences
 
     def summary(self) -> dict[str, int]:

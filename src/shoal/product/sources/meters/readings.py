@@ -285,15 +285,15 @@ def _open(file: Path) -> tuple[FileTable, Unit | None, str]:
     if not file.name.lower().endswith((*PARQUET, *ARROW)):
         _, text = beginning(file)
         if text.startswith("<"):
-            return _translated(formats.green_button_rows, file, "Wh", "its reading type says so (Green Button)")
+            return _translate(formats.green_button_rows, file, "Wh", "its reading type says so (Green Button)")
         if text.startswith(formats.NEM12):
-            return _translated(formats.nem12_rows, file, "kWh", "its records say so (NEM12)")
+            return _translate(formats.nem12_rows, file, "kWh", "its records say so (NEM12)")
         if text.startswith(formats.NEM13):
             raise InputError(f"path: {file.name} is NEM13, which has no readings of intervals; ask for NEM12 data")
     return open_file(file), None, ""
 
 
-def _translated(
+def _translate(
     rows: Callable[[Path], Iterable[tuple[str, str, str, str]]], file: Path, unit: str, reason: str
 ) -> tuple[FileTable, Unit, str]:
     """Another format as a long table of mean power; channels of one household that meet are added."""
@@ -318,7 +318,7 @@ def _translated(
 def _melt(raw: pl.LazyFrame, layout: MeterColumns, file: Path) -> pl.LazyFrame:
     household = pl.lit(file.name.split(".")[0]) if layout.household is None else pl.col(layout.household)
     stamp = pl.col(layout.timestamp or "")
-    stamp = stamp if layout.clock is None else clock.joined(stamp, pl.col(layout.clock))
+    stamp = stamp if layout.clock is None else clock.join_date_and_time(stamp, pl.col(layout.clock))
     if layout.shape in ("long", "single"):
         return raw.select(household=household, timestamp=stamp, kw=layout.value)
     index = [c for c in (layout.household, layout.timestamp, layout.clock) if c is not None]
@@ -330,7 +330,7 @@ def _melt(raw: pl.LazyFrame, layout: MeterColumns, file: Path) -> pl.LazyFrame:
     elif layout.shape == "times":
         stamp = pl.col("across_")
     else:
-        long, stamp = long.sort("row_", maintain_order=True), clock.joined(stamp, pl.col("across_"))
+        long, stamp = long.sort("row_", maintain_order=True), clock.join_date_and_time(stamp, pl.col("across_"))
     return long.select(household=household, timestamp=stamp, kw="kw_")
 
 

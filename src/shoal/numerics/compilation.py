@@ -34,19 +34,19 @@ plain: Callable[[Any], Any] = types.unliteral
 
 PACKAGE = Path(__file__).parents[1]
 #: What the text of a file with kernels contains.
-MARK = b"compiled import"
+MARK = b"compilation import"
 #: Files without kernels that define a constant which some kernel uses (a test looks for others).
-CONSTANTS = ("accounting/curve.py", "numerics/compiled.py", "numerics/matrices.py")
+CONSTANTS = ("accounting/curve.py", "numerics/compilation.py", "numerics/matrices.py")
 
 
 def kernel(function: Function) -> Function:
     """Compile on first call; later processes load the result from the cache."""
-    return _compiled(function)
+    return _compile(function)
 
 
-def inlined(function: Function) -> Function:
+def inline(function: Function) -> Function:
     """The same for a few operations that must not cost a call."""
-    return _compiled(function, inline="always")
+    return _compile(function, inline="always")
 
 
 def summing(function: Function) -> Function:
@@ -55,10 +55,10 @@ def summing(function: Function) -> Function:
     What the order is depends on the machine, as it does in BLAS, never on the run; infinities and NaN are respected.
     Not for anything that a privacy figure rests on.
     """
-    return _compiled(function, fastmath={"reassoc", "contract"})
+    return _compile(function, fastmath={"reassoc", "contract"})
 
 
-def _compiled(function: Function, **options: Any) -> Function:
+def _compile(function: Function, **options: Any) -> Function:
     """Numba asks where to cache when it decorates: only our functions go to our folder."""
     before = config.CACHE_DIR
     config.CACHE_DIR = str(FOLDER)
