@@ -20,6 +20,8 @@ __all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:
+    if name == "testing":
+        return import_module("shoal.testing")
     if name not in _HOME:
         raise AttributeError(f"module 'shoal' has no attribute {name!r}")
     value = getattr(import_module(_HOME[name]), name)

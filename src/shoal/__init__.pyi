@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from shoal import testing as testing
+
 if TYPE_CHECKING:  # they come after the modules themselves in what a type checker works through
     from shoal.accounting.curve import edge_deltas as edge_deltas
     from shoal.accounting.curve import epsilon_at as epsilon_at
@@ -16,6 +18,7 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.audits.audit import audit as audit
     from shoal.audits.guard import model_guard as model_guard
     from shoal.designs.calibration import calibrate as calibrate
+    from shoal.designs.comparison import compare as compare
     from shoal.designs.design import design as design
     from shoal.designs.design import frontier as frontier
     from shoal.designs.design import perfect_rho as perfect_rho
@@ -34,7 +37,6 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.mechanism.interchange import to_opendp as to_opendp
     from shoal.mechanism.interchange import to_pld as to_pld
     from shoal.mechanism.mechanism import Mechanism as Mechanism
-    from shoal.mechanism.mixtures import GaussianMixtureClasses as GaussianMixtureClasses
     from shoal.mechanism.releasable import load as load
     from shoal.mechanism.sequence import AdaptiveFilter as AdaptiveFilter
     from shoal.mechanism.sequence import composed_delta as composed_delta

@@ -91,9 +91,15 @@ def array(*, ndim: int | tuple[int, ...], **named: Any) -> FloatArray:
     name, value = _single(named)
     allowed = (ndim,) if isinstance(ndim, int) else ndim
     try:
-        result = np.array(value, dtype=np.float64)
+        given = np.asarray(value)
+        text = given.dtype.kind in "SU" or (
+            given.dtype.kind == "O" and any(isinstance(one, (str, bytes)) for one in given.flat)
+        )
+        result = np.zeros(given.shape) if text else np.array(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} must be an array of numbers with equal row lengths") from error
+    if text:
+        raise InputError(f"{name} must be a number, or numbers, and not text")
     if result.ndim not in allowed:
         wanted = " or ".join(str(d) for d in allowed)
         raise InputError(f"{name} must have {wanted} dimension(s), got shape {result.shape}")

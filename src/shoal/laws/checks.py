@@ -113,7 +113,7 @@ class LawChecks:
         elif wrong:
             said.append(
                 f"{wrong} of {tested} labels tested do not follow a Gaussian law. A guarantee computed from their laws "
-                "is not one about their answers: describe them by mixtures, or release constants."
+                "is not one about their answers: release one row per label, a constant that needs no law, or averages."
             )
         else:
             said.append(f"None of {tested} labels tested is found to differ from a Gaussian law.")

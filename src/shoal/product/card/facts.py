@@ -242,6 +242,8 @@ class DesignFacts(Record):
         """Whether δ is proved, in words."""
         if not self.proved:
             return f"not proved: {self.unproved}" if self.unproved else "not proved"
+        if self.doubtful:
+            return "not proved for these rows: they reject the law that the figure is about"
         return f"proved ({self.proved})"
 
     @property

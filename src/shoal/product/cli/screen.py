@@ -133,6 +133,8 @@ def by_options(text: str) -> str:
     '--train-days must be at least 1; pass --interval, or --set max_kw=50; say --secret readings'
     >>> by_options("crowd: crowd=9 would work; go on with update=True, without ledger=. Leave it out (columns='-NAME')")
     'crowd: --crowd 9 would work; go on with --update, without --ledger. Leave it out (--columns=-NAME)'
+    >>> by_options("accept='doubtful-law' releases these all the same")
+    '--accept-doubtful-law releases these all the same'
     """
     also = ("at_most", "within", "update", "rehearse", "config")  # arguments that are no settings
     names = {name: f"--{name.replace('_', '-')}" for name in (*shoal.Config.options(), *also)}
@@ -141,6 +143,8 @@ def by_options(text: str) -> str:
     def as_option(argument: re.Match[str]) -> str:
         name, value = argument.groups()
         value = value if " " in value else value.strip("'").replace("True", "")
+        if (name, value) == ("accept", "doubtful-law"):
+            return "--accept-doubtful-law"
         between = "=" if value.startswith("-") else " " if value else ""
         return f"--set {name}={value}" if name in rare else f"{names[name]}{between}{value}"
 

@@ -99,6 +99,10 @@ def run(
 def check(
     meters: Annotated[str, typer.Argument(metavar="FILE", help="File or address, as for `shoal run`.")],
     config: options.ConfigFile = None,
+    epsilon: Annotated[
+        float | None, option("Compare methods that add noise with averages, at this ε and --delta.")
+    ] = None,
+    delta: Annotated[float, option("δ of that comparison.")] = 1e-5,
     **chosen: Any,
 ) -> Outcome:
     """What a run would find in a file: who, which crowds, what price.
@@ -109,10 +113,12 @@ def check(
     Examples:
         shoal check meters.csv
         shoal check meters.csv --crowd 20 --horizon 3h
+        shoal check meters.csv --epsilon 1 --delta 1e-5
     """
+    at = None if epsilon is None else (epsilon, delta)
     settings = {} if config is None else shoal.Config.read(config).to_json()
     with Stages() as progress:
-        preview = shoal.check(meters, progress=progress, **{**settings, **chosen})
+        preview = shoal.check(meters, progress=progress, compare_at=at, **{**settings, **chosen})
     preview = replace(preview, refusal=by_options(preview.refusal))
     return Outcome(preview.to_dict(), parts=preview.parts(), code=0 if preview.ok else 2)
 

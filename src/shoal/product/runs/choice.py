@@ -43,6 +43,7 @@ from numpy.typing import NDArray
 
 from shoal.crowds.formation import means
 from shoal.crowds.membership import form_crowds
+from shoal.designs.comparison import Comparison, compare_with_averages
 from shoal.errors import InputError, UnreachableError
 from shoal.numerics.notebook import sections
 from shoal.product.card.facts import FitFacts
@@ -149,6 +150,10 @@ class Rehearsal:
         ends = min(counts, default=0), max(counts, default=0)
         dearest = max(prices) if len(prices) > 1 else None
         return CrowdPrice(crowd, len(counts), *ends, price, self.measure, dearest)
+
+    def compare(self, crowd: int, epsilon: float, delta: float) -> Comparison:
+        """Methods at (ε, δ) beside averages, for the labels there are today in crowds of this size."""
+        return compare_with_averages(self.today.values, self._member(self.today, crowd), epsilon, delta)
 
     def _member(self, day: Curves, crowd: int) -> NDArray[np.int64]:
         """(n,) the crowd of each label of a day; -1 for those without one."""
@@ -369,6 +374,7 @@ class FileCheck:
     rehearsal: Rehearsal | None  #: None under a method, whose crowds have another price
     prices: tuple[CrowdPrice, ...]
     refusal: str = ""  #: why a run would be refused; empty where it would not
+    comparison: Comparison | None = None  #: methods beside averages, where an ε was given to compare at
 
     def __repr__(self) -> str:
         usable = f"{self.fit.labels} of {count_of(self.fit.labels + self.fit.left_out, self.fit.noun)} usable"
@@ -400,6 +406,8 @@ class FileCheck:
             sections.append(("A run would be refused", [self.refusal]))
         if self.rehearsal is not None and self.prices:
             sections.append(("Crowds that a run would form", self._crowds(self.rehearsal)))
+        if self.comparison is not None:
+            sections.append(("Ways to protect them", str(self.comparison).splitlines()))
         sections.append(("Nothing was kept", ["No folder was made, and nothing was written to a ledger."]))
         return sections
 
@@ -439,12 +447,19 @@ class FileCheck:
         }
 
 
-def check(source: Any, *, progress: Progress | None = None, **settings: Any) -> FileCheck:
+def check(
+    source: Any,
+    *,
+    progress: Progress | None = None,
+    compare_at: tuple[float, float] | None = None,
+    **settings: Any,
+) -> FileCheck:
     """Read a file as a run would, question it, and preview the crowds and their expected price.
 
     Args:
         source: as for :func:`shoal.choose`.
         progress: called with (stage, what is happening, done, total).
+        compare_at: (ε, δ) at which methods that add noise are set beside averages, as :func:`shoal.compare` does.
         settings: fields of :class:`shoal.Config`, as for :func:`shoal.run`.
 
     Returns:
@@ -472,7 +487,8 @@ def check(source: Any, *, progress: Progress | None = None, **settings: Any) -> 
         prices = [rehearsal.price(size) for size in sorted(sizes) if recorded is not None or size <= most]
     except InputError as error:  # as where no crowd keeps the largest share
         return FileCheck(fit, crowd, rehearsal, (), str(error))
-    return FileCheck(fit, crowd, rehearsal, tuple(prices), refusal)
+    comparison = None if compare_at is None or refusal else rehearsal.compare(crowd, *compare_at)
+    return FileCheck(fit, crowd, rehearsal, tuple(prices), refusal, comparison)
 
 
 # ------------------------------------------------------------------ what people write

@@ -1,7 +1,7 @@
 """How to find a household: attackers who compare what they know of a home with rows, and how often they are right.
 
 A plain attacker expects a row of a home, learns from other homes how far off that is, one covariance for all, and takes
-the nearest row in that metric (:class:`Comparison`). What a week of readings says of a home is :func:`fingerprint`.
+the nearest row in that metric (:class:`WeekMetric`). What a week of readings says of a home is :func:`fingerprint`.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Attacker(Protocol):
 
 
 @dataclass(frozen=True)
-class Comparison:
+class WeekMetric:
     """The row ``mean`` + known ``weights`` is expected of a home; rows are compared by coordinates in ``metric``."""
 
     mean: FloatArray
@@ -100,15 +100,15 @@ def weekly_scatter(tables: Sequence[Table]) -> FloatArray:
     return scatter
 
 
-def weekly(tables: Sequence[Table], ends: Sequence[int]) -> list[Comparison]:
+def weekly(tables: Sequence[Table], ends: Sequence[int]) -> list[WeekMetric]:
     """Comparisons of fingerprints, from those of other homes in several weeks: by their scatter, and by the hour."""
     scatter = weekly_scatter(tables)
     width = len(scatter)
     metrics = (inverse_root(scatter), np.eye(width)[:, : ends[1]])
-    return [Comparison(np.zeros(width), np.eye(width), metric) for metric in metrics]
+    return [WeekMetric(np.zeros(width), np.eye(width), metric) for metric in metrics]
 
 
-def curves(tables: Sequence[Table]) -> list[Comparison]:
+def curves(tables: Sequence[Table]) -> list[WeekMetric]:
     """Comparisons with released curves, from tables of (m, f + k) known of other homes and (m, k) their rows.
 
     The last k columns known are the curve that the attacker forecasts itself; the first comparison is with that one,
@@ -128,7 +128,7 @@ def curves(tables: Sequence[Table]) -> list[Comparison]:
         left = rows - known @ weights
         covariance = np.cov(left.T, ddof=0).reshape(k, k)
         floor = 1e-3 * np.trace(covariance) / k + 1e-12
-        features.append(Comparison(left.mean(axis=0), weights, inverse_root(covariance + floor * np.eye(k))))
+        features.append(WeekMetric(left.mean(axis=0), weights, inverse_root(covariance + floor * np.eye(k))))
     return features
 
 

@@ -30,9 +30,9 @@ from shoal.product.sources.meters.neighborhoods import likeness
 from shoal.product.sources.meters.quality import Readings, as_readings
 from shoal.product.studies.attackers import (
     Attacker,
-    Comparison,
     Hits,
     Table,
+    WeekMetric,
     curves,
     fingerprint,
     rank_rows,
@@ -340,7 +340,7 @@ def curve_scores(
 def _scores(
     at: Table,
     tables: Callable[[NDArray[np.int64]], list[Table]],
-    compare: Callable[[Sequence[Table]], list[Comparison]],
+    compare: Callable[[Sequence[Table]], list[WeekMetric]],
     names: Sequence[str],
     seed: int,
     more: More | None,
