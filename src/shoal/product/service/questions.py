@@ -99,22 +99,18 @@ class AnswerSheet:
     def bodies(self) -> dict[str | None, bytes]:
         """Handle -> the bytes to send, all of the same length; None -> those of the public table of the run."""
         content, question = self.entry.content, self.question
-        tree = commitment(content["question"], self.answers)
-        common = {name: content[name] for name in ("question", "unit", "error", "statement")} | {
-            "times": question.entries if question.timed else None,
-            "entries": question.entries,
-            "released": content["time"],
-        }
+        told = contents(question, self.answers)
+        tree = commitment(told.values())
+        common = {name: content[name] for name in ("question", "unit", "error", "statement")}
+        common["released"] = content["time"]
         receipt = {"id": content["receipt"], "question": content["question"], "entry": vars(self.entry)}
         bodies = {}
-        for place, (handle, answer) in enumerate(self.answers.items()):
+        for place, (handle, answer) in enumerate(told.items()):
             path = [step.hex() for step in tree.inclusion(place, tree.size)]
             inside = {"handle": handle, "inside": {"index": place, "size": tree.size, "path": path}}
-            bodies[handle] = _json(common | {"handle": handle, "answer": answer, "receipt": receipt | inside})
-        longest = max(map(len, bodies.values()), default=0)
-        table = {"columns": question.cells[0], "rows": question.cells[1:]}
-        whole: dict[str | None, bytes] = {None: _json(common | {"table": table, "receipt": receipt})}
-        return whole | {handle: body.ljust(longest) for handle, body in bodies.items()}
+            bodies[handle] = _json(common | answer | {"receipt": receipt | inside})
+        longest = max((len(body) for handle, body in bodies.items() if handle is not None), default=0)
+        return {handle: body if handle is None else body.ljust(longest) for handle, body in bodies.items()}
 
     def csv(self) -> str:
         """All answers as CSV: handle, step, timestamp (or entry) and value."""
@@ -283,12 +279,13 @@ class QuestionService:
         with self._charging:
             question.check_record(self.ledger)
             answers = {handle: question.rows[label] for handle, label in self._handles_of(person, question).items()}
-            root = commitment(question.id, answers).root().hex()
+            tree = commitment(contents(question, answers).values())
+            root = tree.root().hex()
             with self.ledger.storage.writing() as transaction:
                 given = chain.of_kind(transaction, "receipt", analyst=person.id)
                 entry = next((entry for entry in given if entry.content["question"] == question.id), None)
                 if entry is None and self._allowed(given, question, grant):
-                    entry = chain.append(transaction, "receipt", _receipt(person, question, grant, root))
+                    entry = chain.append(transaction, "receipt", _receipt(person, question, grant, tree))
             if entry is None:
                 if grant is not None:
                     self.register.count_refusal(grant)
@@ -331,10 +328,20 @@ def handles(secret: bytes, analyst: str, question: str, labels: Iterable[str]) -
     return dict(sorted(names.items()))
 
 
-def commitment(question: str, answers: Answers) -> Tree:
-    """The tree over what is told of each handle, in the order of handles."""
-    leaves = ({"question": question, "handle": handle, "answer": answer} for handle, answer in answers.items())
-    return Tree(canonical(leaf).encode() for leaf in leaves)
+def contents(question: OfferedQuestion, answers: Answers) -> dict[str | None, dict[str, Any]]:
+    """Handle -> all that is told of it, with the instants or columns of its values; None -> that of the public table."""
+    common = {"question": question.id, "times": question.entries if question.timed else None}
+    common["entries"] = question.entries
+    table = {"columns": question.cells[0], "rows": question.cells[1:]}
+    each: dict[str | None, dict[str, Any]] = {
+        handle: common | {"handle": handle, "answer": answer} for handle, answer in answers.items()
+    }
+    return each | {None: common | {"handle": None, "table": table}}
+
+
+def commitment(told: Iterable[Mapping[str, Any]]) -> Tree:
+    """The tree over what is told of each handle, in the order of handles, and last over the public table."""
+    return Tree(canonical(leaf).encode() for leaf in told)
 
 
 def _json(content: Mapping[str, Any]) -> bytes:
@@ -346,7 +353,8 @@ def _exact(figures: Grant | TableStatement) -> tuple[Fraction, Fraction]:
     return Fraction(figures.epsilon or 0.0), Fraction(figures.delta or 0.0)
 
 
-def _receipt(person: Person, question: OfferedQuestion, grant: Grant | None, root: str) -> dict[str, Any]:
+def _receipt(person: Person, question: OfferedQuestion, grant: Grant | None, tree: Tree) -> dict[str, Any]:
+    root = tree.root().hex()
     name = canonical({"receipt": [person.id, question.id, root]})
     return {
         "receipt": f"rc_{hashlib.sha256(name.encode()).hexdigest()[:24]}",
@@ -355,6 +363,7 @@ def _receipt(person: Person, question: OfferedQuestion, grant: Grant | None, roo
         "question": question.id,
         "grant": None if grant is None else grant.id,
         "answers": root,
+        "leaves": tree.size,
         "table": question.table_digest,
         "unit": question.unit,
         "error": question.error,
