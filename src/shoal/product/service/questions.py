@@ -329,7 +329,7 @@ def handles(secret: bytes, analyst: str, question: str, labels: Iterable[str]) -
 
 
 def contents(question: OfferedQuestion, answers: Answers) -> dict[str | None, dict[str, Any]]:
-    """Handle -> all that is told of it, with the instants or columns of its values; None -> that of the public table."""
+    """Handle -> all that is told of it, with the instants or columns of its values; None -> the public table."""
     common = {"question": question.id, "times": question.entries if question.timed else None}
     common["entries"] = question.entries
     table = {"columns": question.cells[0], "rows": question.cells[1:]}
