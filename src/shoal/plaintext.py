@@ -1,6 +1,7 @@
 """Names from files as text that does nothing: on a terminal, in a page, in a spreadsheet.
 
-A table that is written as CSV follows one rule, which a reader can turn round: a text that begins with ``=``, ``+``,
+A table that is written as CSV follows one rule, names of columns included, which a reader can turn round: a text that
+begins with ``=``, ``+``,
 ``-``, ``@``, a tab, a carriage return or an apostrophe gets one apostrophe before it. Spreadsheet programs then show it
 as text instead of running it as a formula; take one leading apostrophe off to have the text again. Numbers stay as they
 are.
@@ -50,15 +51,26 @@ def cell(text: str) -> str:
     return f"'{text}" if re.match(_FORMULA, text) else text
 
 
+def text_of_cell(content: str) -> str:
+    """The text that stands in a cell of a CSV table, which :func:`cell` wrote.
+
+    >>> text_of_cell(cell("=1+1")), text_of_cell("plain")
+    ('=1+1', 'plain')
+    """
+    return content.removeprefix("'")
+
+
 def as_cells(frame: Frame) -> Frame:
-    """A table with every text as a cell of CSV; numbers and times stay as they are."""
+    """A table with every text and every column's name as a cell of CSV; numbers and times stay as they are."""
     import polars as pl
 
-    texts = [name for name, kind in frame.collect_schema().items() if kind == pl.String]
-    return frame.with_columns(
-        pl.when(pl.col(name).str.contains(_FORMULA)).then("'" + pl.col(name)).otherwise(name).alias(name)
-        for name in texts
+    schema = frame.collect_schema()
+    shown = frame.with_columns(
+        pl.when(pl.col(name).str.contains(_FORMULA)).then("'" + pl.col(name)).otherwise(pl.col(name)).alias(name)
+        for name, kind in schema.items()
+        if kind == pl.String
     )
+    return shown.rename({name: cell(name) for name in schema})
 
 
 def _written(code: int) -> str:

@@ -28,6 +28,7 @@ import numpy as np
 
 from shoal import validation
 from shoal.errors import InputError
+from shoal.plaintext import cell
 from shoal.readings.account import ENTRIES, FARTHEST, MOST_READINGS, ReadingsAccount
 from shoal.readings.crowds import PublicTables, publish
 from shoal.readings.plan import CrowdsPlan, noisy_crowds_plan
@@ -263,6 +264,6 @@ def figure(value: float, digits: int) -> str:
 def _csv(header: Any, rows: Any) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
+    writer.writerow([cell(name) for name in header])
     writer.writerows(rows)
     return text.getvalue().encode()

@@ -146,7 +146,7 @@ class ReleaseCard:
             return self.design.statement
         if self.readings is not None:
             return f"This table protects every {self.readings.noun}'s readings, against whoever knows all others."
-        return next(statement.sentence for statement in self.statements if statement.key == "technique")
+        return next(statement.sentence for statement in self.statements if statement.key == "promise")
 
     @property
     def period(self) -> str:

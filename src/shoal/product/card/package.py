@@ -10,12 +10,13 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shoal import __version__
 from shoal.plaintext import printable
 from shoal.product.card.card import ReleaseCard
+from shoal.product.card.ladder import LADDER
 from shoal.product.card.render import public_page, readme
 
 TABLE = "released.csv"
@@ -29,6 +30,8 @@ FIELDS: dict[str, tuple[str, str]] = {
     "timestamp": ("datetime", "beginning of the step"),
     "kw": ("number", "mean power over the members of the crowd"),
 }
+#: The same where a method releases a row per label, or several.
+ANSWER_FIELDS = {"kw": ("number", "power in the step, through the mechanism")}
 #: The same of a release under the readings' promise.
 NOISY_FIELDS = {
     "crowd": ("integer", "a curve, numbered by its level; it stands for nobody in particular"),
@@ -62,7 +65,7 @@ def package(
     Of readings with noise it is a function of these and of the public settings on the card.
     """
     columns, *rows = csv.reader(io.StringIO(files[TABLE].decode()))
-    name = printable(title or ("A release of averages" if card.readings is None else "A release with noise"))
+    name = printable(title or LADDER[card.kind].title)
     about = f" about {card.period}" if card.period else ""
     terms = {"name": licence, "title": licence} if licence else UNSTATED
     zone = card.fit.time_zone or "as in the readings, without a zone"
@@ -70,7 +73,7 @@ def package(
         "profile": "tabular-data-package" if all(path.endswith(".csv") for path in files) else "data-package",
         "name": "released",
         "title": name,
-        "description": " ".join(one.sentence for one in card.public if one.key in ("technique", "hidden")),
+        "description": " ".join(one.sentence for one in card.public if one.key in ("promise", "technique", "hidden")),
         "licenses": [terms],
         "citation": f"{name}{about}. Made with shoal {__version__}; release card {card.digest[:16]}.",
         "time_zone": zone if "timestamp" in columns else "none in it",
@@ -83,7 +86,7 @@ def package(
         },
         "resources": [_resource(path, files[path], card) for path in sorted(files, key=lambda path: path != TABLE)],
     }
-    each = "crowd and step" if "step" in columns else "crowd"
+    each = _row(card, columns) + " and step" * ("step" in columns)
     texts = {
         "card.json": card.to_json(),
         "card.md": card.to_markdown(),
@@ -99,6 +102,15 @@ def package(
     made_here = {path: text.encode() for path, text in texts.items()}
     lines = [f"{hashlib.sha256(c).hexdigest()}  {path}\n" for path, c in sorted({**made_here, **files}.items())]
     return {**made_here, "SHA256SUMS": "".join(lines).encode()}
+
+
+def _row(card: ReleaseCard, columns: Sequence[str]) -> str:
+    """Whom or what one row of the table is about, at a step."""
+    if card.kind == "readings":
+        return "curve" if "step" in columns else "cell"
+    if card.kind == "means":
+        return "crowd"
+    return card.fit.noun if card.fit.most_rows == 1 else f"row of a {card.fit.noun}"
 
 
 def _resource(path: str, content: bytes, card: ReleaseCard) -> dict[str, Any]:
@@ -130,6 +142,8 @@ def _resource(path: str, content: bytes, card: ReleaseCard) -> dict[str, Any]:
 
 def _field(name: str, card: ReleaseCard) -> dict[str, Any]:
     kind, meaning = FIELDS.get(name, ("number", "mean over the members of the crowd"))
+    if card.kind == "certified" and name not in FIELDS.keys() - ANSWER_FIELDS:
+        kind, meaning = ANSWER_FIELDS.get(name, (kind, "figure of a row, through the mechanism"))
     if card.kind == "readings":
         kind, meaning = NOISY_FIELDS.get(name, (kind, "mean within declared bounds, with noise"))
     described: dict[str, Any] = {"name": name, "type": kind, "description": meaning}

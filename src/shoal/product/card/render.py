@@ -19,6 +19,7 @@ from markupsafe import Markup
 
 from shoal.product.card import pictures
 from shoal.product.card.card import ReleaseCard
+from shoal.product.card.ladder import LADDER
 from shoal.product.card.pictures import CrowdCurves
 from shoal.product.card.statements import (
     HEADINGS,
@@ -32,7 +33,6 @@ from shoal.product.card.statements import (
 )
 from shoal.rounding import exactly, lower, nearest, percent, upper
 
-TITLE = "A release of averages"
 INTERNAL = "Internal: contains the members' own figures. For the data owner; do not pass this page on."
 NAMELESS = "For the data owner and whom he answers to: no names, no single figures."
 PASSED_ON = "Public: holds only what the release card says. No members' figures, no names."
@@ -47,7 +47,7 @@ Figures = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 
 
 def summary(card: ReleaseCard, handed: Sequence[Statement] = (), *, verbose: bool = False) -> list[Part]:
-    """Headings with their sentences for the owner: five lines, or all that there is to say."""
+    """Headings with their sentences for the owner: six lines, or all that there is to say."""
     every = [*card.statements, *handed]
     chosen = [(key, _chosen(every, key)) for key in (HEADINGS if verbose else SUMMARY)]
     if verbose:
@@ -63,7 +63,8 @@ def summary(card: ReleaseCard, handed: Sequence[Statement] = (), *, verbose: boo
     absent = [one.figure for one in every if one.key == "missing" and one.figure and not one.warning]
     if absent and card.kind != "readings":
         why = "; ".join(f"{reason} ({number})" for reason, number in card.fit.reasons)
-        parts[0][1].append(f"Without a row: {absent[0]}{why and f': {why}'}. left_out.csv has their names.")
+        without = f"Without a row: {absent[0]}{why and f': {why}'}. left_out.csv has their names."
+        dict(parts)[HEADINGS["hidden"]].append(without)
     warnings = [one.sentence for one in every if one.warning]
     return [*parts, ("Mind", warnings)] if warnings else parts
 
@@ -83,17 +84,16 @@ def _chosen(every: Iterable[Statement], *keys: str) -> list[Statement]:
 
 def markdown(card: ReleaseCard) -> str:
     """The card as a page of Markdown."""
-    headline = card.statement if card.meaningful else "No meaningful guarantee"
-    if card.kind == "certified" and card.meaningful:
-        headline = _chosen(card.public, "hidden")[0].sentence
-    headline = headline[:1].upper() + headline[1:]
+    first = ("promise", "hidden") if card.kind == "certified" else ("promise",)
+    said = " ".join(_chosen(card.public, key)[0].sentence for key in first)
+    headline = said if card.meaningful else "No meaningful guarantee"
     template = environment("md").get_template("card.md")
     return template.render(card=card, headline=headline, groups=_grouped(card.public), tables=tables(card))
 
 
 def readme(card: ReleaseCard, **given: Any) -> str:
     """README.txt of the public folder, half a page."""
-    sentences = dict.fromkeys(("technique", "hidden", "use", "limits", "rules"), "")
+    sentences = dict.fromkeys(("promise", "technique", "hidden", "use", "limits", "rules"), "")
     sentences |= {one.key: one.sentence for one in reversed(card.public)}
     return environment("text").get_template("README.txt").render(statements=sentences, **given)
 
@@ -230,7 +230,7 @@ def _page(template: str, card: ReleaseCard, every: Sequence[Statement], *, title
         of=partial(_chosen, every),
         groups=_grouped(every),
         picture=pictures.before_and_after(card),
-        title=TITLE if title is None else str(title),
+        title=LADDER[card.kind].title if title is None else str(title),
         policy=f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'",
         script=Markup(script),
         style=Markup(style),

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 import shoal
+from shoal.product.card.ladder import NOTHING_TO_PROVE
 from shoal.product.cli import options
 from shoal.product.cli.options import option
 from shoal.product.cli.screen import Outcome, command, said
@@ -91,7 +92,10 @@ def prove(
         shoal prove mechanism.shoal --epsilon 2 --scope table
     """
     if target.is_dir():
-        proofs, where = shoal.Run.open(target).prove(epsilon=epsilon, scope=scope), target / "proof"
+        run = shoal.Run.open(target)
+        if not run.of_readings and not run.charged:
+            raise shoal.InputError(NOTHING_TO_PROVE)
+        proofs, where = run.prove(epsilon=epsilon, scope=scope), target / "proof"
     else:
         proof, where = shoal.prove(shoal.Mechanism.load(target), None, epsilon, scope), target.parent
         proof.save(where / f"{target.stem}.proof.json")

@@ -12,7 +12,7 @@ import shoal
 from shoal.plaintext import cell
 from shoal.product.cli.options import option
 from shoal.product.cli.screen import Outcome, command
-from shoal.rounding import counted, upper
+from shoal.rounding import counted, exactly, upper
 
 Target = Annotated[
     str | None,
@@ -147,10 +147,21 @@ def _accounts(ledger: shoal.Ledger, label: str | None) -> tuple[dict[str, Any], 
             lines.append(f"{counted(len(readings), 'release')} of the readings of {about}: {cost}")
         lines.append(
             f"{counted(whole.releases, 'charged answer')} about {counted(whole.labels, 'label')}"
-            + (f"; most spent first; at most {upper(whole.largest_share)} of the budget is spent" * bool(whole.labels))
+            + "; most spent first" * bool(whole.labels)
         )
     lines += [f"  {account}" for account in accounts]
     if more > 0:
         lines.append(f"  … and {more} more (--label shows one)")
+    another = ledger.cost_of_another(accounts[0].name.removeprefix("label ")) if accounts else None
+    content["another"] = None
+    if another is not None:
+        worst = max(another.after, key=lambda account: account.share)
+        where, budget = f"δ({exactly(worst.epsilon)})", exactly(worst.budget)
+        verdict = "fits into" if another.allowed else "is refused, it does not fit into"
+        lines.append(
+            f"One more answer like the latest about the first of them {verdict} the budget: {where} would be "
+            f"at most {upper(worst.spent)} of {budget}"
+        )
+        content["another"] = {"allowed": another.allowed, "delta": worst.spent, "name": worst.name}
     names = ("name", "epsilon", "budget", "spent", "remaining", "releases", "mode")
     return {**content, "accounts": [{name: getattr(one, name) for name in names} for one in accounts]}, lines

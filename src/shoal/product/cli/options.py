@@ -23,7 +23,7 @@ ConfigFile = Annotated[Path | None, option("Settings in a TOML file: these and a
 SET = "Any setting of shoal.Config, also one without an option, such as max_kw=50; repeat for more."
 Settings = Annotated[list[str] | None, option(SET, "Input", "--set", metavar="NAME=VALUE")]
 Until = Annotated[str, option("Stop after fit, design, audit, release or report.", "Output", metavar="STAGE")]
-Verbose = Annotated[bool, option("Everything there is to say, not the five lines.", "Output", "--verbose")]
+Verbose = Annotated[bool, option("Everything there is to say, not the summary.", "Output", "--verbose")]
 #: Settings that people need first: they stand above the panels of the help.
 FIRST = ("crowd", "label")
 

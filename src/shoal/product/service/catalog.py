@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.errors import InputError, LedgerError, ShoalError
+from shoal.plaintext import text_of_cell
 from shoal.product.card.statements import KNOWS
 from shoal.product.card.words import promise
 from shoal.product.ledger.ledger import Ledger
@@ -80,7 +81,7 @@ class OfferedQuestion:
         """Names of the entries of an answer: instants in ISO 8601, or columns of a table."""
         names, *rows = self.cells
         if not self.timed:
-            return tuple(name for name in names if name not in PLACES)
+            return tuple(text_of_cell(name) for name in names if name not in PLACES)
         place = names.index("timestamp")
         return tuple(sorted({datetime.fromisoformat(row[place]).isoformat() for row in rows}))
 
@@ -91,7 +92,8 @@ class OfferedQuestion:
         frame = frame.sort("step", maintain_order=True) if self.timed else frame
         name = next(name for name in NAMES if name in frame.columns)
         answers: dict[str, list[float]] = {}
-        for label, *values in frame.select(name, *(c for c in self.cells[0] if c not in PLACES)).iter_rows():
+        figures = (text_of_cell(column) for column in self.cells[0] if column not in PLACES)
+        for label, *values in frame.select(name, *figures).iter_rows():
             answers.setdefault(str(label), []).extend(values)
         single = all(len(values) == len(self.entries) for values in answers.values())
         return answers if single else {}
@@ -117,8 +119,9 @@ class OfferedQuestion:
             return TableStatement(f"{card.statement} {same} {KNOWS}", card.fit.crowd, card.fit.labels)
         if facts.scope != "table" or not facts.meaningful:
             raise InputError("its design promises nothing about the whole table that means something")
+        ladder = next(one.sentence for one in card.public if one.key == "promise")
         sentence, delta = promise(facts.epsilon, upper(facts.delta), "table"), up(facts.delta)
-        return TableStatement(sentence, facts.smallest_group, facts.labels, facts.epsilon, delta)
+        return TableStatement(f"{ladder} {sentence}", facts.smallest_group, facts.labels, facts.epsilon, delta)
 
     def described(self) -> dict[str, Any]:
         """What everybody who is admitted may know of it."""

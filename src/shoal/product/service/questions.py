@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.errors import InputError, LedgerError, ShoalError
+from shoal.plaintext import cell
 from shoal.product.ledger import chain
 from shoal.product.ledger.chain import Entry, canonical
 from shoal.product.ledger.ledger import Ledger
@@ -118,7 +119,7 @@ class AnswerSheet:
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(["handle", "step", "timestamp" if question.timed else "entry", question.unit or "value"])
         for handle, values in self.answers.items():
-            named = zip(question.entries, values, strict=True)
+            named = zip(map(cell, question.entries), values, strict=True)
             writer.writerows([handle, step, *entry] for step, entry in enumerate(named, start=1))
         return out.getvalue()
 

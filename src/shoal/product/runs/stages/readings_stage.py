@@ -24,6 +24,7 @@ import polars as pl
 
 from shoal.errors import BudgetError, InputError, LedgerError, UnreachableError
 from shoal.files import digest_of
+from shoal.plaintext import as_cells
 from shoal.product.card.facts import FitFacts
 from shoal.product.card.statements import OWNER as TO_OWNER
 from shoal.product.card.statements import Statement
@@ -197,7 +198,7 @@ def stage(context: Context, fit: FitFacts) -> StageOutcome:
     for name, content in files.items():
         context.folder.put(name, content)
     owner = owner_rows(homes, noisy, settings)
-    context.folder.write(CSV, lambda path: owner.write_csv(path))
+    context.folder.write(CSV, lambda path: as_cells(owner).write_csv(path))
     context.folder.write(PARQUET, lambda path: owner.write_parquet(path))
     known = {"homes": len(homes.labels), "left_out": fit.left_out, "audit": vector["audit"]}
     context.folder.put(OWNER, json.dumps({**known, **errors(homes, noisy, settings)}, indent=1))
