@@ -246,5 +246,11 @@ def test_the_command_imports_shoal_and_its_own_modules_only():
     for path in (ROOT / "src" / "shoal" / "product" / "cli").glob("*.py"):
         found = re.findall(r"^\s*(?:from|import) (shoal[\w.]*)", path.read_text(), flags=re.M)
         known = {"shoal", "shoal.rounding", "shoal.plaintext", "shoal.accounting.curve", "shoal.product.service"}
-        known |= {"shoal.records", "shoal.product.runs.owner_ledger", "shoal.product.card", "shoal.product.card.ladder"}
+        known |= {
+            "shoal.files",
+            "shoal.records",
+            "shoal.product.runs.owner_ledger",
+            "shoal.product.card",
+            "shoal.product.card.ladder",
+        }
         assert {name for name in found if not name.startswith("shoal.product.cli")} <= known, path.name

@@ -11,7 +11,7 @@ import shoal
 from shoal.product.card.ladder import NOTHING_TO_PROVE
 from shoal.product.cli import options
 from shoal.product.cli.options import option
-from shoal.product.cli.screen import Outcome, command, said
+from shoal.product.cli.screen import Outcome, check_folder, command, said
 from shoal.rounding import exactly, lower, upper
 
 
@@ -167,5 +167,6 @@ def folder_for(out: Path) -> Path:
         raise shoal.InputError(f"out: {out.name} is a file; name a folder")
     if (out / "state.json").is_file():
         raise shoal.InputError(f"out: {out.name} holds a shoal run; name another folder")
+    check_folder(out)
     out.mkdir(parents=True, exist_ok=True, mode=0o700)
     return out

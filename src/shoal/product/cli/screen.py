@@ -27,6 +27,7 @@ from typing import Annotated, Any, TextIO, TypeVar
 import typer
 
 import shoal
+from shoal.files import FULL, full
 from shoal.plaintext import printable
 from shoal.product.cli import options
 from shoal.records import plain
@@ -73,8 +74,9 @@ def command(*sections: str, also: tuple[str, ...] = ()) -> Callable[[Command], C
                 outcome = function(**given, **chosen)
                 code = outcome.code
                 _print(_shown(outcome, as_json))
-            except (shoal.ShoalError, OSError, MemoryError, KeyboardInterrupt) as error:
-                if os.environ.get(DEBUG):
+            except BaseException as error:
+                expected = isinstance(error, (shoal.ShoalError, OSError, MemoryError, KeyboardInterrupt))
+                if os.environ.get(DEBUG) or not (expected or (isinstance(error, Exception) and full(error))):
                     raise
                 code, text = exit_code(error), explained(error)
                 if as_json:
@@ -108,7 +110,7 @@ def explained(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return "the memory is not enough; use fewer labels at a time, or a shorter horizon"
     if not isinstance(error, OSError):
-        return by_options(str(error))
+        return FULL if isinstance(error, Exception) and full(error) else by_options(str(error))
     path = Path(str(error.filename or ""))
     if path.name.startswith("."):  # a lock, or a file that is being written: what the user knows is its folder
         path = path.parent
@@ -124,6 +126,28 @@ def explained(error: BaseException) -> str:
     reason = error.strerror or "an operation on files failed"
     other = f"{reason}{f':{name}' if name else ''}; put it right and run the command again"
     return reasons.get(error.errno or 0, other)
+
+
+def check_folder(out: Path) -> None:
+    """Raise unless a folder can be made, or written to, under the name that was given as --out; nothing stays there."""
+    if not out.parts:
+        raise shoal.InputError("out: name a folder")
+    missing = [path for path in (out, *out.parents) if not path.exists()]
+    around = missing[-1].parent if missing else out
+    if around.exists() and not around.is_dir():
+        if missing:
+            raise shoal.InputError(f"out: {around} is a file, in which there can be no folder; name another folder")
+        return  # the command says so
+    probe = around / f".shoal-{os.getpid()}"
+    try:
+        probe.mkdir()
+        probe.rmdir()
+    except OSError as error:
+        reasons = {errno.EROFS: "the disk is read-only", errno.ENOSPC: "the disk is full"}
+        why = reasons.get(error.errno or 0, "you have no permission to write there")
+        raise shoal.InputError(
+            f"out: no folder can be made in {around.resolve()}: {why}; name another folder"
+        ) from None
 
 
 def by_options(text: str) -> str:

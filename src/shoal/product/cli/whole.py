@@ -11,7 +11,7 @@ import typer
 import shoal
 from shoal.product.cli import options
 from shoal.product.cli.options import option
-from shoal.product.cli.screen import Outcome, Stages, by_options, command
+from shoal.product.cli.screen import Outcome, Stages, by_options, check_folder, command
 
 #: When the demo's forecasts begin: the evening after 16 of its 17 days.
 DEMO_ORIGIN = "2024-01-17T18:00"
@@ -142,6 +142,7 @@ def _selected(database: Path, meters: str | None, chosen: dict[str, Any]) -> Any
 def _everything(
     source: Any, out: Path, file: Path | None, chosen: dict[str, Any], verbose: bool, **terms: Any
 ) -> Outcome:
+    check_folder(out)
     config = None if file is None else shoal.Config.read(file)
     with Stages() as progress:
         done = shoal.run(source, out, config=config, progress=progress, **terms, **chosen)

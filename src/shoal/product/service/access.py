@@ -8,14 +8,17 @@ from. Whoever may not make a call gets the answer of an unknown address.
 import hashlib
 import hmac
 import ipaddress
+import json
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Form, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from starlette.concurrency import run_in_threadpool
@@ -152,9 +155,26 @@ class GuardedRoute(APIRoute):
 
         async def guarded(request: Request) -> Any:
             request.state.caller = await run_in_threadpool(access_of(request).admit, request, self.roles, self.path)
+            if self.path.startswith("/v1/"):
+                refuse_twice(await request.body())
             return await handler(request)
 
         return guarded
+
+
+def refuse_twice(body: bytes) -> None:
+    """Raise where a field stands twice in JSON: readers differ in which one they take.
+
+    What is no JSON is left to the call, which says so.
+    """
+
+    def fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(dict(pairs)) < len(pairs):
+            raise RequestValidationError([{"type": "twice", "loc": ("body",), "msg": "A field stands twice in it"}])
+        return dict(pairs)
+
+    with suppress(ValueError, RecursionError):
+        json.loads(body, object_pairs_hook=fields)
 
 
 def router(*roles: str, **settings: Any) -> APIRouter:

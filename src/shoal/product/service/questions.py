@@ -340,7 +340,7 @@ def contents(question: OfferedQuestion, answers: Answers) -> dict[str | None, di
     return each | {None: common | {"handle": None, "table": table}}
 
 
-def commitment(told: Iterable[Mapping[str, Any]]) -> Tree:
+def commitment(told: Iterable[dict[str, Any]]) -> Tree:
     """The tree over what is told of each handle, in the order of handles, and last over the public table."""
     return Tree(canonical(leaf).encode() for leaf in told)
 
