@@ -149,6 +149,7 @@ def attack(
     if known is not None:
         finding = shoal.find_published(file, shoal.read_meters(known))
         return Outcome(finding.to_dict(), str(finding))
+    check_folder(out)
     study = shoal.reidentify(shoal.read_meters(file), crowd=crowd, origins=origins, seed=seed, progress=tell)
     study.save(folder_for(out))
     content = {"out": str(out), **study.to_dict()}
@@ -167,6 +168,5 @@ def folder_for(out: Path) -> Path:
         raise shoal.InputError(f"out: {out.name} is a file; name a folder")
     if (out / "state.json").is_file():
         raise shoal.InputError(f"out: {out.name} holds a shoal run; name another folder")
-    check_folder(out)
     out.mkdir(parents=True, exist_ok=True, mode=0o700)
     return out
