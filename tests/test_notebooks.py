@@ -39,7 +39,7 @@ def test_the_notebook_about_mechanisms_shows_one() -> None:
     printed, shown = cell["outputs"]
     text = "".join(printed["text"])
     assert all(part in text for part in ("gain\n[[", "shift\n[", "covariance of the noise\n[["))
-    assert "Mechanism" in shown["data"]["text/html"]
+    assert "Mechanism" in "".join(shown["data"]["text/html"])
     names: dict[str, Any] = {}
     for before in _cells(notebook):
         exec(compile("".join(before["source"]), before["id"], "exec"), names)
