@@ -33,7 +33,9 @@ RELEASES: dict[str, dict[str, Any]] = {
     "readings of meters": METERS
     | NOISY
     | {"customers": 40, "unit": "kw", "interval": 60, "crowd": None, "order": (2, 1)},
-    "readings of a table": TABLE | NOISY | {"customers": 30, "bounds": ("kg=0:10",), "columns": ("kg",), "crowd": None},
+    "readings of a table": TABLE
+    | NOISY
+    | {"customers": 30, "bounds": ("kg=0:10",), "cells": ("kg=5",), "columns": ("kg",), "crowd": None},
 }
 KINDS = {"averages": "means", "answers": "certified", "codebook": "certified", "samples": "certified"}
 
@@ -163,6 +165,22 @@ def test_the_readme_counts_rows_by_what_they_are_about(releases: dict[str, shoal
     about = {field["name"]: field["description"] for field in fields}
     figure = "kw" if "kw" in about else next(reversed(about))
     assert ("members of the crowd" in about[figure]) == name.startswith("averages")
+
+
+def test_a_noisy_table_is_drawn_from_its_public_files_on_both_pages(releases: dict[str, shoal.Run]) -> None:
+    meters, table = (releases[f"readings of {what}"].path for what in ("meters", "a table"))
+    total = pl.read_csv(meters / "public" / "total.csv")["kw"]
+    first = re.compile(r'<path class="curve" stroke-width="[\d.]+" d="([^"]+)"/>')
+    for page in (meters / "report.html", meters / "public" / "report.html"):
+        text = page.read_text()
+        drawn = [float(point.split(",")[1]) for point in first.findall(text)[0].lstrip("M").split("L")]
+        top, low = 3.0, 87.0  # the largest figure stands at the top, zero at the bottom
+        assert drawn == pytest.approx([low - (low - top) * kw / total.max() for kw in total], abs=0.06)
+        assert "12:00</span>" in text
+    for page in (table / "report.html", table / "public" / "report.html"):
+        counts = pl.read_csv(table / "public" / "released.csv")["count"]
+        assert ("Count of each cell, with noise" in page.read_text()) == (len(counts) > 1)
+    assert "Drawn from the public files" not in (releases["averages of meters"].path / "report.html").read_text()
 
 
 def test_the_service_says_the_same(releases: dict[str, shoal.Run]) -> None:

@@ -90,7 +90,9 @@ def package(
     texts = {
         "card.json": card.to_json(),
         "card.md": card.to_markdown(),
-        "report.html": public_page(card, title=title, made=made if card.readings is None else card.readings.day),
+        "report.html": public_page(
+            card, title=title, made=made if card.readings is None else card.readings.day, public=files
+        ),
         "README.txt": readme(
             card,
             table=f"{len(rows)} rows, one per {each}: {', '.join(columns)}",

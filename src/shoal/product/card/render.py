@@ -167,9 +167,15 @@ def report(
     made: str = "",
     timings: Mapping[str, float] | None = None,
     handed: Sequence[Statement] = (),
+    public: Mapping[str, bytes] | None = None,
 ) -> str:
-    """The owner's page: pictures of the crowds and their prices, and all that there is to say."""
+    """The owner's page: pictures of the crowds and their prices, and all that there is to say.
+
+    Of readings with noise the pictures are those of the ``public`` files, by name.
+    """
     curve = tables(card)[:1]
+    entries = crowds[0].released.shape[1] if crowds else 1
+    below = pictures.axis_of(entries, card.fit.origin, card.fit.step_minutes, axis)
     return _page(
         "report.html",
         card,
@@ -179,7 +185,8 @@ def report(
         internal=True,
         about=[f"Data: {card.fit.source}."] if card.fit.source else [],
         made=made,
-        crowds=pictures.panels(crowds, unit, card.fit.noun, axis),
+        crowds=pictures.panels(crowds, unit, card.fit.noun, below),
+        noisy=pictures.noisy_pictures(card, public or {}),
         dearest=pictures.dearest(crowds, unit),
         price=pictures.price_by_label(crowds, unit, card.fit.noun),
         course=pictures.course(card),
@@ -188,11 +195,12 @@ def report(
     )
 
 
-def public_page(card: ReleaseCard, *, title: str | None = None, made: str = "") -> str:
-    """The page to pass on: what the card says and nothing else."""
-    return _page(
-        "report.html", card, card.public, title=title, banner=PASSED_ON, made=made, crowds=None, tables=tables(card)
-    )
+def public_page(
+    card: ReleaseCard, *, title: str | None = None, made: str = "", public: Mapping[str, bytes] | None = None
+) -> str:
+    """The page to pass on: what the card says, with pictures of ``public`` files of readings, and nothing else."""
+    given: dict[str, Any] = {"title": title, "banner": PASSED_ON, "made": made, "crowds": None, "tables": tables(card)}
+    return _page("report.html", card, card.public, noisy=pictures.noisy_pictures(card, public or {}), **given)
 
 
 def board(card: ReleaseCard, *, title: str | None = None, made: str = "") -> str:

@@ -190,7 +190,7 @@ def report_stage(
     """Write the owner's page, and everything in ``public/`` beside the table; readings with noise have no ``plan``."""
     config = context.config
     crowds: list[CrowdCurves] = []
-    axis, unit = f"{config.horizon} steps", "kW"
+    axis, unit = "", "kW"
     if card.readings is not None:
         made = card.readings.day
     else:
@@ -198,10 +198,10 @@ def report_stage(
         if config.label is not None:
             axis, unit = f"{len(plan.columns)} columns", "sd"
         crowds = _crowds(context, plan, same=card.kind == "means")
-    page = report(card, crowds, unit=unit, axis=axis, title=config.title, made=made, timings=timings, handed=handed)
-    context.folder.put(REPORT, page)
     tables = {Path(name).name: context.folder / f"public/{Path(name).name}" for name in TABLES}
     known = {name: path.read_bytes() for name, path in tables.items() if path.is_file()}
+    given: dict[str, Any] = {"title": config.title, "made": made, "timings": timings, "handed": handed}
+    context.folder.put(REPORT, report(card, crowds, unit=unit, axis=axis, public=known, **given))
     files = package(card, known, title=config.title, licence=config.licence, made=made)
     for name, text in files.items():
         context.folder.put(f"public/{name}", text)
