@@ -147,7 +147,10 @@ class Config(Record):
         if self.epsilon is not None:
             validation.non_negative(epsilon=self.epsilon)
         if self.delta is not None and self.rho is not None:
-            raise InputError("delta and rho exclude each other: the one asks for a guarantee, the other for an error")
+            raise InputError(
+                "delta and rho exclude each other: the one asks for a guarantee, the other for an error",
+                argument="delta",
+            )
         if self.delta is not None:
             validation.probability(delta=self.delta, above_zero=True, below_one=True)
         if self.rho is not None:
@@ -155,7 +158,7 @@ class Config(Record):
         given = next((name for name in ("epsilon", "delta", "rho") if getattr(self, name) is not None), None)
         if not self.charged:
             if given is not None and self.label is None and self.secret != secret.READINGS:
-                raise InputError(no_use(given))
+                raise InputError(no_use(given), argument=given)
             return
         if self.method == "codebook":
             if self.query != "point" or self.delta is not None or self.rho is not None or not self.epsilon:
@@ -165,7 +168,9 @@ class Config(Record):
                 )
         elif self.rho is None and (self.epsilon is None or self.delta is None):
             what = f"method {self.method}" if self.method else f"query {self.query}"
-            raise InputError(f"{what} needs a guarantee to reach, epsilon= and delta=, or an error to spend, rho=")
+            raise InputError(
+                f"{what} needs a guarantee to reach, epsilon= and delta=, or an error to spend, rho=", argument=what
+            )
 
     def _check_table(self) -> None:
         """Settings of a class table: with a label only, and beside none of those that forecasts alone have."""
