@@ -115,7 +115,7 @@ def _every_epsilon(card: ReleaseCard, design: DesignFacts) -> Figures:
 
 def _tests(card: ReleaseCard, design: DesignFacts) -> Figures:
     columns = ("An attacker who is wrong about a neighbor in", "is right about the true one in at most")
-    rows = [(percent(false, "nearest"), percent(true)) for false, true in design.tradeoff]
+    rows: list[tuple[str, ...]] = [(percent(false, "nearest"), percent(true)) for false, true in design.tradeoff]
     return "Tests between neighbors", columns, rows
 
 
