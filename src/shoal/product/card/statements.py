@@ -23,7 +23,7 @@ from shoal import __version__
 from shoal.plaintext import printable
 from shoal.product.card.facts import CROWD, MEANINGLESS, DesignFacts, FitFacts, promised_delta
 from shoal.product.card.words import HOLDERS, factor, promise, question
-from shoal.readings.plan import noisy_crowds_plan
+from shoal.readings.plan import expected_errors
 from shoal.rounding import count_of, exactly, lower, many, nearest, percent, upper
 
 if TYPE_CHECKING:
@@ -186,10 +186,11 @@ def would_protect(fit: FitFacts, *, options: bool = True) -> str:
             f"{name} would protect every {fit.noun}'s figures, against whoever knows all others, with noise that the "
             f"ends of the columns, which you declare{bounds}, decide."
         )
-    plan = noisy_crowds_plan(customers=max(fit.labels, 2), epsilon=1.0)
+    customers, typical = max(fit.labels, 2), 1.5
+    w1, total = expected_errors(customers, 1.0, typical_kw=typical)  # compiles nothing
     return (
         f"{name} would protect every {fit.noun}'s readings, against whoever knows all others; with "
-        f"{count_of(plan.customers, 'customer')} of {plan.typical_kw:g} kW (more where they use less{load}) and a "
+        f"{count_of(customers, 'customer')} of {typical:g} kW (more where they use less{load}) and a "
         "privacy budget (epsilon) of 1 its curves, as a population and not home by home, would be off by about "
-        f"{percent(plan.expected_w1)} of the mean load, its total by {percent(plan.expected_total)}."
+        f"{percent(w1)} of the mean load, its total by {percent(total)}."
     )

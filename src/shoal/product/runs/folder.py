@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shoal.errors import InputError, LedgerError
-from shoal.files import digest_of, file_digest, hold_lock, private_folder, write_whole
+from shoal.files import digest_of, file_digest, private_folder, write_whole
 from shoal.product.ledger.ledger import Ledger
+from shoal.product.locks import hold_lock
 from shoal.product.runs.config import Config, Speed
 from shoal.product.runs.owner_ledger import FILE, IN_FOLDER, VARIABLE, Place, Seal, elsewhere, opened, place
 from shoal.product.runs.shards import Listing

@@ -33,7 +33,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from shoal import archive
 from shoal.audits.guard import ModelGuard, model_guard
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
@@ -42,6 +41,7 @@ from shoal.mechanism.releasable import Releasable
 from shoal.numerics.eigenpairs import eigh
 from shoal.product.card.facts import Accuracy
 from shoal.product.card.measures import accuracy_facts
+from shoal.product.sources.frame_archive import load_record, save_record
 from shoal.product.sources.frames import UNREADABLE, open_file
 from shoal.validation import FloatArray, IndexArray
 
@@ -310,12 +310,12 @@ class ClassTable:
 
     def save(self, path: str | Path) -> None:
         """Write a versioned file without pickle. It holds the rows: guard it like them."""
-        archive.save_record(self, path, FORMAT, VERSION)
+        save_record(self, path, FORMAT, VERSION)
 
     @staticmethod
     def load(path: str | Path) -> ClassTable:
         """Read a file that :meth:`save` wrote; a damaged or altered one is refused."""
-        return archive.load_record(ClassTable, path, FORMAT, VERSION)
+        return load_record(ClassTable, path, FORMAT, VERSION)
 
 
 def label_means(values: FloatArray, owner: IndexArray, n: int) -> FloatArray:

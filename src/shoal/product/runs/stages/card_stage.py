@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from shoal.audits.naming import attack_means, attack_rows
+from shoal.audits.naming import attack_means
 from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import AuditFacts, Course, DesignFacts, FitFacts, OwnAttack, ReleaseFacts
 from shoal.product.card.package import package
@@ -27,6 +27,7 @@ from shoal.product.runs.folder import FIT, STATE, Context, Folder, StageOutcome
 from shoal.product.runs.stages.crowd_stage import CROWDS, ROWS, CrowdFacts, horizon_stamps, members_and_rows, with_rows
 from shoal.product.runs.stages.release_stage import PARQUET
 from shoal.product.runs.stages.release_stage import PUBLIC as TABLE
+from shoal.product.studies.attackers import attack_rows
 from shoal.readings.publication import NOISY as VECTOR
 from shoal.readings.publication import PLAN, TOTAL
 from shoal.records import Record

@@ -28,7 +28,6 @@ import polars as pl
 
 from shoal.crowds.membership import can_have_news, crowd_row, form_crowds, formation_size, value_digest, with_blocks
 from shoal.errors import InputError
-from shoal.plaintext import as_cells
 from shoal.product.card.facts import LISTED, FitFacts, most_common
 from shoal.product.ledger.ledger import Ledger
 from shoal.product.runs.config import Config
@@ -36,6 +35,7 @@ from shoal.product.runs.folder import FIT, Context, StageOutcome
 from shoal.product.runs.shards import Part
 from shoal.product.runs.stages.fit_stage import CURVES, QUALITY_TABLE
 from shoal.product.sources.class_table import ClassTable
+from shoal.product.sources.frames import as_cells
 from shoal.product.sources.meters import clock
 from shoal.product.sources.meters.neighborhoods import blend
 from shoal.product.sources.meters.season import phases
@@ -308,7 +308,9 @@ def as_period(text: str) -> str:
     try:
         moment = datetime.fromisoformat(f"{text}-01-01"[:10] if len(text) in (4, 7) else text)
     except ValueError:
-        raise InputError("period must be a year, a month, a day or an instant: 2024, 2024-03, 2024-03-31") from None
+        raise InputError(
+            "period must be a year, a month, a day or an instant: 2024, 2024-03, 2024-03-31", argument="period"
+        ) from None
     if moment.tzinfo is not None:
         moment = moment.astimezone(UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -118,7 +118,7 @@ def _designed(config: Config, classes: GaussianClasses, graph: NeighborGraph, sh
     meets = partial(calibrate, classes, graph, epsilon=config.stated_epsilon, delta=delta, progress=tick, prove=False)
 
     mechanism = meets(config.way, **how)
-    if METHODS[mechanism.method].price is None or mechanism.method in (MEETING, "center"):
+    if METHODS[mechanism.method].center is None or METHODS[mechanism.method].meets_only:
         return mechanism
     try:
         return cheaper(mechanism, meets(MEETING, **how), shard)

@@ -22,7 +22,6 @@ import numpy as np
 import polars as pl
 
 from shoal.errors import InputError
-from shoal.plaintext import as_cells
 from shoal.product.card.facts import LISTED, FitFacts, most_common, tally
 from shoal.product.runs import secret
 from shoal.product.runs.config import Config
@@ -42,6 +41,7 @@ from shoal.product.runs.meter_rows import (
     survey,
 )
 from shoal.product.runs.shards import Job, Listing, Part, finished, out_path, put_frame, put_whole, receipted, run_jobs
+from shoal.product.sources.frames import as_cells
 from shoal.product.sources.meters import clock
 from shoal.product.sources.meters.answers import off_by
 from shoal.product.sources.meters.columns import ColumnsError, named_meter

@@ -31,7 +31,6 @@ import polars as pl
 from shoal.errors import BudgetError, InputError, LedgerError, UnreachableError
 from shoal.mechanism.releasable import ReleaseErrors, load
 from shoal.noise.source import standard_normals
-from shoal.plaintext import as_cells
 from shoal.product.card.facts import LISTED, MEANINGLESS, DesignFacts, Lost, ReleaseFacts, SpentFacts
 from shoal.product.card.measures import errors
 from shoal.product.ledger.bounds import MechanismBound, mechanism_bound
@@ -43,6 +42,7 @@ from shoal.product.runs.folder import DESIGN, SHARDS, Context, StageOutcome
 from shoal.product.runs.shards import Part, out_path, put_whole
 from shoal.product.runs.stages.crowd_stage import Book, CrowdFacts, horizon_stamps, members_and_rows, with_rows
 from shoal.product.runs.stages.design_stage import hardest, undamaged
+from shoal.product.sources.frames import as_cells
 from shoal.product.sources.meters.answers import off_by
 from shoal.product.workers.executor import Failure
 from shoal.rounding import exactly, upper

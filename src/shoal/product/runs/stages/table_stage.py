@@ -147,7 +147,7 @@ def refuse_rows(config: Config, labels: int, most: int) -> None:
     if most == 1:
         given = next((name for name in ("epsilon", "delta", "rho") if getattr(config, name) is not None), None)
         if given is not None and not config.charged:
-            raise InputError(no_use(given))
+            raise InputError(no_use(given), argument=given)
         return
     if config.method == "codebook":
         raise InputError("method: a codebook is for constants, one row per label; choose another method")

@@ -52,7 +52,7 @@ def named_unit(unit: str | None) -> Unit | None:
         return None
     known = UNITS.get(unit.lower().partition("-")[0]) if isinstance(unit, str) else None
     if known is None:
-        raise InputError(f"unit must be one of {', '.join(UNITS)}")
+        raise InputError(f"unit must be one of {', '.join(UNITS)}", argument="unit")
     return known
 
 

@@ -38,13 +38,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from shoal import archive, validation
+from shoal import validation
 from shoal.arma import ArmaModels
 from shoal.arma.predict import Checks
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.numerics.eigenpairs import eigh
 from shoal.numerics.notebook import table
+from shoal.product.sources.frame_archive import load_record, save_record
 from shoal.product.sources.meters.quality import TrainingWindow
 from shoal.product.sources.meters.season import Season, phases
 from shoal.rounding import count_of
@@ -291,12 +292,12 @@ class Forecasts:
         It holds the readings of the training window, from which the next day's forecasts are made
         (``update_forecasts``): guard it like them.
         """
-        archive.save_record(self, path, FORMAT, VERSION)
+        save_record(self, path, FORMAT, VERSION)
 
     @staticmethod
     def load(path: str | Path) -> Forecasts:
         """Read a file that :meth:`save` wrote; a damaged or altered one is refused."""
-        return archive.load_record(Forecasts, path, FORMAT, VERSION)
+        return load_record(Forecasts, path, FORMAT, VERSION)
 
 
 def joined_forecasts(parts: Sequence[Forecasts]) -> Forecasts:

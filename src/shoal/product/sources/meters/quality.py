@@ -172,7 +172,7 @@ class Readings:
             self.frame.select(time.min()).item(),
         )
         if (at - first) % width:
-            raise InputError("origin must fall on the grid of the readings")
+            raise InputError("origin must fall on the grid of the readings", argument="origin")
         if at > ends[-1] + width:
             raise InputError("origin lies after the last reading of every household")
         if at <= first:
