@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from shoal.product.sources.meters.predictive import Forecasts
     from shoal.readings.publication import PublicSettings
 
-VERSION = 4
+VERSION = 5
 #: The δ's of a guard.
 GUARDED = ("promise", "delta_at_confidence", "noise_alone")
 #: Queries whose guarantee rests on a law of the answers.

@@ -270,7 +270,7 @@ def log_rows(state: State) -> list[LogRow]:
             epsilon = float(content["epsilon"])
             row = replace(row, name="every label", cost=f"δ({exactly(epsilon)}) ≤ {exactly(content['delta'])} allowed")
         elif entry.kind == "crowds":
-            homes, folder = content["facts"].get("homes", 0), str(content["facts"].get("folder", ""))
+            homes, folder = content["facts"].get("members", 0), str(content["facts"].get("folder", ""))
             number = homes if isinstance(homes, int) else 0
             row = replace(row, folder=folder, table=content["table"], labels=number)
             if content["table"] == NOBODY:  # a method's rows, which were charged as answers

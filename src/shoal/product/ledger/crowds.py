@@ -57,7 +57,7 @@ OTHER_CONTENT = (
 
 
 #: The types of columns that are not texts.
-TYPES: dict[str, type] = {"crowd": int, "homes": int, "block": int, "stored": bytes, "row": bytes, "retired": bool}
+TYPES: dict[str, type] = {"crowd": int, "members": int, "block": int, "stored": bytes, "row": bytes, "retired": bool}
 
 
 class Member(NamedTuple):
@@ -77,7 +77,7 @@ class Crowd(NamedTuple):
     setting: str
     period: str
     row: bytes
-    homes: int
+    members: int
     retired: bool = False
 
     @property
@@ -263,7 +263,7 @@ def _broken_by_crowds(transaction: Transaction, release: CrowdsRelease, old: Map
         yield "crowds: a new crowd is retired already"
     for number in release.crowds.keys() & old.keys():
         crowd, known = release.crowds[number], old[number]
-        if _parse(crowd.setting) != _parse(known.setting) or crowd.homes != known.homes:
+        if _parse(crowd.setting) != _parse(known.setting) or crowd.members != known.members:
             same = f"another setting, or number of homes, than the one on record (m = {known.least})"
             yield f"crowds: a crowd has {same}, which holds for its life"
         if known.retired or crowd.retired:
@@ -305,7 +305,7 @@ def _broken_by_members(
         members = inside.get(number, [])
         rests = [old[block] for block in {m.block for m in members if m.block is not None}]
         least = max((rest.least for rest in rests), default=0)
-        if crowd.homes != len(members):
+        if crowd.members != len(members):
             yield "crowds: homes must be the number of members of a crowd"
         if not all(later(crowd.period, rest.period) for rest in rests):
             yield "crowds: the period of a new crowd is not later than that of the last release about its members"

@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from shoal.columns import PLACES
 from shoal.errors import InputError, LedgerError, ShoalError
 from shoal.product.card.statements import KNOWS
 from shoal.product.card.words import promise
@@ -28,7 +29,7 @@ from shoal.rounding import up, upper
 
 #: Columns that name a label, and columns that say which row, crowd or instant it is.
 NAMES = ("household", "label")
-PLACES = (*NAMES, "source_row", "crowd", "row", "homes", "news", "step", "timestamp")
+NOT_FIGURES = (*NAMES, "source_row", *PLACES)
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class OfferedQuestion:
         """Names of the entries of an answer: instants in ISO 8601, or columns of a table."""
         names, *rows = self.cells
         if not self.timed:
-            return tuple(name for name in names if name not in PLACES)
+            return tuple(name for name in names if name not in NOT_FIGURES)
         place = names.index("timestamp")
         return tuple(sorted({datetime.fromisoformat(row[place]).isoformat() for row in rows}))
 
@@ -91,7 +92,7 @@ class OfferedQuestion:
         frame = frame.sort("step", maintain_order=True) if self.timed else frame
         name = next(name for name in NAMES if name in frame.columns)
         answers: dict[str, list[float]] = {}
-        for label, *values in frame.select(name, *(c for c in self.cells[0] if c not in PLACES)).iter_rows():
+        for label, *values in frame.select(name, *(c for c in self.cells[0] if c not in NOT_FIGURES)).iter_rows():
             answers.setdefault(str(label), []).extend(values)
         single = all(len(values) == len(self.entries) for values in answers.values())
         return answers if single else {}
