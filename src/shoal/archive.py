@@ -172,7 +172,7 @@ def load_record(kind: type[Kind], path: str | Path, form: str, version: int) -> 
 
 
 def _taken_apart(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
-    """What JSON knows of a value; its arrays, under their names, and frames as Parquet, go into ``arrays``."""
+    """The part of a value that JSON knows; its arrays, under their names, and frames as Parquet, go into ``arrays``."""
     import polars as pl
 
     if is_dataclass(value):

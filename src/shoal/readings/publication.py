@@ -48,7 +48,7 @@ ROOM = 1e-9
 
 @dataclass(frozen=True)
 class Series:
-    """What all releases of a series promise together: the cap M on √Σμ², fixed before the first, and its (ε, δ)."""
+    """The promise of all releases of a series together: the cap M on √Σμ², fixed before the first, and its (ε, δ)."""
 
     epsilon: float
     delta: float  #: at most, at ``epsilon``

@@ -71,7 +71,7 @@ class Member(NamedTuple):
 
 
 class Crowd(NamedTuple):
-    """What is fixed about a crowd, and its last release; ``row`` holds float64 values."""
+    """Fixed facts about a crowd, and its last release; ``row`` holds float64 values."""
 
     crowd: int
     setting: str
@@ -358,7 +358,7 @@ def members_of(transaction: Transaction, labels: Sequence[str]) -> dict[str, Mem
 
 
 def on_record(transaction: Transaction, labels: Sequence[str], kind: str) -> int:
-    """How many labels are in crowds whose setting is of this kind, or have a release of their readings."""
+    """Number of labels that are in crowds whose setting is of this kind, or have a release of their readings."""
     crowd_of = dict(map(tuple, _select(transaction, CROWD_MEMBERS, ["label", "crowd"], labels, "label")))
     settings = _select(transaction, CROWDS, ["crowd", "setting"], set(crowd_of.values()))
     same = {number for number, setting in settings if (_parse(setting) or {}).get("kind") == kind}
@@ -421,7 +421,7 @@ def _rows(frame: Any, name: str, kind: type[Member | Crowd]) -> Iterator[Any]:
 
 @lru_cache(maxsize=1024)
 def _parse(setting: str) -> Any:
-    """What the text of a setting holds; None where it is not JSON."""
+    """Content of the text of a setting; None where it is not JSON."""
     try:
         return json.loads(setting)
     except ValueError:

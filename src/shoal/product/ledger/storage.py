@@ -299,7 +299,7 @@ class Storage:
 
 
 def _explain(error: Exception, after: str = "") -> LedgerError:
-    """What the database said, by its code only: its own texts may quote what was being written.
+    """The database's error, by its code only: its own texts may quote what was being written.
 
     ``after`` says what became of the transaction.
     """

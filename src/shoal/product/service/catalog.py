@@ -1,4 +1,4 @@
-"""What can be asked: every release that a run in a folder has made is a question. The only module here that knows runs.
+"""Questions: every release that a run in a folder has made is a question. The only module here that knows runs.
 
 Only a run releases, with its readings, its series, its budgets and its refusals: nothing is answered here that a run
 would refuse. What analysts get are rows of the released table, or the table as a whole.
@@ -34,7 +34,7 @@ NOT_FIGURES = (*NAMES, "source_row", *PLACES)
 
 @dataclass(frozen=True)
 class TableStatement:
-    """What is promised to whoever is in a question: a sentence, and figures where there are any.
+    """The promise to the labels of a question: a sentence, and figures where there are any.
 
     Figures are about the whole table: whoever may ask for one row may ask for all.
     """
@@ -99,7 +99,7 @@ class OfferedQuestion:
 
     @property
     def unit(self) -> str:
-        """What answers are counted in; empty where every column has its own."""
+        """The unit of answers; empty where every column has its own."""
         return "kW" if self.run.config.label is None else ""
 
     @property
@@ -122,7 +122,7 @@ class OfferedQuestion:
         return TableStatement(sentence, facts.smallest_group, facts.labels, facts.epsilon, delta)
 
     def description(self) -> dict[str, Any]:
-        """What everybody who is admitted may know of it."""
+        """The facts that everybody who is admitted may know of it."""
         return {
             "question": self.id,
             "title": self.title,
@@ -170,7 +170,7 @@ def changes(folder: str | Path) -> dict[str, int]:
 
 
 def catalog(folder: str | Path, ledger: Ledger) -> Catalog:
-    """What a folder offers over a ledger."""
+    """The questions that a folder offers over a ledger."""
     offers = Catalog({}, {})
     for home in homes(folder):
         title = home.resolve().name

@@ -286,7 +286,7 @@ class ClassTable:
         return model_guard(group, observed, query=self.query, fitted_on_private_data=True, n_draws=draws, seed=seed)
 
     def observations(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """What the law of each label rests on, as :func:`shoal.model_guard` asks for it."""
+        """The samples that the law of each label rests on, as :func:`shoal.model_guard` asks for it."""
         part = self.take(labels)
         assert part.covs is not None
         assert part.degrees is not None

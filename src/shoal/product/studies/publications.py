@@ -37,7 +37,7 @@ KNOWN_DAYS = 7
 
 @dataclass(frozen=True)
 class PublishedAttack:
-    """What an attacker finds in a published table; shares are means over the homes that are looked for."""
+    """Result of an attack on a published table; shares are means over the homes that are looked for."""
 
     knowledge: str
     rows: int
