@@ -1,4 +1,4 @@
-"""What can go wrong, and what it means for the caller.
+"""Errors, and what each means for the caller.
 
     ShoalError
     ├── InputError            an argument is not what was expected; the text names it and says what to do

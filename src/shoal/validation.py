@@ -116,7 +116,7 @@ def grid(*, at_least: float | None = 0.0, **named: Any) -> tuple[FloatArray, boo
 
 
 def by_label(names: Sequence[str], **named: Any) -> Any:
-    """What a mapping from labels says, in the order of their ``names``; anything else as it is."""
+    """Values of a mapping from labels, in the order of their ``names``; anything else as it is."""
     name, value = _single(named)
     if not isinstance(value, Mapping):
         return value

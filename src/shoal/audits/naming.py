@@ -146,7 +146,7 @@ def _groups(component: IndexArray, room: int, rng: np.random.Generator) -> tuple
 
 
 def _hiding_graph(output: GaussianClasses, graph: NeighborGraph, groups: list[IndexArray]) -> NeighborGraph:
-    """Who hides among whom in the groups that are attacked; in a sample of a group all among all."""
+    """Graph inside the groups that are attacked; in a sample of a group all among all."""
     edges = np.array([output.places[name] for name in graph.labels], dtype=np.intp)[graph.edges]
     component = graph.components_of(output.labels)
     sizes = np.bincount(component)

@@ -101,7 +101,7 @@ class LawChecks:
 
     @property
     def statements(self) -> tuple[str, ...]:
-        """What was found, and what it cannot show, in words."""
+        """Sentences on what was found, and what it cannot show."""
         said = []
         tested = int(np.isfinite(self.gaussian_p).sum())
         wrong = int((~self.gaussian).sum())

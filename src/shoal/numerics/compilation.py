@@ -93,7 +93,7 @@ def _compile(function: Function, **options: Any) -> Function:
 
 
 def sources_digest(package: Path = PACKAGE) -> str:
-    """What the kernels depend on: names and contents of the files that hold them or their constants."""
+    """Digest of what the kernels depend on: names and contents of the files that hold them or their constants."""
     state = hashlib.sha256()
     for source in sorted(package.rglob("*.py")):
         place, content = source.relative_to(package).as_posix(), source.read_bytes()

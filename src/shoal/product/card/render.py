@@ -210,7 +210,7 @@ def annex(card: ReleaseCard, *, purpose: str = "", title: str | None = None, mad
 
 
 def _nameless(card: ReleaseCard) -> list[Statement]:
-    """What is public, and pooled figures of the owner's; not more of these, which may be about one label."""
+    """Public statements, and pooled figures of the owner's; not more of these, which may be about one label."""
     own = [replace(one, more=()) for one in card.statements if one.audience == OWNER and one.key in NAMELESS_KEYS]
     return [*card.public, *own]
 

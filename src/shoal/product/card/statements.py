@@ -1,4 +1,4 @@
-"""What may be said about a release, sentence by sentence. A fact is phrased once, in ``templates/statements.txt``;
+"""Statements about a release, sentence by sentence. A fact is phrased once, in ``templates/statements.txt``;
 renderers choose and order.
 
 A statement has a key, its audience ("public": it may be published; "owner": it stays with the data owner), a figure
@@ -160,7 +160,7 @@ def statements(card: ReleaseCard) -> tuple[Statement, ...]:
 
 
 def handing(folder: str, ledger: str) -> tuple[Statement, Statement]:
-    """What to pass on, and what to keep; ``ledger`` says where the ledger is."""
+    """Sentences on what to pass on, and what to keep; ``ledger`` says where the ledger is."""
     keep = f"All else in {folder}, where released.csv says whose row is whose, and the ledger {ledger}: as private as "
     public = f"{folder}/public: the table, its card, README and checksums. No names in it."
     return Statement("pass_on", OWNER, "public/", public), Statement("keep", OWNER, "the rest", f"{keep}the data.")
@@ -178,7 +178,7 @@ def other_scope(design: DesignFacts) -> str:
 
 
 def would_protect(fit: FitFacts, *, options: bool = True) -> str:
-    """What the other secret would protect, and for meters what it would cost: with ``options``, or for a board."""
+    """Protection by the other secret, and for meters its cost: with ``options``, or for a board."""
     name = "`--secret readings`" if options else "The readings' promise"
     bounds, load = (" (--bounds)", ": `--set typical_kw=…`") if options else ("", "")
     if fit.entry == "column":

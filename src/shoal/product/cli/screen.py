@@ -1,4 +1,4 @@
-"""What a command shows and how it ends: results on standard output, progress and messages on standard error.
+"""Output and end of a command: results on standard output, progress and messages on standard error.
 
 | exit code | means |
 | --- | --- |
@@ -44,7 +44,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command has to say: to machines, and to people as text or as (heading, sentences)."""
+    """Result of a command: for machines, and to people as text or as (heading, sentences)."""
 
     content: dict[str, Any]
     text: str = ""

@@ -28,7 +28,7 @@ from shoal.product.workers.executor import Executor, open_executor
 from shoal.records import Record
 
 #: Version of the state file; others are refused.
-VERSION = 4
+VERSION = 5
 STATE, LEDGER = "state.json", FILE
 #: Lists of the shards that stages made.
 FIT, DESIGN = "fit.json", "design.json"

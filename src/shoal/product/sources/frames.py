@@ -277,7 +277,7 @@ def store_rows(source: Any) -> Scratch | None:
 
 
 def _scan(path: str) -> pl.LazyFrame | None:
-    """What Polars scans by itself: an address with a scheme, or a Delta table, also in a local folder."""
+    """Scan what Polars scans by itself: an address with a scheme, or a Delta table, also in a local folder."""
     address = "://" in path
     if not address and not os.path.isdir(os.path.join(path, "_delta_log")):
         return None

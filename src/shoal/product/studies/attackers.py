@@ -1,4 +1,4 @@
-"""How to find a household: attackers who compare what they know of a home with rows, and how often they are right.
+"""Attackers who compare what they know of a home with rows, and how often they are right.
 
 A plain attacker expects a row of a home, learns from other homes how far off that is, one covariance for all, and takes
 the nearest row in that metric (:class:`Comparison`). What a week of readings says of a home is :func:`fingerprint`.
@@ -30,7 +30,7 @@ ROWS, FOLDS, ROUNDS = 4_000, 3, 60
 
 @dataclass(frozen=True)
 class Hits:
-    """How often the right row was first, and among the first ten, with intervals at 95 %.
+    """Frequency with which the right row was first, and among the first ten, with intervals at 95 %.
 
     Intervals take homes as independent draws, with all their origins together: those of one home are alike.
     """
@@ -84,7 +84,7 @@ class Comparison:
     metric: FloatArray
 
     def coordinates(self, known: FloatArray, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """What is expected of each home, and the rows, in the metric."""
+        """The expected curve of each home, and the rows, in the metric."""
         return (self.mean + known @ self.weights) @ self.metric, rows @ self.metric
 
     def scores(self, known: FloatArray, rows: FloatArray) -> FloatArray:

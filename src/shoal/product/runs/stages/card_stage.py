@@ -96,7 +96,7 @@ def _attack_on_means(members: pl.DataFrame, rows: pl.DataFrame, plan: CrowdFacts
     knowledge = [(f"each {plan.fit.noun}'s own figures", values)]
     if truth.shape == values.shape:
         knowledge.append((f"what each {plan.fit.noun} used later", truth))
-    crowd, homes, table = both["crowd"].to_numpy(), both["homes"].to_numpy(), np.array(both["row"].to_list())
+    crowd, homes, table = both["crowd"].to_numpy(), both["members"].to_numpy(), np.array(both["row"].to_list())
     tried = [(words, attack_means(known, values, table, crowd, homes, most=SOUGHT)) for words, known in knowledge]
     attacks = [OwnAttack(words, *shares) for words, shares in tried if shares is not None]
     return max(attacks, key=lambda attack: attack.after, default=None)
@@ -119,11 +119,11 @@ def kept_rules(members: pl.DataFrame, rows: pl.DataFrame) -> tuple[str, ...]:
     table = rows.filter(~pl.col("retired"))
     if not len(table):
         return ()
-    smallest = int(table["homes"].min())  # type: ignore[arg-type]
+    smallest = int(table["members"].min())  # type: ignore[arg-type]
     largest: float | None = None
     both = with_rows(members, rows)
-    counted = both.group_by("crowd").len().join(table.select("crowd", "homes"), on="crowd", how="right")
-    if counted["len"].fill_null(0).to_list() == counted["homes"].to_list():  # everybody's figure is known
+    counted = both.group_by("crowd").len().join(table.select("crowd", "members"), on="crowd", how="right")
+    if counted["len"].fill_null(0).to_list() == counted["members"].to_list():  # everybody's figure is known
         values, crowd = both["value"].to_numpy(), np.unique(both["crowd"].to_numpy(), return_inverse=True)[1]
         if (values >= 0).all():
             total = np.zeros((int(crowd.max()) + 1, values.shape[1]))
@@ -237,7 +237,7 @@ def _crowds(context: Context, plan: CrowdFacts, *, same: bool) -> list[CrowdCurv
         values = both["value"].to_numpy()
         center, spread = values.mean(axis=0), values.std(axis=0)
         scale = np.where(spread > 0, spread, 1.0)
-    sizes = dict(released.select("crowd", "homes").iter_rows()) if same else {}
+    sizes = dict(released.select("crowd", "members").iter_rows()) if same else {}
     crowds = []
     for (number,), part in both.partition_by("crowd", maintain_order=True, as_dict=True).items():
         rows = (np.array(part["row"].to_list()) - center) / scale

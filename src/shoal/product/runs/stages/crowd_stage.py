@@ -7,7 +7,7 @@ that, and draws the public number of each new crowd. Until then a new crowd has 
 | file | holds |
 | --- | --- |
 | crowds.parquet | label, crowd, value and truth today, stored, last, block, news, changed, waits: the owner's |
-| rows.parquet | crowd, homes, news, values, retired, changed: what each crowd has for this release |
+| rows.parquet | crowd, members, news, values, retired, changed: what each crowd has for this release |
 | left_out.csv | who has no row, and why |
 """
 
@@ -253,7 +253,7 @@ def stage(context: Context, fit: FitFacts) -> StageOutcome:
     folder.write(LEFT_OUT, lambda path: out.filter(~has_row).write_csv(path))
     if not len(shown):
         raise InputError("crowd: nobody has a crowd yet; left_out.csv says who waits for what")
-    sizes, usual, about = shown["homes"].to_list(), formation_size(config.crowd), list(fit.about)
+    sizes, usual, about = shown["members"].to_list(), formation_size(config.crowd), list(fit.about)
     tight = sum(size < usual for size in sizes)
     if tight:
         about.append(
@@ -292,7 +292,7 @@ def members_and_rows(context: Context) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 def with_rows(members: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     """Members with a figure today and the row of their crowd."""
-    table = rows.filter(~pl.col("retired")).select("crowd", "homes", row="values")
+    table = rows.filter(~pl.col("retired")).select("crowd", "members", row="values")
     known = members.filter(pl.col("value").is_not_null() & ~pl.col("waits"))
     both = known.join(table, on="crowd", how="inner").sort("label")
     width = both.schema["value"].shape[0] if len(both) else 0  # type: ignore[attr-defined]
@@ -400,7 +400,7 @@ class PlannedRow:
     """What a crowd has for this release."""
 
     crowd: int
-    homes: int
+    members: int
     news: bool
     values: list[float]
     recorded: bool = False  #: it was released before for this period, from this folder or another
@@ -452,7 +452,7 @@ class Plan:
             }
             if len(left) >= self.m:
                 continue
-            self.rows.append(PlannedRow(number, entry["homes"], False, row_values(entry["row"]), retired=True))
+            self.rows.append(PlannedRow(number, entry["members"], False, row_values(entry["row"]), retired=True))
             for name in names:
                 if name in left:
                     self.members[name].block, self.members[name].changed = number, True
@@ -499,7 +499,7 @@ class Plan:
             if self._curves.ahead is None and news.sum() >= self.m:  # of a table: they would have entered then
                 raise InputError(OTHER_FIGURES.format(self.period))
             had_news = bool(np.frombuffer(entry["row"], dtype="<f8")[:1].any())
-            return PlannedRow(number, entry["homes"], had_news, row_values(entry["row"]), recorded=True)
+            return PlannedRow(number, entry["members"], had_news, row_values(entry["row"]), recorded=True)
         if entry is not None and entry["period"] > self.period:
             raise InputError(EARLIER.format(entry["period"], self.period))
         stored = np.array([np.frombuffer(member.stored, dtype="<f8") for member in members])
@@ -518,7 +518,7 @@ class Plan:
 
     def _renumber(self) -> None:
         """Number new crowds by their rows, so that no number depends on what anybody is called."""
-        fresh = sorted((row for row in self.rows if row.crowd < 0), key=lambda row: (row.values, row.homes))
+        fresh = sorted((row for row in self.rows if row.crowd < 0), key=lambda row: (row.values, row.members))
         number = {row.crowd: -1 - i for i, row in enumerate(fresh)}
         for member in self.members.values():
             member.crowd = number.get(member.crowd, member.crowd)
@@ -541,7 +541,7 @@ class Plan:
         at = frame["at"].set(frame["at"] < 0, None)
         known = {name: self._curves.frame[name].gather(at) for name in ("value", "truth")}
         columns: dict[str, Any] = {
-            "crowd": pl.Int64, "homes": pl.Int64, "news": pl.Boolean, "values": pl.List(pl.Float64),
+            "crowd": pl.Int64, "members": pl.Int64, "news": pl.Boolean, "values": pl.List(pl.Float64),
             "recorded": pl.Boolean, "retired": pl.Boolean,
         }  # fmt: skip
         return frame.drop("at").with_columns(**known), pl.DataFrame([vars(row) for row in self.rows], schema=columns)

@@ -87,7 +87,7 @@ def nem12_rows(file: Path) -> Iterator[Row]:
 
 
 class ReadingType(NamedTuple):
-    """What the values of a block are, where they are wanted."""
+    """The kind of values of a block, where they are wanted."""
 
     unit: str
     exponent: int

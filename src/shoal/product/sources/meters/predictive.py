@@ -232,7 +232,7 @@ class Forecasts:
         return np.asarray(np.sqrt(np.diagonal(self.error_cov, axis1=1, axis2=2)))
 
     def facts(self, graph: NeighborGraph | None) -> FitFacts:
-        """What a release card says: who has a forecast, whose model holds, and, where known, who hides among whom."""
+        """Facts for a release card: who has a forecast, whose model holds, and, where known, who hides among whom."""
         from shoal.product.card.facts import LISTED, FitFacts, ModelChecks
         from shoal.product.card.measures import hiding
 
@@ -265,7 +265,7 @@ class Forecasts:
         return power_accuracy(mechanism)
 
     def observations(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """What the law of each label rests on, for :func:`shoal.model_guard`.
+        """The samples that the law of each label rests on, for :func:`shoal.model_guard`.
 
         Repeats of the season behind the mean, degrees of freedom of the covariance (readings less parameters fitted),
         and the covariance of one observation.

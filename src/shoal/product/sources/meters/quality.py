@@ -180,7 +180,7 @@ class Readings:
         return at
 
     def notes(self, *, export: bool = True) -> list[str]:
-        """What an owner should settle about these readings, in sentences with the option that settles it.
+        """Sentences on what an owner should settle about these readings, with the option that settles it.
 
         ``export``: readings below zero are forecast, but for those of homes that are left out.
         """

@@ -162,7 +162,7 @@ class Opened:
 
     @property
     def dates(self) -> str:
-        """What comes first in dates of two numbers and a year, "%d" or "%m"; empty where there are none."""
+        """The part that comes first in dates of two numbers and a year, "%d" or "%m"; empty where there are none."""
         return next((form[:2] for one in self.sources for form in one.forms if re.match("%[dm][/-]", form)), "")
 
 
