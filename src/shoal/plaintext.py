@@ -11,16 +11,11 @@ from __future__ import annotations
 
 import re
 from html import escape
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
 
 #: Control characters, line separators, marks that turn the direction of writing, halves of surrogate pairs.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-_FORMULA = r"^['=+\-@\t\r]"
+#: Beginnings of texts that a spreadsheet program would run.
+FORMULA = r"^['=+\-@\t\r]"
 
 
 def printable(text: str, keep: str = "") -> str:
@@ -38,7 +33,7 @@ def printable(text: str, keep: str = "") -> str:
     """
     if text.isprintable():
         return text
-    return _CONTROLS.sub(lambda found: found[0] if found[0] in keep else _written(ord(found[0])), text)
+    return _CONTROLS.sub(lambda found: found[0] if found[0] in keep else _escape(ord(found[0])), text)
 
 
 def as_html(text: str) -> str:
@@ -48,7 +43,7 @@ def as_html(text: str) -> str:
 
 def cell(text: str) -> str:
     """A text as a cell of a CSV table."""
-    return f"'{text}" if re.match(_FORMULA, text) else text
+    return f"'{text}" if re.match(FORMULA, text) else text
 
 
 def text_of_cell(content: str) -> str:
@@ -60,18 +55,5 @@ def text_of_cell(content: str) -> str:
     return content.removeprefix("'")
 
 
-def as_cells(frame: Frame) -> Frame:
-    """A table with every text and every column's name as a cell of CSV; numbers and times stay as they are."""
-    import polars as pl
-
-    schema = frame.collect_schema()
-    shown = frame.with_columns(
-        pl.when(pl.col(name).str.contains(_FORMULA)).then("'" + pl.col(name)).otherwise(pl.col(name)).alias(name)
-        for name, kind in schema.items()
-        if kind == pl.String
-    )
-    return shown.rename({name: cell(name) for name in schema})
-
-
-def _written(code: int) -> str:
+def _escape(code: int) -> str:
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"

@@ -47,7 +47,7 @@ def test_asked_again_the_same_bytes_and_no_charge(owner: KeyHolder, ledger: shoa
     assert first.content == ada.asks(handles[0], "one").content == ada.asks(handles[0], "two").content
     assert ada.asks(handles[1], "one").status_code == 422
     fresh = QuestionService(ledger, runs)  # another process, nothing remembered
-    person = fresh.register.named("ada")
+    person = fresh.register.find_person("ada")
     assert person is not None
     assert fresh.release(person, ada.question()["question"], handles[0], "one") == first.content
     assert ledger.head == charged

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from shoal import validation
 from shoal.crowds.cells import cut, near_pairs, parts
 from shoal.errors import InputError
-from shoal.numerics.compiled import kernel
+from shoal.numerics.compilation import kernel
 from shoal.validation import FloatArray
 
 #: Points whose crowds are formed together; more are cut into cells first.
@@ -99,7 +99,7 @@ def crowds(
         cells = cut(x[rows], BLOCK) if len(rows) > BLOCK else np.zeros(len(rows), dtype=np.int64)
         for cell in range(int(cells.max()) + 1):
             inside = rows[cells == cell]
-            crowd = _formed(x[inside], size, weights[inside], share)
+            crowd = _form(x[inside], size, weights[inside], share)
             formed[inside] = number + crowd
             number += int(crowd.max()) + 1
     placed = np.empty(len(x), dtype=np.int64)
@@ -154,7 +154,7 @@ def _by_value(border: NDArray[np.int64], x: FloatArray, weights: FloatArray, bes
     return np.lexsort(keys.T[::-1])
 
 
-def _formed(x: FloatArray, size: int, weights: FloatArray, share: float) -> NDArray[np.int64]:
+def _form(x: FloatArray, size: int, weights: FloatArray, share: float) -> NDArray[np.int64]:
     """Crowds of the rows of one block."""
     n = len(x)
     if n < 2 * size:
@@ -346,7 +346,7 @@ def _settle(
 
 
 @kernel
-def _scored(x: Any, crowd: Any, n_crowds: int, weights: Any, share: float) -> tuple[float, float]:
+def _score(x: Any, crowd: Any, n_crowds: int, weights: Any, share: float) -> tuple[float, float]:
     """Excess and spread of points in crowds 0 .. n_crowds − 1."""
     n, k = x.shape
     count, total, largest = np.zeros(n_crowds), np.zeros(n_crowds), np.zeros(n_crowds)
@@ -370,7 +370,7 @@ def _scored(x: Any, crowd: Any, n_crowds: int, weights: Any, share: float) -> tu
 
 
 @kernel
-def _seeded(x: Any, n_crowds: int, draw: int) -> Any:
+def _seed_crowds(x: Any, n_crowds: int, draw: int) -> Any:
     """Points in crowds of nearly equal size: a seed with those nearest to it, and again with the rest.
 
     ``draw`` 0 takes the point farthest from the mean of the rest as seed, another any point.
@@ -483,15 +483,15 @@ def _sweep(
         if made > together and used + made - together > room:
             continue
         points, load = x[rows], weights[rows]
-        excess, was = _scored(points, before, together, load, share)
+        excess, was = _score(points, before, together, load, share)
         draw = draw * 16807 % 2147483647
-        after = _seeded(points, made, 0 if draw % 3 == 0 else draw)
+        after = _seed_crowds(points, made, 0 if draw % 3 == 0 else draw)
         every = np.empty(total * total, dtype=np.int64)
         for i in range(total):
             for j in range(total):
                 every[i * total + j] = j
         _settle(points, after, made, size, every, load, share, least, _PASSES)
-        beyond, now = _scored(points, after, made, load, share)
+        beyond, now = _score(points, after, made, load, share)
         if beyond > excess or (beyond == excess and now >= was - least):
             continue
         for s in range(together):

@@ -60,7 +60,7 @@ def waiting_size(m: int) -> int:
     return math.ceil(WAIT * m - 1e-9)
 
 
-def formed(
+def form_crowds(
     points: FloatArray,
     m: int,
     shuffle: Shuffle | None = None,
@@ -83,9 +83,9 @@ def formed(
         largest_share: no member has more than this share of its crowd's total.
         beside: (n, k) what will be averaged: it orders rows whose points are equal.
 
-    >>> formed(np.arange(5.0)[:, None], 2).tolist()
+    >>> form_crowds(np.arange(5.0)[:, None], 2).tolist()
     [0, 0, 0, 0, 0]
-    >>> formed(np.array([[0.0], [0.1], [0.2], [9.0], [9.1], [9.2]]), 2).tolist()
+    >>> form_crowds(np.array([[0.0], [0.1], [0.2], [9.0], [9.1], [9.2]]), 2).tolist()
     [0, 0, 0, 1, 1, 1]
     """
     n, size, least = len(points), formation_size(m), m if shuffle is None else waiting_size(m)
@@ -119,7 +119,7 @@ def formed(
 
 
 def value_digest(value: FloatArray, decimals: Sequence[int]) -> str:
-    """What a value is recognized by when it comes again: its digest, in the decimals that are released.
+    """The digest by which a value is recognized when it comes again, in the decimals that are released.
 
     The unit, type or number of digits that it was read from does not matter. Figures of the last time with other last
     digits are no news: a crowd full of them would show what the one member who is silent this time had.

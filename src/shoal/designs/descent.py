@@ -22,9 +22,9 @@ import numpy as np
 
 from shoal.accounting.curve import NOTIONS
 from shoal.accounting.gradient import NOTHING, Trace, edge_gradients, edge_values, empty_trace
+from shoal.designs.parameters import certify
 from shoal.designs.problem import DesignProblem, Moves, radii
 from shoal.designs.quasi_newton import minimize
-from shoal.designs.stored import certified
 from shoal.mechanism.mechanism import Ending
 from shoal.numerics.threads import n_threads
 from shoal.validation import BoolArray, FloatArray
@@ -94,7 +94,7 @@ def search(
     ranked = sorted(candidates, key=lambda moves: worst_value(problem, moves))
     n_starts = 3 if len(problem.pairs) * problem.n_dims <= SMALL else 1
     descents = [
-        descend(problem, start.mapped() if mapped else start, shifts=shifts, settings=settings)
+        descend(problem, start.with_map() if mapped else start, shifts=shifts, settings=settings)
         for start in ranked[:n_starts]
     ]
     choices = [*candidates, *descents]
@@ -103,7 +103,7 @@ def search(
     for number in np.argsort(values, kind="stable"):
         if values[number] > best_value + 0.1:
             break
-        value = certified(problem, choices[number])
+        value = certify(problem, choices[number])
         if value < best_value or (value == best_value and number < best):
             best, best_value = int(number), value
     return choices[best]

@@ -99,7 +99,7 @@ class GaussianMixtureClasses:
         # The shift of a component is a rounded sum of these.
         size = np.einsum("nij,nj->ni", np.abs(np.eye(k) + gain), np.abs(away) + np.abs(centers))
         size += np.abs(mechanism.output.means[owner])
-        laws = own.output.doubted(np.zeros((1, k, k)), (8 * k + 16) * EPS * size)
+        laws = own.output.with_errors(np.zeros((1, k, k)), (8 * k + 16) * EPS * size)
         tv = mechanism.precision_tv.copy()
         np.maximum.at(tv, owner, own.precision_tv)
         return replace(self, components=laws, tv=tv if self.tv is None else (tv + self.tv) * UP)
@@ -142,7 +142,7 @@ class GaussianMixtureClasses:
             laws = GaussianClasses(self.components.means[chosen], self.components.covs[chosen])
             if self.components.errors is not None:
                 cov_error, mean_error = self.components.errors
-                laws = laws.doubted(cov_error if len(cov_error) == 1 else cov_error[chosen], mean_error[chosen])
+                laws = laws.with_errors(cov_error if len(cov_error) == 1 else cov_error[chosen], mean_error[chosen])
             families.append(laws)
         pairs = np.arange(2 * len(p) * len(q)).reshape(-1, 2)
         costs = np.empty((len(SHIFTS), len(p), len(q)))

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from shoal.product.card.card import ReleaseCard
-from shoal.rounding import counted, many, nearest, percent, upper
+from shoal.rounding import count_of, many, nearest, percent, upper
 from shoal.validation import FloatArray
 
 #: Crowds that are drawn, those of them that are shown at first, and labels that are listed by name.
@@ -131,7 +131,7 @@ class CrowdCurves:
 
     @property
     def cost(self) -> float:
-        """How far rows are off, over all members."""
+        """Error of rows, over all members."""
         return float(np.sqrt((self.off**2).mean()))
 
     @cached_property
@@ -148,7 +148,7 @@ class CrowdCurves:
 
     @property
     def paths(self) -> list[str]:
-        """What was released, each different curve once."""
+        """The released curves, each different one once."""
         return [self.path(row) for row in np.unique(self.released, axis=0)]
 
     def path(self, values: FloatArray) -> str:
@@ -192,7 +192,7 @@ def before_and_after(card: ReleaseCard) -> Bars | None:
 
 
 def price_by_label(crowds: Sequence[CrowdCurves], unit: str, noun: str) -> Bars | None:
-    """How many labels a row is off by how much."""
+    """Histogram of labels by the error of their row."""
     off = np.concatenate([crowd.off for crowd in crowds]) if crowds else np.empty(0)
     if len(off) < 2 or off.max() <= off.min():
         return None
@@ -208,7 +208,7 @@ def price_by_label(crowds: Sequence[CrowdCurves], unit: str, noun: str) -> Bars 
 
 
 def dearest(crowds: Sequence[CrowdCurves], unit: str) -> list[tuple[str, str, str, str]]:
-    """Who pays most: name, crowd, how far off the row is, mean of the own figures."""
+    """The labels with the largest errors: name, crowd, how far off the row is, mean of the own figures."""
     rows = [
         (float(off), name, crowd.number, float(values.mean()))
         for crowd in crowds
@@ -232,7 +232,7 @@ def panels(crowds: Sequence[CrowdCurves], unit: str, noun: str, axis: Axis) -> d
     missing = sum(len(crowd.names) for crowd in rest) - len(others)
     released = "thick the row that is released" if len(ordered[0].released) == 1 else "blue what is released about them"
     words = (
-        f"{counted(len(ordered), 'crowd')}: thin the members' own figures, which stay here, {released}. Each has its "
+        f"{count_of(len(ordered), 'crowd')}: thin the members' own figures, which stay here, {released}. Each has its "
         f"own scale. The search finds every {noun}"
         + (f" but {missing}, whom released.csv has." if missing else " of them.")
     )

@@ -11,7 +11,7 @@ import shoal
 from shoal.product.card.ladder import NOTHING_TO_PROVE
 from shoal.product.cli import options
 from shoal.product.cli.options import option
-from shoal.product.cli.screen import Outcome, check_folder, command, said
+from shoal.product.cli.screen import Outcome, check_folder, command, say
 from shoal.rounding import exactly, lower, upper
 
 
@@ -159,7 +159,7 @@ def attack(
 
 def tell(text: str, share: float) -> None:
     """Show the progress of a study on standard error."""
-    said(f"{share:4.0%} {text}")
+    say(f"{share:4.0%} {text}")
 
 
 def folder_for(out: Path) -> Path:

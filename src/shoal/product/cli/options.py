@@ -40,7 +40,7 @@ def parameters(known: dict[str, Any]) -> list[inspect.Parameter]:
     return [*every, inspect.Parameter("settings", every[0].kind, default=None, annotation=Settings)] if every else []
 
 
-def taken(known: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+def take_settings(known: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """Take the settings that were given out of all that was given."""
     chosen = dict(shoal.Config.parsed(text) for text in given.pop("settings", None) or ())
     for name, kind in known.items():

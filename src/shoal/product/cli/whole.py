@@ -88,7 +88,7 @@ def run(
         shoal run meters.parquet --out january --within 10%
         shoal run meters.parquet --out try --rehearse
     """
-    source = meters if database is None else _selected(database, meters, chosen)
+    source = meters if database is None else _select(database, meters, chosen)
     chosen |= {"at_most": at_most, "within": within}
     if accept_doubtful_law:
         chosen["accept"] = (*chosen.get("accept", ()), "doubtful-law")
@@ -101,7 +101,7 @@ def check(
     config: options.ConfigFile = None,
     **chosen: Any,
 ) -> Outcome:
-    """What a run would find in a file: who, which crowds, what price.
+    """Check what a run would find in a file: homes, crowds, price.
 
     Reads, questions what is implausible, and rehearses; makes no folder and writes to no ledger. Exit code 2 where a
     run would be refused.
@@ -117,7 +117,7 @@ def check(
     return Outcome(preview.to_dict(), parts=preview.parts(), code=0 if preview.ok else 2)
 
 
-def _selected(database: Path, meters: str | None, chosen: dict[str, Any]) -> Any:
+def _select(database: Path, meters: str | None, chosen: dict[str, Any]) -> Any:
     """The rows of a database, by the SQL that was given as --query; queries of forecasts then come from --config."""
     if meters is not None:
         raise shoal.InputError("file: name a file, or --database with --query, not both")

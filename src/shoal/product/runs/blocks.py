@@ -23,7 +23,7 @@ from shoal.product.runs.folder import FIT, Context
 from shoal.product.runs.shards import Part, finished, out_path, put_frame, put_whole, receipted
 from shoal.product.runs.stages.crowd_stage import CROWDS, ROWS
 from shoal.product.sources.class_table import SUFFIX, ClassTable, refuse_copies, sample_laws
-from shoal.product.sources.meters.answered import ForecastAnswers
+from shoal.product.sources.meters.answers import ForecastAnswers
 from shoal.product.sources.meters.predictive import Forecasts, joined_forecasts
 from shoal.records import Record
 from shoal.validation import FloatArray

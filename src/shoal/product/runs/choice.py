@@ -42,7 +42,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.crowds.formation import means
-from shoal.crowds.membership import formed
+from shoal.crowds.membership import form_crowds
 from shoal.errors import InputError, UnreachableError
 from shoal.numerics.notebook import sections
 from shoal.product.card.facts import FitFacts
@@ -52,7 +52,7 @@ from shoal.product.runs.shards import run_jobs
 from shoal.product.runs.stages.crowd_stage import Book, Curves, charged, too_few
 from shoal.product.runs.stages.fit_stage import fit_job
 from shoal.records import Record
-from shoal.rounding import counted, many, percent, upper
+from shoal.rounding import count_of, many, percent, upper
 
 if TYPE_CHECKING:
     from shoal.product.runs.folder import Progress
@@ -112,12 +112,12 @@ class Rehearsal:
 
     def __repr__(self) -> str:
         """Counts alone: curves and names of labels stay inside."""
-        return f"Rehearsal({self.people} on {counted(len(self.days), 'day')})"
+        return f"Rehearsal({self.people} on {count_of(len(self.days), 'day')})"
 
     @property
     def people(self) -> str:
         """How many labels have a value today, with their noun."""
-        return counted(len(self.today.labels), self.noun)
+        return count_of(len(self.today.labels), self.noun)
 
     def price(self, crowd: int) -> CrowdPrice:
         """Crowds of a size, on record or formed anew from each day's curves, and their price as rehearsed."""
@@ -154,7 +154,7 @@ class Rehearsal:
         """(n,) the crowd of each label of a day; -1 for those without one."""
         if self.recorded_size is not None:
             return np.array([self.recorded.get(name, -1) for name in day.labels], dtype=np.int64)
-        return formed(day.points, crowd, **day.limits(self.config.largest_share))
+        return form_crowds(day.points, crowd, **day.limits(self.config.largest_share))
 
 
 # ------------------------------------------------------------------ days that are past
@@ -329,7 +329,8 @@ def by_error(rehearsal: Rehearsal, most: float) -> Choice:
         if recorded is None and trials[-1].price is None:
             raise InputError(
                 "within: the price cannot be rehearsed: no earlier day has enough readings before it. Give more days "
-                "of readings, fewer train_days=, or crowd= or at_most= instead"
+                "of readings, fewer train_days=, or crowd= or at_most= instead",
+                argument="within",
             )
         if (trials[-1].price or 0.0) > most:
             break  # larger ones that seem to cost less do so by luck
@@ -341,7 +342,9 @@ def by_error(rehearsal: Rehearsal, most: float) -> Choice:
             fewest = "the fewest that an error chooses" if recorded is None else "on record for life"
             why = f"crowds of at least {least.crowd}, {fewest}, cost {least.words}. Allow that (within='{price}')"
         fewer = "" if recorded is not None else ", or name a smaller crowd= yourself, in which members hide less"
-        raise UnreachableError(f"within: no crowd costs so little on these data: {why}{fewer}. Nothing was released")
+        raise UnreachableError(
+            f"within: no crowd costs so little on these data: {why}{fewer}. Nothing was released", argument="within"
+        )
     best = within[-1]
     return Choice(
         best.crowd,
@@ -371,7 +374,7 @@ class FileCheck:
     refusal: str = ""  #: why a run would be refused; empty where it would not
 
     def __repr__(self) -> str:
-        usable = f"{self.fit.labels} of {counted(self.fit.labels + self.fit.left_out, self.fit.noun)} usable"
+        usable = f"{self.fit.labels} of {count_of(self.fit.labels + self.fit.left_out, self.fit.noun)} usable"
         return f"FileCheck({usable}, crowd {self.crowd}: {self.refusal or 'a run would form crowds'})"
 
     def _repr_html_(self) -> str:
@@ -390,7 +393,7 @@ class FileCheck:
         used = [f"{fit.labels} of {read} {noun} can be used."]
         used += [f"{count} cannot: {reason}." for reason, count in fit.reasons]
         rest = fit.left_out - sum(count for _, count in fit.reasons)
-        used += [f"{counted(rest, fit.noun)} more cannot be used, for rarer reasons."] if rest > 0 else []
+        used += [f"{count_of(rest, fit.noun)} more cannot be used, for rarer reasons."] if rest > 0 else []
         sections = [("Read", [f"{fit.source}."]), ("Who can be used", used)]
         if fit.about:
             sections.append(("What was understood", list(fit.about)))
@@ -411,7 +414,7 @@ class FileCheck:
             span = f"{price.smallest}" if price.smallest == price.largest else f"{price.smallest} to {price.largest}"
             mark = " (the one asked for)" if price.crowd == self.crowd and len(self.prices) > 1 else ""
             lines.append(
-                f"--crowd {price.crowd}{mark}: {counted(price.crowds, 'crowd')} of {span}; named at most 1 in "
+                f"--crowd {price.crowd}{mark}: {count_of(price.crowds, 'crowd')} of {span}; named at most 1 in "
                 f"{price.crowd}; expected price {price.words}."
             )
         if rehearsal.measure != SPREAD and rehearsal.days:
@@ -500,7 +503,10 @@ def share(given: float | str) -> float:
     value = _fraction(given)
     bare = isinstance(given, str) and "%" not in given  # on the command line "10" means ten percent to people
     if value is None or not 0 <= value <= (1 if bare else 10):
-        raise InputError("within must be an increase of the error such as 10% or 0.10; above 1 with a percent sign")
+        raise InputError(
+            "within must be an increase of the error such as 10% or 0.10; above 1 with a percent sign",
+            argument="within",
+        )
     return float(value)
 
 

@@ -17,14 +17,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from shoal.designs.methods import METHODS
 from shoal.errors import InputError
 from shoal.product.runs import secret
 from shoal.records import Record
 
 #: Sections of a file of settings, and panels of the command's help.
 SECTIONS = ("input", "hiding", "guarantee", "ledger", "output", "speed")
-#: Methods that take an ε, a δ or a ρ, by which a run can be asked for them.
-METHODS = ("codebook", "white", "paper", "covariance", "additive", "transport", "center", "mean")
+#: Methods that take an ε, a δ or a ρ: the codebook, and every design that changes an answer.
+CHARGED = ("codebook", *(name for name, method in METHODS.items() if method.perturbs))
 #: Steps of the search of a design that searches, and the ε at which one that only spends a ρ states its δ.
 SEARCH, STATED = 10, 1.0
 
@@ -142,11 +143,14 @@ class Config(Record):
         from shoal import validation
 
         if self.method is not None:
-            validation.choice(METHODS, method=self.method)
+            validation.choice(CHARGED, method=self.method)
         if self.epsilon is not None:
             validation.non_negative(epsilon=self.epsilon)
         if self.delta is not None and self.rho is not None:
-            raise InputError("delta and rho exclude each other: the one asks for a guarantee, the other for an error")
+            raise InputError(
+                "delta and rho exclude each other: the one asks for a guarantee, the other for an error",
+                argument="delta",
+            )
         if self.delta is not None:
             validation.probability(delta=self.delta, above_zero=True, below_one=True)
         if self.rho is not None:
@@ -154,7 +158,7 @@ class Config(Record):
         given = next((name for name in ("epsilon", "delta", "rho") if getattr(self, name) is not None), None)
         if not self.charged:
             if given is not None and self.label is None and self.secret != secret.READINGS:
-                raise InputError(no_use(given))
+                raise InputError(no_use(given), argument=given)
             return
         if self.method == "codebook":
             if self.query != "point" or self.delta is not None or self.rho is not None or not self.epsilon:
@@ -164,7 +168,9 @@ class Config(Record):
                 )
         elif self.rho is None and (self.epsilon is None or self.delta is None):
             what = f"method {self.method}" if self.method else f"query {self.query}"
-            raise InputError(f"{what} needs a guarantee to reach, epsilon= and delta=, or an error to spend, rho=")
+            raise InputError(
+                f"{what} needs a guarantee to reach, epsilon= and delta=, or an error to spend, rho=", argument=what
+            )
 
     def _check_table(self) -> None:
         """Settings of a class table: with a label only, and beside none of those that forecasts alone have."""
@@ -310,7 +316,7 @@ def shared(settings: Mapping[str, Any]) -> tuple[dict[str, Any], Speed, str | No
 
 def no_use(name: str) -> str:
     """Why an ε, δ or ρ is refused where constants are released as means."""
-    methods = ", ".join(METHODS[:-2])
+    methods = ", ".join(CHARGED)
     return (
         f"{name}: nothing here uses it. Rows are averages over a crowd, which hides whose figures they are without "
         f"noise; leave it out, or choose a method= that takes it: {methods}"

@@ -17,17 +17,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shoal.errors import InputError, LedgerError
-from shoal.files import digest_of, file_digest, held, private_folder, write_whole
+from shoal.files import digest_of, file_digest, private_folder, write_whole
 from shoal.product.ledger.ledger import Ledger
+from shoal.product.locks import hold_lock
 from shoal.product.runs.config import Config, Speed
 from shoal.product.runs.owner_ledger import FILE, IN_FOLDER, VARIABLE, Place, Seal, elsewhere, opened, place
 from shoal.product.runs.shards import Listing
-from shoal.product.sources.frames import Scratch, meter_files, stored
+from shoal.product.sources.frames import Scratch, meter_files, store_rows
 from shoal.product.workers.executor import Executor, open_executor
 from shoal.records import Record
 
 #: Version of the state file; others are refused.
-VERSION = 4
+VERSION = 5
 STATE, LEDGER = "state.json", FILE
 #: Lists of the shards that stages made.
 FIT, DESIGN = "fit.json", "design.json"
@@ -80,7 +81,7 @@ def source_of(source: Any, folder: Path, *, table: bool) -> tuple[Source, Scratc
     """The source of a run; rows of a frame or an address are kept as a file in ``folder``, and come with it."""
     if isinstance(source, SimulatedMeters):
         return Source(digest_of(vars(source)), simulated=source), None
-    rows = stored(source)
+    rows = store_rows(source)
     if rows is not None:
         digest = file_digest(rows.path)
         return Source(digest, str(folder.resolve() / f"{digest[:32]}.parquet"), rows.name, table=table), rows
@@ -167,7 +168,7 @@ class Folder:
     def locked(self) -> Iterator[None]:
         """Hold the folder; a second process is refused, and a killed one leaves no trace."""
         busy = InputError(f"out: another shoal is working in {self.path.name}; wait for it to end")
-        with held(self / ".lock", busy):
+        with hold_lock(self / ".lock", busy):
             yield
 
     def state(self) -> RunState:

@@ -1,4 +1,4 @@
-"""What the service does for whoever asks, without HTTP: offer, quote, charge, record, then show.
+"""The service without HTTP: offer, quote, charge, record, then show.
 
 An answer is shown in four steps. Its idempotency key is bound to what is asked. One transaction looks at the analyst's
 account and notes a receipt that charges the question to it and commits to all of the answers. A checkpoint that covers
@@ -75,12 +75,12 @@ class GrantAccount:
 
     @property
     def share(self) -> float:
-        """How much of the budget is used up, from 0 to 1."""
+        """The part of the budget that is used up, from 0 to 1."""
         pairs = zip(self.spent, self.budget, strict=True)
         return float(max(min(used / budget, Fraction(1)) if budget else Fraction(used > 0) for used, budget in pairs))
 
     def remaining(self) -> dict[str, float]:
-        """What is left, rounded down."""
+        """The rest, rounded down."""
         left = {}
         for name, budget, used in zip(("epsilon", "delta"), self.budget, self.spent, strict=True):
             exact = max(budget - used, Fraction())
@@ -140,7 +140,7 @@ class QuestionService:
 
     @property
     def catalog(self) -> Catalog:
-        """What the folder offers, read again where a run has changed."""
+        """The folder's questions, read again where a run has changed."""
         with self._lock:
             seen = changes(self._folder)
             if seen != self._seen or not self._seen:
@@ -151,19 +151,19 @@ class QuestionService:
         """Every question; to an analyst with handles where it was granted, and without where it may be asked for."""
         every = self.catalog.questions.values()
         if caller.is_owner:
-            return [question.described() for question in every]
+            return [question.description() for question in every]
         granted = {id for grant in self._in_force(caller.person) for id in grant.questions}
         names = {q.id: list(self._handles_of(caller.person, q)) for q in every if q.id in granted}
-        return [q.described() | {"granted": q.id in granted, "handles": names.get(q.id, [])} for q in every]
+        return [q.description() | {"granted": q.id in granted, "handles": names.get(q.id, [])} for q in every]
 
     def quote(self, person: Person, id: str) -> dict[str, Any]:
-        """What the next release of a question would cost the analyst, whether it is allowed, and what is left."""
-        question, grant = self._granted(person, id)
+        """Cost of the next release of a question to the analyst, whether it is allowed, and what is left."""
+        question, grant = self._find_granted(person, id)
         given, price = self._receipts(person.id), question.statement
         again = any(entry.content["question"] == id for entry in given)
         budget = remaining = None
         if price.epsilon is not None and grant is not None:
-            account = GrantAccount.of(grant, self._counted(given, question))
+            account = GrantAccount.of(grant, self._entries_counted(given, question))
             remaining = account.remaining() | {"share": 1.0 - account.share}
             budget = {"epsilon": grant.epsilon, "delta": grant.delta}
         free, allowed = again and budget is not None, again or self._allowed(given, question, grant)
@@ -220,7 +220,7 @@ class QuestionService:
             IdempotencyConflict: the idempotency key ``name`` was used for another body.
             NotAllowed: the budget of the grant does not allow the question.
         """
-        question, grant = self._granted(person, id)
+        question, grant = self._find_granted(person, id)
         if handle is not None and handle not in self._handles_of(person, question):
             raise Unknown("there is no such question or handle")
         if not self.register.bind(person.id, name, canonical({"question": id, "handle": handle})):
@@ -229,19 +229,19 @@ class QuestionService:
 
     def sheet(self, person: Person, id: str) -> AnswerSheet:
         """All answers of a question that was given already."""
-        question, grant = self._granted(person, id)
+        question, grant = self._find_granted(person, id)
         if not any(entry.content["question"] == id for entry in self._receipts(person.id)):
             raise Unknown("there is no such question or handle")
         return self._give(person, question, grant)
 
     def receipts(self, caller: Caller) -> list[dict[str, Any]]:
-        """What was given, in order: to an analyst their own."""
+        """The receipts, in order: to an analyst their own."""
         names = ("receipt", "question", "analyst", "time")
         given = self._receipts(None if caller.is_owner else caller.person.id)
         return [{name: entry.content[name] for name in names} | {"entry": entry.seq} for entry in given]
 
     def proof(self, caller: Caller, receipt: str, size: int | None = None) -> dict[str, Any]:
-        """How a receipt's entry leads to a checkpoint: to the analyst who holds it, and to owners."""
+        """Path from a receipt's entry to a checkpoint: to the analyst who holds it, and to owners."""
         for entry in self._receipts(None if caller.is_owner else caller.person.id):
             if entry.content["receipt"] == receipt:
                 return self.record.inclusion(entry, size)
@@ -256,7 +256,7 @@ class QuestionService:
     def _in_force(self, person: Person) -> list[Grant]:
         return [grant for grant in self.register.grants(person.id) if grant.in_force]
 
-    def _granted(self, person: Person, id: str) -> tuple[OfferedQuestion, Grant | None]:
+    def _find_granted(self, person: Person, id: str) -> tuple[OfferedQuestion, Grant | None]:
         """A question that was granted, and the grant whose budget holds: the newest with one, for all questions.
 
         An analyst who could end under one budget in one case and under another in the other would be within neither.
@@ -302,10 +302,10 @@ class QuestionService:
     def _allowed(self, given: Sequence[Entry], question: OfferedQuestion, grant: Grant | None) -> bool:
         if question.statement.epsilon is None:
             return True
-        return grant is not None and GrantAccount.of(grant, self._counted(given, question)).allows(question)
+        return grant is not None and GrantAccount.of(grant, self._entries_counted(given, question)).allows(question)
 
-    def _counted(self, given: Sequence[Entry], question: OfferedQuestion) -> list[Entry]:
-        """What adds up with a question: all but what is known to be about other labels."""
+    def _entries_counted(self, given: Sequence[Entry], question: OfferedQuestion) -> list[Entry]:
+        """Entries that add up with a question: all but what is known to be about other labels."""
         every = self.catalog.questions
 
         def apart(id: str) -> bool:

@@ -7,7 +7,7 @@ that, and draws the public number of each new crowd. Until then a new crowd has 
 | file | holds |
 | --- | --- |
 | crowds.parquet | label, crowd, value and truth today, stored, last, block, news, changed, waits: the owner's |
-| rows.parquet | crowd, homes, news, values, retired, changed: what each crowd has for this release |
+| rows.parquet | crowd, members, news, values, retired, changed: what each crowd has for this release |
 | left_out.csv | who has no row, and why |
 """
 
@@ -26,9 +26,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from shoal.crowds.membership import can_have_news, crowd_row, formation_size, formed, value_digest, with_blocks
+from shoal.crowds.membership import can_have_news, crowd_row, form_crowds, formation_size, value_digest, with_blocks
 from shoal.errors import InputError
-from shoal.plaintext import as_cells
 from shoal.product.card.facts import LISTED, FitFacts, most_common
 from shoal.product.ledger.ledger import Ledger
 from shoal.product.runs.config import Config
@@ -36,11 +35,12 @@ from shoal.product.runs.folder import FIT, Context, StageOutcome
 from shoal.product.runs.shards import Part
 from shoal.product.runs.stages.fit_stage import CURVES, QUALITY_TABLE
 from shoal.product.sources.class_table import ClassTable
+from shoal.product.sources.frames import as_cells
 from shoal.product.sources.meters import clock
 from shoal.product.sources.meters.neighborhoods import blend
 from shoal.product.sources.meters.season import phases
 from shoal.records import Record
-from shoal.rounding import counted
+from shoal.rounding import count_of
 from shoal.validation import FloatArray
 
 SETTINGS = (
@@ -136,7 +136,7 @@ class Book:
         steps = max((len(row_values(row)) for row in released), default=0)
         if config.label is None and not config.charged and 0 < steps < config.horizon:
             raise InputError(
-                f"horizon: forecasts from {origin} are on record with {counted(steps, 'step')}, and a period is "
+                f"horizon: forecasts from {origin} are on record with {count_of(steps, 'step')}, and a period is "
                 f"released once; horizon={steps} gives them again, a later origin= may have more. Nothing was "
                 "released"
             )
@@ -242,22 +242,22 @@ def stage(context: Context, fit: FitFacts) -> StageOutcome:
     elif len(quiet := placed.filter(pl.col("value").is_null())):
         last = Counter(text[:10] for text in sorted(quiet["last"].to_list()))
         when = ", ".join(f"{day} ({count})" for day, count in last.items())
-        doubts.append(f"No news of {counted(len(quiet), fit.noun)} in crowds since {when}: what is on record stands "
+        doubts.append(f"No news of {count_of(len(quiet), fit.noun)} in crowds since {when}: what is on record stands "
                       "in, or the crowd's last row is repeated.")  # fmt: skip
     before = max((entry["period"] for entry in book.lasting if entry["period"] < period), default=period)
     skipped = (datetime.fromisoformat(period) - datetime.fromisoformat(before)).days - 1
     if config.label is None and skipped > 0:
-        doubts.append(f"Since the last release, about {before[:16]}, {counted(skipped, 'day')} skipped.")
+        doubts.append(f"Since the last release, about {before[:16]}, {count_of(skipped, 'day')} skipped.")
     has_row = pl.col(who).is_in(as_cells(placed.select("label"))["label"].to_list())
     silent = Counter(out.filter(has_row)["reason"].to_list())
     folder.write(LEFT_OUT, lambda path: out.filter(~has_row).write_csv(path))
     if not len(shown):
         raise InputError("crowd: nobody has a crowd yet; left_out.csv says who waits for what")
-    sizes, usual, about = shown["homes"].to_list(), formation_size(config.crowd), list(fit.about)
+    sizes, usual, about = shown["members"].to_list(), formation_size(config.crowd), list(fit.about)
     tight = sum(size < usual for size in sizes)
     if tight:
         about.append(
-            f"{counted(tight, 'crowd')} of fewer than {usual}: little room for members who leave before a crowd has "
+            f"{count_of(tight, 'crowd')} of fewer than {usual}: little room for members who leave before a crowd has "
             "too few with news and its row is only repeated."
         )
     if book.members:
@@ -292,7 +292,7 @@ def members_and_rows(context: Context) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 def with_rows(members: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     """Members with a figure today and the row of their crowd."""
-    table = rows.filter(~pl.col("retired")).select("crowd", "homes", row="values")
+    table = rows.filter(~pl.col("retired")).select("crowd", "members", row="values")
     known = members.filter(pl.col("value").is_not_null() & ~pl.col("waits"))
     both = known.join(table, on="crowd", how="inner").sort("label")
     width = both.schema["value"].shape[0] if len(both) else 0  # type: ignore[attr-defined]
@@ -308,7 +308,9 @@ def as_period(text: str) -> str:
     try:
         moment = datetime.fromisoformat(f"{text}-01-01"[:10] if len(text) in (4, 7) else text)
     except ValueError:
-        raise InputError("period must be a year, a month, a day or an instant: 2024, 2024-03, 2024-03-31") from None
+        raise InputError(
+            "period must be a year, a month, a day or an instant: 2024, 2024-03, 2024-03-31", argument="period"
+        ) from None
     if moment.tzinfo is not None:
         moment = moment.astimezone(UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -373,7 +375,7 @@ def boundaries_of(config: Config, labels: Sequence[str]) -> Any:
     value = dict(zip(table[who].str.strip_chars().to_list(), table[column].fill_null("").to_list(), strict=True))
     missing = sum(label not in value for label in labels)
     if missing:
-        raise InputError(f"boundaries: {Path(file).name} has no row for {counted(missing, 'label')}; add them")
+        raise InputError(f"boundaries: {Path(file).name} has no row for {count_of(missing, 'label')}; add them")
     return np.array([value[label] for label in labels], dtype=object)
 
 
@@ -398,7 +400,7 @@ class PlannedRow:
     """What a crowd has for this release."""
 
     crowd: int
-    homes: int
+    members: int
     news: bool
     values: list[float]
     recorded: bool = False  #: it was released before for this period, from this folder or another
@@ -450,7 +452,7 @@ class Plan:
             }
             if len(left) >= self.m:
                 continue
-            self.rows.append(PlannedRow(number, entry["homes"], False, row_values(entry["row"]), retired=True))
+            self.rows.append(PlannedRow(number, entry["members"], False, row_values(entry["row"]), retired=True))
             for name in names:
                 if name in left:
                     self.members[name].block, self.members[name].changed = number, True
@@ -464,7 +466,11 @@ class Plan:
         newcomers = [name for name in without if name not in self.waiting]
         at = np.array([self._place[name] for name in newcomers], dtype=np.intp)
         points, limits, first = self._curves.points[at], self._curves.limits(self.share, at), not self._book.members
-        crowd = formed(points, self.m, None if first else shuffle, **limits) if len(at) else np.empty(0, dtype=np.int64)
+        crowd = (
+            form_crowds(points, self.m, None if first else shuffle, **limits)
+            if len(at)
+            else np.empty(0, dtype=np.int64)
+        )
         if first and (crowd < 0).all():
             noun = "labels" if self._curves.ahead is None else "households"
             raise InputError(too_few(self.m, self._curves, noun))
@@ -493,7 +499,7 @@ class Plan:
             if self._curves.ahead is None and news.sum() >= self.m:  # of a table: they would have entered then
                 raise InputError(OTHER_FIGURES.format(self.period))
             had_news = bool(np.frombuffer(entry["row"], dtype="<f8")[:1].any())
-            return PlannedRow(number, entry["homes"], had_news, row_values(entry["row"]), recorded=True)
+            return PlannedRow(number, entry["members"], had_news, row_values(entry["row"]), recorded=True)
         if entry is not None and entry["period"] > self.period:
             raise InputError(EARLIER.format(entry["period"], self.period))
         stored = np.array([np.frombuffer(member.stored, dtype="<f8") for member in members])
@@ -512,7 +518,7 @@ class Plan:
 
     def _renumber(self) -> None:
         """Number new crowds by their rows, so that no number depends on what anybody is called."""
-        fresh = sorted((row for row in self.rows if row.crowd < 0), key=lambda row: (row.values, row.homes))
+        fresh = sorted((row for row in self.rows if row.crowd < 0), key=lambda row: (row.values, row.members))
         number = {row.crowd: -1 - i for i, row in enumerate(fresh)}
         for member in self.members.values():
             member.crowd = number.get(member.crowd, member.crowd)
@@ -535,7 +541,7 @@ class Plan:
         at = frame["at"].set(frame["at"] < 0, None)
         known = {name: self._curves.frame[name].gather(at) for name in ("value", "truth")}
         columns: dict[str, Any] = {
-            "crowd": pl.Int64, "homes": pl.Int64, "news": pl.Boolean, "values": pl.List(pl.Float64),
+            "crowd": pl.Int64, "members": pl.Int64, "news": pl.Boolean, "values": pl.List(pl.Float64),
             "recorded": pl.Boolean, "retired": pl.Boolean,
         }  # fmt: skip
         return frame.drop("at").with_columns(**known), pl.DataFrame([vars(row) for row in self.rows], schema=columns)

@@ -2,7 +2,7 @@
 
 **Means of crowds**, the default: no noise, no ε, nothing charged. Such a release is aggregation with a least crowd
 (k-anonymity). Rows come from the crowd stage; here the numbers of new crowds are drawn and everything is recorded in
-one transaction. The public table has crowd, homes, news, then step, timestamp and kw, or a table's columns.
+one transaction. The public table has crowd, members, news, then step, timestamp and kw, or a table's columns.
 
 **A method**, a row per label or sample: workers draw noise from the cryptographic source and hand the noisy answers
 back in memory; the driver charges the ledger, one transaction per block, under a name that belongs to this release of
@@ -28,10 +28,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from shoal.columns import public_columns
 from shoal.errors import BudgetError, InputError, LedgerError, UnreachableError
 from shoal.mechanism.releasable import ReleaseErrors, load
 from shoal.noise.source import standard_normals
-from shoal.plaintext import as_cells
 from shoal.product.card.facts import LISTED, MEANINGLESS, DesignFacts, Lost, ReleaseFacts, SpentFacts
 from shoal.product.card.measures import errors
 from shoal.product.ledger.bounds import MechanismBound, mechanism_bound
@@ -43,7 +43,8 @@ from shoal.product.runs.folder import DESIGN, SHARDS, Context, StageOutcome
 from shoal.product.runs.shards import Part, out_path, put_whole
 from shoal.product.runs.stages.crowd_stage import Book, CrowdFacts, horizon_stamps, members_and_rows, with_rows
 from shoal.product.runs.stages.design_stage import hardest, undamaged
-from shoal.product.sources.meters.answered import off_by
+from shoal.product.sources.frames import as_cells
+from shoal.product.sources.meters.answers import off_by
 from shoal.product.workers.executor import Failure
 from shoal.rounding import exactly, upper
 from shoal.validation import FloatArray
@@ -126,17 +127,17 @@ def _tables(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """One row per crowd (and step), sorted by the public number; and the owner's, with the label of each row."""
     number, config = pl.col("crowd").replace(numbers), context.config
-    table = rows.filter(~pl.col("retired")).select(number, "homes", "news", "values").sort("crowd")
+    table = rows.filter(~pl.col("retired")).select(number, "members", "news", "values").sort("crowd")
     entry = pl.col("values").list
     if config.label is not None:
         values = [entry.get(j, null_on_oob=True).alias(name) for j, name in enumerate(plan.columns)]
-        public, order = table.select("crowd", "homes", "news", *values), ["label"]
+        public, order = table.select(*public_columns("figures"), *values), ["label"]
     else:
         stamps = horizon_stamps(plan.fit, config.horizon)
         steps = pl.DataFrame({"step": np.arange(1, config.horizon + 1), "timestamp": stamps})
         kw = entry.get(pl.col("step") - 1, null_on_oob=True).alias("kw")
         long = table.join(steps, how="cross").sort("crowd", "step")
-        public, order = long.select("crowd", "homes", "news", "step", "timestamp", kw), ["household", "step"]
+        public, order = long.with_columns(kw).select(public_columns("meters")), ["household", "step"]
     key = members.filter(~pl.col("waits")).select(pl.col("label").alias(order[0]), number)
     return public, key.join(public, on="crowd", how="inner").select(order[0], *public.columns).sort(order)
 
@@ -188,7 +189,7 @@ def method(context: Context, plan: CrowdFacts) -> StageOutcome:
             for _, block in whole:  # a damaged one fails by itself, where it is read
                 shard = answers_of(block.path, config)
                 ledger.refuse_seen(shard.owners, shard.readings(), context.series)
-            ledger.refuse_apart(load(mechanism.path) for mechanism, _ in whole)
+            ledger.refuse_unusable(load(mechanism.path) for mechanism, _ in whole)
         works = [partial(do, *pair, config, context.path / SHARDS, name) for pair in pairs]
         context.tell(DRAWING, 0, len(works))
         for number, result in executor.run(call, works):
@@ -323,9 +324,9 @@ def record(
         known = book.crowds.get(number, {"setting": plan.setting})
         row = np.array([float(news), *([] if charged else values)], dtype="<f8").tobytes()
         entry = {"crowd": numbers.get(number, number), "setting": known["setting"], "period": plan.period, "row": row}
-        entry |= {"homes": homes, "retired": retired}
+        entry |= {"members": homes, "retired": retired}
         crowds.append(entry | ({"period": known["period"], "row": known["row"]} if retired else {}))
-    kinds = {"crowd": pl.Int64, "setting": pl.String, "period": pl.String, "row": pl.Binary, "homes": pl.Int64}
+    kinds = {"crowd": pl.Int64, "setting": pl.String, "period": pl.String, "row": pl.Binary, "members": pl.Int64}
     try:
         ledger.record_crowds(
             context.release_name,
@@ -336,7 +337,7 @@ def record(
             crowds=pl.DataFrame(crowds, schema={**kinds, "retired": pl.Boolean}),
             table_digest=table_digest,
             facts={
-                "homes": int(lines["homes"].sum()),
+                "members": int(lines["members"].sum()),
                 "crowds": len(lines),
                 "period": plan.period,
                 "folder": context.path.resolve().name,
