@@ -118,7 +118,7 @@ def slsqp(problem: Any, *, own_gradient: bool, iterations: int) -> tuple[float, 
     from scipy.optimize import minimize
 
     from shoal.designs.descent import _Layout, _smoothed, worst_value
-    from shoal.designs.methods import white
+    from shoal.designs.methods.simple import white
 
     layout = _Layout(problem, False, True)
     everything = np.ones(len(problem.pairs), dtype=bool)

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 import shoal
 from shoal.numerics.notebook import table
-from shoal.plaintext import as_cells, as_html, cell, printable
+from shoal.plaintext import as_html, cell, printable
 from shoal.product.card.facts import FitFacts
 from shoal.product.card.render import summary
+from shoal.product.sources.frames import as_cells
 
 EVIL = 'a\x1b]0;owned\x07\x9b31m\u202eb\r\n"<script>'
 

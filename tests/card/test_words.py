@@ -100,7 +100,7 @@ def test_the_attack_is_on_the_rows_of_this_release(means: shoal.Run) -> None:
     assert attack.labels == 60
     assert attack.before == 1.0  # every home's own figures are its own
     assert 0 <= attack.after <= attack.guessing + 1e-12  # rows of a crowd are one row
-    sizes = means.released.group_by("household").first()["homes"].to_numpy()
+    sizes = means.released.group_by("household").first()["members"].to_numpy()
     assert attack.guessing == pytest.approx((1 / sizes).mean())
 
 

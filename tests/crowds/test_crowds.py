@@ -24,7 +24,7 @@ def cloud(n: int, d: int = 4, seed: int = 0) -> np.ndarray:
 
 
 @settings(derandomize=True, deadline=None, max_examples=80)
-@given(st.integers(2, 9), st.integers(0, 60), st.integers(1, 4), st.integers(0, 5), st.sampled_from(["cloud", "same", "few"]))  # fmt: skip
+@given(st.integers(2, 9), st.integers(0, 60), st.integers(1, 4), st.integers(0, 5), st.sampled_from(["cloud", "same", "few"]))  # fmt: skip # noqa: E501
 def test_sizes(size: int, more: int, d: int, seed: int, kind: str) -> None:
     n = size + more
     points = cloud(n, d, seed)

@@ -23,7 +23,7 @@ def rational(values: Any) -> Any:
 
 
 def product(a: Matrix, b: Matrix) -> Matrix:
-    return [[sum((x * y for x, y in zip(row, column, strict=True)), Fraction(0)) for column in zip(*b, strict=True)] for row in a]  # fmt: skip
+    return [[sum((x * y for x, y in zip(row, column, strict=True)), Fraction(0)) for column in zip(*b, strict=True)] for row in a]  # fmt: skip  # noqa: E501
 
 
 def exact_law(mechanism: Mechanism, i: int) -> tuple[list[Fraction], Matrix]:
@@ -42,7 +42,7 @@ def exact_law(mechanism: Mechanism, i: int) -> tuple[list[Fraction], Matrix]:
                 assert (total[j] / Fraction(2) ** exponent).denominator == 1
                 assert abs(total[j] - mean[j] - shift[j]) <= Fraction(2) ** (exponent + 1)
     noise = mechanism.noise_cov[min(i, len(mechanism.noise_cov) - 1)]
-    drawn = [[(a + b) / 2 for a, b in zip(x, y, strict=True)] for x, y in zip(rational(noise), rational(noise.T), strict=True)]  # fmt: skip
+    drawn = [[(a + b) / 2 for a, b in zip(x, y, strict=True)] for x, y in zip(rational(noise), rational(noise.T), strict=True)]  # fmt: skip  # noqa: E501
     if needs_jitter(noise[None])[0]:
         for j in range(k):
             drawn[j][j] *= 1 + Fraction(JITTER * k, 2**52)

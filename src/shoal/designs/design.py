@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from shoal import validation
-from shoal.designs.barycenter import additive_center, mean_center, transport_center
 from shoal.designs.descent import Report, Settings
 from shoal.designs.methods import METHODS, Method
 from shoal.designs.parameters import certify, mechanism_of
@@ -60,7 +59,8 @@ def design(
         method: ``"none"``, ``"white"`` (equal noise), ``"paper"`` (Algorithm 1), ``"covariance"`` (zero-mean noise per
             label), ``"additive"`` (noise means too), ``"transport"`` (affine maps plus noise: the strongest) or
             ``"center"`` (straight towards the group's common law: one pass over the labels) or ``"mean"`` (the same
-            towards its mean: least mean error once all meet, where the center has the least largest error).
+            towards its mean: least mean error once all meet, where the center has the least largest error). All that
+            there are: ``shoal.designs.methods.METHODS``.
         epsilon: one ε, or one per edge of the graph.
         rho: largest mean squared error per entry, (1/k) E‖released − q‖²: one number, one per label in label order, or
             a mapping from label to number.
@@ -100,8 +100,9 @@ def design(
         k = classes.n_dims
         rho = {name: v / k for name, v in rho.items()} if isinstance(rho, Mapping) else np.divide(rho, k)
     problem = DesignProblem.of(classes, graph, epsilon, rho, notion, weights, noise_floor, max_bias, scope, times)
-    if problem.noise_floor > 0 and method == "none":
-        raise InputError("noise_floor: the method 'none' adds no noise; choose another method")
+    chosen = METHODS[method]
+    if problem.noise_floor > 0 and not chosen.perturbs:
+        raise InputError(f"noise_floor: the method {method!r} adds no noise; choose another method")
     if iterations is None:
         iterations = 100 if len(problem.pairs) <= 500 else 40 if len(problem.pairs) <= 6000 else 25
     limit = math.inf if time_limit is None else validation.positive(time_limit=time_limit)
@@ -115,27 +116,27 @@ def design(
     given = [] if start is None else list(start) if isinstance(start, Sequence) else [start]
     starts = [as_moves(problem, earlier) for earlier in given]
     notes: list[str] = []
-    how = METHODS[method]
-    if not how.alone:
-        moves = how.solve(problem, settings, starts)
+    if not chosen.by_component:
+        moves = chosen.solve(problem, settings, starts)
     else:
-        moves = _by_component(problem, how, settings, starts)
-        if how.searched and len(problem.components) > 1 and not settings.late:
+        moves = _by_component(problem, chosen, settings, starts)
+        if chosen.searched and len(problem.components) > 1 and not settings.late:
             # The simple methods look at all components together; but for Algorithm 1, each component has tried them.
-            simple = ("white", "paper", *(("none",) if problem.noise_floor == 0 else ()))
-            whole = [METHODS[name].solve(problem, settings, ()) for name in simple]
+            simple = [one for one in METHODS.values() if not one.by_component]
+            usable = [one for one in simple if one.perturbs or problem.noise_floor == 0]
+            whole = [one.solve(problem, settings, ()) for one in sorted(usable, key=lambda one: not one.perturbs)]
             moves = min([moves, *whole], key=lambda m: certify(problem, m))
-        if method == "transport" and moves.map is None:
-            notes.append("no map improved on independent noise: this is the additive design")
-        if method in ("additive", "transport") and not moves.shift.any():
-            notes.append("no shift of the means improved the design: its noise has mean zero")
-    ending = settings.ending if method == "paper" or how.searched else Ending.COMPLETE
+    if "map" in chosen.uses and moves.map is None:
+        notes.append("no map improved on independent noise: this is the additive design")
+    if "shift" in chosen.uses and not moves.shift.any():
+        notes.append("no shift of the means improved the design: its noise has mean zero")
+    ending = settings.ending if chosen.timed else Ending.COMPLETE
     if ending is not Ending.COMPLETE:
         notes.append(ending.value)
     return replace(mechanism_of(method, problem, moves, notes=tuple(notes)), ending=ending)
 
 
-def _by_component(problem: DesignProblem, how: Method, settings: Settings, starts: Sequence[Moves]) -> Moves:
+def _by_component(problem: DesignProblem, method: Method, settings: Settings, starts: Sequence[Moves]) -> Moves:
     """Design every connected component for itself: they share no edge, so each can do its best.
 
     A label without neighbors has nobody to hide among and is left as it is, but for the noise floor.
@@ -143,8 +144,8 @@ def _by_component(problem: DesignProblem, how: Method, settings: Settings, start
     components = [members for members in problem.components if len(members) > 1]
     parts = []
     for number, members in enumerate(components):
-        share = settings.part(1.0 / (len(components) - number)) if how.searched else settings
-        parts.append(how.solve(problem.part(members), share, [start.take(members) for start in starts]))
+        share = settings.part(1.0 / (len(components) - number)) if method.searched else settings
+        parts.append(method.solve(problem.part(members), share, [start.take(members) for start in starts]))
     if len(parts) == 1 and len(components[0]) == problem.n_labels:
         return parts[0]
     result = Moves.still(problem, mapped=any(moves.map is not None for moves in parts))
@@ -174,7 +175,7 @@ def perfect_rho(
     """Least ρ per entry at which all neighbors can be made exactly alike, δ = 0 at every ε, rounded up.
 
     ``"transport"``: minimax Bures–Wasserstein center of each connected component. ``"additive"``: noise and shifts.
-    ``"mean"``: the center of least mean error, at the error of the label farthest from it.
+    ``"center"``: as transport. ``"mean"``: the center of least mean error, at the error of the label farthest from it.
     Found to a relative 1e-8; the price of the most expensive component counts. Labels that cannot be told apart in one
     answer cannot be told apart in a table, so the price is the same for every ``scope``.
 
@@ -186,14 +187,13 @@ def perfect_rho(
     >>> print(f"{shoal.perfect_rho(classes, shoal.NeighborGraph.complete(classes.labels)):.4f}")
     0.2500
     """
-    validation.choice(["transport", "additive", "mean"], method=method)
+    validation.choice([name for name, one in METHODS.items() if one.center is not None], method=method)
     problem = DesignProblem.of(classes, graph, 1.0, 1.0, scope=scope)
-    find = {"transport": transport_center, "additive": additive_center, "mean": mean_center}[method]
     price = 0.0
     for members in problem.components:
         if len(members) > 1:
             part = problem.classes.take(members)
-            price = max(price, find(part.means, part.stored_covs).price)
+            price = max(price, METHODS[method].common_law(part.means, part.stored_covs).price)
     return price / classes.n_dims * (1 + 1e-12)
 
 

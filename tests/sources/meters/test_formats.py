@@ -58,7 +58,7 @@ def test_every_unit_becomes_kw(tmp_path: Path, unit: str, factor: float) -> None
     values.rename({"kw": f"reading [{unit}]"}).write_csv(tmp_path / "named.csv")
     values.rename({"kw": "reading"}).with_columns(uom=pl.lit(unit)).write_csv(tmp_path / "field.csv")
     values.rename({"kw": "reading"}).write_csv(tmp_path / "told.csv")
-    values.pivot(on="household", index="timestamp", values="kw").rename(lambda c: c if c == "timestamp" else f"{c} {unit}").write_csv(tmp_path / "wide.csv")  # fmt: skip
+    values.pivot(on="household", index="timestamp", values="kw").rename(lambda c: c if c == "timestamp" else f"{c} {unit}").write_csv(tmp_path / "wide.csv")  # fmt: skip # noqa: E501
     assert_same(tmp_path / "named.csv")
     assert_same(tmp_path / "field.csv")
     assert_same(tmp_path / "told.csv", unit=unit.lower())

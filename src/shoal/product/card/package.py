@@ -14,30 +14,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from shoal import __version__
+from shoal.columns import BY_NAME
 from shoal.plaintext import printable
 from shoal.product.card.card import ReleaseCard
 from shoal.product.card.render import public_page, readme
 
 TABLE = "released.csv"
-#: Names of the columns of a table of crowds -> type and meaning; other columns are figures.
-FIELDS: dict[str, tuple[str, str]] = {
-    "crowd": ("integer", "number of the crowd: drawn once at random, the same in every later table"),
-    "homes": ("integer", "members of the crowd; fixed for its life, whoever has news"),
-    "news": ("boolean", "whether the row is new; false: repeated from the release before"),
-    "row": ("integer", "number of the row inside its crowd, drawn at random"),
-    "step": ("integer", "step of the horizon, from 1 on"),
-    "timestamp": ("datetime", "beginning of the step"),
-    "kw": ("number", "mean power over the members of the crowd"),
-}
-#: The same of a release under the readings' promise.
-NOISY_FIELDS = {
-    "crowd": ("integer", "a curve, numbered by its level; it stands for nobody in particular"),
-    "homes": ("number", "how many homes are like it, with noise: fractions occur"),
-    "count": ("number", "labels in the cell, with noise: fractions occur"),
-    "step": ("integer", "step of the horizon, from 1 on"),
-    "timestamp": ("datetime", "when the step begins"),
-    "kw": ("number", "mean power in the step, with noise"),
-}
 #: What may lie beside the table.
 BESIDE = {
     "reader.json": "how far homes lie from their row: quantiles, all crowds pooled",
@@ -129,15 +111,15 @@ def _resource(path: str, content: bytes, card: ReleaseCard) -> dict[str, Any]:
 
 
 def _field(name: str, card: ReleaseCard) -> dict[str, Any]:
-    kind, meaning = FIELDS.get(name, ("number", "mean over the members of the crowd"))
-    if card.kind == "readings":
-        kind, meaning = NOISY_FIELDS.get(name, (kind, "mean within declared bounds, with noise"))
+    noisy, column = card.kind == "readings", BY_NAME.get(name)
+    figure = "mean within declared bounds, with noise" if noisy else "mean over the members of the crowd"
+    kind, meaning = ("number", figure) if column is None else column.description(noisy=noisy)
     described: dict[str, Any] = {"name": name, "type": kind, "description": meaning}
     if name == "timestamp":
         described["format"] = "%Y-%m-%dT%H:%M:%S" + ("%z" if card.fit.time_zone is not None else "")
-    if name == "kw":
-        described["unit"] = "kW"
-    if name == "homes" and card.kind != "readings":
+    if column is not None and column.unit:
+        described["unit"] = column.unit
+    if name == "members" and not noisy:
         described["constraints"] = {"minimum": card.fit.crowd or 2}
     if name == "step" and card.fit.step_minutes is not None:
         described["unit"] = f"{card.fit.step_minutes:g} minutes"

@@ -55,7 +55,7 @@ class CrowdCurves:
 
     @property
     def cost(self) -> float:
-        """How far rows are off, over all members."""
+        """Error of rows, over all members."""
         return float(np.sqrt((self.off**2).mean()))
 
     @cached_property
@@ -72,7 +72,7 @@ class CrowdCurves:
 
     @property
     def paths(self) -> list[str]:
-        """What was released, each different curve once."""
+        """The released curves, each different one once."""
         return [self.path(row) for row in np.unique(self.released, axis=0)]
 
     def path(self, values: FloatArray) -> str:
@@ -116,7 +116,7 @@ def before_and_after(card: ReleaseCard) -> Bars | None:
 
 
 def price_by_label(crowds: Sequence[CrowdCurves], unit: str, noun: str) -> Bars | None:
-    """How many labels a row is off by how much."""
+    """Histogram of labels by the error of their row."""
     off = np.concatenate([crowd.off for crowd in crowds]) if crowds else np.empty(0)
     if len(off) < 2 or off.max() <= off.min():
         return None
@@ -132,7 +132,7 @@ def price_by_label(crowds: Sequence[CrowdCurves], unit: str, noun: str) -> Bars 
 
 
 def dearest(crowds: Sequence[CrowdCurves], unit: str) -> list[tuple[str, str, str, str]]:
-    """Who pays most: name, crowd, how far off the row is, mean of the own figures."""
+    """The labels with the largest errors: name, crowd, how far off the row is, mean of the own figures."""
     rows = [
         (float(off), name, crowd.number, float(values.mean()))
         for crowd in crowds

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.resources import files
@@ -19,6 +19,7 @@ from markupsafe import Markup
 
 from shoal.product.card import pictures
 from shoal.product.card.card import ReleaseCard
+from shoal.product.card.facts import DesignFacts
 from shoal.product.card.pictures import CrowdCurves
 from shoal.product.card.statements import (
     HEADINGS,
@@ -105,45 +106,44 @@ def _by_heading(every: Sequence[Statement]) -> list[tuple[str, list[Statement]]]
 
 def tables(card: ReleaseCard) -> list[Figures]:
     """Figures of a method's release, as (name, columns, rows)."""
-    design = card.design
-    if design is None:
-        return []
-    shown: list[Figures] = [
-        ("Privacy at every ε", ("ε", "δ at most"), [(exactly(e), upper(d)) for e, d in design.curve]),
-        (
-            "Tests between neighbors",
-            ("An attacker who is wrong about a neighbor in", "is right about the true one in at most"),
-            [(percent(false, "nearest"), percent(true)) for false, true in design.tradeoff],
-        ),
-        (
-            "Of the guarantee",
-            ("figure", "value"),
-            [
-                ("notion", _notion(card)),
-                ("finite precision", f"adds {upper(design.finite_precision, 3)} to δ; included"),
-                *((("different ε of pairs", f"{len(design.epsilons)}; the largest is stated"),)
-                  if len(design.epsilons) > 1 else ()),
-                *(("note", note) for note in design.notes),
-            ],
-        ),
-    ]  # fmt: skip
-    if card.tells_errors and design.by_step:
-        errors = design.accuracy
-        off = f"released {'/' if errors.ratio else '−'} true, {errors.coverage:.0%} of the time within"
-        rows: list[tuple[str, ...]] = []
-        for step, (rmse, bias, ends) in enumerate(
-            zip(errors.rmse_by_entry, errors.bias_by_entry, errors.interval, strict=True), start=1
-        ):
-            within = (f"{lower(ends[0], SHOWN_DIGITS)} … {upper(ends[1], SHOWN_DIGITS)}",) if errors.noise_alone else ()
-            rows.append((str(step), upper(rmse, SHOWN_DIGITS), nearest(bias, SHOWN_DIGITS), *within))
-        shown.append(
-            (
-                "Errors by " + card.fit.entry,
-                (card.fit.entry, "rmse", "bias", *([off] if errors.noise_alone else [])),
-                rows,
-            )
-        )
-    return shown
+    return [] if card.design is None else [table for make in TABLES if (table := make(card, card.design)) is not None]
+
+
+def _every_epsilon(card: ReleaseCard, design: DesignFacts) -> Figures:
+    return "Privacy at every ε", ("ε", "δ at most"), [(exactly(e), upper(d)) for e, d in design.curve]
+
+
+def _tests(card: ReleaseCard, design: DesignFacts) -> Figures:
+    columns = ("An attacker who is wrong about a neighbor in", "is right about the true one in at most")
+    rows: list[tuple[str, ...]] = [(percent(false, "nearest"), percent(true)) for false, true in design.tradeoff]
+    return "Tests between neighbors", columns, rows
+
+
+def _guarantee(card: ReleaseCard, design: DesignFacts) -> Figures:
+    rows: list[tuple[str, ...]]
+    rows = [("notion", _notion(card)), ("finite precision", f"adds {upper(design.finite_precision, 3)} to δ; included")]
+    if len(design.epsilons) > 1:
+        rows.append(("different ε of pairs", f"{len(design.epsilons)}; the largest is stated"))
+    return "Of the guarantee", ("figure", "value"), [*rows, *(("note", note) for note in design.notes)]
+
+
+def _errors(card: ReleaseCard, design: DesignFacts) -> Figures | None:
+    if not (card.tells_errors and design.by_step):
+        return None
+    errors = design.accuracy
+    off = f"released {'/' if errors.ratio else '−'} true, {errors.coverage:.0%} of the time within"
+    rows: list[tuple[str, ...]] = []
+    for step, (rmse, bias, ends) in enumerate(
+        zip(errors.rmse_by_entry, errors.bias_by_entry, errors.interval, strict=True), start=1
+    ):
+        within = (f"{lower(ends[0], SHOWN_DIGITS)} … {upper(ends[1], SHOWN_DIGITS)}",) if errors.noise_alone else ()
+        rows.append((str(step), upper(rmse, SHOWN_DIGITS), nearest(bias, SHOWN_DIGITS), *within))
+    columns = (card.fit.entry, "rmse", "bias", *([off] if errors.noise_alone else []))
+    return "Errors by " + card.fit.entry, columns, rows
+
+
+#: Tables of figures of a method's release, in order; None where one does not apply.
+TABLES: tuple[Callable[[ReleaseCard, DesignFacts], Figures | None], ...] = (_every_epsilon, _tests, _guarantee, _errors)
 
 
 def _notion(card: ReleaseCard) -> str:
@@ -210,7 +210,7 @@ def annex(card: ReleaseCard, *, purpose: str = "", title: str | None = None, mad
 
 
 def _nameless(card: ReleaseCard) -> list[Statement]:
-    """What is public, and pooled figures of the owner's; not more of these, which may be about one label."""
+    """Public statements, and pooled figures of the owner's; not more of these, which may be about one label."""
     own = [replace(one, more=()) for one in card.statements if one.audience == OWNER and one.key in NAMELESS_KEYS]
     return [*card.public, *own]
 

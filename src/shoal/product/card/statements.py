@@ -1,4 +1,4 @@
-"""What may be said about a release, sentence by sentence. A fact is phrased once, in ``templates/statements.txt``;
+"""Statements about a release, sentence by sentence. A fact is phrased once, in ``templates/statements.txt``;
 renderers choose and order.
 
 A statement has a key, its audience ("public": it may be published; "owner": it stays with the data owner), a figure
@@ -23,7 +23,7 @@ from shoal import __version__
 from shoal.plaintext import printable
 from shoal.product.card.facts import CROWD, MEANINGLESS, DesignFacts, FitFacts, promised_delta
 from shoal.product.card.words import HOLDERS, factor, promise, question
-from shoal.readings.plan import noisy_crowds_plan
+from shoal.readings.plan import expected_errors
 from shoal.rounding import count_of, exactly, lower, many, nearest, percent, upper
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def statements(card: ReleaseCard) -> tuple[Statement, ...]:
 
 
 def handing(folder: str, ledger: str) -> tuple[Statement, Statement]:
-    """What to pass on, and what to keep; ``ledger`` says where the ledger is."""
+    """Sentences on what to pass on, and what to keep; ``ledger`` says where the ledger is."""
     keep = f"All else in {folder}, where released.csv says whose row is whose, and the ledger {ledger}: as private as "
     public = f"{folder}/public: the table, its card, README and checksums. No names in it."
     return Statement("pass_on", OWNER, "public/", public), Statement("keep", OWNER, "the rest", f"{keep}the data.")
@@ -178,7 +178,7 @@ def other_scope(design: DesignFacts) -> str:
 
 
 def would_protect(fit: FitFacts, *, options: bool = True) -> str:
-    """What the other secret would protect, and for meters what it would cost: with ``options``, or for a board."""
+    """Protection by the other secret, and for meters its cost: with ``options``, or for a board."""
     name = "`--secret readings`" if options else "The readings' promise"
     bounds, load = (" (--bounds)", ": `--set typical_kw=…`") if options else ("", "")
     if fit.entry == "column":
@@ -186,10 +186,11 @@ def would_protect(fit: FitFacts, *, options: bool = True) -> str:
             f"{name} would protect every {fit.noun}'s figures, against whoever knows all others, with noise that the "
             f"ends of the columns, which you declare{bounds}, decide."
         )
-    plan = noisy_crowds_plan(customers=max(fit.labels, 2), epsilon=1.0)
+    customers, typical = max(fit.labels, 2), 1.5
+    w1, total = expected_errors(customers, 1.0, typical_kw=typical)  # compiles nothing
     return (
         f"{name} would protect every {fit.noun}'s readings, against whoever knows all others; with "
-        f"{count_of(plan.customers, 'customer')} of {plan.typical_kw:g} kW (more where they use less{load}) and a "
+        f"{count_of(customers, 'customer')} of {typical:g} kW (more where they use less{load}) and a "
         "privacy budget (epsilon) of 1 its curves, as a population and not home by home, would be off by about "
-        f"{percent(plan.expected_w1)} of the mean load, its total by {percent(plan.expected_total)}."
+        f"{percent(w1)} of the mean load, its total by {percent(total)}."
     )

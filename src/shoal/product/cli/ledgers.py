@@ -25,7 +25,7 @@ SHOWN = 20
 
 @command()
 def show(target: Target = None, label: Label = None) -> Outcome:
-    """What has been spent of every budget.
+    """Show the part of every budget that has been spent.
 
     Examples:
         shoal ledger show
@@ -67,7 +67,7 @@ def budget(
         str | None, option("fixed: a series fixed in advance. adaptive: releases may be chosen by earlier answers.")
     ] = None,
 ) -> Outcome:
-    """What is left of the budget; with --epsilon and --delta, set it first, for every label.
+    """Show the rest of the budget; with --epsilon and --delta, set it first, for every label.
 
     Each account says which mode holds. Exact composition counts for a series that was fixed in advance; an adaptive
     budget holds for any choice made in the light of earlier answers. Decide without looking at answers.
@@ -96,7 +96,7 @@ def log(
     target: Target = None,
     as_csv: Annotated[bool, option("A table with commas, for a spreadsheet.", None, "--csv")] = False,
 ) -> Outcome:
-    """What happened, row by row: when, under which name and folder, about how many labels, and what it cost.
+    """List all releases, row by row: when, under which name and folder, about how many labels, and what it cost.
 
     Examples:
         shoal ledger log

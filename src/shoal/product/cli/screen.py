@@ -1,4 +1,4 @@
-"""What a command shows and how it ends: results on standard output, progress and messages on standard error.
+"""Output and end of a command: results on standard output, progress and messages on standard error.
 
 | exit code | means |
 | --- | --- |
@@ -27,6 +27,7 @@ from typing import Annotated, Any, TextIO, TypeVar
 import typer
 
 import shoal
+from shoal.numerics import warmup
 from shoal.plaintext import printable
 from shoal.product.cli import options
 from shoal.records import plain
@@ -43,7 +44,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command has to say: to machines, and to people as text or as (heading, sentences)."""
+    """Result of a command: for machines, and to people as text or as (heading, sentences)."""
 
     content: dict[str, Any]
     text: str = ""
@@ -70,7 +71,8 @@ def command(*sections: str, also: tuple[str, ...] = ()) -> Callable[[Command], C
                 for begin in ON_BEGIN:
                     begin()
                 chosen = options.take_settings(known, given)
-                outcome = function(**given, **chosen)
+                with warmup.announce_to(lambda words: say(f"compile: {words}")):
+                    outcome = function(**given, **chosen)
                 code = outcome.code
                 _print(_render(outcome, as_json))
             except (shoal.ShoalError, OSError, MemoryError, KeyboardInterrupt) as error:
@@ -108,7 +110,7 @@ def explain(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return "the memory is not enough; use fewer labels at a time, or a shorter horizon"
     if not isinstance(error, OSError):
-        return by_options(str(error))
+        return by_options(str(error), getattr(error, "argument", ""))
     path = Path(str(error.filename or ""))
     if path.name.startswith("."):  # a lock, or a file that is being written: what the user knows is its folder
         path = path.parent
@@ -126,8 +128,10 @@ def explain(error: BaseException) -> str:
     return reasons.get(error.errno or 0, other)
 
 
-def by_options(text: str) -> str:
+def by_options(text: str, argument: str = "") -> str:
     """A message with arguments as the command's options: ``train_days`` and ``train_days=5`` are ``--train-days 5``.
+
+    ``argument`` is the one that the message begins with, as its error says.
 
     >>> by_options("train_days must be at least 1; pass interval=, or max_kw=50; say secret='readings'")
     '--train-days must be at least 1; pass --interval, or --set max_kw=50; say --secret readings'
@@ -148,8 +152,7 @@ def by_options(text: str) -> str:
     text = re.sub(rf"(?<![-\w=.])({'|'.join([*names, *rare])})={value}", as_option, text)
     named = "|".join(name for name in names if "_" in name)
     text = re.sub(rf"(?<![-\w])({named})(?![-\w.])(?: \(--[a-z-]+\))?", lambda match: names[match[1]], text)
-    first = rf"^(within(?=: )|({'|'.join(names)})(?= must | exclude| needs |: nothing here))"
-    return re.sub(first, lambda match: names[match[1]], text)
+    return names[argument] + text.removeprefix(argument) if argument in names and text.startswith(argument) else text
 
 
 def _render(outcome: Outcome, as_json: bool) -> str:

@@ -101,7 +101,7 @@ def check(
     config: options.ConfigFile = None,
     **chosen: Any,
 ) -> Outcome:
-    """What a run would find in a file: who, which crowds, what price.
+    """Check what a run would find in a file: homes, crowds, price.
 
     Reads, questions what is implausible, and rehearses; makes no folder and writes to no ledger. Exit code 2 where a
     run would be refused.

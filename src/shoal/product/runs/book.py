@@ -26,7 +26,7 @@ class Book:
     """The record of some labels and of all that share a crowd with them."""
 
     members: dict[str, dict[str, Any]] = field(default_factory=dict)  #: label -> crowd, stored, last, block
-    crowds: dict[int, dict[str, Any]] = field(default_factory=dict)  #: number -> setting, period, row, homes, retired
+    crowds: dict[int, dict[str, Any]] = field(default_factory=dict)  #: number -> setting, period, row, members, retired
     ledger_digest: str = ""
 
     @classmethod

@@ -328,7 +328,8 @@ def by_error(rehearsal: Rehearsal, most: float) -> Choice:
         if recorded is None and trials[-1].price is None:
             raise InputError(
                 "within: the price cannot be rehearsed: no earlier day has enough readings before it. Give more days "
-                "of readings, fewer train_days=, or crowd= or at_most= instead"
+                "of readings, fewer train_days=, or crowd= or at_most= instead",
+                argument="within",
             )
         if (trials[-1].price or 0.0) > most:
             break  # larger ones that seem to cost less do so by luck
@@ -340,7 +341,9 @@ def by_error(rehearsal: Rehearsal, most: float) -> Choice:
             fewest = "the fewest that an error chooses" if recorded is None else "on record for life"
             why = f"crowds of at least {least.crowd}, {fewest}, cost {least.words}. Allow that (within='{price}')"
         fewer = "" if recorded is not None else ", or name a smaller crowd= yourself, in which members hide less"
-        raise UnreachableError(f"within: no crowd costs so little on these data: {why}{fewer}. Nothing was released")
+        raise UnreachableError(
+            f"within: no crowd costs so little on these data: {why}{fewer}. Nothing was released", argument="within"
+        )
     best = within[-1]
     return Choice(
         best.crowd,
@@ -499,7 +502,10 @@ def share(given: float | str) -> float:
     value = _fraction(given)
     bare = isinstance(given, str) and "%" not in given  # on the command line "10" means ten percent to people
     if value is None or not 0 <= value <= (1 if bare else 10):
-        raise InputError("within must be an increase of the error such as 10% or 0.10; above 1 with a percent sign")
+        raise InputError(
+            "within must be an increase of the error such as 10% or 0.10; above 1 with a percent sign",
+            argument="within",
+        )
     return float(value)
 
 

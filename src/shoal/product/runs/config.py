@@ -17,14 +17,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from shoal.designs.methods import METHODS
 from shoal.errors import InputError
 from shoal.product.runs import secret
 from shoal.records import Record
 
 #: Sections of a file of settings, and panels of the command's help.
 SECTIONS = ("input", "hiding", "guarantee", "ledger", "output", "speed")
-#: Methods that take an ε, a δ or a ρ, by which a run can be asked for them.
-METHODS = ("codebook", "white", "paper", "covariance", "additive", "transport", "center", "mean")
+#: Methods that take an ε, a δ or a ρ: the codebook, and every design that changes an answer.
+CHARGED = ("codebook", *(name for name, method in METHODS.items() if method.perturbs))
 #: Steps of the search of a design that searches, and the ε at which one that only spends a ρ states its δ.
 SEARCH, STATED = 10, 1.0
 
@@ -139,11 +140,14 @@ class Config(Record):
         kind = choose_kind(self)
         kind.refuse_settings(self)
         if self.method is not None:
-            validation.choice(METHODS, method=self.method)
+            validation.choice(CHARGED, method=self.method)
         if self.epsilon is not None:
             validation.non_negative(epsilon=self.epsilon)
         if self.delta is not None and self.rho is not None:
-            raise InputError("delta and rho exclude each other: the one asks for a guarantee, the other for an error")
+            raise InputError(
+                "delta and rho exclude each other: the one asks for a guarantee, the other for an error",
+                argument="delta",
+            )
         if self.delta is not None:
             validation.probability(delta=self.delta, above_zero=True, below_one=True)
         if self.rho is not None:
@@ -304,7 +308,7 @@ def split_settings(settings: Mapping[str, Any]) -> tuple[dict[str, Any], Speed, 
 
 def no_use(name: str) -> str:
     """Why an ε, δ or ρ is refused where constants are released as means."""
-    methods = ", ".join(METHODS[:-2])
+    methods = ", ".join(CHARGED)
     return (
         f"{name}: nothing here uses it. Rows are averages over a crowd, which hides whose figures they are without "
         f"noise; leave it out, or choose a method= that takes it: {methods}"

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shoal.errors import InputError
-from shoal.files import digest_of, file_digest, hold_lock, private_folder, write_whole
+from shoal.files import digest_of, file_digest, private_folder, write_whole
+from shoal.product.locks import hold_lock
 from shoal.product.runs.config import Config
 from shoal.product.runs.facts import Facts, decode_facts
 from shoal.product.runs.owner_ledger import FILE, Seal

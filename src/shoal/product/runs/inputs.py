@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from shoal.columns import public_columns
 from shoal.product.card.facts import FitFacts
 from shoal.product.runs.config import Config
 from shoal.product.runs.curves import Curves, read_boundaries, read_curves
@@ -85,7 +86,7 @@ class MeterInput:
         steps = pl.DataFrame({"step": np.arange(1, settings.horizon + 1), "timestamp": stamps})
         kw = pl.col("values").list.get(pl.col("step") - 1, null_on_oob=True).alias("kw")
         long = table.join(steps, how="cross").sort("crowd", "step")
-        return long.select("crowd", "homes", "news", "step", "timestamp", kw), [self.who, "step"]
+        return long.with_columns(kw).select(public_columns("meters")), [self.who, "step"]
 
     def own_rows(self, released: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
         """label, crowd and row, from the owner's table."""
@@ -144,7 +145,7 @@ class TableInput:
         """The rows of crowds as they are passed on, and the order of the owner's."""
         entry = pl.col("values").list
         values = [entry.get(j, null_on_oob=True).alias(name) for j, name in enumerate(plan.columns)]
-        return table.select("crowd", "homes", "news", *values), [self.who]
+        return table.select(*public_columns("figures"), *values), [self.who]
 
     def own_rows(self, released: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
         """label, crowd and row, from the owner's table; of several rows of a label their mean."""

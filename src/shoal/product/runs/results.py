@@ -184,7 +184,7 @@ class Results:
     def released(self) -> pl.DataFrame:
         """What was released, with whose it is.
 
-        Of meters: household, crowd, homes, news, step, timestamp, kw. Of a table: label, crowd, homes, news and its
+        Of meters: household, crowd, members, news, step, timestamp, kw. Of a table: label, crowd, members, news and its
         columns. A method's release has a row per home or sample: crowd, row, …
         """
         import polars as pl

@@ -8,7 +8,7 @@ everything in one transaction. Until then a new crowd has a negative number.
 | file | holds |
 | --- | --- |
 | crowds.parquet | label, crowd, value and truth today, stored, last, block, news, changed, waits: the owner's |
-| rows.parquet | crowd, homes, news, values, retired, changed: the row of each crowd for this release |
+| rows.parquet | crowd, members, news, values, retired, changed: the row of each crowd for this release |
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class CrowdTables:
 
     def with_rows(self) -> pl.DataFrame:
         """Members with a figure today and the row of their crowd."""
-        table = self.lasting.select("crowd", "homes", row="values")
+        table = self.lasting.select("crowd", "members", row="values")
         known = self.members.filter(pl.col("value").is_not_null() & ~pl.col("waits"))
         both = known.join(table, on="crowd", how="inner").sort("label")
         width = both.schema["value"].shape[0] if len(both) else 0  # type: ignore[attr-defined]
@@ -122,7 +122,7 @@ class PlannedRow:
     """The row of a crowd for this release."""
 
     crowd: int
-    homes: int
+    members: int
     news: bool
     values: list[float]
     recorded: bool = False  #: it was released before for this period, from this folder or another
@@ -174,7 +174,7 @@ class Plan:
             }
             if len(left) >= self.m:
                 continue
-            self.rows.append(PlannedRow(number, entry["homes"], False, row_values(entry["row"]), retired=True))
+            self.rows.append(PlannedRow(number, entry["members"], False, row_values(entry["row"]), retired=True))
             for name in names:
                 if name in left:
                     self.members[name].block, self.members[name].changed = number, True
@@ -220,7 +220,7 @@ class Plan:
             if self._curves.ahead is None and news.sum() >= self.m:  # of a table: they would have entered then
                 raise InputError(OTHER_FIGURES.format(self.period))
             had_news = bool(np.frombuffer(entry["row"], dtype="<f8")[:1].any())
-            return PlannedRow(number, entry["homes"], had_news, row_values(entry["row"]), recorded=True)
+            return PlannedRow(number, entry["members"], had_news, row_values(entry["row"]), recorded=True)
         if entry is not None and entry["period"] > self.period:
             raise InputError(EARLIER.format(entry["period"], self.period))
         stored = np.array([np.frombuffer(member.stored, dtype="<f8") for member in members])
@@ -239,7 +239,7 @@ class Plan:
 
     def _renumber(self) -> None:
         """Number new crowds by their rows, so that no number depends on what anybody is called."""
-        fresh = sorted((row for row in self.rows if row.crowd < 0), key=lambda row: (row.values, row.homes))
+        fresh = sorted((row for row in self.rows if row.crowd < 0), key=lambda row: (row.values, row.members))
         number = {row.crowd: -1 - i for i, row in enumerate(fresh)}
         for member in self.members.values():
             member.crowd = number.get(member.crowd, member.crowd)
@@ -262,7 +262,7 @@ class Plan:
         at = frame["at"].set(frame["at"] < 0, None)
         known = {name: self._curves.frame[name].gather(at) for name in ("value", "truth")}
         columns: dict[str, Any] = {
-            "crowd": pl.Int64, "homes": pl.Int64, "news": pl.Boolean, "values": pl.List(pl.Float64),
+            "crowd": pl.Int64, "members": pl.Int64, "news": pl.Boolean, "values": pl.List(pl.Float64),
             "recorded": pl.Boolean, "retired": pl.Boolean,
         }  # fmt: skip
         rows = pl.DataFrame([vars(row) for row in self.rows], schema=columns)
@@ -328,9 +328,9 @@ def record_rows(work: Work, numbers: Mapping[int, int], table_digest: str, *, wi
         known = book.crowds.get(number, {"setting": plan.setting})
         row = np.array([float(news), *(values if with_figures else [])], dtype="<f8").tobytes()
         entry = {"crowd": numbers.get(number, number), "setting": known["setting"], "period": plan.period, "row": row}
-        entry |= {"homes": homes, "retired": retired}
+        entry |= {"members": homes, "retired": retired}
         crowds.append(entry | ({"period": known["period"], "row": known["row"]} if retired else {}))
-    kinds = {"crowd": pl.Int64, "setting": pl.String, "period": pl.String, "row": pl.Binary, "homes": pl.Int64}
+    kinds = {"crowd": pl.Int64, "setting": pl.String, "period": pl.String, "row": pl.Binary, "members": pl.Int64}
     try:
         ledger.record_crowds(
             work.release_name,
@@ -341,7 +341,7 @@ def record_rows(work: Work, numbers: Mapping[int, int], table_digest: str, *, wi
             crowds=pl.DataFrame(crowds, schema={**kinds, "retired": pl.Boolean}),
             table_digest=table_digest,
             facts={
-                "homes": int(lines["homes"].sum()),
+                "members": int(lines["members"].sum()),
                 "crowds": len(lines),
                 "period": plan.period,
                 "folder": work.path.resolve().name,

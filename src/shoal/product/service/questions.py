@@ -1,4 +1,4 @@
-"""What the service does for whoever asks, without HTTP: offer, quote, charge, record, then show.
+"""The service without HTTP: offer, quote, charge, record, then show.
 
 An answer is shown in four steps. Its idempotency key is bound to what is asked. One transaction looks at the analyst's
 account and notes a receipt that charges the question to it and commits to all of the answers. A checkpoint that covers
@@ -74,12 +74,12 @@ class GrantAccount:
 
     @property
     def share(self) -> float:
-        """How much of the budget is used up, from 0 to 1."""
+        """The part of the budget that is used up, from 0 to 1."""
         pairs = zip(self.spent, self.budget, strict=True)
         return float(max(min(used / budget, Fraction(1)) if budget else Fraction(used > 0) for used, budget in pairs))
 
     def remaining(self) -> dict[str, float]:
-        """What is left, rounded down."""
+        """The rest, rounded down."""
         left = {}
         for name, budget, used in zip(("epsilon", "delta"), self.budget, self.spent, strict=True):
             exact = max(budget - used, Fraction())
@@ -143,7 +143,7 @@ class QuestionService:
 
     @property
     def catalog(self) -> Catalog:
-        """What the folder offers, read again where a run has changed."""
+        """The folder's questions, read again where a run has changed."""
         with self._lock:
             seen = changes(self._folder)
             if seen != self._seen or not self._seen:
@@ -160,7 +160,7 @@ class QuestionService:
         return [q.description() | {"granted": q.id in granted, "handles": names.get(q.id, [])} for q in every]
 
     def quote(self, person: Person, id: str) -> dict[str, Any]:
-        """What the next release of a question would cost the analyst, whether it is allowed, and what is left."""
+        """Cost of the next release of a question to the analyst, whether it is allowed, and what is left."""
         question, grant = self._find_granted(person, id)
         given, price = self._receipts(person.id), question.statement
         again = any(entry.content["question"] == id for entry in given)
@@ -238,13 +238,13 @@ class QuestionService:
         return self._give(person, question, grant)
 
     def receipts(self, caller: Caller) -> list[dict[str, Any]]:
-        """What was given, in order: to an analyst their own."""
+        """The receipts, in order: to an analyst their own."""
         names = ("receipt", "question", "analyst", "time")
         given = self._receipts(None if caller.is_owner else caller.person.id)
         return [{name: entry.content[name] for name in names} | {"entry": entry.seq} for entry in given]
 
     def proof(self, caller: Caller, receipt: str, size: int | None = None) -> dict[str, Any]:
-        """How a receipt's entry leads to a checkpoint: to the analyst who holds it, and to owners."""
+        """Path from a receipt's entry to a checkpoint: to the analyst who holds it, and to owners."""
         for entry in self._receipts(None if caller.is_owner else caller.person.id):
             if entry.content["receipt"] == receipt:
                 return self.record.inclusion(entry, size)
@@ -307,7 +307,7 @@ class QuestionService:
         return grant is not None and GrantAccount.of(grant, self._entries_counted(given, question)).allows(question)
 
     def _entries_counted(self, given: Sequence[Entry], question: OfferedQuestion) -> list[Entry]:
-        """What adds up with a question: all but what is known to be about other labels."""
+        """Entries that add up with a question: all but what is known to be about other labels."""
         every = self.catalog.questions
 
         def apart(id: str) -> bool:

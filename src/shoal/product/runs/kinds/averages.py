@@ -1,7 +1,7 @@
 """Averages, the default: the row of each crowd is its mean, recorded in the ledger in one transaction, then written.
 
 No noise, no ε, nothing charged: aggregation with a least crowd (k-anonymity). Rows come from the stage of crowds
-(:mod:`shoal.product.runs.rows`); here the numbers of new crowds are drawn. The public table has crowd, homes, news,
+(:mod:`shoal.product.runs.rows`); here the numbers of new crowds are drawn. The public table has crowd, members, news,
 then step, timestamp and kw, or a table's columns.
 """
 
@@ -127,7 +127,7 @@ def measure(work: Work, public: pl.DataFrame, owner: pl.DataFrame) -> dict[str, 
 def make_tables(work: Work, numbers: Mapping[int, int]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """One row per crowd (and step), sorted by the public number; and the owner's, with the label of each row."""
     number, plan = pl.col("crowd").replace(numbers), work.facts.plan
-    table = work.tables.lasting.select(number, "homes", "news", "values").sort("crowd")
+    table = work.tables.lasting.select(number, "members", "news", "values").sort("crowd")
     public, order = work.input.public_rows(work.settings, plan, table)
     key = work.tables.members.filter(~pl.col("waits")).select(pl.col("label").alias(order[0]), number)
     return public, key.join(public, on="crowd", how="inner").select(order[0], *public.columns).sort(order)

@@ -290,7 +290,7 @@ def release(work: Work) -> StageOutcome:
     owner = owner_rows(homes, noisy, settings)
     work.folder.write(CSV, lambda path: owner.write_csv(path))
     work.folder.write(PARQUET, lambda path: owner.write_parquet(path))
-    known = {"homes": len(homes.labels), "left_out": work.facts.known_fit.left_out, "audit": vector["audit"]}
+    known = {"members": len(homes.labels), "left_out": work.facts.known_fit.left_out, "audit": vector["audit"]}
     work.folder.put(OWNER, json.dumps({**known, **errors(homes, noisy, settings)}, indent=1))
     return StageOutcome((NOISY, CSV, PARQUET, OWNER, *files), facts)
 
@@ -322,7 +322,7 @@ def owner_rows(homes: Homes, noisy: FloatArray, settings: PublicSettings) -> pl.
         {
             "household": np.repeat(np.array(homes.labels, dtype=object), steps).astype(str),
             "crowd": np.repeat(row + 1, steps),
-            "homes": np.repeat(counts[row], steps),
+            "members": np.repeat(counts[row], steps),
             "step": np.tile(np.arange(1, steps + 1), len(row)),
             "timestamp": timestamps(settings) * len(row),
             "kw": curves[row].ravel(),
@@ -360,7 +360,7 @@ def own_statements(folder: Path) -> tuple[Statement, ...]:
         return ()
     audit, left_out = known["audit"], known["left_out"]
     certain, power = lower(audit["advantage_lower"], 2), audit.get("power", 0.0)
-    in_it = f"{known['homes']} are in it, {left_out} could not be used. These numbers are yours alone."
+    in_it = f"{known['members']} are in it, {left_out} could not be used. These numbers are yours alone."
     attack = (
         f"Attacked {audit['draws']} times before the release, by somebody who has all others: an advantage of "
         f"{certain} is certain, {upper(audit['advantage_promised'], 2)} is allowed. So few draws show gross mistakes "

@@ -13,7 +13,6 @@ import polars as pl
 
 from shoal.crowds.membership import formation_size
 from shoal.errors import InputError
-from shoal.plaintext import as_cells
 from shoal.product.card.facts import LISTED, FitFacts, most_common
 from shoal.product.runs.book import Book, as_period
 from shoal.product.runs.facts import CrowdFacts
@@ -21,6 +20,7 @@ from shoal.product.runs.folder import FIT
 from shoal.product.runs.rows import CROWDS, ROWS, WAITS, CrowdTables, Plan, crowd_setting
 from shoal.product.runs.stages.fit_stage import QUALITY_TABLE
 from shoal.product.runs.work import Carry, StageOutcome, Work
+from shoal.product.sources.frames import as_cells
 from shoal.rounding import count_of
 
 SETTINGS = (
@@ -53,7 +53,7 @@ def stage(work: Work) -> StageOutcome:
     skipped = (datetime.fromisoformat(plan.period) - datetime.fromisoformat(before)).days - 1
     if work.input.of_meters and skipped > 0:
         doubts.append(f"Since the last release, about {before[:16]}, {count_of(skipped, 'day')} skipped.")
-    sizes, usual, about = shown["homes"].to_list(), formation_size(settings.crowd), list(fit.about)
+    sizes, usual, about = shown["members"].to_list(), formation_size(settings.crowd), list(fit.about)
     tight = sum(size < usual for size in sizes)
     if tight:
         about.append(

@@ -125,7 +125,7 @@ def _make_design(
     meets = partial(calibrate, classes, graph, epsilon=config.stated_epsilon, delta=delta, progress=tick, prove=False)
 
     mechanism = meets(method, **how)
-    if METHODS[mechanism.method].price is None or mechanism.method in (MEETING, "center"):
+    if METHODS[mechanism.method].center is None or METHODS[mechanism.method].meets_only:
         return mechanism
     try:
         return cheaper(mechanism, meets(MEETING, **how), shard)

@@ -25,7 +25,6 @@ import numpy as np
 import polars as pl
 
 from shoal.errors import InputError
-from shoal.plaintext import as_cells
 from shoal.product.card.facts import LISTED, FitFacts, most_common, tally
 from shoal.product.runs import secret
 from shoal.product.runs.book import Book
@@ -59,6 +58,7 @@ from shoal.product.runs.shards import (
     seal_shard,
 )
 from shoal.product.runs.work import Carry, StageOutcome, Work
+from shoal.product.sources.frames import as_cells
 from shoal.product.sources.meters import clock
 from shoal.product.sources.meters.answers import off_by
 from shoal.product.sources.meters.columns import ColumnsError, named_meter
