@@ -192,9 +192,9 @@ def test_bad_configuration(text, says, tmp_path):
 
 def test_options_displace_each_other():
     white = {"method": "white", "epsilon": 1.0}
-    assert Config(**white, delta=0.1).changed(rho=0.2).delta is None
-    assert Config(**white, rho=0.1).changed(delta=0.2).rho is None
-    assert Config(**white, rho=0.1).changed(epsilon=2.0).rho == 0.1
+    assert Config(**white, delta=0.1).with_settings(rho=0.2).delta is None
+    assert Config(**white, rho=0.1).with_settings(delta=0.2).rho is None
+    assert Config(**white, rho=0.1).with_settings(epsilon=2.0).rho == 0.1
     assert Config(**white, rho=1.0).delta is None
 
 
@@ -222,15 +222,15 @@ def test_every_setting_is_an_option_of_run_with_its_words():
 
 @pytest.mark.parametrize("text", ["max_kw=50.0", "order=2,1", "columns=a,-b", "unit=kwh-register", "accept=large"])
 def test_any_setting_is_set_by_its_name(text):
-    name, value = Config.parsed(text)
+    name, value = Config.parse_setting(text)
     given = {"label": "x"} if name == "columns" else {}
-    assert getattr(Config(**given).changed(**{name: value}), name) == value
+    assert getattr(Config(**given).with_settings(**{name: value}), name) == value
 
 
 @pytest.mark.parametrize("text", ["max_kw", "max_kw=", "nothing=1"])
 def test_what_is_no_setting_is_refused(text):
     with pytest.raises(InputError, match="NAME=VALUE"):
-        Config.parsed(text)
+        Config.parse_setting(text)
 
 
 @pytest.mark.parametrize("name", ["shoal", "shoal ledger", *sorted(COMMANDS)])

@@ -186,13 +186,13 @@ def test_an_interrupt_leaves_what_run_continues(unreleased, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("shoal.product.runs.stages.design_stage.sampled", interrupted)
+        patch.setattr("shoal.product.runs.stages.design_stage.sample_crowds", interrupted)
         refused("run", "--out", unreleased, code=130, says="the same `shoal run` continues")
     assert call("run", "--out", unreleased, "--json").json["did"] == ["audit", "release", "card", "report"]
 
 
 def test_two_at_once(january):
-    with shoal.Run.open(january).held():
+    with shoal.Run.open(january).hold():
         refused("run", "--out", january, code=2, says="another shoal is working")
 
 

@@ -101,7 +101,7 @@ def test_a_run_under_the_promise_about_readings_is_not_offered(
 ) -> None:
     """A row for one home is outside of that promise."""
     run, desk = served
-    monkeypatch.setattr(shoal.Run, "of_readings", True)
+    monkeypatch.setattr("shoal.product.runs.kinds.kind.Kind.has_rows", False)
     catalog = QuestionService(desk.ledger, run.parent).catalog
     assert not catalog.questions
     assert "hand out public/" in catalog.left_out["january"]

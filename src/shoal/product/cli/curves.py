@@ -34,8 +34,8 @@ def curve(
     grid = options.numbers(epsilon, "epsilon")
     worst: Any
     if target.is_dir():
-        run = shoal.Run.open(target)
-        worst, method = run.curve(grid, notion), run.config.way
+        worst = shoal.Run.open(target).curve(grid, notion)
+        method = worst.method
     else:
         mechanism = shoal.Mechanism.load(target)
         worst = mechanism.released_curve(grid) if notion == "dp" else mechanism.curve(grid, notion)

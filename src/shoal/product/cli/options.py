@@ -42,11 +42,11 @@ def parameters(known: dict[str, Any]) -> list[inspect.Parameter]:
 
 def take_settings(known: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """Take the settings that were given out of all that was given."""
-    chosen = dict(shoal.Config.parsed(text) for text in given.pop("settings", None) or ())
+    chosen = dict(shoal.Config.parse_setting(text) for text in given.pop("settings", None) or ())
     for name, kind in known.items():
         value = given.pop(name)
         if isinstance(value, str) and typing.get_origin(kind) is tuple:
-            value = shoal.Config.parsed(f"{name}={value}")[1]
+            value = shoal.Config.parse_setting(f"{name}={value}")[1]
         if value not in (None, []):
             chosen[name] = tuple(value) if isinstance(value, list) else value
     return chosen

@@ -23,7 +23,7 @@ from shoal.product.card.statements import KNOWS
 from shoal.product.card.words import promise
 from shoal.product.ledger.ledger import Ledger
 from shoal.product.runs.folder import STATE
-from shoal.product.runs.owner_ledger import Place, at
+from shoal.product.runs.owner_ledger import Place, place_of
 from shoal.product.runs.run import Run
 from shoal.product.runs.stages.release_stage import PUBLIC
 from shoal.rounding import up, upper
@@ -188,7 +188,7 @@ def catalog(folder: str | Path, ledger: Ledger) -> Catalog:
 def _question(home: Path, title: str, ledger: Ledger) -> OfferedQuestion:
     """The question that a run is, or an error that says why it is none."""
     run = Run(home, workers="serial")
-    if run.of_readings:
+    if not run.kind.has_rows:
         raise InputError(
             "it protects readings, and its promise covers the table alone, not a row for a handle: hand out public/"
         )
@@ -208,7 +208,7 @@ def _question(home: Path, title: str, ledger: Ledger) -> OfferedQuestion:
 def ledger_place(folder: str | Path, named: str | None) -> Place:
     """Where the ledger of a folder is: the named one, or that of its first run."""
     if named is not None:
-        return at(named)
+        return place_of(named)
     runs = homes(folder)
     if not runs:
         raise InputError(f"dir: there is no run in {Path(folder).name}; `shoal run METERS --out DIR` makes one")

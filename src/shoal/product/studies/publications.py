@@ -116,8 +116,8 @@ def find_published(published: Any, readings: Any, *, train_days: int = KNOWN_DAY
         sizes = table.group_by(key).agg(pl.col("members").cast(pl.Float64).first())
         if (sizes["members"] % 1 != 0).any() or (sizes["members"] < 1).any():
             raise InputError(
-                "published: its homes are noisy weights, of a release that protects readings: no row is a home's, and "
-                "there is nobody to name"
+                "published: its members are noisy weights, of a release that protects readings: no row is a home's, "
+                "and there is nobody to name"
             )
         homes = wide.select(key).join(sizes, on=key, how="left", maintain_order="left")["members"].to_numpy()
     place = {tuple(map(str, row)): i for i, row in enumerate(wide.select(key).iter_rows())}
