@@ -75,7 +75,7 @@ def test_no_greek_anywhere(monday: Path) -> None:
     )
     with own_ledger(monday) as ledger:
         assert "release" not in {entry.kind for entry in ledger.entries()}
-    with pytest.raises(shoal.InputError, match="nothing is certified here"):
+    with pytest.raises(shoal.InputError, match="nothing is certified about figures"):
         run.prove()
     assert "Run('monday', release 1, done until report)" in repr(run)
 

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 import shoal
-from shoal.product.card.ladder import NOTHING_TO_PROVE
 from shoal.product.cli import options
 from shoal.product.cli.options import option
 from shoal.product.cli.screen import Outcome, check_folder, command, say
@@ -93,8 +92,6 @@ def prove(
     """
     if target.is_dir():
         run = shoal.Run.open(target)
-        if not run.of_readings and not run.charged:
-            raise shoal.InputError(NOTHING_TO_PROVE)
         proofs, where = run.prove(epsilon=epsilon, scope=scope), target / "proof"
     else:
         proof, where = shoal.prove(shoal.Mechanism.load(target), None, epsilon, scope), target.parent

@@ -19,6 +19,7 @@ from shoal.errors import InputError
 from shoal.mechanism.releasable import ReleaseErrors
 from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import FitFacts, ReleaseFacts
+from shoal.product.card.ladder import NOTHING_TO_PROVE
 from shoal.product.card.measures import errors
 from shoal.product.card.pictures import CrowdCurves
 from shoal.product.runs import reader
@@ -39,10 +40,7 @@ class Averages(Kind):
     """A row is the mean of a crowd, with the rules of aggregation."""
 
     word = "averages"
-    has_not: ClassVar = {
-        "proof": "dir: nothing is certified here: rows are averages over a crowd, without noise, ε or δ. A method= has "
-        "something to certify"
-    }
+    has_not: ClassVar = {"proof": NOTHING_TO_PROVE}
 
     def fits(self, settings: Config, fit: FitFacts | None) -> bool:
         return True
