@@ -412,7 +412,7 @@ def _event_findings(
 
 
 def _event_evidence(events: Events, e: int, d: int, at: int) -> dict[str, Any]:
-    """What was counted: the attack, its threshold, and how often it was exceeded under either label."""
+    """Evidence that was counted: the attack, its threshold, and how often it was exceeded under either label."""
     attack, event = np.unravel_index(at, events.own.shape[2:])
     here = (e, d, attack, event)
     return {

@@ -123,7 +123,7 @@ class Codebook(Stored):
         return float(math.fsum(parts) / len(self.labels) * (1 - 8 * EPS))
 
     def curves(self, label: Any) -> FloatArray:
-        """What may be released for ``label``: the curves of its crowd.
+        """The curves that may be released for ``label``: those of its crowd.
 
         Returns:
             (m, k), the same for every label of a crowd.
@@ -136,7 +136,7 @@ class Codebook(Stored):
         return self.place(label)[0].curves
 
     def probabilities(self, label: Any) -> FloatArray:
-        """How often each of :meth:`curves` is released for ``label``.
+        """Probability of each of :meth:`curves` for ``label``.
 
         Returns:
             (m,), exact multiples of 2^−62 rounded to doubles.

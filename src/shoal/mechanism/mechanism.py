@@ -64,7 +64,7 @@ DRAWN = 4096
 
 
 class Ending(StrEnum):
-    """How the search for a mechanism ended."""
+    """The end of the search for a mechanism."""
 
     COMPLETE = "the search went to its end"
     OUT_OF_TIME = "the time limit ended the search: this is the best design found until then"
@@ -586,7 +586,7 @@ class Mechanism(Stored):
         return f"Mechanism({self.method}, {self.classes.n_classes} labels, {self.classes.n_dims} entries{noise})"
 
     def _repr_html_(self) -> str:
-        """What it promises and spends; the certificate of a large graph only once it has been computed."""
+        """Its promise and its cost; the certificate of a large graph only once it has been computed."""
         known = "certificate" in self.__dict__ or self.graph.n_edges <= SHOWN_EDGES
         epsilons = sorted({float(e) for e in self.epsilon})
         rows = [

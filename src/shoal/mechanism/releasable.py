@@ -1,4 +1,4 @@
-"""What can be released: mechanisms and codebooks, with one interface, their files, and the certificate both carry.
+"""Releasable things: mechanisms and codebooks, with one interface, their files, and the certificate both carry.
 
 A mechanism adds noise to answers and its output laws are Gaussian; a codebook draws one of finitely many curves. Who
 releases, charges, audits or describes takes a ``Releasable`` and uses what both have under the same names (the type
@@ -178,7 +178,7 @@ def with_loss(log_upper: float, upper: float, loss: float) -> tuple[float, float
 
 
 class Stored(ABC):
-    """What can be written to a file of its own and read back with the same digest."""
+    """A thing that can be written to a file of its own and read back with the same digest."""
 
     FORMAT: ClassVar[str]
     VERSION: ClassVar[int]  #: files of another version are refused

@@ -15,7 +15,7 @@ from shoal.mechanism.releasable import law_parts
 from shoal.product.cli import options
 from shoal.product.cli.claims import read_claim, read_laws
 from shoal.product.cli.options import option
-from shoal.product.cli.screen import Outcome, command, say
+from shoal.product.cli.screen import Outcome, check_folder, command, say
 from shoal.rounding import exactly, lower, upper
 
 
@@ -38,8 +38,8 @@ def curve(
     grid = options.numbers(epsilon, "epsilon")
     worst: Any
     if target.is_dir():
-        run = shoal.Run.open(target)
-        worst, method = run.curve(grid, notion), run.config.way
+        worst = shoal.Run.open(target).curve(grid, notion)
+        method = worst.method
     else:
         mechanism = shoal.Mechanism.load(target)
         worst = mechanism.released_curve(grid) if notion == "dp" else mechanism.curve(grid, notion)
@@ -108,7 +108,8 @@ def prove(
     if claim is not None:
         return _decide(target, claim, epsilon, scope)
     if target.is_dir():
-        proofs, where = shoal.Run.open(target).prove(epsilon=epsilon, scope=scope), target / "proof"
+        run = shoal.Run.open(target)
+        proofs, where = run.prove(epsilon=epsilon, scope=scope), target / "proof"
     else:
         proof, where = shoal.prove(shoal.Mechanism.load(target), None, epsilon, scope), target.parent
         proof.save(where / f"{target.stem}.proof.json")
@@ -181,6 +182,7 @@ def attack(
     if known is not None:
         finding = shoal.find_published(file, shoal.read_meters(known))
         return Outcome(finding.to_dict(), str(finding))
+    check_folder(out)
     study = shoal.reidentify(shoal.read_meters(file), crowd=crowd, origins=origins, seed=seed, progress=tell)
     study.save(folder_for(out))
     content = {"out": str(out), **study.to_dict()}

@@ -11,7 +11,7 @@ import typer
 import shoal
 from shoal.product.cli import options
 from shoal.product.cli.options import option
-from shoal.product.cli.screen import Outcome, Stages, by_options, command
+from shoal.product.cli.screen import Outcome, Stages, by_options, check_folder, command
 
 #: When the demo's forecasts begin: the evening after 16 of its 17 days.
 DEMO_ORIGIN = "2024-01-17T18:00"
@@ -105,7 +105,7 @@ def check(
     delta: Annotated[float, option("δ of that comparison.")] = 1e-5,
     **chosen: Any,
 ) -> Outcome:
-    """What a run would find in a file: who, which crowds, what price.
+    """Check what a run would find in a file: homes, crowds, price.
 
     Reads, questions what is implausible, and rehearses; makes no folder and writes to no ledger. Exit code 2 where a
     run would be refused.
@@ -148,6 +148,7 @@ def _select(database: Path, meters: str | None, chosen: dict[str, Any]) -> Any:
 def _everything(
     source: Any, out: Path, file: Path | None, chosen: dict[str, Any], verbose: bool, **terms: Any
 ) -> Outcome:
+    check_folder(out)
     config = None if file is None else shoal.Config.read(file)
     with Stages() as progress:
         done = shoal.run(source, out, config=config, progress=progress, **terms, **chosen)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import URL, Connection, Engine
 
 #: The version of this schema. Those before it were never released.
-VERSION = 10
+VERSION = 11
 #: Parts of a payload that are columns as well, so that the database can look them up.
 LOOKED_UP = ("label", "query_id", "analyst", "mechanism", "answer", "readings")
 
@@ -96,7 +96,7 @@ CROWDS = _table(
     _key("crowd", BIG),
     *(_column(name) for name in ("setting", "period", "digest")),
     _column("row", BYTES),
-    _column("homes", sa.Integer),
+    _column("members", sa.Integer),
     _column("retired", sa.Boolean),
 )
 CROWD_NUMBERS = _table("crowd_numbers", _key("crowd", BIG))
@@ -299,7 +299,7 @@ class Storage:
 
 
 def _explain(error: Exception, after: str = "") -> LedgerError:
-    """What the database said, by its code only: its own texts may quote what was being written.
+    """The database's error, by its code only: its own texts may quote what was being written.
 
     ``after`` says what became of the transaction.
     """

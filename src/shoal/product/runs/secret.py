@@ -7,7 +7,6 @@ home's readings could enter is closed, or the setting is demanded (docs/which-se
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -20,65 +19,12 @@ if TYPE_CHECKING:
     from shoal.readings.publication import Series
 
 READINGS = "readings"
-#: Settings that belong to the label's promise.
-OF_LABELS = (
-    "crowd", "boundaries", "largest_share", "method", "query", "rho", "within", "at_most",
-)  # fmt: skip
 #: Settings that belong to the readings' promise.
 OF_READINGS = ("customers", "budget_epsilon", "releases", "bounds", "cells")
 #: What a release depends on.
 SETTINGS = ("secret", *OF_READINGS, "epsilon", "delta", "typical_kw")
 #: Layouts of timestamps that are understood without being named, whatever the file holds.
 ISO = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%d")
-
-
-def check(config: Config) -> None:
-    """Refuse settings that the secret does not have, and a promise about readings that lacks one that it needs."""
-    from shoal import validation
-
-    validation.choice(("label", READINGS), secret=config.secret)
-    validation.positive(typical_kw=config.typical_kw)
-    defaults = {field.name: field.default for field in fields(config)}
-
-    def given(names: tuple[str, ...]) -> str | None:
-        return next((n for n in names if n in defaults and getattr(config, n) != defaults[n]), None)
-
-    if config.secret != READINGS:
-        name = given(OF_READINGS)
-        if name is not None:
-            raise InputError(f"{name} belongs to the readings' promise: say secret='readings' too, or leave it out")
-        return
-    name = given(OF_LABELS)
-    if name is not None:
-        raise InputError(f"{name} belongs to the label's promise: leave out {name}= with secret='readings'")
-    missing: dict[str, str] = {}
-    if config.customers is None:
-        missing["customers"] = "customers= (the number of homes on the register)"
-    if config.epsilon is None and config.releases is None:
-        missing["epsilon"] = "epsilon= (or budget_epsilon= with releases= for a series)"
-    if config.label is None and config.origin is None:
-        missing["origin"] = "origin= (the first instant to forecast; the file's end may be one home's)"
-    if missing:
-        also = "" if config.label else "; and unit= and interval= where the file's columns do not declare them"
-        raise InputError(f"{next(iter(missing))}: secret='readings' needs {', '.join(missing.values())}{also}")
-    validation.count(customers=config.customers)
-    if config.budget_epsilon is not None:
-        validation.positive(budget_epsilon=config.budget_epsilon)
-    if config.releases is not None:
-        validation.count(releases=config.releases)
-        if config.budget_epsilon is None:
-            raise InputError("releases: share a budget out: releases= needs budget_epsilon=")
-        if config.epsilon is not None:
-            raise InputError("epsilon: releases= shares budget_epsilon= out; leave out epsilon=")
-    if config.label is None:
-        if config.bounds or config.cells:
-            raise InputError("bounds and cells are for tables: name the column of their labels too (label=)")
-    elif not config.bounds:
-        raise InputError(
-            "bounds: secret='readings' needs the ends of every column of a table, bounds='column=low:high'"
-        )
-    else:
-        bounds_of(config), cells_of(config)
 
 
 def bounds_of(config: Config) -> dict[str, tuple[float, float]]:
@@ -109,7 +55,7 @@ def _numbers(texts: Sequence[str], between: str, wrong: str) -> dict[str, list[f
     return columns
 
 
-def planned(config: Config) -> tuple[Any, Series]:
+def make_plan(config: Config) -> tuple[Any, Series]:
     """The plan and its series, from the settings alone."""
     from functools import partial
 

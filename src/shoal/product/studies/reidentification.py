@@ -366,7 +366,7 @@ def inside_crowds(scores: FloatArray, member: NDArray[np.int64]) -> FloatArray:
 def _findings(
     what: str, scores: Sequence[Mapping[str, FloatArray]], member: NDArray[np.int64] | None = None, off: float = 0.0
 ) -> list[AttackFinding]:
-    """What every attacker's scores at all origins come to; inside crowds of identical rows, a guess bounds it."""
+    """Findings from every attacker's scores at all origins; inside crowds of identical rows, a guess bounds it."""
     bound = None if member is None else float((1 / np.bincount(member)[member]).mean())
     findings = []
     for attacker in scores[0]:

@@ -162,7 +162,7 @@ class Opened:
 
     @property
     def dates(self) -> str:
-        """What comes first in dates of two numbers and a year, "%d" or "%m"; empty where there are none."""
+        """The part that comes first in dates of two numbers and a year, "%d" or "%m"; empty where there are none."""
         return next((form[:2] for one in self.sources for form in one.forms if re.match("%[dm][/-]", form)), "")
 
 
@@ -284,12 +284,11 @@ def _open(file: Path) -> tuple[FileTable, Unit | None, str]:
     """A lazy table; with its unit and why, where the format of the file has one of its own."""
     if not file.name.lower().endswith((*PARQUET, *ARROW)):
         _, text = beginning(file)
-        if text.startswith("<"):
-            return _translate(formats.green_button_rows, file, "Wh", "its reading type says so (Green Button)")
-        if text.startswith(formats.NEM12):
-            return _translate(formats.nem12_rows, file, "kWh", "its records say so (NEM12)")
-        if text.startswith(formats.NEM13):
-            raise InputError(f"path: {file.name} is NEM13, which has no readings of intervals; ask for NEM12 data")
+        for one in formats.FORMATS:
+            if text.startswith(one.beginnings):
+                if one.rows is None:
+                    raise InputError(f"path: {file.name} is {one.name}, {one.words}")
+                return _translate(one.rows, file, one.unit, one.words)
     return open_file(file), None, ""
 
 
