@@ -25,7 +25,7 @@ from evidence.paper.clusters import cluster_graph
 from shoal.arma import fit_arma, predict
 from shoal.arma.predict import check_models
 from shoal.product.sources.meters import clock
-from shoal.product.sources.meters.answered import power_error
+from shoal.product.sources.meters.answers import power_error
 from shoal.product.sources.meters.forecast import forecast
 from shoal.product.sources.meters.predictive import Forecasts
 from shoal.product.sources.meters.quality import Readings, repair

@@ -35,10 +35,10 @@ from shoal.crowds.formation import crowds as crowds_of
 from shoal.crowds.formation import means
 from shoal.product.sources.meters.quality import as_readings
 from shoal.product.studies import reidentification as study
-from shoal.product.studies.attackers import Hits, curves, fingerprint, ranked, scored
-from shoal.product.studies.reidentification import shown
-from shoal.readings.crowds import contributions, described, publish, vector_sum
-from shoal.readings.publication import joined
+from shoal.product.studies.attackers import Hits, curves, fingerprint, rank_rows, score_rows
+from shoal.product.studies.reidentification import comparable_curves
+from shoal.readings.crowds import contributions, describe, publish, vector_sum
+from shoal.readings.publication import join_curves
 
 #: Origins, days that releases are forecast from, days that the attacker has, draws of each world of membership tests.
 ORIGINS, TRAINING, WEEK, DRAWS = 4, 15, 7, 100
@@ -54,17 +54,17 @@ def homes_and_knowledge() -> tuple[list[Any], list[Any], list[Any]]:
             forecast = shoal.forecast(own, train_days=days, horizon=12, season="day", origin=weeks.starts[week])
             found.append(weeks.of_homes(forecast.households, forecast.power))
         prints, _ = fingerprint(weeks.readings[week - 1], weeks.weekends[week - 1])
-        known.append(np.concatenate([prints, shown(guesses[-1])], axis=1))
+        known.append(np.concatenate([prints, comparable_curves(guesses[-1])], axis=1))
     return power, guesses, known
 
 
 def public_rows(homes: Any, present: Any, plan: Any, noise: Any) -> Any:
     """(n, k) the public curve nearest to each home, of a table drawn from the homes that are present."""
     noisy = vector_sum(np.ascontiguousarray(homes[present]), plan) + plan.account.sigma * noise
-    into = joined(tables := publish(noisy, plan, homes.shape[1]))
+    into = join_curves(tables := publish(noisy, plan, homes.shape[1]))
     weights = np.bincount(into, weights=tables.counts)
     sums = np.array([np.bincount(into, weights=tables.counts * step) for step in tables.curves.T]).T
-    return shown((sums / np.maximum(weights, 1e-12)[:, None])[into[described(homes, noisy, plan).crowd_of]])
+    return comparable_curves((sums / np.maximum(weights, 1e-12)[:, None])[into[describe(homes, noisy, plan).crowd_of]])
 
 
 def named(power: list[Any], known: list[Any], plan: Any, *, absent: bool, seed: int = 0) -> dict[str, Hits]:
@@ -85,10 +85,10 @@ def named(power: list[Any], known: list[Any], plan: Any, *, absent: bool, seed: 
                 judged = public_rows(homes, present, plan, noise[o])
             tables = [(known[p][others], rows[p][others]) for p in range(len(power)) if p != o]
             for name, attacker in zip(scores, curves(tables), strict=True):
-                whole[name][fold] = scored(attacker, known[o][fold], judged)
+                whole[name][fold] = score_rows(attacker, known[o][fold], judged)
         for name, matrix in whole.items():
             scores[name].append(matrix)
-    return {name: Hits.over([ranked(one) for one in every]) for name, every in scores.items()}
+    return {name: Hits.over([rank_rows(one) for one in every]) for name, every in scores.items()}
 
 
 def membership(power: list[Any], guesses: list[Any], plan: Any, seed: int = 0) -> dict[str, dict[str, Any]]:
@@ -142,9 +142,9 @@ def main(out: str | None = None) -> None:
     power, guesses, known = homes_and_knowledge()
     n = len(power[0])
     plan, cells = (shoal.noisy_crowds_plan(n, 1.0, method=method) for method in (None, "cells"))
-    rows = [shown(homes) for homes in power]
+    rows = [comparable_curves(homes) for homes in power]
     scores = [study.curve_scores(known, rows, origin, 0) for origin in range(len(power))]
-    unprotected = {name: Hits.over([ranked(one[name]) for one in scores]) for name in scores[0]}
+    unprotected = {name: Hits.over([rank_rows(one[name]) for one in scores]) for name in scores[0]}
     naming = {
         "unprotected forecasts": unprotected,
         "noisy crowds": named(power, known, plan, absent=False),

@@ -27,7 +27,7 @@ import shoal
 from benchmarks.readings import Occasion, cached, forecasts, interval, quantiles, seeded, simulated, swiss
 from shoal.readings import crowds, error
 from shoal.readings.crowds import class_of, cosines, curves_over, relative_levels, shares, vector_sum
-from shoal.readings.publication import joined
+from shoal.readings.publication import join_curves
 
 DAYS = ("2024-01-16T18:00", "2024-01-17T18:00", "2024-01-18T18:00", "2024-01-19T18:00")
 
@@ -129,7 +129,7 @@ def clustering(homes: Any, draws: int) -> None:
 
 def written(tables: crowds.PublicTables) -> tuple[Any, Any]:
     """Curves and counts joined into sixty, as a run writes them."""
-    into = joined(tables)
+    into = join_curves(tables)
     counts = np.bincount(into, weights=tables.counts)
     sums = np.array([np.bincount(into, weights=tables.counts * step) for step in tables.curves.T]).T
     return sums / np.maximum(counts, 1e-12)[:, None], counts

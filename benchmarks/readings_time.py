@@ -19,7 +19,7 @@ import numpy as np
 
 import shoal
 from shoal.product.runs.kinds.readings import Homes, attack_largest, errors, owner_rows, total_of
-from shoal.readings.crowds import curves_over, described, shares
+from shoal.readings.crowds import curves_over, describe, shares
 from shoal.readings.publication import PublicSettings, public_files, series_plan
 
 
@@ -52,7 +52,7 @@ def measure(n: int) -> None:
     with timed("public files"):
         public_files(crowds.noisy, settings)
     with timed("owner's rows and errors"):
-        described(curves, crowds.noisy, plan)
+        describe(curves, crowds.noisy, plan)
         owner_rows(homes, crowds.noisy, settings)
         errors(homes, crowds.noisy, settings)
     print(f"| {n:,} | {' | '.join(f'{s:.2f}' for s in (*seconds.values(), sum(seconds.values())))} | "

@@ -10,7 +10,7 @@ import typer
 import shoal
 from evidence import homes
 from shoal.product.cli.curves import folder_for, tell
-from shoal.product.cli.screen import Outcome, command, said
+from shoal.product.cli.screen import Outcome, command, say
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for figures and tables.")]
 Quick = Annotated[bool, typer.Option("--quick", help="Smaller and in seconds; for a first look.")]
@@ -178,7 +178,7 @@ def _shown(study: Any, out: Path) -> Outcome:
 
 
 def _counted(text: str, done: int, total: int) -> None:
-    said(f"{text}: {done} of {total}")
+    say(f"{text}: {done} of {total}")
 
 
 app = typer.Typer(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.product.studies.attackers import WeekMetric, Table, distinct, inverse_root, weekly, weekly_scatter
+from shoal.product.studies.attackers import Table, WeekMetric, distinct, inverse_root, weekly, weekly_scatter
 from shoal.validation import FloatArray
 
 #: The attacker's name.

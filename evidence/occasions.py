@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import shoal
 from shoal.crowds.formation import means
-from shoal.crowds.membership import formed
+from shoal.crowds.membership import form_crowds
 from shoal.product.sources.meters.neighborhoods import blend, usual_day
 from shoal.product.sources.meters.season import phase_means, phases
 from shoal.validation import FloatArray
@@ -65,7 +65,7 @@ class Occasion:
 
     def crowds(self, size: int = PROMISED) -> NDArray[np.int64]:
         """The crowd of each home, as a run forms them where ``size`` is promised."""
-        return formed(self.points, size, beside=self.power)
+        return form_crowds(self.points, size, beside=self.power)
 
     def released(self, member: NDArray[np.int64]) -> FloatArray:
         """(n, k) each home's row: the mean of its crowd."""

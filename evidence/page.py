@@ -19,7 +19,7 @@ from evidence.reidentification import INFORMED, AttackStudy, StudyFinding
 from evidence.rule import CORRELATED, INDEPENDENT, METERED, UNKNOWN, RuleStudy, price_rule
 from evidence.rule_picture import rule_picture
 from evidence.sizes_picture import sizes_picture
-from shoal.records import typed
+from shoal.records import convert
 from shoal.rounding import percent
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence.md"
@@ -39,7 +39,7 @@ def small() -> dict[str, Any]:
 
 def stored_as(kind: Any, stored: dict[str, Any]) -> Any:
     """A study from what was stored of it, with the day and the version that made it."""
-    return typed(kind, {name: value for name, value in stored.items() if name not in ("made", "version")})
+    return convert(kind, {name: value for name, value in stored.items() if name not in ("made", "version")})
 
 
 def draw(study: str) -> None:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from evidence.occasions import Occasion
 from shoal.crowds.formation import crowds
-from shoal.numerics.compiled import kernel
+from shoal.numerics.compilation import kernel
 
 #: Standard deviation over mean absolute deviation of a normal law.
 PER_DEVIATION = math.sqrt(math.pi / 2)

@@ -29,22 +29,22 @@ from evidence.boosted import LEARNED, Boosted, weekly_blocks
 from shoal.accounting.assignments import likeliest, marginals
 from shoal.accounting.risk import named_in_group
 from shoal.crowds.formation import means
-from shoal.crowds.membership import ROOM, formed
+from shoal.crowds.membership import ROOM, form_crowds
 from shoal.mechanism.mechanism import Mechanism
 from shoal.numerics.threads import one_library_thread
 from shoal.product.sources.meters.neighborhoods import AHEAD_WEIGHT, DAY_WEIGHT, USUAL_SHARE, likeness
 from shoal.product.sources.meters.quality import as_readings
-from shoal.product.studies.attackers import Attacker, WeekMetric, Hits, Table, curves, ranked
+from shoal.product.studies.attackers import Attacker, Hits, Table, WeekMetric, curves, rank_rows
 from shoal.product.studies.reidentification import (
     HEADS,
     AttackFinding,
     Reidentification,
     Weeks,
+    comparable_curves,
     curve_scores,
     inside_crowds,
     markdown_table,
     raw_scores,
-    shown,
 )
 from shoal.validation import FloatArray
 
@@ -169,7 +169,7 @@ class Ways:
     def all(self, crowd: int) -> list[Release]:
         """Forecasts without protection, and releases of them of every kind."""
         return [
-            Release(PLAIN, tuple(shown(one) for one in self.power)),
+            Release(PLAIN, tuple(comparable_curves(one) for one in self.power)),
             *self.noisy(crowd),
             self.means(crowd),
             self.books(crowd),
@@ -177,7 +177,7 @@ class Ways:
 
     def crowds(self, crowd: int) -> NDArray[np.int64]:
         """(homes,) the crowd of each home, for all origins."""
-        return formed(self.points, crowd, beside=self.power[0])
+        return form_crowds(self.points, crowd, beside=self.power[0])
 
     def means(self, crowd: int) -> Release:
         """The default of a run: the mean of each crowd. All its rows are the same, so that nobody beats a guess."""
@@ -246,7 +246,7 @@ class Ways:
         likelihoods: Sequence[FloatArray],
     ) -> Release:
         off = float(np.sqrt(((np.concatenate(rows) - np.concatenate(self.power)) ** 2).mean()))
-        compared = rows if name in (WHITE, PAPER) else [shown(one) for one in rows]
+        compared = rows if name in (WHITE, PAPER) else [comparable_curves(one) for one in rows]
         return Release(name, tuple(compared), crowds, naming_bound(crowds, epsilon, delta), off, tuple(likelihoods))
 
 
@@ -321,9 +321,9 @@ def chances(scores: Mapping[str, FloatArray], crowds: NDArray[np.int64] | None) 
     """``attacker|where`` -> (2, homes) chances to be first and among ten: everywhere, inside, or among fewer rows."""
     made = {}
     for attacker, matrix in scores.items():
-        made[f"{attacker}|everywhere"] = np.stack(ranked(matrix))
+        made[f"{attacker}|everywhere"] = np.stack(rank_rows(matrix))
         if crowds is not None:
-            made[f"{attacker}|inside"] = np.stack(ranked(inside_crowds(matrix, crowds)))
+            made[f"{attacker}|inside"] = np.stack(rank_rows(inside_crowds(matrix, crowds)))
             continue
         made |= {f"{attacker}|{rows}": np.stack(ranked_among(matrix, rows)) for rows in ROWS if rows < len(matrix)}
     return made
@@ -432,7 +432,7 @@ def study(
         """(homes, f + k) what so many weeks before each origin say: fingerprints, and what one would forecast."""
         days = min(7 * count, train_days)
         return [
-            np.concatenate([prints[:, week - count : week].mean(axis=1), shown(curve[days, week])], axis=1)
+            np.concatenate([prints[:, week - count : week].mean(axis=1), comparable_curves(curve[days, week])], axis=1)
             for week in at
         ]
 

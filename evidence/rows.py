@@ -27,7 +27,7 @@ from evidence.homes import EVERY
 from evidence.occasions import occasion
 from shoal.crowds.columns import Columns
 from shoal.crowds.loads import WATTS, LoadCrowd, begin_loads, next_loads
-from shoal.crowds.membership import formed
+from shoal.crowds.membership import form_crowds
 from shoal.crowds.precision import base_of_few, decimals_of, in_units, round_sums, window_of
 from shoal.crowds.publish import RowsState, publish_rows
 from shoal.crowds.tables import begin_table, column_bases, likeness_of, members_at, next_table, table_limits
@@ -295,7 +295,7 @@ def tables(n: int = 1000, seed: int = 0) -> dict[str, float]:
     random = np.random.default_rng(seed)
     every = payroll(n, seed)
     columns = Columns.of(every[0])
-    crowd = formed(likeness_of(every[0], columns), 10, beside=every[0], limits=table_limits(every[0], columns))
+    crowd = form_crowds(likeness_of(every[0], columns), 10, beside=every[0], limits=table_limits(every[0], columns))
     inside = members_at(crowd)
     bases = [column_bases(every[0], columns, len(at)) for at in inside]
     decimals = [decimals_of(column) for column in zip(*bases, strict=True)]

@@ -24,7 +24,7 @@ import shoal
 from shoal import archive
 from shoal.accounting.curve import edge_brackets
 from shoal.mechanism.releasable import law_parts
-from shoal.noise.factor import JITTER, jittered
+from shoal.noise.factor import JITTER, needs_jitter
 from shoal.noise.source import RESOLUTION
 from shoal.proofs import checker
 
@@ -81,8 +81,8 @@ def confirmed(released: shoal.GaussianClasses | shoal.Mechanism, epsilon: float 
     if isinstance(released, shoal.Mechanism):
         content = released.to_bytes()
     else:
-        content = archive.packed(*law_parts(released, graph.edges))
-    checker.check(checker.parsed(proof.to_json().encode()), content)
+        content = archive.pack(*law_parts(released, graph.edges))
+    checker.check(checker.parse(proof.to_json().encode()), content)
     return proof
 
 
@@ -438,7 +438,7 @@ def exact_answer(mechanism: shoal.Mechanism, i: int, answer: Array, normals: Seq
     shift = np.broadcast_to(mechanism.shift, mechanism.classes.means.shape)[i].tolist()
     grid = [-1074] * k if mechanism.mean_grid is None else mechanism.mean_grid[i].tolist()
     cov = mechanism.noise_cov[min(i, len(mechanism.noise_cov) - 1)]
-    share = Fraction(JITTER * k, 2**52) if jittered(cov[None])[0] else Fraction(0)
+    share = Fraction(JITTER * k, 2**52) if needs_jitter(cov[None])[0] else Fraction(0)
     exact = [
         [(Fraction(cov[r, c]) + Fraction(cov[c, r])) / 2 * (1 + share * (r == c)) for c in range(k)] for r in range(k)
     ]
@@ -478,7 +478,7 @@ def drawn(tally: Tally, rng: np.random.Generator, seed: int) -> None:
         labels = [int(i) for i in rng.integers(n, size=8)]
         spread = np.sqrt(mechanism.output.covs[0].max())
         answers = mechanism.classes.means[labels] + rng.standard_normal((8, k)) * spread
-        found = mechanism._exact.released(answers, labels, normals)
+        found = mechanism._exact.release(answers, labels, normals)
         for row, label in enumerate(labels):
             exact = exact_answer(mechanism, label, answers[row], normals[row * k : (row + 1) * k])
             for i, value in enumerate(exact):

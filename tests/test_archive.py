@@ -56,7 +56,7 @@ def test_an_array_that_says_it_is_longer_than_it_is() -> None:
         np.lib.format.write_array_header_1_0(buffer, {"descr": "<f8", "fortran_order": False, "shape": (1 << 50,)})
         packed.writestr("means.npy", buffer.getvalue())
     with pytest.raises(InputError, match="damaged"):
-        archive.unpacked(content.getvalue(), FORM, VERSION, "a")
+        archive.unpack(content.getvalue(), FORM, VERSION, "a")
 
 
 def test_whatever_is_written_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,9 +65,9 @@ def test_whatever_is_written_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     arrays = {"zeros": np.zeros((200, 200)), "turned": np.asfortranarray(np.arange(6.0).reshape(2, 3))}
     for level in (100, 10_000):
         monkeypatch.setattr(archive, "MOST_RATIO", level)
-        content = archive.packed({"format": FORM, "version": VERSION}, arrays)
+        content = archive.pack({"format": FORM, "version": VERSION}, arrays)
         assert (len(content) > 320_000) == (level == 100)
-        _, back = archive.unpacked(content, FORM, VERSION, "a")
+        _, back = archive.unpack(content, FORM, VERSION, "a")
         assert all(np.array_equal(back[name], arrays[name]) for name in arrays)
 
 

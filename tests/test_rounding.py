@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import shoal
 from shoal.accounting.curve import PrivacyCurve
 from shoal.mechanism.releasable import Certificate
-from shoal.rounding import counted, down, exactly, lower, many, nearest, percent, up, upper
+from shoal.rounding import count_of, down, exactly, lower, many, nearest, percent, up, upper
 
 #: Every pattern of bits is as likely as any other, so that half of the exponents are extreme.
 anything = st.integers(0, 2**63 - 1).map(lambda bits: struct.unpack("<d", bits.to_bytes(8, "little"))[0])
@@ -84,7 +84,7 @@ def test_upper_reads_well_and_is_what_is_stored(value: float, text: str) -> None
 
 def test_counts_with_their_noun() -> None:
     assert [many(unit) for unit in ("household", "city", "day", "class")] == ["households", "cities", "days", "classes"]
-    assert [counted(n, "city") for n in (1, 2)] == ["1 city", "2 cities"]
+    assert [count_of(n, "city") for n in (1, 2)] == ["1 city", "2 cities"]
 
 
 @settings(max_examples=100)

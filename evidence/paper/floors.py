@@ -22,7 +22,7 @@ import numpy as np
 from shoal.accounting.generating import HOCKEY, RIGHT, LossLaw
 from shoal.accounting.tails import tail
 from shoal.designs.problem import DesignProblem
-from shoal.numerics.compiled import kernel
+from shoal.numerics.compilation import kernel
 from shoal.numerics.eigenpairs import eigh
 from shoal.validation import FloatArray
 

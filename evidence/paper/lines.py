@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from shoal.accounting.curve import NOTIONS as CODES
-from shoal.accounting.curve import brackets, exp_up, trusted
+from shoal.accounting.curve import brackets, exp_up, split_brackets
 from shoal.accounting.releases import Releases
 from shoal.errors import InputError
 from shoal.laws.graph import NeighborGraph
@@ -139,7 +139,7 @@ def edge_curves(released: Any, graph: NeighborGraph, epsilon: FloatArray, notion
     if len(pairs) == 0:
         raise InputError("graph has no edges: there is no worst edge to report")
     found = brackets(releases, pairs, CODES[notion], epsilon, np.zeros((len(pairs), 2)))
-    upper = trusted(found.reshape(-1, 3))[2].reshape(found.shape[:3])
+    upper = split_brackets(found.reshape(-1, 3))[2].reshape(found.shape[:3])
     return np.asarray(exp_up(upper).max(axis=1))
 
 

@@ -1,10 +1,13 @@
-"""The public names, each with the module that defines it; ``__init__.py`` reads this list."""
+"""The public names, each with the module that defines it; ``__init__.py`` reads this list.
+
+They stand below ``TYPE_CHECKING`` so that a type checker works through the modules themselves first.
+"""
 
 from typing import TYPE_CHECKING
 
 from shoal import testing as testing
 
-if TYPE_CHECKING:  # they come after the modules themselves in what a type checker works through
+if TYPE_CHECKING:  # the library: pip install shoal
     from shoal.accounting.curve import edge_deltas as edge_deltas
     from shoal.accounting.curve import epsilon_at as epsilon_at
     from shoal.accounting.curve import privacy_curve as privacy_curve
@@ -43,6 +46,13 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.mechanism.releasable import load as load
     from shoal.mechanism.sequence import AdaptiveFilter as AdaptiveFilter
     from shoal.mechanism.sequence import composed_delta as composed_delta
+    from shoal.proofs.proof import Proof as Proof
+    from shoal.proofs.proof import prove as prove
+    from shoal.readings.crowds import noisy_crowds as noisy_crowds
+    from shoal.readings.error import population_error as population_error
+    from shoal.readings.plan import noisy_crowds_plan as noisy_crowds_plan
+
+if TYPE_CHECKING:  # the product: pip install 'shoal[run]'
     from shoal.product.card.card import ReleaseCard as ReleaseCard
     from shoal.product.card.card import release_card as release_card
     from shoal.product.ledger.ledger import Ledger as Ledger
@@ -60,13 +70,8 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.product.sources.meters.predictive import Forecasts as Forecasts
     from shoal.product.sources.meters.readings import read_meters as read_meters
     from shoal.product.sources.meters.simulate import simulate_meters as simulate_meters
-    from shoal.product.studies.published import find_published as find_published
+    from shoal.product.studies.publications import find_published as find_published
     from shoal.product.studies.reidentification import reidentify as reidentify
-    from shoal.proofs.proof import Proof as Proof
-    from shoal.proofs.proof import prove as prove
-    from shoal.readings.crowds import noisy_crowds as noisy_crowds
-    from shoal.readings.error import population_error as population_error
-    from shoal.readings.plan import noisy_crowds_plan as noisy_crowds_plan
 
 __version__: str
 __all__: list[str]

@@ -1,6 +1,7 @@
 """Names from files as text that does nothing: on a terminal, in a page, in a spreadsheet.
 
-A table that is written as CSV follows one rule, which a reader can turn round: a text that begins with ``=``, ``+``,
+A table that is written as CSV follows one rule, names of columns included, which a reader can turn round: a text that
+begins with ``=``, ``+``,
 ``-``, ``@``, a tab, a carriage return or an apostrophe gets one apostrophe before it. Spreadsheet programs then show it
 as text instead of running it as a formula; take one leading apostrophe off to have the text again. Numbers stay as they
 are.
@@ -10,16 +11,11 @@ from __future__ import annotations
 
 import re
 from html import escape
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
 
 #: Control characters, line separators, marks that turn the direction of writing, halves of surrogate pairs.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-_FORMULA = r"^['=+\-@\t\r]"
+#: Beginnings of texts that a spreadsheet program would run.
+FORMULA = r"^['=+\-@\t\r]"
 
 
 def printable(text: str, keep: str = "") -> str:
@@ -37,7 +33,7 @@ def printable(text: str, keep: str = "") -> str:
     """
     if text.isprintable():
         return text
-    return _CONTROLS.sub(lambda found: found[0] if found[0] in keep else _written(ord(found[0])), text)
+    return _CONTROLS.sub(lambda found: found[0] if found[0] in keep else _escape(ord(found[0])), text)
 
 
 def as_html(text: str) -> str:
@@ -47,19 +43,17 @@ def as_html(text: str) -> str:
 
 def cell(text: str) -> str:
     """A text as a cell of a CSV table."""
-    return f"'{text}" if re.match(_FORMULA, text) else text
+    return f"'{text}" if re.match(FORMULA, text) else text
 
 
-def as_cells(frame: Frame) -> Frame:
-    """A table with every text as a cell of CSV; numbers and times stay as they are."""
-    import polars as pl
+def text_of_cell(content: str) -> str:
+    """The text that stands in a cell of a CSV table, which :func:`cell` wrote.
 
-    texts = [name for name, kind in frame.collect_schema().items() if kind == pl.String]
-    return frame.with_columns(
-        pl.when(pl.col(name).str.contains(_FORMULA)).then("'" + pl.col(name)).otherwise(name).alias(name)
-        for name in texts
-    )
+    >>> text_of_cell(cell("=1+1")), text_of_cell("plain")
+    ('=1+1', 'plain')
+    """
+    return content.removeprefix("'")
 
 
-def _written(code: int) -> str:
+def _escape(code: int) -> str:
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"

@@ -1,6 +1,6 @@
 """Dataclasses as JSON and back: the one codec of the package; and records of shards, which merge.
 
-:func:`plain` makes what JSON knows of any dataclass, :func:`typed` makes the dataclass again and refuses whatever its
+:func:`plain` makes what JSON knows of any dataclass, :func:`convert` makes the dataclass again and refuses whatever its
 annotations do not allow. A :class:`Record` has both as methods. A record of several shards says what holds for all of
 them, by the rule beside each field (:func:`merging`); a field without a rule is taken from the first.
 """
@@ -37,25 +37,25 @@ def plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def typed(kind: Any, value: Any) -> Any:
+def convert(kind: Any, value: Any) -> Any:
     """A value of JSON as an annotation wants it; a ValueError, TypeError or KeyError if it is something else."""
     origin, inside = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         if value is None and type(None) in inside:
             return None
-        return typed(next(one for one in inside if one is not type(None)), value)
+        return convert(next(one for one in inside if one is not type(None)), value)
     if origin is tuple:
         if not isinstance(value, list):
             raise ValueError("not a list")
         kinds = [inside[0]] * len(value) if inside[-1] is Ellipsis else inside
-        return tuple(typed(one, item) for one, item in zip(kinds, value, strict=True))
+        return tuple(convert(one, item) for one, item in zip(kinds, value, strict=True))
     if origin is not None and issubclass(origin, Mapping):
-        return {name: typed(inside[1], item) for name, item in value.items()}
+        return {name: convert(inside[1], item) for name, item in value.items()}
     if kind is Any:
         return value
     if is_dataclass(kind):
         hints = _hints(kind)  # type: ignore[arg-type]
-        return kind(**{name: typed(hints[name], item) for name, item in value.items()})  # type: ignore[operator]
+        return kind(**{name: convert(hints[name], item) for name, item in value.items()})  # type: ignore[operator]
     if kind is float and value is None:
         return math.inf  # an error without a bound; where None means something else, the annotation has it
     if kind is float and type(value) is int:
@@ -94,9 +94,9 @@ class Record:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """What :meth:`to_json` made; anything else is refused."""
+        """Read what :meth:`to_json` made; anything else is refused."""
         try:
-            record: Self = typed(cls, content)
+            record: Self = convert(cls, content)
         except (KeyError, TypeError, ValueError, AttributeError):
             raise InputError(f"facts: this is not what a stage wrote down as {cls.__name__}; run it again") from None
         return record
@@ -107,7 +107,7 @@ class Record:
         return cls(**{one.name: getattr(source, one.name) for one in fields(cls)})  # type: ignore[arg-type]
 
     @classmethod
-    def merged(cls, parts: Sequence[Self]) -> Self:
+    def merge(cls, parts: Sequence[Self]) -> Self:
         """The record of all parts together: every field by the rule that stands beside it."""
         values = {}
         for one in fields(cls):  # type: ignore[arg-type]

@@ -29,17 +29,17 @@ def down(value: float | None, digits: int = DIGITS) -> float | None:
 
 def upper(value: Number, digits: int = DIGITS) -> str:
     """A figure that must not be understated."""
-    return _rounded(value, digits, ROUND_CEILING)
+    return _round(value, digits, ROUND_CEILING)
 
 
 def lower(value: Number, digits: int = DIGITS) -> str:
     """A figure that must not be overstated."""
-    return _rounded(value, digits, ROUND_FLOOR)
+    return _round(value, digits, ROUND_FLOOR)
 
 
 def nearest(value: Number, digits: int = 3) -> str:
     """A figure without a safe side: a reading, a duration."""
-    return _rounded(value, digits, ROUND_HALF_EVEN)
+    return _round(value, digits, ROUND_HALF_EVEN)
 
 
 def exactly(value: float) -> str:
@@ -63,12 +63,12 @@ def many(unit: str) -> str:
     return unit + ("es" if unit.endswith(("s", "x", "ch", "sh")) else "s")
 
 
-def counted(number: int, unit: str) -> str:
+def count_of(number: int, unit: str) -> str:
     """A count with its unit, in the plural where there is not one."""
     return f"{number:,} {unit if number == 1 else many(unit)}"
 
 
-def _rounded(value: Any, digits: int, rounding: str) -> str:
+def _round(value: Any, digits: int, rounding: str) -> str:
     if value is None or not Decimal(value).is_finite():
         return NONE
     exact = _exact(value, digits, rounding)

@@ -8,7 +8,7 @@ from mpmath import mp, mpf
 
 import shoal
 from families import complete, equal_covariance_delta, loss_samples, random_family, random_laws
-from shoal.accounting.curve import _settled, edge_brackets, trusted
+from shoal.accounting.curve import _tighten, edge_brackets, split_brackets
 from shoal.accounting.renyi import gaussian_sensitivity, gdp
 
 NOTIONS = ["dp", "pdp", "pdp-two-sided", "chernoff"]
@@ -199,9 +199,9 @@ def test_how_work_is_spread_changes_nothing(monkeypatch):
 def test_what_cannot_be_certified_raises(void):
     fine = (-1.0, -1.0 - 1e-12, -1.0 + 1e-12)
     with pytest.raises(shoal.CertificationError, match="with_noise"):
-        trusted(np.array([fine, void]))
+        split_brackets(np.array([fine, void]))
     loose = (-1.0, -math.inf, -7.0)  # wide, but an upper end worth having
-    value, _, upper = trusted(np.array([fine, loose]))
+    value, _, upper = split_brackets(np.array([fine, loose]))
     assert value.tolist() == [-1.0, -7.0]
     assert upper.tolist() == [fine[2], -7.0]
 
@@ -220,4 +220,4 @@ def test_a_precise_bracket_replaces_a_loose_one_as_a_whole():
         [-5.0, -5.1, -4.9],  # looser than what it was to replace
         [-1.0, -inf, -0.5],
     ]
-    assert np.array_equal(_settled(old, new), kept)
+    assert np.array_equal(_tighten(old, new), kept)

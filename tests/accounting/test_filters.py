@@ -39,7 +39,7 @@ def adaptive(epsilon: float, delta: float):
         if all(kind.name == "gap" for kind in made):
             gaussian = float(Kind("gap", math.hypot(*(k.strength for k in made))).delta(np.array(epsilon)))
         largest = math.fsum(kind.largest for kind in made)
-        return float(rule.spent(together(made, t), gaussian=gaussian, largest=largest)) <= delta
+        return float(rule.least_delta(together(made, t), gaussian=gaussian, largest=largest)) <= delta
 
     return allowed
 
@@ -105,25 +105,25 @@ def test_what_a_filter_lets_through_is_within_the_exact_composition(epsilon, log
         part = Kind("gap", gap / math.sqrt(count))
         sums = together([part] * count, [order - 1 for order in rule.orders])
         exact = float(Kind("gap", gap).delta(np.array(epsilon))) if gap else 0.0
-        assert float(rule.spent(sums)) >= exact
-        assert float(rule.spent(sums, gaussian=exact)) >= exact
+        assert float(rule.least_delta(sums)) >= exact
+        assert float(rule.least_delta(sums, gaussian=exact)) >= exact
 
 
 def test_shares_of_delta():
     assert sum(WEIGHTS) + GAUSSIAN + ASIDE == 1.0
     rule = FilterRule(1.0, 1e-6)
     high = np.full(3, math.inf)
-    assert float(rule.spent(high)) == 1.0
-    assert float(rule.spent(high, gaussian=1e-7)) >= 1e-7 / GAUSSIAN
-    assert float(rule.spent(high, largest=1.0)) == 0.0
+    assert float(rule.least_delta(high)) == 1.0
+    assert float(rule.least_delta(high, gaussian=1e-7)) >= 1e-7 / GAUSSIAN
+    assert float(rule.least_delta(high, largest=1.0)) == 0.0
     above = math.nextafter(1.0, 2.0)
-    assert (above - 1.0) / ASIDE <= float(rule.spent(high, largest=above)) <= 1e-14
-    assert float(rule.spent(high, largest=1.1)) == 1.0
-    assert float(rule.spent(high, largest=1.0, aside=1e-9)) >= 1e-9 / ASIDE
-    assert rule.spent(np.zeros((4, 2, 3)), gaussian=np.zeros((4, 2))).tolist() == np.zeros((4, 2)).tolist()
+    assert (above - 1.0) / ASIDE <= float(rule.least_delta(high, largest=above)) <= 1e-14
+    assert float(rule.least_delta(high, largest=1.1)) == 1.0
+    assert float(rule.least_delta(high, largest=1.0, aside=1e-9)) >= 1e-9 / ASIDE
+    assert rule.least_delta(np.zeros((4, 2, 3)), gaussian=np.zeros((4, 2))).tolist() == np.zeros((4, 2)).tolist()
     assert list(rule.orders) == sorted(rule.orders, reverse=True)
     # An exponent past what a double holds is 1, not an error.
-    assert float(FilterRule(0.0, 0.0).spent(np.full(3, 1e300))) == 1.0
+    assert float(FilterRule(0.0, 0.0).least_delta(np.full(3, 1e300))) == 1.0
 
 
 def test_every_order_stays_below_the_filter_of_its_mixture():
@@ -140,7 +140,7 @@ def test_every_order_stays_below_the_filter_of_its_mixture():
             t = mpmath.mpf(order) - 1
             constant = t**t / (1 + t) ** (1 + t)
             exact.append(constant * mpmath.exp(t * (mpmath.mpf(total) - mpmath.mpf(epsilon))) / mpmath.mpf(weight))
-        assert min(float(min(exact)), 1.0) <= float(rule.spent(sums)) <= min(float(min(exact)) * (1 + 1e-8), 1.0)
+        assert min(float(min(exact)), 1.0) <= float(rule.least_delta(sums)) <= min(float(min(exact)) * (1 + 1e-8), 1.0)
 
 
 LABELS = ["a", "b", "c"]
@@ -162,12 +162,12 @@ def test_of_real_releases():
     )
     sums = together([worst] * 3 + [Kind("wide", 0.05)], t)
     mixed = budget.spent([noisy] * 3 + [unequal], GRAPH)
-    assert float(budget.rule.spent(sums)) == pytest.approx(mixed, rel=1e-9)
+    assert float(budget.rule.least_delta(sums)) == pytest.approx(mixed, rel=1e-9)
     assert budget.spent([book] * 4, GRAPH) == 0.0
     assert budget.spent([book] * 2, GRAPH, scope="table") == 0.0
     assert budget.spent([book] * 5, GRAPH) > 0.0
     beside = together([worst], t) + [book.divergence(order) for order in budget.rule.orders]
-    assert 0.0 < budget.spent([book, noisy], GRAPH) <= float(budget.rule.spent(beside)) * (1 + 1e-9)
+    assert 0.0 < budget.spent([book, noisy], GRAPH) <= float(budget.rule.least_delta(beside)) * (1 + 1e-9)
     classes = GaussianClasses.deterministic([[0.0], [1.0], [2.0]], labels=LABELS)
     mechanism = shoal.design(classes, GRAPH, "white", 1.0, 400.0)
     assert budget.spent([mechanism] * 5, GRAPH) >= budget.spent([noisy] * 5, GRAPH) * (1 - 1e-9)

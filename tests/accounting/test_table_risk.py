@@ -199,7 +199,7 @@ def test_the_graph_tells_the_group_and_supports_give_themselves_away():
 
 def test_laws_known_only_so_well_widen_the_interval_by_all_rows():
     classes = random_family(4, 2, 5)
-    doubted = classes.doubted(np.full((4, 2, 2), 1e-4), np.full((4, 2), 1e-4))
+    doubted = classes.with_errors(np.full((4, 2, 2), 1e-4), np.full((4, 2), 1e-4))
     plain, wide = (identification_risk(one, scope="table", n_samples=4000) for one in (classes, doubted))
     share = risks._doubt(doubted, np.arange(4), np.full(4, 0.25))
     assert share > 0

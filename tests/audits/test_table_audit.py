@@ -15,7 +15,7 @@ from scipy import stats
 import shoal
 from shoal.audits import audit as audits
 from shoal.audits import naming
-from shoal.audits.attacks import count_events, exchanged
+from shoal.audits.attacks import count_events, exchange_pairs
 from shoal.audits.trials import seeded_release
 
 
@@ -49,7 +49,7 @@ def test_a_certificate_for_one_row_does_not_cover_the_table(delta, n):
     assert {"scope", "certificate"} <= kinds(together.violations)
     assert together.promised_scope == "answer"
     proved = float(together.delta_lower.max())
-    table = mechanism.certified("table").delta_upper
+    table = mechanism.certificate_for("table").delta_upper
     assert mechanism.certificate.delta_upper < proved <= table
     assert proved > 0.5 * table
     honest = shoal.audit(replace(mechanism, scope="table"), n_samples=40_000, release=release, seed=1)
@@ -93,7 +93,7 @@ def test_matching_stays_within_the_promise_to_the_table(method, make):
 
 def test_a_certificate_that_states_less_than_its_laws_give():
     mechanism = white(family(5, 3, 1), 0.267, "table")
-    stated = mechanism.certified("answer").delta_upper
+    stated = mechanism.certificate_for("answer").delta_upper
     vars(mechanism)["certificate"] = replace(mechanism.certificate, delta=stated, delta_upper=stated)
     result = shoal.audit(mechanism, n_samples=8000, release=cases.instead(mechanism))
     assert {"accounting", "certificate"} <= kinds(result.violations)
@@ -109,7 +109,7 @@ def test_events_on_exchanged_rows_of_two_known_laws():
     x, y = rng.standard_normal(40_000) + 1.0, rng.standard_normal(41_000)
     events = count_events(
         ("ratio",),
-        exchanged(lambda a, b: [(x - 0.5, y - 0.5)]),
+        exchange_pairs(lambda a, b: [(x - 0.5, y - 0.5)]),
         np.array([[0, 1]]),
         np.array([[0.5]]),
         0.1,

@@ -40,7 +40,7 @@ def test_the_card_states_the_certificate_and_never_less(strong: shoal.Mechanism)
     assert claim["log10_delta"] >= certificate.log_delta_upper / math.log(10)
     assert claim["finite_precision"] >= certificate.finite_precision > 0
     assert claim["scope"] == certificate.scope == "answer"
-    table = strong.certified("table").delta_upper
+    table = strong.certificate_for("table").delta_upper
     assert claim["delta_whole_table"] >= table >= claim["delta_one_row"] * (1 - 1e-3)
     stated, curve = np.array(card["curve"]["delta"]), strong.released_curve(np.array(card["curve"]["epsilon"]))
     assert (stated >= np.minimum.accumulate(curve.delta_upper)).all()
@@ -165,9 +165,9 @@ def test_the_card_says_that_its_delta_is_a_theorem(strong: shoal.Mechanism) -> N
     words = "proved (ball arithmetic)"
     assert f"This δ is {words}." in card.to_markdown()
     other = replace(card.design, proved="", unproved="it would take too long")
-    both = DesignFacts.merged([card.design, other])
+    both = DesignFacts.merge([card.design, other])
     assert both.theorem == "not proved: it would take too long"
-    assert DesignFacts.merged([card.design, replace(card.design, proved="integer odds")]).theorem == (
+    assert DesignFacts.merge([card.design, replace(card.design, proved="integer odds")]).theorem == (
         "proved (ball arithmetic and integer odds)"
     )
 

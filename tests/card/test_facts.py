@@ -43,8 +43,8 @@ def parts(whole: shoal.Mechanism) -> list[DesignFacts]:
 
 
 def test_many_shards_say_what_one_says(whole: shoal.Mechanism, parts: list[DesignFacts]) -> None:
-    one, many = design_facts(whole, query="point"), DesignFacts.merged(parts)
-    for name in ("labels", "groups", "smallest_group", "largest_group", "alone", "edges", "epsilon"):
+    one, many = design_facts(whole, query="point"), DesignFacts.merge(parts)
+    for name in ("labels", "groups", "smallest_group", "largest_group", "without_neighbors", "edges", "epsilon"):
         assert getattr(many, name) == getattr(one, name), name
     assert many.worst_edge == one.worst_edge
     assert many.delta == pytest.approx(one.delta, rel=1e-9)
@@ -56,14 +56,14 @@ def test_many_shards_say_what_one_says(whole: shoal.Mechanism, parts: list[Desig
     for name in ("rho_mean", "rho_largest", "rmse", "rmse_largest", "rmse_by_entry", "bias_by_entry", "answer_mean"):
         assert getattr(many.accuracy, name) == pytest.approx(getattr(one.accuracy, name), rel=1e-12), name
     shards = [fit_facts(whole.part(list(group)).graph) for group in GROUPS]
-    card = ReleaseCard.of(FitFacts.merged(shards), many)
+    card = ReleaseCard.of(FitFacts.merge(shards), many)
     assert card.statement == ReleaseCard.of(fit_facts(whole.graph), one).statement
     assert card.to_dict()["graph"] == ReleaseCard.of(fit_facts(whole.graph), one).to_dict()["graph"]
 
 
 def test_no_figure_of_many_shards_is_below_one_of_theirs(parts: list[DesignFacts]) -> None:
-    many = DesignFacts.merged(parts)
-    assert many == DesignFacts.merged(parts[::-1])
+    many = DesignFacts.merge(parts)
+    assert many == DesignFacts.merge(parts[::-1])
     for part in parts:
         assert many.delta >= part.delta
         assert many.finite_precision >= part.finite_precision
@@ -111,14 +111,14 @@ def attacked(whole: shoal.Mechanism) -> list[AuditFacts]:
 
 
 def test_audits_of_groups_add_up(attacked: list[AuditFacts]) -> None:
-    merged = AuditFacts.merged(attacked)
+    merged = AuditFacts.merge(attacked)
     assert (merged.groups, merged.of_groups, merged.labels) == (3, 3, 9)
     assert merged.delta_proved == max(part.delta_proved for part in attacked)
     assert merged.detectable_delta == max(part.detectable_delta for part in attacked)
     assert merged.named is not None
     assert merged.named.n_answers == sum(part.named.n_answers for part in attacked if part.named is not None)
     bad = replace(attacked[1], verdict="violated", violations=1)
-    assert AuditFacts.merged([attacked[0], bad]).verdict == "violated"
+    assert AuditFacts.merge([attacked[0], bad]).verdict == "violated"
 
 
 def test_an_audit_does_not_grow_with_its_labels() -> None:
@@ -136,9 +136,9 @@ def test_an_audit_does_not_grow_with_its_labels() -> None:
 def test_facts_survive_json(whole: shoal.Mechanism, parts: list[DesignFacts], attacked: list[AuditFacts]) -> None:
     # White noise on logarithms can have no finite error in kW.
     endless = replace(parts[0], accuracy=replace(parts[0].accuracy, squares=(math.inf, 1.0), square_largest=math.inf))
-    many = DesignFacts.merged([endless, *parts[1:]])
+    many = DesignFacts.merge([endless, *parts[1:]])
     assert many.accuracy.square_largest == math.inf
-    records: list[Record] = [fit_facts(whole.graph), many, DesignFacts.merged(parts), AuditFacts.merged(attacked)]
+    records: list[Record] = [fit_facts(whole.graph), many, DesignFacts.merge(parts), AuditFacts.merge(attacked)]
     for facts in records:
         assert type(facts).from_json(json.loads(json.dumps(facts.to_json(), allow_nan=False))) == facts
         with pytest.raises(shoal.InputError, match=type(facts).__name__):
@@ -149,7 +149,7 @@ def test_lists_are_bounded_and_what_is_lost_is_said(whole: shoal.Mechanism) -> N
     lost = tuple(Lost("fit", f"{i:064x}", "its file is damaged") for i in range(3 * LISTED))
     reasons = tuple((f"reason {i}", 1) for i in range(3 * LISTED))
     shards = [replace(fit_facts(whole.graph), left_out=60, reasons=reasons, failed=lost) for _ in range(2)]
-    merged = FitFacts.merged(shards)
+    merged = FitFacts.merge(shards)
     assert len(merged.failed) == len(merged.reasons) == LISTED
     assert merged.left_out == 120
     said = dict(summary(ReleaseCard.of(merged), verbose=True))["Who is not in it"]
@@ -174,4 +174,4 @@ def test_several_answers_on_a_path_are_counted_in_naming(scope: str, thorough: b
     reached = shoal.identification_risk(mean, graph, scope=scope, n_samples=2000).success_lower
     facts = design_facts(mechanism, thorough=thorough)
     assert facts.naming.success_upper >= reached > shoal.identification_risk(law, graph).success_upper
-    assert DesignFacts.merged([facts, facts]).naming.success_upper >= reached
+    assert DesignFacts.merge([facts, facts]).naming.success_upper >= reached

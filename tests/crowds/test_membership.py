@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from shoal.crowds.formation import means
 from shoal.crowds.membership import (
     can_have_figures,
+    form_crowds,
     formation_size,
-    formed,
     waiting_size,
     with_blocks,
 )
@@ -36,7 +36,7 @@ def partition(member: np.ndarray, rows: np.ndarray) -> Counter[tuple[tuple[float
 @given(m=Sizes, n=st.integers(1, 60), seed=st.integers(0, 10**6), ties=st.booleans())
 def test_formed_crowds_have_room(m: int, n: int, seed: int, ties: bool) -> None:
     x = points(n, seed, ties)
-    member = formed(x, m)
+    member = form_crowds(x, m)
     sizes = Counter(member.tolist())
     if n < m:
         assert set(sizes) == {-1}
@@ -57,7 +57,7 @@ def test_crowds_and_rows_are_functions_of_the_multiset(m: int, n: int, seed: int
     order = np.random.default_rng(seed + 2).permutation(n)
 
     def rows(at: np.ndarray) -> list[list[float]]:
-        member = formed(x[at], m, beside=values[at])
+        member = form_crowds(x[at], m, beside=values[at])
         return sorted(means(values[at], member).tolist())
 
     assert rows(np.arange(n)) == rows(order)
@@ -67,7 +67,7 @@ def test_crowds_and_rows_are_functions_of_the_multiset(m: int, n: int, seed: int
 @given(m=Sizes, n=st.integers(0, 120), seed=st.integers(0, 10**6))
 def test_newcomers_wait_and_are_divided_by_lot(m: int, n: int, seed: int) -> None:
     x = points(n, seed)
-    member = formed(x, m, lambda k: np.random.default_rng(seed).permutation(k).tolist())
+    member = form_crowds(x, m, lambda k: np.random.default_rng(seed).permutation(k).tolist())
     sizes = Counter(member.tolist())
     if n < waiting_size(m):
         assert set(sizes) <= {-1}
@@ -82,14 +82,14 @@ def test_a_lot_does_not_look_at_likeness() -> None:
     x = np.concatenate([np.full((20, 1), 9.0) + np.arange(20)[:, None] * 1e-3, np.arange(4.0)[:, None]])
     together = 0
     for seed in range(200):
-        member = formed(x, 10, lambda k, seed=seed: np.random.default_rng(seed).permutation(k).tolist())  # type: ignore[misc]
+        member = form_crowds(x, 10, lambda k, seed=seed: np.random.default_rng(seed).permutation(k).tolist())  # type: ignore[misc]
         together += len({int(c) for c in member[20:]}) == 1
     assert together < 200 * 0.2  # by chance 2·C(20,8)/C(24,12) = 9 %
 
 
 def test_lots_of_ten_crowds_are_alike_inside() -> None:
     x = np.random.default_rng(0).gamma(2, 1, (300, 2))
-    member = formed(x, 10, lambda k: list(range(k)))
+    member = form_crowds(x, 10, lambda k: list(range(k)))
     sizes = Counter(member.tolist())
     assert -1 not in sizes
     assert min(sizes.values()) >= 12

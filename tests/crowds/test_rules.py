@@ -15,7 +15,7 @@ from shoal.crowds.difference import held_members, hold_loads
 from shoal.crowds.diversity import deal, deal_blocks, keeps_closeness
 from shoal.crowds.dominance import coalition_of, keeps_dominance
 from shoal.crowds.loads import begin_loads, next_loads
-from shoal.crowds.membership import formed
+from shoal.crowds.membership import form_crowds
 from shoal.crowds.precision import as_figures, base_above, base_below, round_sums
 from shoal.crowds.tables import likeness_of, table_limits
 
@@ -117,7 +117,7 @@ def test_crowds_are_formed_close_to_all_and_by_values_alone(n: int, seed: int, s
 
     def crowds(order: np.ndarray) -> np.ndarray:
         own = values[order]
-        return formed(likeness_of(own, columns), 5, beside=own, limits=table_limits(own, columns))
+        return form_crowds(likeness_of(own, columns), 5, beside=own, limits=table_limits(own, columns))
 
     crowd = crowds(np.arange(n))
     assert keeps_closeness(values[:, 1:].astype(np.int64), crowd).all()

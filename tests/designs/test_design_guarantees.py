@@ -11,9 +11,9 @@ from scipy.stats import multivariate_normal
 
 import shoal
 from shoal import GaussianClasses, Mechanism, NeighborGraph
+from shoal.designs.methods import METHODS
 
 CASES = hard_families()
-METHODS = ("none", "white", "paper", "covariance", "additive", "transport", "center", "ellipsoid")
 CONTAINS = (
     ("none", "covariance"),
     ("white", "covariance"),

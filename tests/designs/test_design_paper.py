@@ -14,8 +14,8 @@ import shoal
 from shoal.designs.descent import Settings
 from shoal.designs.methods.paper import STRIDE, paper
 from shoal.designs.methods.simple import white
+from shoal.designs.parameters import certify
 from shoal.designs.problem import DesignProblem
-from shoal.designs.stored import certified
 
 
 @pytest.mark.parametrize(("seed", "n", "k"), [(0, 4, 2), (1, 2, 1), (2, 5, 3), (3, 3, 5)])
@@ -98,4 +98,4 @@ def test_the_deadline_ends_the_descent_with_the_best_so_far(monkeypatch: pytest.
     later = paper(problem, Settings())
     history = later.history
     assert len(history) == 1 + 128
-    assert certified(problem, later) <= certified(problem, start)
+    assert certify(problem, later) <= certify(problem, start)

@@ -35,9 +35,9 @@ def test_certificates_are_for_the_table(
     assert table.certificate.delta_upper >= exact.delta_upper
     assert table.curve(1.0).scope == "table"
     assert table.curve(1.0, scope="answer").delta_upper < table.certificate.delta_upper
-    assert table.certified("answer").delta_upper < table.certified("table").delta_upper
+    assert table.certificate_for("answer").delta_upper < table.certificate_for("table").delta_upper
     # A design for the table is at least as good there as one for single answers, up to what a bounded search leaves.
-    assert table.certificate.delta <= answer.certified("table").delta * 1.02
+    assert table.certificate.delta <= answer.certificate_for("table").delta * 1.02
     table.save(tmp_path / "table.shoal")
     loaded = shoal.Mechanism.load(tmp_path / "table.shoal")
     assert loaded.scope == "table"
@@ -54,7 +54,7 @@ def test_calibrated_for_the_table(method: str, problem: tuple[shoal.GaussianClas
     alone = shoal.calibrate(classes, graph, method, epsilon=1.0, delta=0.05, iterations=2)
     assert found.rho.max() >= alone.rho.max() * (1 - 5e-3)
     if method == "white":  # what one answer is certified for is not what the table keeps
-        assert alone.certified("table").delta_upper > 0.05
+        assert alone.certificate_for("table").delta_upper > 0.05
 
 
 def test_finite_precision_counts_for_both_rows(problem: tuple[shoal.GaussianClasses, shoal.NeighborGraph]) -> None:
@@ -63,7 +63,7 @@ def test_finite_precision_counts_for_both_rows(problem: tuple[shoal.GaussianClas
     worst = float(found.precision_tv.max())
     with mp.workdps(60):
         assert found.certificate.finite_precision >= 2 * mpf(worst) * (1 + mp.e)
-    assert found.certified("answer").finite_precision <= worst * (1 + np.e) * (1 + 1e-9)
+    assert found.certificate_for("answer").finite_precision <= worst * (1 + np.e) * (1 + 1e-9)
 
 
 def test_labels_that_meet_cost_the_same(problem: tuple[shoal.GaussianClasses, shoal.NeighborGraph]) -> None:

@@ -16,7 +16,7 @@ from evidence.homes import SWISS
 from evidence.reidentification import AttackStudy
 from evidence.rule import INDEPENDENT, METERED, UNKNOWN, Population, _cost, _told, price_rule
 from shoal.accounting.deterministic import gaussian_delta
-from shoal.product.studies.attackers import Hits, ranked
+from shoal.product.studies.attackers import Hits, rank_rows
 from shoal.product.studies.reidentification import Weeks, raw_scores
 
 pytest.importorskip("matplotlib", reason="pictures need matplotlib")
@@ -74,7 +74,7 @@ def test_raw_readings_of_real_homes_are_found_as_often_as_is_stored(figures: dic
     scores = [raw_scores(prints, ends, week, 1, 0) for week in weeks.judged]
     stored = {one.attacker: one for one in study.findings if one.what == "raw readings"}
     for attacker in scores[0]:
-        hits = Hits.over([ranked(one[attacker]) for one in scores])
+        hits = Hits.over([rank_rows(one[attacker]) for one in scores])
         assert hits.top_1 == pytest.approx(stored[attacker].everywhere.top_1, abs=0.005)
 
 

@@ -128,7 +128,7 @@ def settled(first, second):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RankWarning)
         supports = split(shoal.GaussianClasses(np.zeros((2, len(first))), [first, second]))
-    apart, unsettled = supports.compared(np.array([[0, 1]]))
+    apart, unsettled = supports.compare(np.array([[0, 1]]))
     return bool(apart[0]), bool(unsettled[0])
 
 
@@ -257,7 +257,7 @@ def test_simulated_answers_are_ones_the_laws_allow(seed):
         drawn = simulated_answers(classes, 400, np.random.default_rng(seed))
         supports = split(classes)
         for i, answers in enumerate(drawn):
-            assert not supports.excluded(classes, answers, np.full(400, i)).any()
+            assert not supports.excludes(classes, answers, np.full(400, i)).any()
             assert np.cov(answers, rowvar=False) == pytest.approx(classes.covs[i], abs=0.4 * np.abs(classes.covs).max())
     covs = np.zeros((2, 3, 3))
     covs[:, 1:, 1:] = random_laws(2, 2, seed)[1]

@@ -17,7 +17,7 @@ from test_ledger_composition import mixed
 
 from shoal import CertificationError, GaussianClasses, InputError, Ledger, NeighborGraph, design
 from shoal.product.ledger import bounds
-from shoal.product.ledger.bounds import MechanismBound, bounded, mechanism_bound
+from shoal.product.ledger.bounds import MechanismBound, bound_delta, mechanism_bound
 from shoal.product.ledger.composition import NOTHING, Charges, Composer, LabelAccount, PairAccount
 
 TOOLS = [*mixed(), trajectory(4, 2, gap=0.3, seed=9), trajectory(4, 3, gap=0.01, seed=10)]
@@ -46,17 +46,17 @@ def test_never_below_the_exact_composition(
     That part is added by both, and each rounds it up along a sum of its own: neither of the two results is the larger.
     """
     about, opposite = (_used(side, tv) for side in (uses, neighbors))
-    upper = bounded(about, opposite, epsilon, BOUNDS.get)
-    precise = COMPOSER.composed(star(f"h{number}", *(_used(side, 0.0) for side in (uses, neighbors))), epsilon, TOOL_OF)
+    upper = bound_delta(about, opposite, epsilon, BOUNDS.get)
+    precise = COMPOSER.compose(star(f"h{number}", *(_used(side, 0.0) for side in (uses, neighbors))), epsilon, TOOL_OF)
     total = sum((Fraction(each) for side in (about, opposite) for _, _, each in side.uses), Fraction(0))
     with mp.workdps(60):
         added = (1 + mp.exp(mpf(epsilon))) * total.numerator / total.denominator
         # Stated with headroom, which covers that one edge is computed from its two ends.
         assert mpf(upper) >= min(mpf(precise.delta_upper) + added, 1)
         # The figure that decides where the bound does not is not below it either.
-        exact = COMPOSER.composed(star(f"h{number}", about, opposite), epsilon, TOOL_OF)
+        exact = COMPOSER.compose(star(f"h{number}", about, opposite), epsilon, TOOL_OF)
         assert mpf(exact.delta_upper) >= min(mpf(precise.delta_upper) + added, 1)
-    assert bounded(opposite, about, epsilon, BOUNDS.get) == upper
+    assert bound_delta(opposite, about, epsilon, BOUNDS.get) == upper
 
 
 def _used(times_of: dict[int, int], tv: float) -> Charges:
@@ -69,10 +69,10 @@ def test_one_use_is_the_certificate(tool: Any, scope: str) -> None:
     """One use, or one table, costs what the whole graph's worst edge does: nothing is lost where it matters."""
     once = charges([(tool.digest, tool.finite_precision_tv, 1)])
     opposite = once if scope == "table" else NOTHING
-    upper = bounded(once, opposite, 1.0, BOUNDS.get)
+    upper = bound_delta(once, opposite, 1.0, BOUNDS.get)
     assert upper == pytest.approx(tool.released_curve(1.0, scope=scope).delta_upper, rel=3e-9, abs=1e-300)
     worst = max(
-        COMPOSER.composed(star(label, once, opposite), 1.0, TOOL_OF).delta_upper for label in tool.classes.labels
+        COMPOSER.compose(star(label, once, opposite), 1.0, TOOL_OF).delta_upper for label in tool.classes.labels
     )
     assert upper == pytest.approx(worst, rel=3e-9, abs=1e-300)
     assert upper >= worst
@@ -93,7 +93,7 @@ def test_moments_are_the_gaussian_formula() -> None:
         spent = 3 * mpf(square.numerator) / square.denominator / 2
         orders = [mpf(a) for a in bound.renyi]
         best = min(mp.exp((a - 1) * (a * spent - 1)) / (a - 1) * (1 - 1 / a) ** a for a in orders)
-    upper = bounded(charges([(tool.digest, 0.0, 3)]), NOTHING, 1.0, {tool.digest: only}.get)
+    upper = bound_delta(charges([(tool.digest, 0.0, 3)]), NOTHING, 1.0, {tool.digest: only}.get)
     assert upper == pytest.approx(float(min(best, 1)), rel=1e-6)
     assert mpf(upper) >= min(best, 1)
 

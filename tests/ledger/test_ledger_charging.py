@@ -34,7 +34,7 @@ def no_spectra(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         raise AssertionError("an account was composed exactly")
 
     with monkeypatch.context() as patch:
-        patch.setattr(accounts, "_composed", forbidden)
+        patch.setattr(accounts, "_compose", forbidden)
         yield
 
 

@@ -173,7 +173,7 @@ def test_random_sequences_of_releases(sequence: list[tuple[int, str]], epsilon: 
     by_digest = {tool.digest: tool for tool in TOOLS}.__getitem__
     for label in labels:
         sides = tuple(PairAccount(charged[label], charged[other], (other,)) for other in labels if other != label)
-        composed = COMPOSER.composed(LabelAccount(label, charged[label].releases, sides), epsilon, by_digest)
+        composed = COMPOSER.compose(LabelAccount(label, charged[label].releases, sides), epsilon, by_digest)
         worst, certain, alone = -math.inf, -math.inf, -math.inf
         for other in labels:
             counts = [[sum(pair == (i, name) for pair in sequence) for i in (0, 1)] for name in (label, other)]
@@ -218,6 +218,6 @@ def test_charges_count_and_never_round_down() -> None:
     assert [use[:2] for use in total.uses] == [("a", 1), ("b", 3)]
     assert Fraction(total.tv) >= 3 * Fraction(0.1) + Fraction(0.2)
     assert total.releases == 4
-    more = total.joined(charges([("c", 0.1, 1), ("a", 0.1, 1)]))
+    more = total.join(charges([("c", 0.1, 1), ("a", 0.1, 1)]))
     assert [use[:2] for use in more.uses] == [("a", 2), ("b", 3), ("c", 1)]
     assert Fraction(more.tv) >= Fraction(total.tv) + 2 * Fraction(0.1)

@@ -121,7 +121,7 @@ def test_neighbors_stay_neighbors_under_any_name(ledger: Ledger, url: str, name:
         with pytest.raises(InputError, match="stay neighbors, under any name"):
             ledger.cost(half, half.graph.labels[0])
         with pytest.raises(InputError, match="stay neighbors, under any name"):
-            ledger.refuse_apart([half])
+            ledger.refuse_unusable([half])
     assert ledger.head == head
     table(ledger, made(["dbca"], 6), name, labels="ab")  # the same graph, spelled anew; the others are absent
     table(ledger, made(["ef"], 7), name)  # a crowd of its own
@@ -129,9 +129,9 @@ def test_neighbors_stay_neighbors_under_any_name(ledger: Ledger, url: str, name:
 
 
 def test_halves_of_one_table_are_refused_before_the_first(ledger: Ledger) -> None:
-    ledger.refuse_apart([made(["abc"], 1), made(["def"], 2)])
+    ledger.refuse_unusable([made(["abc"], 1), made(["def"], 2)])
     with pytest.raises(InputError, match="lacks neighbors"):
-        ledger.refuse_apart([made(["abc"], 1), made(["cde"], 2)])
+        ledger.refuse_unusable([made(["abc"], 1), made(["cde"], 2)])
     assert len(ledger.entries()) == 2
 
 

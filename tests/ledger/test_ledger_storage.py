@@ -20,7 +20,7 @@ from sqlalchemy.exc import OperationalError
 
 from shoal import InputError, Ledger, LedgerError
 from shoal.product.ledger import chain
-from shoal.product.ledger.storage import VERSION, _explained
+from shoal.product.ledger.storage import VERSION, _explain
 
 
 def ask(ledger: Ledger, query: object, label: str = "h0") -> np.ndarray:
@@ -103,7 +103,7 @@ def test_an_unreachable_server_is_an_error_without_secrets(tmp_path: Path) -> No
     ],
 )
 def test_why_there_is_no_connection(said: str, remedy: str) -> None:
-    message = str(_explained(OperationalError("", {}, Exception(said))))
+    message = str(_explain(OperationalError("", {}, Exception(said))))
     assert "cannot be reached" in message
     assert remedy in message
     assert not any(name in message for name in ("anna", "exmaple", "ledgr"))

@@ -211,7 +211,7 @@ def test_a_draw_takes_each_position_for_exactly_its_share(monkeypatch: pytest.Mo
     for position, count in enumerate(counts.tolist()):
         for place in (start, start + count - 1):
             monkeypatch.setattr(odds.secrets, "randbits", lambda bits, place=place: place)
-            assert odds.drawn(counts) == position
+            assert odds.draw_position(counts) == position
         start += count
     assert start == WHOLE
 
@@ -232,19 +232,19 @@ def test_a_file_whose_odds_exceed_its_epsilon_is_refused_even_when_sealed_anew(t
 
     book = made(5, 0, 2.0)
     header, arrays = book.parts()
-    shoal.Codebook.from_bytes(archive.packed(header, arrays))
+    shoal.Codebook.from_bytes(archive.pack(header, arrays))
     with pytest.raises(shoal.InputError, match="no codebook has"):
-        shoal.Codebook.from_bytes(archive.packed({**header, "epsilon": 1.999}, arrays))
+        shoal.Codebook.from_bytes(archive.pack({**header, "epsilon": 1.999}, arrays))
     with pytest.raises(shoal.InputError, match="no codebook has"):
-        shoal.Codebook.from_bytes(archive.packed({**header, "scope": "table"}, arrays))
+        shoal.Codebook.from_bytes(archive.pack({**header, "scope": "table"}, arrays))
     counts = arrays["counts"].copy()
     counts[0] += 1
     with pytest.raises(shoal.InputError, match="no codebook has"):
-        shoal.Codebook.from_bytes(archive.packed(header, {**arrays, "counts": counts}))
+        shoal.Codebook.from_bytes(archive.pack(header, {**arrays, "counts": counts}))
     fewer = {name: values for name, values in arrays.items() if name != "curves"}
     with pytest.raises(shoal.InputError, match="lacks a part"):
-        shoal.Codebook.from_bytes(archive.packed(header, fewer))
-    sealed = archive.packed(header, arrays)
+        shoal.Codebook.from_bytes(archive.pack(header, fewer))
+    sealed = archive.pack(header, arrays)
     with pytest.raises(shoal.InputError):
         shoal.Codebook.from_bytes(sealed[:-40])
 

@@ -58,7 +58,7 @@ def test_pure_at_epsilon_and_at_twice_that_for_a_table(epsilon: float) -> None:
     assert book.curve(0.99 * epsilon, "answer").delta_upper > 0.0
     assert book.curve(1.99 * epsilon, "table").delta_upper > 0.0
     assert book.certificate.delta_upper == 0.0
-    assert book.certified("table").delta_upper > 0.0
+    assert book.certificate_for("table").delta_upper > 0.0
     assert book.curve([0.0, epsilon]).delta_upper.shape == (2,)
 
 

@@ -13,7 +13,7 @@ import pytest
 import shoal
 from shoal.mechanism.mechanism import Mechanism
 from shoal.noise.affine import EXACT
-from shoal.noise.factor import JITTER, jittered
+from shoal.noise.factor import JITTER, needs_jitter
 
 Matrix = list[list[Fraction]]
 
@@ -43,7 +43,7 @@ def exact_law(mechanism: Mechanism, i: int) -> tuple[list[Fraction], Matrix]:
                 assert abs(total[j] - mean[j] - shift[j]) <= Fraction(2) ** (exponent + 1)
     noise = mechanism.noise_cov[min(i, len(mechanism.noise_cov) - 1)]
     drawn = [[(a + b) / 2 for a, b in zip(x, y, strict=True)] for x, y in zip(rational(noise), rational(noise.T), strict=True)]  # fmt: skip  # noqa: E501
-    if jittered(noise[None])[0]:
+    if needs_jitter(noise[None])[0]:
         for j in range(k):
             drawn[j][j] *= 1 + Fraction(JITTER * k, 2**52)
     cov = rational(mechanism.classes.covs[i])
@@ -155,7 +155,7 @@ def test_an_error_of_the_class_means_is_mapped_as_the_answers_are() -> None:
     rng = np.random.default_rng(5)
     exact = shoal.GaussianClasses(rng.standard_normal((3, 2)), np.stack([np.eye(2)] * 3))
     known = np.full((3, 2), 1e-6)
-    doubted = exact.doubted(np.zeros((1, 2, 2)), known)
+    doubted = exact.with_errors(np.zeros((1, 2, 2)), known)
     graph = shoal.NeighborGraph.complete(doubted.labels)
     base = shoal.design(exact, graph, "white", 1.0, 1.0)
     gain = np.stack([np.array([[0.0, 40.0], [-7.0, 2.0]])] * 3)
@@ -178,6 +178,6 @@ def test_a_mechanism_file_without_edges_is_read_and_certifies_nothing(tmp_path: 
     mechanism = shoal.design(classes, shoal.NeighborGraph.complete(classes.labels), "white", 1.0, 16.0)
     mechanism.part(["0"]).save(tmp_path / "m")
     again = shoal.Mechanism.load(tmp_path / "m")
-    for figure in (lambda: again.certificate, lambda: again.certified("table"), lambda: again.curve(1.0)):
+    for figure in (lambda: again.certificate, lambda: again.certificate_for("table"), lambda: again.curve(1.0)):
         with pytest.raises(shoal.InputError, match="graph has no edges"):
             figure()

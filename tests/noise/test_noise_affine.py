@@ -64,7 +64,7 @@ def test_exact(seed: int, k: int, spread: float, tiny: bool, diagonal: bool) -> 
         assert exact.indices(answer.tolist(), label, z) == by_fractions(exact, params, answer, label, z)
         answers.append(answer)
         normals += z
-    together = np.ldexp(exact.released(np.array(answers), range(3), normals), -np.array(exact.grid.exponents))
+    together = np.ldexp(exact.release(np.array(answers), range(3), normals), -np.array(exact.grid.exponents))
     for label, answer in enumerate(answers):
         assert together[label].tolist() == exact.indices(answer.tolist(), label, normals[label * k : (label + 1) * k])
 
@@ -100,7 +100,7 @@ def test_clamp_is_common_to_all_labels() -> None:
     exact = ExactMap.of(**params, grid=NoiseGrid((-40, -1074)))
     for label in range(3):
         for sign in (1.0, -1.0):
-            out = exact.released(np.array([[sign * 1e308, sign * 1e3]]), [label], [0, 0])
+            out = exact.release(np.array([[sign * 1e308, sign * 1e3]]), [label], [0, 0])
             assert np.isfinite(out).all()
             if label == 1:  # no gain
                 assert out[0].tolist() == [sign * 2.0**12, sign * math.ldexp(1.0, 52 - 1074)]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal import CertificationError
-from shoal.noise.factor import EPS, JITTER, WIDTH, Factor, dyadic, factored, jittered
+from shoal.noise.factor import EPS, JITTER, WIDTH, Factor, certified_factor, dyadic, needs_jitter
 from shoal.validation import FloatArray
 
 
@@ -48,9 +48,9 @@ def random_cov(seed: int, k: int, rank: int, spread: float) -> FloatArray:
 @given(st.integers(0, 10**6), st.integers(1, 7), st.sampled_from([0.0, 3.0, 60.0]))
 def test_full_rank(seed: int, k: int, spread: float) -> None:
     cov = random_cov(seed, k, k + 3, spread)
-    if jittered(cov[None])[0]:
+    if needs_jitter(cov[None])[0]:
         return
-    factor = factored(cov, jitter=False)
+    factor = certified_factor(cov, jitter=False)
     assert residual(factor, cov, False) <= Fraction(1, 2 ** (WIDTH - 1))
     for i, exponent in enumerate(factor.exponents):
         assert Fraction(1, 4) <= Fraction(float(cov[i, i])) / Fraction(4) ** exponent < 1
@@ -61,17 +61,17 @@ def test_full_rank(seed: int, k: int, spread: float) -> None:
 def test_low_rank_takes_the_jitter_and_no_more(k: int, rank: int) -> None:
     for seed in range(10):
         cov = random_cov(seed, k, rank, 2.0)
-        singular = bool(jittered(cov[None])[0])
+        singular = bool(needs_jitter(cov[None])[0])
         assert singular == (rank < k)
-        assert residual(factored(cov, jitter=singular), cov, singular) <= Fraction(1, 2 ** (WIDTH - 1))
+        assert residual(certified_factor(cov, jitter=singular), cov, singular) <= Fraction(1, 2 ** (WIDTH - 1))
 
 
 def test_both_triangles_count() -> None:
     """Products of matrices can come out with triangles that differ in the last digits."""
     cov = np.array([[2.0, 0.5], [0.5 + 2**-40, 1.0]])
-    factor = factored(cov, jitter=False)
+    factor = certified_factor(cov, jitter=False)
     assert residual(factor, 0.5 * (cov + cov.T), False) <= Fraction(1, 2 ** (WIDTH - 1))
-    assert factor == factored(cov.T, jitter=False)
+    assert factor == certified_factor(cov.T, jitter=False)
 
 
 @pytest.mark.parametrize("rank", [1, 3, 50])
@@ -80,24 +80,24 @@ def test_many_entries_of_low_rank(rank: int) -> None:
     rng = np.random.default_rng(rank)
     factors = rng.standard_normal((100, rank))
     cov = factors @ factors.T
-    assert jittered(cov[None])[0]
-    factored(cov, jitter=True)
+    assert needs_jitter(cov[None])[0]
+    certified_factor(cov, jitter=True)
 
 
 def test_entries_without_noise_stay_without() -> None:
     cov = np.zeros((4, 4))
     cov[np.ix_([0, 2], [0, 2])] = [[2.0, 0.5], [0.5, 1.0]]
-    factor = factored(cov, jitter=bool(jittered(cov[None])[0]))
+    factor = certified_factor(cov, jitter=bool(needs_jitter(cov[None])[0]))
     assert not any(factor.rows[1])
     assert not any(factor.rows[3])
     assert residual(factor, cov, False) <= Fraction(1, 2 ** (WIDTH - 1))
-    assert not any(map(any, factored(np.zeros((2, 2)), jitter=False).rows))
+    assert not any(map(any, certified_factor(np.zeros((2, 2)), jitter=False).rows))
 
 
 @pytest.mark.parametrize("scale", [5e-324, 1e-300, 1e300])
 def test_extreme_sizes(scale: float) -> None:
     cov = np.array([[4.0, 0.0], [0.0, 9.0]]) * scale
-    assert residual(factored(cov, jitter=False), cov, False) <= Fraction(1, 2 ** (WIDTH - 1))
+    assert residual(certified_factor(cov, jitter=False), cov, False) <= Fraction(1, 2 ** (WIDTH - 1))
 
 
 @pytest.mark.parametrize(
@@ -111,15 +111,15 @@ def test_extreme_sizes(scale: float) -> None:
 )
 def test_what_rounding_does_not_explain_is_refused(cov: list[list[float]]) -> None:
     with pytest.raises(CertificationError, match="noise_floor") as caught:
-        factored(np.array(cov), jitter=True)
+        certified_factor(np.array(cov), jitter=True)
     assert "1.0" not in str(caught.value)
 
 
 def test_jitter_is_decided_on_correlations() -> None:
     tiny = np.diag([1e-200, 1.0, 1e200])
     nearly = np.array([[1.0, 1.0 - EPS], [1.0 - EPS, 1.0]])
-    assert not jittered(tiny[None])[0]
-    assert jittered(nearly[None])[0]
+    assert not needs_jitter(tiny[None])[0]
+    assert needs_jitter(nearly[None])[0]
 
 
 @settings(derandomize=True, max_examples=200, deadline=None)

@@ -23,7 +23,7 @@ def atoms(resolution: Resolution) -> tuple[FloatArray, FloatArray]:
     for whole, mass in zip(n.tolist(), (p / p.sum()).tolist(), strict=True):
         for one in range(f):
             for two in range(f):
-                z = resolution.combined(whole, one, two)
+                z = resolution.combine(whole, one, two)
                 found[z] = found.get(z, 0.0) + mass / f**2
     return np.array(list(found)) / 2.0**resolution.unit_bits, np.array(list(found.values()))
 

@@ -343,7 +343,7 @@ def test_the_accounting_covers_the_covariance_that_is_drawn(shared: bool) -> Non
     plain = shoal.design(classes, graph, "none", 1.0, 1.0)
     fields = {name: getattr(plain, name) for name in plain.__dataclass_fields__ if name != "noise_cov"}
     mechanism = Mechanism(**fields, noise_cov=noise)
-    assert mechanism.output.doubts is not None
+    assert mechanism.output.relative_errors is not None
     with mpmath.workdps(60):
         for i, factor in enumerate(mechanism._exact.noise):
             a = mpmath.zeros(k, k)
@@ -355,7 +355,7 @@ def test_the_accounting_covers_the_covariance_that_is_drawn(shared: bool) -> Non
             inverse = mpmath.cholesky(stated) ** -1
             gap = inverse * (drawn - stated) * inverse.T
             largest = max(abs(v) for v in mpmath.eigsy(0.5 * (gap + gap.T), eigvals_only=True))
-            assert 1e-8 < largest <= mechanism.output.doubts[0][i]
+            assert 1e-8 < largest <= mechanism.output.relative_errors[0][i]
 
 
 def test_no_claim_where_supports_rest_on_rounding() -> None:

@@ -18,7 +18,7 @@ def test_units(resolution: Resolution) -> None:
     for n, w, v in [(0, 0, 0), (5, f - 1, f - 1), (-3, f // 2, 0), (-(2**20), 0, f - 1)]:
         u, t = (Fraction(2 * x + 1, 2 * f) - Fraction(1, 2) for x in (w, v))
         wanted = (n + u + t) / 2**resolution.scale_bits
-        assert Fraction(resolution.combined(n, w, v), 2**resolution.unit_bits) == wanted
+        assert Fraction(resolution.combine(n, w, v), 2**resolution.unit_bits) == wanted
 
 
 def test_law() -> None:

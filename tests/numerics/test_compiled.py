@@ -11,26 +11,26 @@ from pathlib import Path
 
 import pytest
 
-from shoal.numerics.compiled import CONSTANTS, MARK, PACKAGE, cache_folder, kernel, sources_digest
+from shoal.numerics.compilation import CONSTANTS, MARK, PACKAGE, cache_folder, kernel, sources_digest
 
 CALLER = """
 from fake.callee import slope
-from fake.numerics.compiled import kernel
+from fake.numerics.compilation import kernel
 
 @kernel
 def line(x):
     return slope() * x
 """
 CALLEE = """
-from fake.numerics.compiled import kernel
+from fake.numerics.compilation import kernel
 
 @kernel
 def slope():
     return {}
 """
 CALL = (
-    "from fake.caller import line; from fake.numerics import compiled; print(line(2.0),"
-    " sum(line.stats.cache_hits.values()), compiled.FOLDER)"
+    "from fake.caller import line; from fake.numerics import compilation; print(line(2.0),"
+    " sum(line.stats.cache_hits.values()), compilation.FOLDER)"
 )
 
 
@@ -40,7 +40,7 @@ def fake(tmp_path: Path) -> Path:
     package = tmp_path / "fake"
     package.mkdir()
     (package / "numerics").mkdir()
-    shutil.copy(PACKAGE / "numerics" / "compiled.py", package / "numerics")
+    shutil.copy(PACKAGE / "numerics" / "compilation.py", package / "numerics")
     (package / "__init__.py").touch()
     (package / "numerics" / "__init__.py").touch()
     (package / "caller.py").write_text(CALLER)
@@ -115,7 +115,7 @@ def test_every_constant_of_a_kernel_lies_in_a_file_that_counts() -> None:
         }
         for function in tree.body:
             if isinstance(function, ast.FunctionDef) and any(
-                isinstance(mark, ast.Name) and mark.id in ("kernel", "inlined", "summing")
+                isinstance(mark, ast.Name) and mark.id in ("kernel", "inline", "summing")
                 for mark in function.decorator_list
             ):
                 body = [name for line in function.body for name in ast.walk(line) if isinstance(name, ast.Name)]
@@ -128,9 +128,9 @@ def test_every_constant_of_a_kernel_lies_in_a_file_that_counts() -> None:
 
 def test_files_without_kernels_do_not_count(tmp_path: Path) -> None:
     (tmp_path / "c.py").write_text("z = 1\n")
-    (tmp_path / "a.py").write_text("from x.compiled import kernel\n")
+    (tmp_path / "a.py").write_text("from x.compilation import kernel\n")
     before = cache_folder(tmp_path)
     (tmp_path / "c.py").write_text("z = 22\n")
     assert cache_folder(tmp_path) == before
-    (tmp_path / "a.py").write_text("from x.compiled import kernel as k\n")
+    (tmp_path / "a.py").write_text("from x.compilation import kernel as k\n")
     assert cache_folder(tmp_path) != before

@@ -49,7 +49,7 @@ class Case(NamedTuple):
 
 def _laws(name: str, classes: shoal.GaussianClasses, epsilon: float, scope: str = "answer") -> Case:
     graph = shoal.NeighborGraph.complete(classes.labels)
-    content = archive.packed(*law_parts(classes, graph.edges))
+    content = archive.pack(*law_parts(classes, graph.edges))
     return Case(name, shoal.prove(classes, graph, epsilon, scope).to_json(), content)
 
 
@@ -94,8 +94,8 @@ def honest() -> tuple[Case, ...]:
         _laws("a crowd", crowd, 1.0),
         _laws("equal", same, 0.0),
         _laws("equal covariances, nothing left", gaussian([[0.0], [0.1]], [[1.0]]), 6.0),
-        _laws("known up to errors", wider.doubted(np.full((2, 1, 1), 1e-9), np.full((2, 1), 1e-9)), 0.5),
-        _laws("not settled", singular.doubted(np.full((1, 2, 2), 1e-12), np.zeros((2, 2))), 1.0),
+        _laws("known up to errors", wider.with_errors(np.full((2, 1, 1), 1e-9), np.full((2, 1), 1e-9)), 0.5),
+        _laws("not settled", singular.with_errors(np.full((1, 2, 2), 1e-12), np.zeros((2, 2))), 1.0),
     )
 
 
@@ -286,7 +286,7 @@ def _file(rng: np.random.Generator, proof: dict[str, Any], content: bytes) -> by
         elif values.size:
             values.flat[int(rng.integers(values.size))] += int(rng.integers(-3, 4))
     proof["digest"] = archive.digest({k: v for k, v in header.items() if k != "digest"}, arrays)
-    return archive.packed(header, arrays)
+    return archive.pack(header, arrays)
 
 
 def _doubled(rng: np.random.Generator, text: str, proof: dict[str, Any]) -> str:
@@ -329,12 +329,12 @@ def _released(content: bytes) -> tuple[shoal.GaussianClasses, shoal.Mechanism | 
     if archive.form_of(content) == "shoal mechanism":
         mechanism = shoal.Mechanism.from_bytes(content)
         return mechanism.output, mechanism
-    header, arrays = archive.unpacked(content, "shoal laws", 1, "laws")
+    header, arrays = archive.unpack(content, "shoal laws", 1, "laws")
     covs = arrays["covs"] if "covs" in arrays else arrays["variances"]
     make = shoal.GaussianClasses if "covs" in arrays else shoal.GaussianClasses.diagonal
     classes = make(arrays["means"], covs[0] if len(covs) == 1 else covs, header["labels"])
     if "cov_error" in arrays:
-        classes = classes.doubted(arrays["cov_error"], arrays["mean_error"])
+        classes = classes.with_errors(arrays["cov_error"], arrays["mean_error"])
     return classes, None
 
 
@@ -348,7 +348,7 @@ def _brackets(content: bytes, pair: tuple[int, int], epsilon: float, scope: str)
     result = []
     for direction in every:
         try:
-            _, low, high = accounting.trusted(direction)
+            _, low, high = accounting.split_brackets(direction)
             result.append((float(low[0]), float(high[0])))
         except shoal.CertificationError:
             result.append((-math.inf, 0.0))
@@ -445,7 +445,7 @@ def trial(seed: int, count: int) -> Outcome:
     for number in range(count):
         case = mutant(np.random.default_rng([seed, number]), cases[number % len(cases)])
         try:
-            sentence = checker.check(checker.parsed(case.proof.encode()), case.content)
+            sentence = checker.check(checker.parse(case.proof.encode()), case.content)
         except checker.Refused:
             refused += 1
             continue

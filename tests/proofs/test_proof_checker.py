@@ -38,7 +38,7 @@ def proved() -> tuple[shoal.Mechanism, Proof]:
     means = rng.standard_normal((n, k))
     means[1], covs[1] = means[0], covs[0]
     classes = shoal.GaussianClasses(means, 0.5 * (covs + np.swapaxes(covs, 1, 2)))
-    classes = classes.doubted(np.full((n, k, k), 1e-16), np.full((n, k), 1e-16))
+    classes = classes.with_errors(np.full((n, k, k), 1e-16), np.full((n, k), 1e-16))
     shift, gain = 0.1 * rng.standard_normal((n, k)), 0.1 * rng.standard_normal((n, k, k))
     grid = np.full((n, k), -1074, dtype=np.int64)
     grid[2] = -40
@@ -96,7 +96,7 @@ def test_duplicated_eigenvalues_singular_and_equal_laws_are_checked() -> None:
     same = shoal.GaussianClasses(np.zeros((2, 2)), np.eye(2))
     bounded = shoal.GaussianClasses([[0.0], [0.0]], [[[0.5]], [[1.0]]])
     for classes in (twice, scaled, line, same, bounded):
-        assert "confirmed" in checked(shoal.prove(classes, EDGE, 0.5), archive.packed(*law_parts(classes, PAIRS)))
+        assert "confirmed" in checked(shoal.prove(classes, EDGE, 0.5), archive.pack(*law_parts(classes, PAIRS)))
 
 
 def test_a_flipped_bit_in_any_array_is_refused(proved: tuple[shoal.Mechanism, Proof]) -> None:
@@ -113,7 +113,7 @@ def test_a_flipped_bit_in_any_array_is_refused(proved: tuple[shoal.Mechanism, Pr
             flipped = bytearray(raw)
             flipped[place // 8] ^= 1 << (place % 8)
             other = {**arrays, name: np.frombuffer(bytes(flipped), values.dtype).reshape(values.shape)}
-            damaged = archive.packed(header, other)  # sealed anew: only the proof can tell
+            damaged = archive.pack(header, other)  # sealed anew: only the proof can tell
             with pytest.raises(checker.Refused, match="another file"):
                 checked(proof, damaged)
     content = bytearray(made.to_bytes())
@@ -143,7 +143,7 @@ def test_a_proof_carried_over_to_other_parameters_is_refused(name: str, proved: 
     else:
         values[i].flat[0] += 0.5
     other = {**arrays, name: values}
-    content = archive.packed(header, other)
+    content = archive.pack(header, other)
     carried = {**json.loads(proof.to_json()), "digest": archive.digest(header, other)}
     with pytest.raises(checker.Refused):
         checked(carried, content)
@@ -181,7 +181,7 @@ def test_altered_claims_are_refused(proved: tuple[shoal.Mechanism, Proof]) -> No
 
 def test_one_covariance_is_checked_in_closed_form() -> None:
     classes = shoal.GaussianClasses([[0.0, 0.0], [1.0, -0.5]], [[1.0, 0.25], [0.25, 2.0]])
-    content = archive.packed(*law_parts(classes, PAIRS))
+    content = archive.pack(*law_parts(classes, PAIRS))
     for scope in ("answer", "table"):
         proof = shoal.prove(classes, EDGE, 0.5, scope)
         assert {one.by for one in proof.edges} == {"gaussian"}
@@ -199,7 +199,7 @@ def test_one_covariance_is_checked_in_closed_form() -> None:
         one["by"] = "gaussian"
         del one["path"]
     with pytest.raises(checker.Refused, match="stated to be equal"):
-        checked(stated, archive.packed(*law_parts(other, PAIRS)))
+        checked(stated, archive.pack(*law_parts(other, PAIRS)))
 
 
 @pytest.mark.parametrize("scope", ["answer", "table"])
@@ -219,9 +219,9 @@ def test_several_answers_about_each_label_count_together(scope: str) -> None:
     proof = shoal.prove(many)
     assert proof.delta_lower <= many.ideal.delta_upper
     assert many.ideal.delta_lower <= proof.ideal_upper
-    assert proofs.proved(many)[0].certificate.proved
+    assert proofs.prove_mechanism(many)[0].certificate.proved
     assert checked(proof, many.to_bytes()).startswith("confirmed")
     too_many = replace(crowd(5, "white", n=3), times=40, scope=scope)
-    assert "answers about each label" in proofs.proved(too_many)[0].certificate.unproved
+    assert "answers about each label" in proofs.prove_mechanism(too_many)[0].certificate.unproved
     with pytest.raises(checker.Refused):
         checked(shoal.prove(replace(many, times=39)), many.to_bytes())

@@ -24,7 +24,7 @@ CASES = {case.name: case for case in honest()}
 
 def checked(case: Case, **changes: Any) -> str:
     proof = {**json.loads(case.proof), **changes}
-    return checker.check(checker.parsed(json.dumps(proof).encode()), case.content)
+    return checker.check(checker.parse(json.dumps(proof).encode()), case.content)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -128,7 +128,7 @@ def sealed(header: dict[str, Any], arrays: dict[str, Any], proof: dict[str, Any]
     """A file of parameters with a digest of its own, and the proof about it."""
     plain = {name: value for name, value in header.items() if name != "digest"}
     proof["digest"] = archive.digest(plain, arrays)
-    return Case("sealed anew", json.dumps(proof), archive.packed(plain, arrays))
+    return Case("sealed anew", json.dumps(proof), archive.pack(plain, arrays))
 
 
 def test_laws_have_one_order_of_labels() -> None:

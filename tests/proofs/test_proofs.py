@@ -13,7 +13,7 @@ import pytest
 import campaign
 import oracle
 import shoal
-from shoal.proofs.proof import Proof, proved
+from shoal.proofs.proof import Proof, prove_mechanism
 
 EDGE = shoal.NeighborGraph.complete(["0", "1"])
 #: Relative width of a proof of a pair that is known exactly.
@@ -132,7 +132,7 @@ def test_a_bounded_loss_ends() -> None:
 
 def test_what_is_known_up_to_errors_is_enclosed_with_them() -> None:
     classes = pair(7, 3)
-    doubted = classes.doubted(np.full((2, 3, 3), 1e-9) * np.abs(classes.covs), np.full((2, 3), 1e-9))
+    doubted = classes.with_errors(np.full((2, 3, 3), 1e-9) * np.abs(classes.covs), np.full((2, 3), 1e-9))
     narrow, wide = shoal.prove(classes, EDGE, 1.0), shoal.prove(doubted, EDGE, 1.0)
     assert wide.delta_lower < narrow.delta_lower < narrow.delta_upper < wide.delta_upper
     assert wide.delta_upper - wide.delta_lower < 1e-3 * wide.delta_upper
@@ -140,7 +140,7 @@ def test_what_is_known_up_to_errors_is_enclosed_with_them() -> None:
 
 def test_what_cannot_be_settled_claims_nothing_and_says_so() -> None:
     flat = shoal.GaussianClasses([[0.0, 0.0], [1.0, 1.0]], np.ones((2, 2)))
-    proof = shoal.prove(flat.doubted(np.full((1, 2, 2), 1e-12), np.zeros((2, 2))), EDGE, 1.0)
+    proof = shoal.prove(flat.with_errors(np.full((1, 2, 2), 1e-12), np.zeros((2, 2))), EDGE, 1.0)
     assert (proof.delta_lower, proof.delta_upper) == (0.0, 1.0)
     assert "singular" in proof.unsettled[0]
     assert "not settled" in str(proof)
@@ -219,7 +219,7 @@ def test_certificates_of_every_method_are_proved(seed: int) -> None:
     """Floors, weights, budgets per label, ε per edge, both scopes: the bracket is never below what is proved."""
     rng = np.random.default_rng([31, seed])
     made = replace(campaign._asked(rng, seed)(), scope=("answer", "table")[seed // 7])
-    certain, proof = proved(made)
+    certain, proof = prove_mechanism(made)
     assert made.certificate.delta_upper >= proof.delta_lower
     assert certain.certificate.proved == (proof.delta_upper < 1), certain.certificate.unproved
     assert certain.certificate.delta_upper >= (proof.delta_upper if certain.certificate.proved else 0.0)
@@ -253,12 +253,12 @@ def test_a_proof_that_would_take_too_long_says_so() -> None:
 def test_where_proof_and_bracket_disagree_the_proof_wins() -> None:
     made = crowd(3, "white")
     low = replace(made.certificate, delta_upper=0.5 * made.certificate.delta_upper)
-    certain, proof = proved(made.with_certificate(low))
+    certain, proof = prove_mechanism(made.with_certificate(low))
     assert certain.certificate.proved
     assert certain.certificate.delta_upper == proof.delta_upper
     assert math.exp(certain.certificate.log_delta_upper) >= proof.delta_lower
     nothing = replace(made.certificate, delta_upper=1.0, log_delta_upper=0.0)
-    assert proved(made.with_certificate(nothing))[0].certificate.delta_upper == proof.delta_upper
+    assert prove_mechanism(made.with_certificate(nothing))[0].certificate.delta_upper == proof.delta_upper
 
 
 def test_what_calibrate_returns_says_that_it_is_proved() -> None:

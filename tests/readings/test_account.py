@@ -45,9 +45,9 @@ def test_what_finite_precision_costs_is_stated_and_included():
 
 
 def test_the_noise_drawn_has_the_stated_variance_and_lies_on_a_grid():
-    account = ReadingsAccount.calibrated(3**2, 2 * 3**2, 20_000, 1e6, epsilon=1.0, delta=1e-5)
+    account = ReadingsAccount.calibrate(3**2, 2 * 3**2, 20_000, 1e6, epsilon=1.0, delta=1e-5)
     sums = np.arange(20_000.0)
-    noise = account.released(sums) - sums
+    noise = account.release(sums) - sums
     # 20,000 squared normals: a deviation of 1 %; five of them either way.
     assert 0.95 < float(np.mean(noise**2)) / account.variance < 1.05
     assert abs(float(noise.mean())) < 5 * math.sqrt(account.variance / 20_000)

@@ -29,10 +29,10 @@ VECTORS: dict[str, tuple[NoisePlan, np.ndarray]] = {
 def audited(name: str, drawn: float, monkeypatch: pytest.MonkeyPatch) -> MembershipAudit:
     """The audit of a sampler whose noise has ``drawn`` times the deviation that the account states."""
     plan, vector = VECTORS[name]
-    right = ReadingsAccount.released
+    right = ReadingsAccount.release
     monkeypatch.setattr(
         ReadingsAccount,
-        "released",
+        "release",
         lambda account, sums: right(replace(account, variance=drawn**2 * account.variance), sums),
     )
     return audit_membership(plan.account, vector, np.round(37.0 * vector), plan.epsilon)

@@ -122,7 +122,7 @@ def lower_bound(plan: CrowdsPlan, too_little: float = 1.0, trials: int = 5000) -
     variance = plan.account.variance * too_little**2
     drawn = replace(plan.account, entries=trials * plan.entries, variance=variance)
     present, absent = (
-        (drawn.released(np.tile(sums, trials)).reshape(trials, -1) - others) @ home for sums in (whole, others)
+        (drawn.release(np.tile(sums, trials)).reshape(trials, -1) - others) @ home for sums in (whole, others)
     )
     threshold = float(home @ home) / 2 + plan.epsilon * plan.account.variance
     hits, false = int((present > threshold).sum()), int((absent > threshold).sum())

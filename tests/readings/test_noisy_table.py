@@ -47,7 +47,7 @@ def test_means_and_counts_are_near_the_truth_with_many_rows():
     rng = np.random.default_rng(1)
     table = rows(rng, 20_000) | {"age": rng.uniform(0, 100, 20_000), "income": rng.uniform(0, 9e5, 20_000)}
     plan = noisy_table_plan(20_000, 1.0, bounds=BOUNDS, cells=CELLS)
-    counts, means = publish_table(plan.account.released(table_sum(table, plan)), plan)
+    counts, means = publish_table(plan.account.release(table_sum(table, plan)), plan)
     assert counts.shape == (3, 2)
     assert abs(counts.sum() - 20_000) < 300
     assert np.abs(means["age"][1] - 45).max() < 3
@@ -56,7 +56,7 @@ def test_means_and_counts_are_near_the_truth_with_many_rows():
 
 def test_public_tables_follow_from_the_noisy_vector_and_the_plans_text():
     plan = noisy_table_plan(100, 1.0, bounds=BOUNDS, cells=CELLS)
-    noisy = plan.account.released(table_sum(rows(np.random.default_rng(2), 90), plan))
+    noisy = plan.account.release(table_sum(rows(np.random.default_rng(2), 90), plan))
     assert TablePlan.from_json(plan.to_json()) == plan
     (counts, means), (same, others) = (publish_table(noisy, one) for one in (plan, TablePlan.from_json(plan.to_json())))
     assert counts.tobytes() == same.tobytes()

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import shoal
-from shoal.readings.crowds import accepted, contributions
+from shoal.readings.crowds import check_curves, contributions
 from shoal.readings.plan import CrowdsPlan
 from shoal.readings.publication import PublicSettings, series_plan
 from shoal.readings.tables import TablePlan, noisy_table_plan
@@ -142,5 +142,5 @@ def test_a_plan_that_is_taken_holds_for_every_home(method: str, typical: float) 
     plan = shoal.noisy_crowds_plan(customers=500, epsilon=1.0, typical_kw=typical, method=method)
     rng = np.random.default_rng(1)
     curves = np.concatenate([np.zeros((1, 12)), np.full((1, 12), 1e308), 10 ** rng.uniform(-320, 9, (50, 12))])
-    vectors = [[int(entry) for entry in row] for row in contributions(accepted(curves, plan), plan)]
+    vectors = [[int(entry) for entry in row] for row in contributions(check_curves(curves, plan), plan)]
     assert max(sum(entry**2 for entry in row) for row in vectors) <= plan.squares[0]

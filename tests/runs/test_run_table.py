@@ -181,7 +181,7 @@ def test_means_of_constants(tmp_path: Path) -> None:
     assert "every customer's figures" in other
     assert "kW" not in other
     public, owned = pl.read_csv(out / "public" / "released.csv"), run.released
-    assert public.columns == ["crowd", "homes", *COLUMNS]
+    assert public.columns == ["crowd", "members", *COLUMNS]
     assert owned.columns == ["label", *public.columns]
     true = constants()
     both = owned.join(true, left_on="label", right_on="customer")
@@ -189,7 +189,7 @@ def test_means_of_constants(tmp_path: Path) -> None:
         spread = float(true[name].std())  # type: ignore[arg-type]
         for _, rows in both.group_by("crowd"):
             assert len(rows) >= 5
-            assert rows["homes"].to_list() == [len(rows)] * len(rows)
+            assert rows["members"].to_list() == [len(rows)] * len(rows)
             # A base is at most two usual figures over the members, and a row is off by less than a base.
             np.testing.assert_allclose(rows[name].to_numpy(), rows[f"{name}_right"].mean(), atol=4 * spread / len(rows))
     twin = true.filter(pl.col("customer") == "C05").with_columns(customer=pl.lit("N1"))
@@ -200,7 +200,7 @@ def test_means_of_constants(tmp_path: Path) -> None:
     crowd = dict(owned.select("label", "crowd").iter_rows())
     assert dict(run.released.select("label", "crowd").iter_rows()) == crowd
     again = pl.read_csv(out / "public" / "released.csv")
-    assert again.select("crowd", "homes").equals(public.select("crowd", "homes"))
+    assert again.select("crowd", "members").equals(public.select("crowd", "members"))
     with pytest.raises(shoal.InputError, match="needs a later period"):
         go(tmp_path / "other", later, replace(MEANS, period="2023-12", ledger=str(out / "ledger.db")))
 

@@ -70,7 +70,7 @@ def test_bodies_are_bounded(watched: tuple[TestClient, io.StringIO], owner: KeyH
 def test_time_does_not_tell_the_label(owner: KeyHolder, desk: QuestionService) -> None:
     """Interleaved requests for two labels take equally long; 50 µs more for one of them would be noticed."""
     handles = owner.grants().handles()
-    person, (question,) = desk.register.named("ada"), desk.catalog.questions
+    person, (question,) = desk.register.find_person("ada"), desk.catalog.questions
     assert person is not None
     labels = desk._handles_of(person, desk.catalog.questions[question])  # what the analyst does not know
     ordered = sorted(handles, key=labels.__getitem__)

@@ -47,7 +47,7 @@ def test_asked_again_the_same_bytes_and_no_charge(owner: KeyHolder, ledger: shoa
     assert first.content == ada.asks(handles[0], "one").content == ada.asks(handles[0], "two").content
     assert ada.asks(handles[1], "one").status_code == 422
     fresh = QuestionService(ledger, runs)  # another process, nothing remembered
-    person = fresh.register.named("ada")
+    person = fresh.register.find_person("ada")
     assert person is not None
     assert fresh.release(person, ada.question()["question"], handles[0], "one") == first.content
     assert ledger.head == charged
@@ -150,5 +150,7 @@ def test_figures_are_those_of_the_table(owner: KeyHolder, runs: Path) -> None:
         reached = book.released_curve(guarantee["epsilon"], scope="table").delta_upper
         assert np.max(reached) <= guarantee["delta"]
         assert guarantee["epsilon"] >= 2 * (book.answer_epsilon or 0.0)  # and no ε below it would do
-    assert guarantee["sentence"].startswith("For who holds the whole table")
+    ladder, table = guarantee["sentence"].split(" For who holds the whole table")
+    assert ladder.startswith("Answers: label privacy with (ε, δ) = (2, ")
+    assert table
     assert guarantee["scope"] == "table"

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import shoal
 from evidence.boosted import Boosted, weekly_blocks
 from shoal.product.cli.main import app
-from shoal.product.studies.attackers import Hits, curves, fingerprint, ranked, scored, weekly
+from shoal.product.studies.attackers import Hits, curves, fingerprint, rank_rows, score_rows, weekly
 from shoal.product.studies.reidentification import Reidentification
 
 
@@ -39,7 +39,7 @@ def study() -> Reidentification:
 
 def test_ties_are_decided_by_lot() -> None:
     scores = np.array([[1.0, 1.0, 0.0], [0.0, 2.0, 3.0], [5.0, 5.0, 5.0]])
-    first, ten = ranked(scores)
+    first, ten = rank_rows(scores)
     assert first.tolist() == [0.5, 0.0, pytest.approx(1 / 3)]
     assert ten.tolist() == [1.0, 1.0, 1.0]
     hits = Hits.over([(np.ones(50), np.ones(50))] * 2)
@@ -59,19 +59,19 @@ def test_attackers_find_what_repeats_and_nothing_else() -> None:
     weeks, prints, ends = _homes(np.random.default_rng(0))
     tables = [(prints[:30, week], prints[:30, week + 1]) for week in range(3)]
     for attacker in (*weekly(tables, ends), Boosted(partial(weekly_blocks, ends=ends)).learned(tables)):
-        scores = scored(attacker, prints[30:, 3], prints[30:, 4])
-        assert ranked(scores)[0].mean() > 0.6
-        assert ranked(scores[:, ::-1])[0].mean() < 0.2, "the row of another home"
+        scores = score_rows(attacker, prints[30:, 3], prints[30:, 4])
+        assert rank_rows(scores)[0].mean() > 0.6
+        assert rank_rows(scores[:, ::-1])[0].mean() < 0.2, "the row of another home"
     rows = np.log(np.stack([week[:, 0, 40:52] for week in weeks], axis=1))
     expected = [np.log(week[:, :, 40:52]).mean(axis=1) for week in weeks]
     known = [np.concatenate([prints[:, week], expected[week]], axis=1) for week in range(4)]
     tables = [(known[week][:30], rows[:30, week + 1]) for week in range(3)]
     for attacker in (curves(tables)[0], Boosted(curves).learned(tables)):
-        assert ranked(scored(attacker, known[3][30:], rows[30:, 4]))[1].mean() > 0.6
+        assert rank_rows(score_rows(attacker, known[3][30:], rows[30:, 4]))[1].mean() > 0.6
     rows = prints[:, :, 24:36]  # what the fingerprint of the week before says, and no forecast
     tables = [(np.concatenate([prints[:30, w], np.zeros((30, 12))], axis=1), rows[:30, w + 1]) for w in range(3)]
-    found = scored(curves(tables)[1], np.concatenate([prints[30:, 3], np.zeros((30, 12))], axis=1), rows[30:, 4])
-    assert ranked(found)[1].mean() > 0.6
+    found = score_rows(curves(tables)[1], np.concatenate([prints[30:, 3], np.zeros((30, 12))], axis=1), rows[30:, 4])
+    assert rank_rows(found)[1].mean() > 0.6
 
 
 def test_rows_that_are_the_same_get_the_same_score() -> None:
@@ -80,7 +80,7 @@ def test_rows_that_are_the_same_get_the_same_score() -> None:
     rows[30:] = rows[:30]
     tables = [(prints[:30, week], prints[:30, week + 1]) for week in range(3)]
     for attacker in (weekly(tables, ends)[0], Boosted(partial(weekly_blocks, ends=ends)).learned(tables)):
-        scores = scored(attacker, prints[:, 3], rows)
+        scores = score_rows(attacker, prints[:, 3], rows)
         assert (scores[:, 30:] == scores[:, :30]).all()
 
 

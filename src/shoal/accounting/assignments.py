@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.numerics.compiled import kernel
+from shoal.numerics.compilation import kernel
 from shoal.validation import FloatArray, IndexArray
 
 #: Rows up to which marginals are exact: time and memory double with every further row.

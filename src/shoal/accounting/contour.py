@@ -21,7 +21,7 @@ import math
 import numpy as np
 
 from shoal.accounting.generating import HOCKEY, LEFT, RIGHT, LossLaw, complex_value, derivatives
-from shoal.numerics.compiled import kernel
+from shoal.numerics.compilation import kernel
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -159,8 +159,8 @@ def quadrature(
         if index % (2 * stride) == 0:
             every_other += strip * im
         absolute += size
-        once, twice = weights(index, bend, c, scale, near)
-        moment += size * once
+        single, twice = weights(index, bend, c, scale, near)
+        moment += size * single
         moment_t += size * twice
         quiet = quiet + 1 if size < QUIET * absolute else 0
         if quiet == QUIET_TERMS:
@@ -227,19 +227,19 @@ def weights(index: int, bend: int, c: float, scale: float, near: float) -> tuple
     im = scale * COS * _SINH[index]
     square = re * re + im * im
     share = min(1.0, near / im) if im > 0.0 else 1.0
-    once = math.sqrt(square * ((1.0 + re) * (1.0 + re) + im * im)) * share
-    return once, once * math.sqrt(square) * share
+    single = math.sqrt(square * ((1.0 + re) * (1.0 + re) + im * im)) * share
+    return single, single * math.sqrt(square) * share
 
 
 @kernel
 def carried_error(t: float, x: float, law: LossLaw) -> tuple[float, float]:
     """Error of K(t) − xt at real t: (rounding of the evaluation, error of the spectrum)."""
-    once = abs(t * (1.0 + t))
-    return rounding_error(t, x, once, law), spectrum_error(t, once, once * abs(t), law)
+    single = abs(t * (1.0 + t))
+    return rounding_error(t, x, single, law), spectrum_error(t, single, single * abs(t), law)
 
 
 @kernel
-def rounding_error(t: float, x: float, once: float, law: LossLaw) -> float:
+def rounding_error(t: float, x: float, single: float, law: LossLaw) -> float:
     """Rounding in the evaluation of K − xt near real t, where |t(1+t)| is about ``once``."""
     total = abs(x * t)
     for r in range(law.g.shape[0]):
@@ -247,14 +247,14 @@ def rounding_error(t: float, x: float, once: float, law: LossLaw) -> float:
         for i in range(law.g.shape[1]):
             u = 1.0 - t * law.g[r, i]
             turn = abs(t * law.g[r, i] / u)
-            shift = 0.5 * once * law.a[r, i] / abs(u)
+            shift = 0.5 * single * law.a[r, i] / abs(u)
             part += 0.5 * abs(t * law.lam[r, i]) + 0.5 * abs(math.log(abs(u))) + shift * (2.0 + turn) + 0.5 * turn
         total += abs(law.times[r]) * part
     return ROUNDINGS * (total + UNCOUNTED)
 
 
 @kernel
-def spectrum_error(t: float, once: float, twice: float, law: LossLaw) -> float:
+def spectrum_error(t: float, single: float, twice: float, law: LossLaw) -> float:
     """Change of K that the errors of the spectrum can cause, where |t(1+t)| is ``once`` and |t²(1+t)| is ``twice``.
 
     ∂K/∂λ = ½ t(1+t) (g/u + t a γ/u²) and ∂K/∂√a = t(1+t) √a/u. On a contour through t, |u| is at least cos α of its
@@ -277,10 +277,12 @@ def spectrum_error(t: float, once: float, twice: float, law: LossLaw) -> float:
             move = max(move, abs(t) * gamma * lam_error * inv)
             # The errors themselves join |g| and √a: what the derivatives can grow by on the way.
             if lam_error > 0.0:
-                slope = 0.5 * once * (abs(gi) + gamma * lam_error) * inv + 0.5 * twice * law.a[r, i] * gamma * inv * inv
+                slope = (
+                    0.5 * single * (abs(gi) + gamma * lam_error) * inv + 0.5 * twice * law.a[r, i] * gamma * inv * inv
+                )
                 part += slope * lam_error
             if shift_error > 0.0:
-                part += once * (root + shift_error) * inv * shift_error
+                part += single * (root + shift_error) * inv * shift_error
         total += abs(law.times[r]) * part
     if not move < FIRST_ORDER:
         return math.inf
@@ -332,14 +334,14 @@ def strip_integral(
         turn = first if attempt % 2 == 0 else -first
         halvings = PATIENCE if attempt < 2 else HALVINGS
         result = quadrature(turn, kind, strip, x, c, at_c, scale, law, agreement, halvings)
-        value, difference, amplification, once, twice = result[0], result[1], result[2], result[3], result[4]
+        value, difference, amplification, single, twice = result[0], result[1], result[2], result[3], result[4]
         if not difference < COARSEST:
             continue
         along = at_c + math.log(value / math.pi) - math.log(abs(c))
         if kind == HOCKEY:
             along -= math.log1p(c)
-        in_sum = max(rounding, rounding_error(c, x, once, law))
-        arrived = spectrum_error(c, once, twice, law)
+        in_sum = max(rounding, rounding_error(c, x, single, law))
+        arrived = spectrum_error(c, single, twice, law)
         arrived = arrived * (1.0 + arrived) if arrived < LARGEST_CHANGE else math.inf  # e^{ΔK} − 1
         width = 2.0 * difference + in_sum * (1.0 + amplification) + arrived + LEAST_WIDTH
         # Above a proven bound, or not a number, the sum cannot be right.

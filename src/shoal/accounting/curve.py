@@ -20,7 +20,7 @@ from shoal.accounting.edges import LOOSE, all_edges, worst_edges
 from shoal.accounting.releases import EdgeSource, Prior, Releases
 from shoal.errors import CertificationError, InputError
 from shoal.laws.graph import NeighborGraph
-from shoal.numerics.threads import Progress, map_blocks
+from shoal.numerics.threads import Progress, map_batches
 from shoal.rounding import exactly, upper
 from shoal.validation import FloatArray
 
@@ -60,7 +60,7 @@ class PrivacyCurve:
 
     @classmethod
     def void(cls, notion: str, epsilon: float, edge: tuple[str, str], scope: str = "answer") -> PrivacyCurve:
-        """What is said where nothing can be: δ ≤ 1."""
+        """The answer where nothing can be said: δ ≤ 1."""
         return cls(notion, epsilon, 1.0, 0.0, 0.0, 1.0, 0.0, edge, scope)
 
     def scalar(self) -> PrivacyCurve:
@@ -149,7 +149,7 @@ def worst_over_edges(
 ) -> PrivacyCurve:
     """The worst edge at each ε, where edge e in direction d is taken at epsilons + offsets[e, d]."""
     best, where = _worst(releases, pairs, NOTIONS[notion], epsilons, offsets, progress)
-    value, lower, upper = trusted(best)
+    value, lower, upper = split_brackets(best)
     edges = []
     for e, direction in where:
         a, b = pairs[e] if direction == 0 else pairs[e][::-1]
@@ -235,9 +235,9 @@ def edge_brackets(
     def work(part: slice) -> FloatArray:
         return brackets(releases, pairs[part], code, grid, offsets[part])[:, :, 0]
 
-    parts = list(map_blocks(work, len(pairs), BLOCK))
+    parts = list(map_batches(work, len(pairs), BLOCK))
     logs = np.concatenate(parts) if parts else np.empty((0, releases.directions, 3))
-    value, lower, upper = trusted(logs.reshape(-1, 3))
+    value, lower, upper = split_brackets(logs.reshape(-1, 3))
     ends = np.stack([value, lower, upper], axis=1).reshape(logs.shape)
     return ends if releases.directions == 2 else ends[:, 0]
 
@@ -373,7 +373,7 @@ def brackets(
         again = np.empty((len(rows), *out.shape[1:]))
         spectra = releases.spectra(pairs[rows], precise=True)
         all_edges(code, epsilons, offsets[rows], spectra, again)
-        out[rows] = _settled(out[rows], again)
+        out[rows] = _tighten(out[rows], again)
     return out
 
 
@@ -384,19 +384,19 @@ def _wider(logs: FloatArray, width: float) -> NDArray[np.bool_]:
     return positive & ~(np.where(positive, upper, 0.0) - logs[..., 1] < width)
 
 
-def _settled(old: FloatArray, new: FloatArray) -> FloatArray:
+def _tighten(old: FloatArray, new: FloatArray) -> FloatArray:
     """The bracket from the precise spectrum; the old one where that is wider, both where they do not meet.
 
     Never the better end of each: a bracket that is wrong at one end is wrong at the other.
     """
     with np.errstate(invalid="ignore"):
         wider = ~(new[..., 2] - new[..., 1] <= old[..., 2] - old[..., 1]) & ~np.isnan(old).any(axis=-1)
-        apart = (new[..., 1] > old[..., 2]) | (old[..., 1] > new[..., 2])
+        disjoint = (new[..., 1] > old[..., 2]) | (old[..., 1] > new[..., 2])
     # Both unbounded below: the difference is not a number where the upper end is −inf too, which is an exact zero.
     wider &= new[..., 2] > -np.inf
     result = np.where(wider[..., None], old, new)
-    result[apart, 1] = np.minimum(new[apart, 1], old[apart, 1])
-    result[apart, 2] = np.maximum(new[apart, 2], old[apart, 2])
+    result[disjoint, 1] = np.minimum(new[disjoint, 1], old[disjoint, 1])
+    result[disjoint, 2] = np.maximum(new[disjoint, 2], old[disjoint, 2])
     return result
 
 
@@ -439,7 +439,7 @@ def _worst(
         return best, where
 
     best, where = np.full((n, 3), -np.inf), np.full((n, 2), -1, dtype=np.intp)
-    for part_best, part_where in map_blocks(work, len(pairs), BLOCK, progress):
+    for part_best, part_where in map_batches(work, len(pairs), BLOCK, progress):
         better = (part_best[:, 0] > best[:, 0]) | ((where[:, 0] < 0) & (part_where[:, 0] >= 0))
         best[better, 0] = part_best[better, 0]
         where[better] = part_where[better]
@@ -449,7 +449,7 @@ def _worst(
     return best, where
 
 
-def trusted(logs: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+def split_brackets(logs: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Split brackets into (value, lower, upper); a loose bracket's value is its upper end, a void one raises.
 
     A bracket with a value of exact zero is not void, however wide: equal laws up to rounding, of which Pr(L > 0) may be

@@ -10,14 +10,14 @@ import numpy as np
 from shoal.accounting.generating import TINY_SQUARE, LossLaw
 from shoal.accounting.spectrum import turn_around
 from shoal.accounting.tails import log_delta
-from shoal.numerics.compiled import kernel
+from shoal.numerics.compilation import kernel
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
 #: A bracket wider than this, in ln δ, calls for the precise spectrum.
 LOOSE = 3e-10
 
 
-class EdgeBlock(NamedTuple):
+class EdgeBatch(NamedTuple):
     """Spectra of a block of edges over several releases: (releases, edges, directions) each.
 
     ``disjoint`` marks edges with an infinite loss; ``times`` (releases, edges) counts how often each release enters the
@@ -34,19 +34,19 @@ class EdgeBlock(NamedTuple):
 
 
 @kernel
-def loss_law(block: EdgeBlock, e: int, direction: int) -> LossLaw:
+def loss_law(batch: EdgeBatch, e: int, direction: int) -> LossLaw:
     """The loss law of edge e, turned around for direction 1."""
-    shape = block.lam.shape[0], block.lam.shape[2]
+    shape = batch.lam.shape[0], batch.lam.shape[2]
     lam, g, a = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     lam_error, shift_error, times = np.zeros(shape), np.zeros(shape), np.zeros(shape[0])
     total = 0.0
     for r in range(shape[0]):
-        times[r] = block.times[r, e]
+        times[r] = batch.times[r, e]
         if times[r] == 0.0:  # not there: nor may its spectrum bound where K(t) is finite
             continue
         for i in range(shape[1]):
-            lam[r, i], g[r, i], a[r, i] = block.lam[r, e, i], block.g[r, e, i], block.w[r, e, i]
-            lam_error[r, i], shift_error[r, i] = block.lam_error[r, e, i], block.w_error[r, e, i]
+            lam[r, i], g[r, i], a[r, i] = batch.lam[r, e, i], batch.g[r, e, i], batch.w[r, e, i]
+            lam_error[r, i], shift_error[r, i] = batch.lam_error[r, e, i], batch.w_error[r, e, i]
         if direction == 1:
             turn_around(lam[r], g[r], a[r], lam_error[r], shift_error[r])
         part = 0.0
@@ -59,17 +59,17 @@ def loss_law(block: EdgeBlock, e: int, direction: int) -> LossLaw:
 
 
 @kernel
-def all_edges(notion: int, epsilons: FloatArray, offsets: FloatArray, block: EdgeBlock, out: FloatArray) -> None:
+def all_edges(notion: int, epsilons: FloatArray, offsets: FloatArray, batch: EdgeBatch, out: FloatArray) -> None:
     """out[e, direction, j] = (value, lower, upper) of ln δ at epsilons[j] + offsets[e, direction].
 
     There are as many directions as columns of ``offsets``: two, or one where both directions have the same law.
     """
-    for e in range(len(block.disjoint)):
+    for e in range(len(batch.disjoint)):
         for direction in range(offsets.shape[1]):
-            law = loss_law(block, e, direction)
+            law = loss_law(batch, e, direction)
             for j in range(len(epsilons)):
                 value, low, high = 0.0, 0.0, 0.0
-                if not block.disjoint[e]:
+                if not batch.disjoint[e]:
                     value, low, high = log_delta(notion, epsilons[j] + offsets[e, direction], law, -math.inf)
                 out[e, direction, j, 0], out[e, direction, j, 1], out[e, direction, j, 2] = value, low, high
 
@@ -79,7 +79,7 @@ def worst_edges(
     notion: int,
     epsilons: FloatArray,
     offsets: FloatArray,
-    block: EdgeBlock,
+    batch: EdgeBatch,
     floors: FloatArray,
     best: FloatArray,
     where: IndexArray,
@@ -91,11 +91,11 @@ def worst_edges(
     passed over. Edges whose bracket is too loose to decide are left to the caller, which recomputes them precisely:
     ``loose`` (edges, ε) gets the upper end that they have so far, −inf for the others.
     """
-    for e in range(len(block.disjoint)):
+    for e in range(len(batch.disjoint)):
         for direction in range(offsets.shape[1]):
-            law = loss_law(block, e, direction)
+            law = loss_law(batch, e, direction)
             for j in range(len(epsilons)):
-                if block.disjoint[e]:
+                if batch.disjoint[e]:
                     value, low, high = 0.0, 0.0, 0.0
                 else:
                     floor = max(floors[j], best[j, 1])

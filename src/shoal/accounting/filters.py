@@ -66,7 +66,7 @@ class FilterRule:
         best = max(range(len(WEIGHTS) - 1, len(ORDERS)), key=lambda i: uses(ORDERS[i]))
         return tuple(ORDERS[best - i] for i in range(len(WEIGHTS)))
 
-    def spent(
+    def least_delta(
         self, divergences: ArrayLike, *, gaussian: ArrayLike = math.inf, largest: ArrayLike = math.inf, aside: float = 0
     ) -> FloatArray:
         """The least δ whose filter, with these orders, would have let everything through; rounded up, at most 1.

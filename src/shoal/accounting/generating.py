@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from shoal.numerics.compiled import kernel
+from shoal.numerics.compilation import kernel
 from shoal.validation import FloatArray
 
 

@@ -23,7 +23,7 @@ from shoal.accounting.generating import HOCKEY, LEFT, RIGHT, TAIL, LossLaw, cher
 from shoal.accounting.spectrum import turn_around
 from shoal.accounting.tails import CHERNOFF, DP, PDP_TWO_SIDED, is_trivial, log_sum, rough_size
 from shoal.accounting.whitening import back_solve_transposed, rough
-from shoal.numerics.compiled import kernel
+from shoal.numerics.compilation import kernel
 from shoal.validation import FloatArray, IndexArray
 
 #: ln δ that stands for zero in the optimizer: far below anything that matters, yet finite.
@@ -57,7 +57,7 @@ SLOTS = len(Contour._fields)
 
 
 class Trace(NamedTuple):
-    """What the first pass leaves for the second, per edge: forward spectrum, U, and contours.
+    """The values that the first pass leaves for the second, per edge: forward spectrum, U, and contours.
 
     ``contours`` is (edges, directions, tails, ``SLOTS``), each a :class:`Contour`. The second tail is used by two-sided
     PDP only, the second direction not in a table.

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.accounting.curve import PrivacyCurve, worst_over_edges
-from shoal.accounting.edges import EdgeBlock
+from shoal.accounting.edges import EdgeBatch
 from shoal.accounting.releases import side_by_side
 from shoal.accounting.spectrum import EdgeSpectra, edge_spectra
 from shoal.errors import InputError
@@ -60,7 +60,7 @@ class IncidentReleases:
     about: FloatArray
     opposite: FloatArray
 
-    def spectra(self, pairs: NDArray[np.integer], *, precise: bool = False) -> EdgeBlock:
+    def spectra(self, pairs: NDArray[np.integer], *, precise: bool = False) -> EdgeBatch:
         """Spectra of all releases for some of the label's edges, in both directions as far as they count."""
         edges = np.asarray(pairs)[:, 1] - 1
         rows: list[EdgeSpectra] = []
@@ -77,7 +77,7 @@ class IncidentReleases:
                 rows.append(forth)
                 times.append(about)
             if opposite.any():
-                rows.append(forth.reversed())
+                rows.append(forth.reverse())
                 times.append(opposite)
         if not rows:
             rows, times = [EdgeSpectra.empty(len(edges), 1)], [np.zeros(len(edges))]

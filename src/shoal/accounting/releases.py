@@ -1,4 +1,4 @@
-"""What was released: one family of laws, or several composed, looked at through one graph."""
+"""Releases: one family of laws, or several composed, looked at through one graph."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal import validation
-from shoal.accounting.edges import EdgeBlock
+from shoal.accounting.edges import EdgeBatch
 from shoal.accounting.spectrum import EdgeSpectra, edge_spectra
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
@@ -29,7 +29,7 @@ class EdgeSource(Protocol):
     @property
     def labels(self) -> tuple[str, ...]: ...
 
-    def spectra(self, pairs: NDArray[np.integer], *, precise: bool = False) -> EdgeBlock: ...
+    def spectra(self, pairs: NDArray[np.integer], *, precise: bool = False) -> EdgeBatch: ...
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Releases:
 
     @property
     def directions(self) -> int:
-        """How many losses an edge has: X → X' and X' → X, or that of exchanging the two in a table."""
+        """The number of losses of an edge: X → X' and X' → X, or that of exchanging the two in a table."""
         return 1 if self.scope == "table" else 2
 
     def offsets(self, pairs: NDArray[np.intp], prior: Prior = None) -> FloatArray:
@@ -100,16 +100,16 @@ class Releases:
             )
         return np.array([position[name] for name in graph.labels], dtype=np.intp)[graph.edges]
 
-    def spectra(self, pairs: NDArray[np.integer], *, precise: bool = False) -> EdgeBlock:
+    def spectra(self, pairs: NDArray[np.integer], *, precise: bool = False) -> EdgeBatch:
         """Spectra of all releases for a block of edges; for a table, of both directions."""
         parts = [edge_spectra(family, pairs, precise=precise) for family in self.families]
         times = self.times
         if self.scope == "table":
-            parts, times = [*parts, *(part.reversed() for part in parts)], np.tile(times, 2)
+            parts, times = [*parts, *(part.reverse() for part in parts)], np.tile(times, 2)
         return side_by_side(parts, np.repeat(times[:, None], len(pairs), axis=1))
 
 
-def side_by_side(parts: Sequence[EdgeSpectra], times: FloatArray) -> EdgeBlock:
+def side_by_side(parts: Sequence[EdgeSpectra], times: FloatArray) -> EdgeBatch:
     """Releases whose losses add, for the same edges; ``times`` (releases, edges) counts each on each edge."""
     n_edges, width = times.shape[1], max(part.lam.shape[1] for part in parts)
     lam, g, w, lam_error, w_error = np.zeros((5, len(parts), n_edges, width))
@@ -117,7 +117,7 @@ def side_by_side(parts: Sequence[EdgeSpectra], times: FloatArray) -> EdgeBlock:
     for r, part in enumerate(parts):
         EdgeSpectra(lam[r], g[r], w[r], lam_error[r], w_error[r], disjoint).put(everywhere, part)
         disjoint |= part.disjoint & (times[r] > 0)
-    return EdgeBlock(lam, g, w, lam_error, w_error, disjoint, np.ascontiguousarray(times))
+    return EdgeBatch(lam, g, w, lam_error, w_error, disjoint, np.ascontiguousarray(times))
 
 
 def prior_offsets(prior: Prior, labels: tuple[str, ...], pairs: NDArray[np.intp]) -> FloatArray:

@@ -13,20 +13,20 @@ from numpy.typing import NDArray
 from shoal import validation
 from shoal.accounting.contour import EPS, spectrum_error
 from shoal.accounting.curve import BLOCK
-from shoal.accounting.edges import LOOSE, EdgeBlock, loss_law
+from shoal.accounting.edges import LOOSE, EdgeBatch, loss_law
 from shoal.accounting.generating import RIGHT, LossLaw, extremes, reach
 from shoal.accounting.releases import EdgeSource, Releases
 from shoal.accounting.tails import range_in_doubt, reach_error
 from shoal.errors import InputError
 from shoal.laws.graph import NeighborGraph
-from shoal.numerics.compiled import kernel
+from shoal.numerics.compilation import kernel
 from shoal.numerics.notebook import table
-from shoal.numerics.threads import map_blocks
+from shoal.numerics.threads import map_batches
 from shoal.rounding import exactly, upper
 from shoal.validation import FloatArray
 
 #: Values and errors of a block of edges, (edges, directions, n) each.
-Measure = Callable[[EdgeBlock], tuple[FloatArray, FloatArray]]
+Measure = Callable[[EdgeBatch], tuple[FloatArray, FloatArray]]
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ class RenyiCurve:
     worst_edge: Any
 
     def __repr__(self) -> str:
-        return f"RenyiCurve({', '.join(f'order {order}: at most {value}' for order, value in self._shown()[:4])})"
+        return f"RenyiCurve({', '.join(f'order {order}: at most {value}' for order, value in self._figures()[:4])})"
 
     def _repr_html_(self) -> str:
-        return table("Rényi divergence", ("order", "nats, at most"), self._shown())
+        return table("Rényi divergence", ("order", "nats, at most"), self._figures())
 
-    def _shown(self) -> list[tuple[str, str]]:
+    def _figures(self) -> list[tuple[str, str]]:
         pairs = zip(np.atleast_1d(self.order), np.atleast_1d(self.divergence_upper), strict=True)
         return [(exactly(order), "unbounded" if np.isinf(value) else upper(value)) for order, value in pairs]
 
@@ -93,7 +93,7 @@ def renyi_curve(classes: Any, graph: NeighborGraph, order: Any, *, scope: str = 
     releases = Releases.of(classes, scope)
     pairs = _edges(releases, graph)
     best, upper, where = _largest(
-        releases, pairs, len(values), lambda part: _divided(releases, pairs[part], values, releases.directions)
+        releases, pairs, len(values), lambda part: _edge_divergences(releases, pairs[part], values, releases.directions)
     )
     edges = [tuple(releases.labels[i] for i in (pairs[e] if d == 0 else pairs[e][::-1])) for e, d in where]
     return RenyiCurve(
@@ -177,7 +177,7 @@ def gaussian_sensitivity(classes: Any, graph: NeighborGraph) -> float:
     releases = Releases.of(classes)
     pairs = _edges(releases, graph)
 
-    def measure(spectra: EdgeBlock) -> tuple[FloatArray, FloatArray]:
+    def measure(spectra: EdgeBatch) -> tuple[FloatArray, FloatArray]:
         times = spectra.times[:, :, None]
         shift = (times * spectra.w**2).sum(axis=(0, 2))
         back = (times * (spectra.w**2 * np.exp(-spectra.lam))).sum(axis=(0, 2))
@@ -186,7 +186,7 @@ def gaussian_sensitivity(classes: Any, graph: NeighborGraph) -> float:
         divergences[spectra.disjoint | np.isinf(spectra.lam_error).any(axis=(0, 2))] = math.inf
         return divergences, np.zeros_like(divergences)
 
-    best, _, _ = _largest(releases, pairs, 1, lambda part: _settled(measure, releases, pairs[part]))
+    best, _, _ = _largest(releases, pairs, 1, lambda part: _tighten(measure, releases, pairs[part]))
     return float(best[0])
 
 
@@ -214,17 +214,17 @@ def upper_divergences(
     source: EdgeSource, pairs: NDArray[np.integer], orders: FloatArray, directions: int = 2
 ) -> FloatArray:
     """(edges, directions, orders) upper ends of the Rényi divergence of all releases together, for orders above 1."""
-    divergences, error = _divided(source, pairs, orders, directions)
+    divergences, error = _edge_divergences(source, pairs, orders, directions)
     return np.maximum(_outward(divergences, error), 0.0)
 
 
-def equal_covariances(block: EdgeBlock) -> NDArray[np.bool_]:
+def equal_covariances(batch: EdgeBatch) -> NDArray[np.bool_]:
     """(edges,) where all that was released is Gaussian with the same covariance for both labels, beyond doubt."""
-    unequal = ((block.lam != 0) | (block.g != 0) | (block.lam_error != 0)).any(axis=2)
-    return np.asarray(~(unequal & (block.times > 0)).any(axis=0) & ~block.disjoint)
+    unequal = ((batch.lam != 0) | (batch.g != 0) | (batch.lam_error != 0)).any(axis=2)
+    return np.asarray(~(unequal & (batch.times > 0)).any(axis=0) & ~batch.disjoint)
 
 
-def _divided(
+def _edge_divergences(
     source: EdgeSource, pairs: NDArray[np.integer], orders: FloatArray, directions: int
 ) -> tuple[FloatArray, FloatArray]:
     """(edges, directions, orders) divergences and their errors; loose ones from precise spectra."""
@@ -232,16 +232,16 @@ def _divided(
     rounded = ((orders < 0.5) | (orders > 2.0**53)) & np.isfinite(orders)
     shifted = np.where(rounded, np.nextafter(orders - 1.0, np.inf), orders - 1.0)
 
-    def measure(spectra: EdgeBlock) -> tuple[FloatArray, FloatArray]:
+    def measure(spectra: EdgeBatch) -> tuple[FloatArray, FloatArray]:
         shape = (len(spectra.disjoint), directions, len(orders))
         divergences, error = np.empty(shape), np.empty(shape)
         _divergences(shifted, spectra, divergences, error)
         return divergences, error
 
-    return _settled(measure, source, pairs)
+    return _tighten(measure, source, pairs)
 
 
-def _settled(measure: Measure, source: EdgeSource, pairs: NDArray[np.integer]) -> tuple[FloatArray, FloatArray]:
+def _tighten(measure: Measure, source: EdgeSource, pairs: NDArray[np.integer]) -> tuple[FloatArray, FloatArray]:
     """Values and errors; those of edges with a loose one from precise spectra."""
     divergences, error = measure(source.spectra(pairs))
     rows = np.flatnonzero((error > LOOSE * np.maximum(1.0, np.abs(divergences))).any(axis=(1, 2)))
@@ -279,7 +279,7 @@ def _largest(
 
     best, upper = np.full(n, -np.inf), np.full(n, -np.inf)
     where = np.zeros((n, 2), dtype=np.intp)
-    for part_best, part_upper, part_where in map_blocks(work, len(pairs), BLOCK):
+    for part_best, part_upper, part_where in map_batches(work, len(pairs), BLOCK):
         better = part_best > best
         best[better], where[better] = part_best[better], part_where[better]
         upper = np.maximum(upper, part_upper)
@@ -311,15 +311,15 @@ def _divergence(t: float, law: LossLaw) -> tuple[float, float]:
 
 
 @kernel
-def _divergences(shifted: FloatArray, block: EdgeBlock, divergences: FloatArray, error: FloatArray) -> None:
+def _divergences(shifted: FloatArray, batch: EdgeBatch, divergences: FloatArray, error: FloatArray) -> None:
     """divergences[e, direction, j] = D of order 1 + shifted[j], with a bound on its error; inf where it may be."""
-    for e in range(len(block.disjoint)):
+    for e in range(len(batch.disjoint)):
         for direction in range(divergences.shape[1]):
-            if block.disjoint[e]:
+            if batch.disjoint[e]:
                 divergences[e, direction] = math.inf
                 error[e, direction] = 0.0
                 continue
-            law = loss_law(block, e, direction)
+            law = loss_law(batch, e, direction)
             _, high = extremes(law)
             most = high * (1.0 + 8.0 * EPS)
             for r in range(law.g.shape[0]):

@@ -1,4 +1,4 @@
-"""How likely is the best possible attacker to name the label behind an answer, or behind a row of a whole table?
+"""The probability that the best possible attacker names the label behind an answer, or a row of a whole table.
 
 **One answer.** With prior π the Bayes attacker names the label with the largest π_X p_X(q̃) and succeeds with
 probability ∫ max_X π_X p_X(q) dq. For two labels that is π_b + π_a δ_{a→b}(ln π_b/π_a), exact from the accounting. For
@@ -65,7 +65,7 @@ class IdentificationRisk:
 
     @property
     def advantage_upper(self) -> float:
-        """How much better than guessing the attacker can be, at most."""
+        """The attacker's advantage over guessing, at most."""
         return max(self.success_upper - self.prior_success, 0.0)
 
     def __float__(self) -> float:
@@ -153,7 +153,7 @@ def identification_risk(
         share = weights[members].sum()
         if bracket is None:
             each = (1 - confidence) / open_ones
-            bracket = _estimated(family, members, weights[members] / share, bound, n_samples, each, rng, table)
+            bracket = _estimate(family, members, weights[members] / share, bound, n_samples, each, rng, table)
         parts.append(share * np.array(bracket))
     low, value, high = np.sum(parts, axis=0)
     guess = sum(weights[component == number].max() for number in np.unique(component))
@@ -275,7 +275,7 @@ def _without_sampling(
     return None
 
 
-def _estimated(
+def _estimate(
     family: GaussianClasses,
     members: IndexArray,
     weights: FloatArray,
@@ -318,20 +318,20 @@ def bernstein_interval(values: FloatArray, risk: float) -> tuple[float, float]:
 
 
 def _doubt(family: GaussianClasses, members: NDArray[np.intp], weights: FloatArray) -> float:
-    """How much the success can change because the laws are known only so well: their mean total variation."""
-    if family.doubts is None:
+    """The most that the success can change because the laws are known only so well: their mean total variation."""
+    if family.relative_errors is None:
         return 0.0
-    relative, shifted = (np.broadcast_to(d, (family.n_classes,))[members] for d in family.doubts)
+    relative, shifted = (np.broadcast_to(d, (family.n_classes,))[members] for d in family.relative_errors)
     scales = 2.0 * np.where(relative < 0.25, relative, np.inf) * math.sqrt(family.n_dims)
-    apart = np.minimum(tails.PER_SCALE * scales + tails.PER_GAP * shifted, 1.0)
-    return float((weights * apart).sum() * (1 + 1e-12))
+    distances = np.minimum(tails.PER_SCALE * scales + tails.PER_GAP * shifted, 1.0)
+    return float((weights * distances).sum() * (1 + 1e-12))
 
 
 def _posterior_confidence(
     laws: GaussianClasses, weights: FloatArray, n_samples: int, rng: np.random.Generator
 ) -> FloatArray:
     """Largest posterior probability at answers drawn from the mixture."""
-    answers = np.concatenate(_drawn(laws, rng.multinomial(n_samples, weights), rng))
+    answers = np.concatenate(_draw(laws, rng.multinomial(n_samples, weights), rng))
     best = np.full(n_samples, -np.inf)
     total = np.full(n_samples, -np.inf)
     for label in np.flatnonzero(weights):
@@ -344,12 +344,12 @@ def _posterior_confidence(
 def _row_confidence(laws: GaussianClasses, tables: int, rng: np.random.Generator) -> FloatArray:
     """(tables,) the mean over rows of the largest posterior probability, in tables drawn from the laws."""
     n = laws.n_classes
-    rows = np.stack(_drawn(laws, np.full(n, tables), rng), axis=1).reshape(tables * n, -1)
+    rows = np.stack(_draw(laws, np.full(n, tables), rng), axis=1).reshape(tables * n, -1)
     scores = np.stack([_log_density(laws, label, rows) for label in range(n)], axis=1).reshape(tables, n, n)
     return np.asarray(marginals(scores, likeliest(scores)).max(axis=2).mean(axis=1))
 
 
-def _drawn(laws: GaussianClasses, counts: NDArray[np.integer], rng: np.random.Generator) -> list[FloatArray]:
+def _draw(laws: GaussianClasses, counts: NDArray[np.integer], rng: np.random.Generator) -> list[FloatArray]:
     """For every label its count of answers, drawn from its law."""
     drawn = []
     for label, count in enumerate(counts):

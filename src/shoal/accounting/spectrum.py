@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from shoal.accounting import whitening
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.supports import Supports, split
-from shoal.numerics.compiled import kernel
+from shoal.numerics.compilation import kernel
 from shoal.validation import FloatArray, IndexArray
 
 EPS = whitening.EPS
@@ -48,7 +48,7 @@ class EdgeSpectra:
         """ν₀ = T⁻¹ (μ_X' − μ_X), up to the sign of each direction."""
         return self.w * np.exp(-0.5 * self.lam)
 
-    def reversed(self) -> EdgeSpectra:
+    def reverse(self) -> EdgeSpectra:
         """Spectra of the edges X' → X: γ → 1/γ, w → w / √γ."""
         turned = EdgeSpectra.empty(*self.lam.shape)
         turned.put(np.arange(len(self.lam)), self)
@@ -80,7 +80,7 @@ def supports_of(classes: GaussianClasses) -> Supports:
 
 
 def width_of(classes: GaussianClasses) -> int:
-    """How many directions a spectrum of this family can have; one when the covariance is shared."""
+    """The number of directions that a spectrum of this family can have; one when the covariance is shared."""
     laws = [family.classes for family in supports_of(classes).families if family.classes is not None]
     return max((1 if one.is_shared else one.n_dims for one in laws), default=1)
 
@@ -95,7 +95,7 @@ def edge_spectra(classes: GaussianClasses, pairs: NDArray[np.integer], *, precis
     supports = supports_of(classes)
     result = EdgeSpectra.empty(len(pairs), width_of(classes))
     first = supports.family[pairs[:, 0]]
-    result.disjoint[:], unsettled = supports.compared(np.asarray(pairs, dtype=np.intp))
+    result.disjoint[:], unsettled = supports.compare(np.asarray(pairs, dtype=np.intp))
     comparable = ~(result.disjoint | unsettled)
     for number in np.unique(first[comparable]):
         family = supports.families[number]
@@ -103,10 +103,10 @@ def edge_spectra(classes: GaussianClasses, pairs: NDArray[np.integer], *, precis
             continue  # one point: equal laws, all zeros
         rows = np.flatnonzero((first == number) & comparable)
         result.put(rows, _family_spectra(family.classes, supports.position[pairs[rows]], precise))
-    if classes.doubts is not None:
+    if classes.relative_errors is not None:
         # Laws known up to a relative η each: every λ moves by at most 2 (η + η'), and √a along with it. A gap that is
         # off by ‖L⁻¹e‖ in its own label's coordinates is off by at most √γ times as much in those of the other.
-        relative, shifted = (d[pairs].sum(axis=1)[:, None] for d in classes.doubts)
+        relative, shifted = (d[pairs].sum(axis=1)[:, None] for d in classes.relative_errors)
         most = (np.abs(result.lam) + result.lam_error).max(axis=1, keepdims=True)
         grown = np.exp(0.5 * np.minimum(most, 1e3)) * (1 + 8 * EPS)  # beyond, λ is not known and nothing is claimed
         if not classes.is_shared:  # one matrix, rounded once, is the same for all: γ = 1 exactly
@@ -124,10 +124,10 @@ def edge_spectra(classes: GaussianClasses, pairs: NDArray[np.integer], *, precis
 
 def _family_spectra(classes: GaussianClasses, pairs: NDArray[np.intp], precise: bool) -> EdgeSpectra:
     part = _diagonal(classes, pairs) if classes.is_diagonal else _full(classes, pairs, precise)
-    return _merged(part) if classes.is_shared else part
+    return _merge_gap(part) if classes.is_shared else part
 
 
-def _merged(part: EdgeSpectra) -> EdgeSpectra:
+def _merge_gap(part: EdgeSpectra) -> EdgeSpectra:
     """Equal covariances: only the length of the gap matters, so one direction holds it all."""
     merged = EdgeSpectra.empty(len(part.w), 1)
     scale = np.abs(part.w).max(axis=1, initial=0.0, keepdims=True)
@@ -157,18 +157,18 @@ def _full(classes: GaussianClasses, pairs: NDArray[np.intp], precise: bool) -> E
     first = condition[pairs[:, 0]] < condition[pairs[:, 1]]
     ends = np.where(first[:, None], pairs[:, ::-1], pairs)
     result = EdgeSpectra.empty(len(pairs), classes.n_dims)
-    (_precise_block if precise else _fast_block)(
+    (_precise_batch if precise else _fast_batch)(
         classes.cholesky, classes.stored_covs, classes.means, classes.condition_number, ends,
         result.lam, result.g, result.w, result.lam_error, result.w_error,
     )  # fmt: skip
     turned = np.flatnonzero(first)
     if len(turned):
-        result.put(turned, result.take(turned).reversed())
+        result.put(turned, result.take(turned).reverse())
     return result
 
 
 @kernel
-def _fast_block(
+def _fast_batch(
     factors: FloatArray, covs: FloatArray, means: FloatArray, condition: FloatArray, pairs: IndexArray,
     lam: FloatArray, g: FloatArray, w: FloatArray, lam_error: FloatArray, w_error: FloatArray,
 ) -> None:  # fmt: skip
@@ -183,7 +183,7 @@ def _fast_block(
 
 # A kernel of its own: most runs never need it, and it takes seconds to compile.
 @kernel
-def _precise_block(
+def _precise_batch(
     factors: FloatArray, covs: FloatArray, means: FloatArray, condition: FloatArray, pairs: IndexArray,
     lam: FloatArray, g: FloatArray, w: FloatArray, lam_error: FloatArray, w_error: FloatArray,
 ) -> None:  # fmt: skip

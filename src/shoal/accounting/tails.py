@@ -23,7 +23,7 @@ from shoal.accounting.generating import (
     saddle,
     slopes,
 )
-from shoal.numerics.compiled import kernel
+from shoal.numerics.compilation import kernel
 
 # Notions of privacy, as the kernels know them.
 DP, PDP, PDP_TWO_SIDED, CHERNOFF = 0, 1, 2, 3
@@ -139,7 +139,7 @@ def only_gaps_in_doubt(law: LossLaw) -> bool:
 
 
 @kernel
-def raised(law: LossLaw) -> LossLaw:
+def raise_gaps(law: LossLaw) -> LossLaw:
     """With exact λ, the law whose gaps are the largest they can be, and exact: its hockey-stick is no smaller.
 
     In coordinates that make both laws diagonal, the volume that level sets of the two densities share does not grow
@@ -335,7 +335,7 @@ def tail(
     least, most = elementary(kind, side, x, law)
     low, upper = max(low, least), min(upper, most)
     if kind == HOCKEY and only_gaps_in_doubt(law):
-        upper = min(upper, resolved_tail(kind, side, x, raised(law), -math.inf)[2])
+        upper = min(upper, resolved_tail(kind, side, x, raise_gaps(law), -math.inf)[2])
     if blurred and kind == TAIL and side * x >= 0.0 and log_distance(law) < SMALL_ENOUGH:
         # Laws that look equal: the value is zero, though next to zero a loss of any size may exceed x.
         value = -math.inf

@@ -1,4 +1,4 @@
-"""What a test between two neighbors can achieve: f-DP trade-off curves and true positives at fixed false positives.
+"""Power of tests between two neighbors: f-DP trade-off curves and true positives at fixed false positives.
 
 For every ε, Pr_X(S) ≤ e^ε Pr_X'(S) + δ(ε), so a test with false-positive rate α has
 
@@ -18,15 +18,15 @@ import numpy as np
 
 from shoal import rounding, validation
 from shoal.accounting.curve import BLOCK, TINIEST
-from shoal.accounting.edges import EdgeBlock, loss_law
+from shoal.accounting.edges import EdgeBatch, loss_law
 from shoal.accounting.generating import HOCKEY, LEFT, RIGHT, TAIL, LossLaw, slopes
 from shoal.accounting.releases import Releases
 from shoal.accounting.tails import is_trivial, tail
 from shoal.errors import InputError
 from shoal.laws.graph import NeighborGraph
-from shoal.numerics.compiled import kernel
+from shoal.numerics.compilation import kernel
 from shoal.numerics.notebook import table
-from shoal.numerics.threads import map_blocks
+from shoal.numerics.threads import map_batches
 from shoal.validation import FloatArray
 
 
@@ -107,7 +107,7 @@ def tpr_at_fpr(classes: Any, graph: NeighborGraph, fpr: float, *, scope: str = "
         raise InputError("fpr must be one number")
     releases = Releases.of(classes, scope)
     pairs = releases.pairs(graph)
-    parts = list(map_blocks(lambda part: _tpr(releases, pairs[part], rates), len(pairs), BLOCK))
+    parts = list(map_batches(lambda part: _tpr(releases, pairs[part], rates), len(pairs), BLOCK))
     power = np.concatenate(parts)[:, :, 0] if parts else np.empty((0, releases.directions))
     return power if releases.directions == 2 else power[:, 0]
 
@@ -124,15 +124,15 @@ def worst_tpr(classes: Any, graph: NeighborGraph, fpr: Any, *, scope: str = "ans
 
     def work(part: slice) -> FloatArray:
         worst = rates.copy()
-        _worst_block(rates, releases.spectra(pairs[part], precise=True), releases.directions, worst)
+        _worst_batch(rates, releases.spectra(pairs[part], precise=True), releases.directions, worst)
         return worst
 
-    return np.asarray(np.max([rates, *map_blocks(work, len(pairs), BLOCK)], axis=0))
+    return np.asarray(np.max([rates, *map_batches(work, len(pairs), BLOCK)], axis=0))
 
 
 def _tpr(releases: Releases, pairs: Any, rates: FloatArray) -> FloatArray:
     out = np.empty((len(pairs), releases.directions, len(rates)))
-    _tpr_block(rates, releases.spectra(pairs, precise=True), out)
+    _tpr_batch(rates, releases.spectra(pairs, precise=True), out)
     return out
 
 
@@ -151,27 +151,27 @@ def _rates(fpr: Any) -> FloatArray:
 
 
 @kernel
-def _tpr_block(rates: FloatArray, block: EdgeBlock, out: FloatArray) -> None:
-    for e in range(len(block.disjoint)):
+def _tpr_batch(rates: FloatArray, batch: EdgeBatch, out: FloatArray) -> None:
+    for e in range(len(batch.disjoint)):
         for direction in range(out.shape[1]):
-            if block.disjoint[e]:
+            if batch.disjoint[e]:
                 out[e, direction] = 1.0
                 continue
-            forth, back = loss_law(block, e, direction), loss_law(block, e, 1 - direction)
+            forth, back = loss_law(batch, e, direction), loss_law(batch, e, 1 - direction)
             for j in range(len(rates)):
                 out[e, direction, j] = _best_rate(rates[j], forth, back)[0]
 
 
 @kernel
-def _worst_block(rates: FloatArray, block: EdgeBlock, directions: int, worst: FloatArray) -> None:
+def _worst_batch(rates: FloatArray, batch: EdgeBatch, directions: int, worst: FloatArray) -> None:
     """Raise ``worst``, one per rate, to the largest rate of the block."""
     at = np.full(len(rates), math.nan)
-    for e in range(len(block.disjoint)):
-        if block.disjoint[e]:
+    for e in range(len(batch.disjoint)):
+        if batch.disjoint[e]:
             worst[:] = 1.0
             return
         for direction in range(directions):
-            forth, back = loss_law(block, e, direction), loss_law(block, e, 1 - direction)
+            forth, back = loss_law(batch, e, direction), loss_law(batch, e, 1 - direction)
             for j in range(len(rates)):
                 if is_trivial(forth) or (not math.isnan(at[j]) and _rate(rates[j], at[j], forth) <= worst[j]):
                     continue

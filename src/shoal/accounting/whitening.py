@@ -19,7 +19,7 @@ import math
 
 import numpy as np
 
-from shoal.numerics.compiled import inlined, kernel
+from shoal.numerics.compilation import inline, kernel
 from shoal.numerics.eigenpairs import eigenpairs, flaws
 from shoal.validation import FloatArray
 
@@ -155,14 +155,14 @@ def store_errors(
 # ---------------------------------------------------------------- double-double arithmetic (Dekker 1971, Knuth)
 
 
-@inlined
+@inline
 def two_sum(x: float, y: float) -> tuple[float, float]:
     s = x + y
     b = s - x
     return s, (x - (s - b)) + (y - b)
 
 
-@inlined
+@inline
 def two_product(x: float, y: float) -> tuple[float, float]:
     p = x * y
     c = 134217729.0 * x
@@ -174,7 +174,7 @@ def two_product(x: float, y: float) -> tuple[float, float]:
     return p, ((xh * yh - p) + xh * yl + xl * yh) + xl * yl
 
 
-@inlined
+@inline
 def add_product(hi: float, lo: float, x: float, y_hi: float, y_lo: float) -> tuple[float, float]:
     """(hi, lo) + x · (y_hi, y_lo)."""
     p, e = two_product(x, y_hi)

@@ -18,7 +18,7 @@ from shoal.arma.likelihood import best_variance
 from shoal.arma.models import FAILURES, RUNGS, ArmaModels
 from shoal.arma.search import minimize, regression_start
 from shoal.errors import InputError
-from shoal.numerics.threads import map_blocks
+from shoal.numerics.threads import map_batches
 from shoal.validation import FloatArray
 
 #: Observed samples needed per coefficient, and in any case.
@@ -84,7 +84,7 @@ def fit_arma(
     def fit_rows(part: slice) -> list[_Fit]:
         return [_fit_one(np.ascontiguousarray(x[row]), rungs) for row in range(n)[part]]
 
-    fits = [fit for block in map_blocks(fit_rows, n, CHUNK, progress) for fit in block]
+    fits = [fit for batch in map_batches(fit_rows, n, CHUNK, progress) for fit in batch]
     codes = np.array([fit.code for fit in fits])
     ok = codes >= len(FAILURES)
     ar, ma = np.where(ok[:, None], np.zeros(p), np.nan), np.where(ok[:, None], np.zeros(q), np.nan)

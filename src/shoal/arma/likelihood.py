@@ -38,7 +38,7 @@ import math
 
 import numpy as np
 
-from shoal.numerics.compiled import kernel
+from shoal.numerics.compilation import kernel
 from shoal.validation import FloatArray
 
 #: A state variance below this share of the innovation variance is taken for zero.

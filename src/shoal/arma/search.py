@@ -27,7 +27,7 @@ import math
 import numpy as np
 
 from shoal.arma.likelihood import profile
-from shoal.numerics.compiled import kernel, summing
+from shoal.numerics.compilation import kernel, summing
 from shoal.validation import FloatArray
 
 #: A start may not sit closer to the boundary than this partial autocorrelation.

@@ -11,7 +11,7 @@ bounds serves every ε and every δ at once.
 
 Who holds a whole table asks which of two rows is X's and which is the neighbor's. The score of a row pair is then the
 sum of both rows' log-likelihood ratios, and exchanging the rows turns its sign: one direction says it all
-(:func:`exchanged`).
+(:func:`exchange_pairs`).
 
 **Laws as an attacker handles them** (:class:`ResidualLaws`). For label X with law N(μ, Σ), scaled to unit variances, Σ
 = V diag(λ) Vᵀ: the residual of an answer y is z = diag(λ)^{−1/2} Vᵀ (y − μ), and ln p(y) = −½‖z‖² − ½ ln|Σ|. Directions
@@ -71,17 +71,17 @@ class ResidualLaws:
 
     @classmethod
     def of(cls, classes: GaussianClasses) -> ResidualLaws:
-        return cls.factored(classes.means, classes.covs)
+        return cls.from_moments(classes.means, classes.covs)
 
     @classmethod
-    def fitted(cls, samples: list[FloatArray]) -> ResidualLaws:
+    def fit(cls, samples: list[FloatArray]) -> ResidualLaws:
         """Sample means and covariances, one label per item: what an attacker who has only samples would use."""
         means = np.stack([y.mean(axis=0) for y in samples])
         centered = [y - mean for y, mean in zip(samples, means, strict=True)]
-        return cls.factored(means, np.stack([c.T @ c / max(len(c) - 1, 1) for c in centered]))
+        return cls.from_moments(means, np.stack([c.T @ c / max(len(c) - 1, 1) for c in centered]))
 
     @classmethod
-    def factored(cls, means: FloatArray, covs: FloatArray) -> ResidualLaws:
+    def from_moments(cls, means: FloatArray, covs: FloatArray) -> ResidualLaws:
         std = np.sqrt(np.maximum(np.diagonal(covs, axis1=1, axis2=2), 0.0))
         # An entry without variance is a constant, known to a tolerance in units of what varies in that entry.
         unit = std.max(axis=0)
@@ -160,7 +160,7 @@ def count_events(
 ) -> Events:
     """Choose and count events for all edges: one per ε (columns of ``epsilon``, (n_edges, E)) and one for ε at δ.
 
-    ``step`` is called after each edge; ``directions`` is 1 where the scores are :func:`exchanged`.
+    ``step`` is called after each edge; ``directions`` is 1 where the scores are :func:`exchange_pairs`.
     """
     shape = (len(pairs), directions, len(attacks), epsilon.shape[1] + 1)
     threshold = np.zeros(shape)
@@ -215,7 +215,7 @@ def claimed_and_fitted(claim: ResidualLaws, answers: list[FloatArray], own: list
     half of the released answers, to which it fits one Gaussian per label (quadratic discriminant analysis).
     ``own`` are the log-densities of every label's answers under its own claimed law.
     """
-    fitted = ResidualLaws.fitted([halves(y)[0] for y in answers])
+    fitted = ResidualLaws.fit([halves(y)[0] for y in answers])
     own_fitted = [fitted.log_densities(i, y) for i, y in enumerate(answers)]
 
     def scores(a: int, b: int) -> Sequence[tuple[FloatArray, FloatArray]]:
@@ -229,7 +229,7 @@ def claimed_and_fitted(claim: ResidualLaws, answers: list[FloatArray], own: list
     return scores
 
 
-def exchanged(scores: Scores) -> Scores:
+def exchange_pairs(scores: Scores) -> Scores:
     """Scores of tables from those of single answers: row pairs in the order (a, b), and the same pairs exchanged.
 
     The i-th answers of both labels make a pair. With s the score of one answer, that of the pair is s(row of a) −

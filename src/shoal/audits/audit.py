@@ -37,9 +37,9 @@ from shoal.audits.attacks import (
     ResidualLaws,
     claimed_and_fitted,
     count_events,
-    exchanged,
+    exchange_pairs,
 )
-from shoal.audits.book_audit import BookAudit, audit_book
+from shoal.audits.codebook_audit import CodebookAudit, audit_codebook
 from shoal.audits.confidence import SHARES, detectable_delta, detectable_shortage
 from shoal.audits.fidelity import law_findings
 from shoal.audits.naming import name_answers, name_rows
@@ -65,7 +65,7 @@ def audit(
     n_samples: int = 20_000,
     confidence: float = 0.95,
     seed: int = 0,
-) -> BookAudit: ...
+) -> CodebookAudit: ...
 
 
 @overload
@@ -100,13 +100,13 @@ def audit(
     repeats: int = 4,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
-) -> Audit | BookAudit:
+) -> Audit | CodebookAudit:
     """Attack released answers and say whether they are consistent with what the mechanism claims.
 
     Args:
         mechanism: the mechanism whose claim is checked; of a codebook draws are, by
-            :func:`shoal.audits.book_audit.audit_book`, and no other arguments than graph, scope, n_samples, confidence
-            and seed apply.
+            :func:`shoal.audits.codebook_audit.audit_codebook`, and no other arguments than graph, scope, n_samples,
+            confidence and seed apply.
         graph: edges to look at, all of them edges of the mechanism's graph (the default). Of more than 4,000 those
             2,000 with the largest claimed δ are attacked, and 2,000 others drawn at random.
         scope: what attackers hold: one ``"answer"``, or the ``"table"`` with a row of every label. By default what the
@@ -145,7 +145,7 @@ def audit(
     """
     if releasable(mechanism=mechanism).by_kind(mechanism=lambda _: False, codebook=lambda _: True):
         book = cast(Codebook, mechanism)
-        return audit_book(book, scope=scope, n_samples=n_samples, confidence=confidence, seed=seed)
+        return audit_codebook(book, scope=scope, n_samples=n_samples, confidence=confidence, seed=seed)
     n_samples = validation.count(n_samples=n_samples, at_least=trials.FEWEST)
     repeats = validation.count(repeats=repeats)
     claim = _Claim.of(cast(Mechanism, mechanism), graph, scope, confidence, epsilon, seed)
@@ -249,7 +249,7 @@ def _attacked(held: _Claim, drawn: _Drawn, step: Callable[[], None]) -> Audit:
     scores = claimed_and_fitted(claim, released, own)
     events = count_events(
         ("claim", "samples"),
-        exchanged(scores) if scope == "table" else scores,
+        exchange_pairs(scores) if scope == "table" else scores,
         pairs,
         epsilons,
         certificate.delta_upper,
@@ -266,7 +266,7 @@ def _attacked(held: _Claim, drawn: _Drawn, step: Callable[[], None]) -> Audit:
         if exact.max() > certificate.delta_upper:
             e, d = np.unravel_index(int(np.argmax(exact)), exact.shape)
             facts = {"exact delta": float(exact[e, d]), "promised": certificate.delta_upper, "holding": HOLDS[holding]}
-            findings.insert(0, Finding(kind, _directed(labels, pairs, int(e), int(d)), facts))
+            findings.insert(0, Finding(kind, _edge_labels(labels, pairs, int(e), int(d)), facts))
     comparable = edge_promise.min(axis=(1, 2)) < 1.0
     findings += law_findings(claim, labels, released, residuals, pairs, comparable, error)
     share, design = error * SHARES["identification"], float(epsilons[:, 0].max())
@@ -294,7 +294,7 @@ def _attacked(held: _Claim, drawn: _Drawn, step: Callable[[], None]) -> Audit:
         confidence=1.0 - error,
         n_samples=fewest,
         source=drawn.source,
-        edges=tuple(_directed(labels, pairs, e, 0) for e in range(len(pairs))),
+        edges=tuple(_edge_labels(labels, pairs, e, 0) for e in range(len(pairs))),
         n_edges=held.n_edges,
         epsilon=epsilons,
         delta_lower_curve=lower,
@@ -372,7 +372,7 @@ def _promises(mechanism: Mechanism, epsilons: FloatArray, edge_promise: FloatArr
     return promise
 
 
-def _directed(labels: tuple[str, ...], pairs: IndexArray, e: int, direction: int) -> tuple[str, str]:
+def _edge_labels(labels: tuple[str, ...], pairs: IndexArray, e: int, direction: int) -> tuple[str, str]:
     a, b = pairs[e] if direction == 0 else pairs[e][::-1]
     return labels[a], labels[b]
 
@@ -404,7 +404,7 @@ def _event_findings(
                 "holding": HOLDS[scope],
                 **_event_evidence(events, int(e), int(d), at),
             }
-            finding = Finding(kind, _directed(labels, pairs, int(e), int(d)), evidence)
+            finding = Finding(kind, _edge_labels(labels, pairs, int(e), int(d)), evidence)
             findings.append((order[kind], -float(excess[j]), finding))
             break
     findings.sort(key=lambda item: item[:2])
@@ -412,7 +412,7 @@ def _event_findings(
 
 
 def _event_evidence(events: Events, e: int, d: int, at: int) -> dict[str, Any]:
-    """What was counted: the attack, its threshold, and how often it was exceeded under either label."""
+    """Evidence that was counted: the attack, its threshold, and how often it was exceeded under either label."""
     attack, event = np.unravel_index(at, events.own.shape[2:])
     here = (e, d, attack, event)
     return {
@@ -441,7 +441,7 @@ def _replay(
         independent = edge_promises([mechanism.output] * claimed.times, pairs, design, scope)[:, :, 0]
     scores = claimed.scores(again)
     if scope == "table":
-        scores = exchanged(scores)
+        scores = exchange_pairs(scores)
     events = count_events(REPEATED, scores, pairs, design, float(promise.max()), error, step, promise.shape[1])
     lower, where = events.delta_lower(design[:, 0])
     findings = []
@@ -454,7 +454,7 @@ def _replay(
             "promised": float(promise[e, d]),
             **_event_evidence(events, int(e), int(d), int(where[e, d])),
         }
-        findings.append(Finding("replay", _directed(labels, pairs, int(e), int(d)), evidence))
+        findings.append(Finding("replay", _edge_labels(labels, pairs, int(e), int(d)), evidence))
     result = Replay(
         times=claimed.times,
         n_samples=min(len(y) for y in again),

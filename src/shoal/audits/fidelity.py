@@ -183,14 +183,14 @@ def _reuse(label: str, z: FloatArray, level: float) -> list[Finding]:
     m, r = z.shape
     size = 2 ** int(np.ceil(np.log2(2 * m)))
 
-    def lagged(values: FloatArray) -> FloatArray:
+    def lag_products(values: FloatArray) -> FloatArray:
         power = (np.abs(np.fft.rfft(values, size, axis=0)) ** 2).sum(axis=1)
         return np.asarray(np.fft.irfft(power, size)[1:m])
 
     pairs = r * np.arange(m - 1, 0, -1.0)
     # Other means, or more spread, than claimed would look like a dependence: it must show without them too.
     centered = z - z.mean(axis=0)
-    sums = np.minimum(lagged(z), lagged(centered)) / max(float((centered**2).mean()), 1.0)
+    sums = np.minimum(lag_products(z), lag_products(centered)) / max(float((centered**2).mean()), 1.0)
     u = np.log((m - 1) / level)
     excess = sums - np.sqrt(2 * pairs * u) - 2 * u
     lag = int(np.argmax(excess))

@@ -1,4 +1,4 @@
-"""How far the promise rests on the class model, and how δ moves if the model was estimated from little.
+"""The part of the promise that rests on the class model, and the change of δ if the model was estimated from little.
 
 A mechanism's parameters are fixed once designed. If label X's answers really follow N(m, S), not N(μ_X, Σ_X), what is
 released follows
@@ -96,7 +96,7 @@ class ModelGuard(Figures):
 
     @property
     def statements(self) -> tuple[str, ...]:
-        """What the promise covers, and what it does not, in words."""
+        """Sentences on what the promise covers, and what it does not."""
         rests = "model" if self.rests_on_model else "constant"
         private = {None: "unknown", True: "private", False: "public"}[self.fitted_on_private_data]
         return STATEMENTS.get(self.query or rests, STATEMENTS[rests]), STATEMENTS[private]
@@ -131,7 +131,7 @@ def model_guard(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> ModelGuard:
-    """How the worst edge's δ moves over the models that the training data leave plausible.
+    """Change of the worst edge's δ over the models that the training data leave plausible.
 
     Args:
         mechanism: held fixed; only the laws of the true answers move.

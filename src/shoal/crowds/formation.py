@@ -33,7 +33,7 @@ from shoal.crowds.cells import cut, near_pairs, parts
 from shoal.crowds.diversity import deal, deal_blocks
 from shoal.crowds.dominance import COALITION, PERCENT
 from shoal.errors import InputError
-from shoal.numerics.compiled import kernel
+from shoal.numerics.compilation import kernel
 from shoal.validation import FloatArray
 
 #: Points whose crowds are formed together; more are cut into cells first.
@@ -143,7 +143,7 @@ def crowds(
             cells = deal_blocks(x[rows], close, number) if close.shape[1] else cut(x[rows], BLOCK)
         for cell in range(int(cells.max()) + 1):
             inside = rows[cells == cell]
-            crowd = _formed(x[inside], size, weights[inside], share, limits.take(inside))
+            crowd = _form(x[inside], size, weights[inside], share, limits.take(inside))
             formed[inside] = number + crowd
             number += int(crowd.max()) + 1
     placed = np.empty(len(x), dtype=np.int64)
@@ -198,7 +198,7 @@ def _by_value(border: NDArray[np.int64], x: FloatArray, weights: FloatArray, bes
     return np.lexsort(keys.T[::-1])
 
 
-def _formed(x: FloatArray, size: int, weights: FloatArray, share: float, limits: Limits) -> NDArray[np.int64]:
+def _form(x: FloatArray, size: int, weights: FloatArray, share: float, limits: Limits) -> NDArray[np.int64]:
     """Crowds of the rows of one block."""
     n = len(x)
     if share < 1:
@@ -430,9 +430,7 @@ def _settle(
 
 
 @kernel
-def _scored(
-    x: Any, crowd: Any, n_crowds: int, amounts: Any, shares: Any, ruled: Any, close: Any
-) -> tuple[float, float]:
+def _score(x: Any, crowd: Any, n_crowds: int, amounts: Any, shares: Any, ruled: Any, close: Any) -> tuple[float, float]:
     """Excess and spread of points in crowds 0 .. n_crowds − 1."""
     n, k = x.shape
     count = np.zeros(n_crowds)
@@ -462,7 +460,7 @@ def _scored(
 
 
 @kernel
-def _seeded(x: Any, n_crowds: int, draw: int) -> Any:
+def _seed_crowds(x: Any, n_crowds: int, draw: int) -> Any:
     """Points in crowds of nearly equal size: a seed with those nearest to it, and again with the rest.
 
     ``draw`` 0 takes the point farthest from the mean of the rest as seed, another any point.
@@ -576,15 +574,15 @@ def _sweep(
         if made > together and used + made - together > room:
             continue
         points, load, near_all = x[rows], amounts[rows], close[rows]
-        excess, was = _scored(points, before, together, load, shares, ruled, near_all)
+        excess, was = _score(points, before, together, load, shares, ruled, near_all)
         draw = draw * 16807 % 2147483647
-        after = _seeded(points, made, 0 if draw % 3 == 0 else draw)
+        after = _seed_crowds(points, made, 0 if draw % 3 == 0 else draw)
         every = np.empty(total * total, dtype=np.int64)
         for i in range(total):
             for j in range(total):
                 every[i * total + j] = j
         _settle(points, after, made, size, every, load, shares, ruled, near_all, least, _PASSES)
-        beyond, now = _scored(points, after, made, load, shares, ruled, near_all)
+        beyond, now = _score(points, after, made, load, shares, ruled, near_all)
         if beyond > excess or (beyond == excess and now >= was - least):
             continue
         for s in range(together):
@@ -615,7 +613,7 @@ def _improve(
     n_crowds = int(crowd.max()) + 1
     _settle(x, crowd, n_crowds, size, near, *kept, least, _PASSES)
     for sweep in range(min(max(_WORK // n_crowds, _FEWEST), _MOST)):
-        if sweep >= _TRIES and _scored(x, crowd, n_crowds, *kept)[0] > 0:
+        if sweep >= _TRIES and _score(x, crowd, n_crowds, *kept)[0] > 0:
             break
         draw = _sweep(x, crowd, n_crowds, size, near, *kept, least, draw)
         crowd[:] = np.unique(crowd, return_inverse=True)[1]

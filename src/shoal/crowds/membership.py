@@ -59,7 +59,7 @@ def waiting_size(m: int) -> int:
     return math.ceil(WAIT * m - 1e-9)
 
 
-def formed(
+def form_crowds(
     points: FloatArray,
     m: int,
     shuffle: Shuffle | None = None,
@@ -86,9 +86,9 @@ def formed(
         limits: what crowds have to keep; at a first release the caller checks whether they do.
         keeps: whether some rows can be a crowd by the rules of a row; newcomers who would not be, wait.
 
-    >>> formed(np.arange(5.0)[:, None], 2).tolist()
+    >>> form_crowds(np.arange(5.0)[:, None], 2).tolist()
     [0, 0, 0, 0, 0]
-    >>> formed(np.array([[0.0], [0.1], [0.2], [9.0], [9.1], [9.2]]), 2).tolist()
+    >>> form_crowds(np.array([[0.0], [0.1], [0.2], [9.0], [9.1], [9.2]]), 2).tolist()
     [0, 0, 0, 1, 1, 1]
     """
     n, size, least = len(points), formation_size(m), m if shuffle is None else waiting_size(m)

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal import validation
-from shoal.archive import content_of, packed, unpacked
+from shoal.archive import content_of, pack, unpack
 from shoal.crowds.columns import Columns
 from shoal.crowds.diversity import CLOSENESS
-from shoal.crowds.membership import Shuffle, formed, waiting_size, with_blocks
+from shoal.crowds.membership import Shuffle, form_crowds, waiting_size, with_blocks
 from shoal.crowds.precision import Units, decimals_of, in_units
 from shoal.crowds.tables import (
     TableCrowd,
@@ -112,12 +112,12 @@ class RowsState:
         arrays: dict[str, NDArray[Any]] = {name: getattr(self.columns, name) for name in ("few", "alike", "sensitive")}
         for number, kept in self.crowds.items():
             arrays |= {f"last-{number}": kept.table.last, f"since-{number}": kept.since}
-        write_private(path, packed(header, arrays))
+        write_private(path, pack(header, arrays))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> RowsState:
         """Read what :meth:`save` wrote; a file that is damaged or altered is refused."""
-        header, arrays = unpacked(content_of(Path(path), FORM), FORM, VERSION, f"path: {Path(path).name}")
+        header, arrays = unpack(content_of(Path(path), FORM), FORM, VERSION, f"path: {Path(path).name}")
         crowds = {}
         for one in header["crowds"]:
             bases, last = tuple(map(Decimal, one["bases"])), arrays[f"last-{one['crowd']}"]
@@ -227,7 +227,7 @@ class _Release:
         self.columns = Columns.of(values, sensitive)
         limits = table_limits(values, self.columns, self.state.closeness, self.state.largest_share)
         walls = None if self.boundaries is None else [self.boundaries[i] for i in whole]
-        crowd = formed(likeness_of(values, self.columns), m, boundaries=walls, beside=values, limits=limits)
+        crowd = form_crowds(likeness_of(values, self.columns), m, boundaries=walls, beside=values, limits=limits)
         if (crowd < 0).all():
             raise InputError(f"boundaries: fewer than {m} labels share a value; choose a smaller size or wider ones")
         inside = crowd >= 0
@@ -305,7 +305,7 @@ class _Release:
         values = self._values(names)
         among = np.concatenate([everyone, values])
         limits = table_limits(values, self.columns, self.state.closeness, self.state.largest_share, among)
-        crowd = formed(
+        crowd = form_crowds(
             likeness_of(values, self.columns),
             self.state.size,
             shuffle,

@@ -21,13 +21,13 @@ from typing import Any
 from shoal import validation
 from shoal.designs.design import design, perfect_rho
 from shoal.designs.methods import METHODS, Method
+from shoal.designs.parameters import merge_mechanisms
 from shoal.designs.problem import DesignProblem
-from shoal.designs.stored import joined
 from shoal.errors import UnreachableError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.mechanism import Mechanism
-from shoal.proofs.proof import proved
+from shoal.proofs.proof import prove_mechanism
 from shoal.rounding import upper
 
 #: Paid on top of the price of perfection, for the sliver of noise that covers rounding.
@@ -114,13 +114,13 @@ def calibrate(
     elif len(groups) == 1 and len(groups[0]) == problem.n_labels:
         calibrated = mechanisms[0][1]
     else:
-        calibrated = joined(method, problem, mechanisms)
+        calibrated = merge_mechanisms(method, problem, mechanisms)
     if calibrated.certificate.delta_upper > delta:
         raise UnreachableError(
             f"delta: method {calibrated.method!r} reaches {upper(calibrated.certificate.delta_upper)} at this epsilon, "
             "not the delta asked for; ask for a larger delta or epsilon"
         )
-    certain = proved(calibrated)[0] if prove else calibrated
+    certain = prove_mechanism(calibrated)[0] if prove else calibrated
     if certain.certificate.delta_upper > delta:
         above = replace(calibrated.certificate, unproved="what can be proved lies above delta, if by a rounding")
         return calibrated.with_certificate(above)

@@ -19,11 +19,11 @@ import numpy as np
 from shoal.designs.divergence import is_dense, smoothed_divergence, worst_divergence
 from shoal.designs.exact import log_deltas, log_odds, smoothed_odds, trial_laws
 from shoal.designs.layout import Layout, smoothed, with_slack
+from shoal.designs.parameters import certify
 from shoal.designs.problem import DesignProblem, Moves
 from shoal.designs.quasi_newton import Memory, minimize
 from shoal.designs.settings import Report as Report
 from shoal.designs.settings import Settings as Settings
-from shoal.designs.stored import certified
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
 #: Sharpness and steps of the stages on ln KL.
@@ -110,7 +110,7 @@ def best_certified(problem: DesignProblem, choices: Sequence[Moves]) -> Moves:
     for number in np.argsort(values, kind="stable"):
         if values[number] > best_value + BEHIND:
             break
-        value = certified(problem, choices[number])
+        value = certify(problem, choices[number])
         if value < best_value or (value == best_value and number < best):
             best, best_value = int(number), value
     return choices[best]
@@ -129,7 +129,7 @@ def descend(
     problem: DesignProblem, starts: Sequence[Moves], *, shifts: bool, settings: Settings, mapped: bool = False
 ) -> Moves:
     """The best move found from some starts; shifts are kept at zero when ``shifts`` is False."""
-    inside = [(start.mapped() if mapped else start).within(problem) for start in starts]
+    inside = [(start.with_map() if mapped else start).within(problem) for start in starts]
     descent = _Descent(problem, Layout(problem, mapped, shifts), settings, inside[0])
     if not settings.late:
         with settings.interrupts():

@@ -13,8 +13,8 @@ import numpy as np
 from shoal import validation
 from shoal.designs.descent import Report, Settings
 from shoal.designs.methods import METHODS, Method
+from shoal.designs.parameters import mechanism_of
 from shoal.designs.problem import DesignProblem, Moves, part_of
-from shoal.designs.stored import mechanism_of
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
@@ -141,15 +141,15 @@ def _by_component(problem: DesignProblem, method: Method, settings: Settings, st
 
     A label without neighbors has nobody to hide among and is left as it is, but for the noise floor.
     """
-    alone = [members for members in problem.components if len(members) > 1]
+    components = [members for members in problem.components if len(members) > 1]
     parts = []
-    for number, members in enumerate(alone):
-        share = settings.part(1.0 / (len(alone) - number)) if method.searched else settings
+    for number, members in enumerate(components):
+        share = settings.part(1.0 / (len(components) - number)) if method.searched else settings
         parts.append(method.solve(problem.part(members), share, [start.take(members) for start in starts]))
-    if len(parts) == 1 and len(alone[0]) == problem.n_labels:
+    if len(parts) == 1 and len(components[0]) == problem.n_labels:
         return parts[0]
     result = Moves.still(problem, mapped=any(moves.map is not None for moves in parts))
-    for members, moves in zip(alone, parts, strict=True):
+    for members, moves in zip(components, parts, strict=True):
         result.put(members, moves)
     return result
 

@@ -1,4 +1,4 @@
-"""What is asked of a designer: laws, edges, ε and budgets, in the coordinates in which error is counted.
+"""The problem that a designer solves: laws, edges, ε and budgets, in the coordinates in which error is counted.
 
 Entries that matter more get a larger weight; scaling entry i by the root of its weight turns the weighted error into
 the plain one and leaves privacy untouched, so every method works in the scaled coordinates and knows no weights.
@@ -247,7 +247,7 @@ class Moves:
         if moves.map is not None and self.map is not None:
             self.map[members] = moves.map
 
-    def mapped(self) -> Moves:
+    def with_map(self) -> Moves:
         """The same move with a B, so that a transport search can start from it."""
         return self if self.map is not None else Moves(self.shift, np.zeros_like(self.noise), self.noise)
 

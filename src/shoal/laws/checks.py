@@ -18,15 +18,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from shoal.rounding import upper
 from shoal.validation import BoolArray, FloatArray, IndexArray
-
-if TYPE_CHECKING:
-    import polars as pl
 
 #: Of all verdicts of a kind together.
 LEVEL = 0.01
@@ -104,7 +101,7 @@ class LawChecks:
 
     @property
     def statements(self) -> tuple[str, ...]:
-        """What was found, and what it cannot show, in words."""
+        """Sentences on what was found, and what it cannot show."""
         said = []
         tested = int(np.isfinite(self.gaussian_p).sum())
         wrong = int((~self.gaussian).sum())
@@ -133,11 +130,9 @@ class LawChecks:
         figures: dict[str, Any] = {name: value[positions] for name, value in self._figures.items()}
         return replace(self, labels=tuple(self.labels[i] for i in positions), **figures)
 
-    def table(self) -> pl.DataFrame:
-        """One row per label."""
-        import polars as pl
-
-        return pl.DataFrame({"label": list(self.labels), "verdict": list(self.verdict)} | self._figures)
+    def table(self) -> dict[str, Any]:
+        """Columns by their names, one entry per label, as ``polars.DataFrame`` and ``pandas.DataFrame`` take them."""
+        return {"label": list(self.labels), "verdict": list(self.verdict)} | self._figures
 
     @property
     def _figures(self) -> dict[str, FloatArray]:
@@ -174,7 +169,7 @@ def check_laws(
     rng = np.random.default_rng(SEED + 1)
     all_observed, all_promised = [], []
     for i, (others, rows) in enumerate(samples):
-        gaussian_p[i], kurtosis[i] = _tested(np.concatenate([rows, others]))
+        gaussian_p[i], kurtosis[i] = _test_rows(np.concatenate([rows, others]))
         m = len(rows)
         if m == 0:
             continue
@@ -217,7 +212,7 @@ def _closest(means: FloatArray, covs: FloatArray) -> IndexArray:
     return np.array([int(np.argmin(distances)) for distances in away], dtype=np.intp)
 
 
-def _tested(rows: FloatArray) -> tuple[float, float]:
+def _test_rows(rows: FloatArray) -> tuple[float, float]:
     """p-value, NaN for too few rows, and the excess kurtosis as a share."""
     from scipy import stats
 

@@ -43,14 +43,14 @@ class GaussianClasses:
     """
 
     def __init__(self, means: Any, covs: Any, labels: Sequence[Any] | None = None) -> None:
-        mu = _frozen(validation.array(ndim=2, means=means))
+        mu = _freeze(validation.array(ndim=2, means=means))
         cov = validation.array(ndim=(2, 3), covs=covs)
         n, k = _shape(mu)
         if cov.shape not in ((k, k), (n, k, k)):
             raise InputError(
                 f"covs must have shape ({n}, {k}, {k}), or ({k}, {k}) when shared, to match means; got {np.shape(covs)}"
             )
-        self._set(mu, _frozen(_symmetric(cov.reshape(-1, k, k))), None, labels)
+        self._set(mu, _freeze(_symmetric(cov.reshape(-1, k, k))), None, labels)
 
     @classmethod
     def diagonal(cls, means: Any, variances: Any, labels: Sequence[Any] | None = None) -> GaussianClasses:
@@ -63,7 +63,7 @@ class GaussianClasses:
         >>> shoal.GaussianClasses.diagonal([[0.0, 1.0], [2.0, 3.0]], [1.0, 4.0])
         GaussianClasses(2 labels, 2 entries, shared diagonal covariance)
         """
-        mu = _frozen(validation.array(ndim=2, means=means))
+        mu = _freeze(validation.array(ndim=2, means=means))
         var = validation.array(ndim=(1, 2), variances=variances)
         n, k = _shape(mu)
         if var.shape not in ((k,), (n, k)):
@@ -71,7 +71,7 @@ class GaussianClasses:
         if (var < 0).any():
             raise InputError("variances must not be negative")
         self = cls.__new__(cls)
-        self._set(mu, None, _frozen(np.atleast_2d(var)), labels)
+        self._set(mu, None, _freeze(np.atleast_2d(var)), labels)
         return self
 
     @classmethod
@@ -165,7 +165,7 @@ class GaussianClasses:
                 raise InputError(f"cross[{a}, {b}] must have shape {shape}, or one such block per label")
             cov[:, rows, cols] = values
             cov[:, cols, rows] = np.swapaxes(values, -1, -2)
-        return cls(means, cov, first.labels).doubted(cov_error, mean_error)
+        return cls(means, cov, first.labels).with_errors(cov_error, mean_error)
 
     def _set(
         self, means: FloatArray, covs: FloatArray | None, variances: FloatArray | None, labels: Sequence[Any] | None
@@ -208,7 +208,7 @@ class GaussianClasses:
         if self._stored_covs is not None:
             return self._stored_covs
         assert self._stored_variances is not None
-        return _frozen(self._stored_variances[:, :, None] * np.eye(self.n_dims))
+        return _freeze(self._stored_variances[:, :, None] * np.eye(self.n_dims))
 
     @property
     def stored_variances(self) -> FloatArray:
@@ -251,7 +251,7 @@ class GaussianClasses:
             chosen = self.stored_covs[full_rank]
             std = np.sqrt(np.diagonal(chosen, axis1=1, axis2=2))
             factors[full_rank] = np.linalg.cholesky(correlation(chosen)) * std[:, :, None]
-        return _frozen(factors)
+        return _freeze(factors)
 
     def embedding(self) -> FloatArray:
         """(n, d) points whose Euclidean distance is that of (μ, Σ^{1/2}); what all labels share is left out."""
@@ -312,7 +312,7 @@ class GaussianClasses:
     #: Entrywise bounds on the errors of covariances, (n or 1, k, k), and means, (n, k); None where these are exact.
     errors: tuple[FloatArray, FloatArray] | None = None
 
-    def doubted(self, cov_error: FloatArray, mean_error: FloatArray) -> GaussianClasses:
+    def with_errors(self, cov_error: FloatArray, mean_error: FloatArray) -> GaussianClasses:
         """The same laws, known only up to these entrywise errors on top of earlier ones; the accounting covers them.
 
         ``cov_error`` is (n, k, k), or (1, k, k) where all labels share one covariance and its one error.
@@ -323,13 +323,13 @@ class GaussianClasses:
         if self.errors is not None:
             cov_error, mean_error = cov_error + self.errors[0], mean_error + self.errors[1]
         result = copy.copy(self)
-        result.__dict__.pop("doubts", None)
+        result.__dict__.pop("relative_errors", None)
         if cov_error.any() or mean_error.any():
-            result.errors = _frozen(cov_error), _frozen(mean_error)
+            result.errors = _freeze(cov_error), _freeze(mean_error)
         return result
 
     @cached_property
-    def doubts(self) -> tuple[FloatArray, FloatArray] | None:
+    def relative_errors(self) -> tuple[FloatArray, FloatArray] | None:
         """(n,) bounds ‖ |L⁻¹| E |L⁻ᵀ| ‖ and ‖ |L⁻¹| e ‖ on the errors, relative to each law; None where it is exact.
 
         Infinite for a law that is known up to an error only and has no width, or hardly any, in some direction: what
@@ -352,7 +352,7 @@ class GaussianClasses:
         narrow = ~whole & ~exact & ~unknown & ~touched.any(axis=1)
         for i in np.flatnonzero(narrow & still.any(axis=1)):
             moving = np.flatnonzero(~still[i])
-            part = self.restricted(np.array([i]), moving)
+            part = self.restrict(np.array([i]), moving)
             if len(moving) and part.condition_number[0] * k * EPS < FACTORED:
                 inverse[i] = 0.0
                 inverse[np.ix_([i], moving, moving)] = np.abs(np.linalg.inv(part.cholesky))
@@ -364,7 +364,7 @@ class GaussianClasses:
         moved = np.where(whole, (1 + 2 * FACTORED) * np.linalg.norm(shift, axis=1), np.inf)
         return np.where(exact, 0.0, relative), np.where(exact, 0.0, moved)
 
-    def restricted(self, rows: IndexArray, entries: IndexArray) -> GaussianClasses:
+    def restrict(self, rows: IndexArray, entries: IndexArray) -> GaussianClasses:
         """The laws of some entries for some labels, as they are stored; a shared covariance stays shared."""
         kept = np.zeros(1, dtype=np.intp) if self.is_shared else rows
         if self.is_diagonal:
@@ -396,13 +396,13 @@ class GaussianClasses:
             raise InputError("positions must be a list of whole numbers, at least one")
         if positions.min() < 0 or positions.max() >= self.n_classes:
             raise InputError(f"positions must lie between 0 and {self.n_classes - 1}")
-        result = self.restricted(positions, np.arange(self.n_dims))
+        result = self.restrict(positions, np.arange(self.n_dims))
         if self.fitted is not None:
             result.fitted = self.fitted.take(positions)
         if self.errors is None:
             return result
         cov_error, mean_error = self.errors
-        return result.doubted(cov_error if len(cov_error) == 1 else cov_error[positions], mean_error[positions])
+        return result.with_errors(cov_error if len(cov_error) == 1 else cov_error[positions], mean_error[positions])
 
     def condition(self, observed: Any, at: Any) -> GaussianClasses:
         """The law of the other entries given these: a Gaussian-process forecast from any means and covariances.
@@ -438,7 +438,7 @@ class GaussianClasses:
         others = np.setdiff1d(np.arange(k), places)
         covs = self.stored_covs
         seen, across = covs[:, places[:, None], places], covs[:, others[:, None], places]
-        if not np.isfinite(self.restricted(np.arange(self.n_classes), places).condition_number).all():
+        if not np.isfinite(self.restrict(np.arange(self.n_classes), places).condition_number).all():
             raise InputError(
                 "at: some of these entries are fixed by the others, or do not vary; leave those out of what is observed"
             )
@@ -490,7 +490,7 @@ class GaussianClasses:
             covs, cov_error = exact_sum(self.stored_covs, np.broadcast_to(full, self.stored_covs.shape))
             result = GaussianClasses(means, covs[0] if self.is_shared else covs, self.labels)
         result.errors = self.errors
-        return result.doubted(cov_error, mean_error)
+        return result.with_errors(cov_error, mean_error)
 
     # ------------------------------------------------------------------ checks
 
@@ -522,7 +522,7 @@ def _shape(means: FloatArray) -> tuple[int, int]:
     return n, k
 
 
-def _frozen(values: NDArray[np.float64]) -> FloatArray:
+def _freeze(values: NDArray[np.float64]) -> FloatArray:
     values = np.ascontiguousarray(values)
     values.flags.writeable = False
     return values

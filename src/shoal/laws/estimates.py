@@ -40,7 +40,7 @@ LARGEST = 1e145
 
 @dataclass(frozen=True, eq=False)
 class FittedLaws:
-    """What laws were estimated from: per label the rows behind the mean and the degrees of freedom of the covariance.
+    """Origin of estimated laws: per label the rows behind the mean and the degrees of freedom of the covariance.
 
     ``pooled_rows`` is κ; a label's covariance counts n_X − 1 + κ degrees of freedom, at least the number of its
     entries and at most those of the scatter within all labels.
@@ -52,7 +52,7 @@ class FittedLaws:
     checks: LawChecks
 
     def take(self, positions: IndexArray) -> FittedLaws:
-        """What the laws of the labels at these positions were estimated from."""
+        """The same of the labels at these positions."""
         return replace(
             self, counts=self.counts[positions], degrees=self.degrees[positions], checks=self.checks.take(positions)
         )
@@ -78,7 +78,7 @@ class Moments:
                 scatter[place] = centered.T @ centered
         return cls(np.bincount(places, minlength=n_labels).astype(np.float64), means, scatter)
 
-    def merged(self, other: Moments) -> Moments:
+    def merge(self, other: Moments) -> Moments:
         """The summary of both sets of rows, without cancellation.
 
         (Chan, Golub & LeVeque 1983: M = M₁ + M₂ + (n₁ n₂ / n) d dᵀ, d the difference of the two means.)
@@ -120,7 +120,7 @@ def oas_weight(cov: FloatArray, degrees: FloatArray) -> FloatArray:
     return np.asarray(np.where(degrees > 0, np.clip(weight, 0.0, 1.0), 1.0))
 
 
-def shrunk(moments: Moments, root: FloatArray, pooled_rows: float) -> FloatArray:
+def shrink(moments: Moments, root: FloatArray, pooled_rows: float) -> FloatArray:
     """(n, k, k) covariances, where ``root`` rootᵀ is the pooled one and ``pooled_rows`` what it counts for."""
     n, k = moments.means.shape
     if pooled_rows == math.inf:
@@ -152,7 +152,7 @@ def _by_place(places: IndexArray, n_labels: int) -> list[IndexArray]:
     return np.split(order, np.cumsum(np.bincount(places, minlength=n_labels))[:-1])
 
 
-def labeled(samples: Any, labels: Any) -> tuple[FloatArray, Any]:
+def labeled_rows(samples: Any, labels: Any) -> tuple[FloatArray, Any]:
     """Rows of numbers and the name of each one's label."""
     rows = validation.array(ndim=2, samples=samples)
     names = names_of(labels)
@@ -188,7 +188,7 @@ def estimate(
     """Labels in sorted order, means (n, k), covariances (n, k, k) and what they are from: rows (m, k), a label each."""
     held_out = validation.probability(held_out=held_out, below_one=True, above_zero=True)
     rng = np.random.default_rng(validation.count(seed=seed, at_least=0))
-    rows, names = labeled(samples, labels)
+    rows, names = labeled_rows(samples, labels)
     if rows.size == 0:
         raise InputError("samples must hold at least one row and one column")
     if np.abs(rows).max() > LARGEST:
@@ -200,7 +200,7 @@ def estimate(
     out[first] = False  # the first row of a label is never held out
     out &= ~_rare(rows, places, Moments.of(rows[~out], places[~out], len(known)))
     fit, held = (Moments.of(rows[part], places[part], len(known)) for part in (~out, out))
-    both = fit.merged(held)
+    both = fit.merge(held)
     entries = np.flatnonzero(both.varying)
     k = len(entries)
     if k == 0:
@@ -225,11 +225,11 @@ def estimate(
     parts = [part.entries(entries) for part in (fit, held, both)]
     roots = [_root(part.within) for part in (parts[0], parts[2])]
     grid = [multiple * k for multiple in POOLED]
-    trials = [log_likelihood(parts[1], parts[0].means, shrunk(parts[0], roots[0], count)).sum() for count in grid]
+    trials = [log_likelihood(parts[1], parts[0].means, shrink(parts[0], roots[0], count)).sum() for count in grid]
     # Without held-out rows all are equally likely, and the laws are pooled.
     pooled_rows = grid[len(grid) - 1 - int(np.argmax(np.round(trials[::-1], 9)))]
     covs = np.zeros((len(known), rows.shape[1], rows.shape[1]))
-    covs[:, entries[:, None], entries[None, :]] = shrunk(parts[2], roots[1], pooled_rows)
+    covs[:, entries[:, None], entries[None, :]] = shrink(parts[2], roots[1], pooled_rows)
     degrees = [np.maximum(part.counts - 1, 0.0) + min(pooled_rows, part.degrees) for part in (parts[0], parts[2])]
     checked = [
         tuple(rows[part][own[:CHECKED]][:, entries] for own in _by_place(places[part], len(known)))
@@ -239,7 +239,7 @@ def estimate(
         tuple(known.tolist()),
         list(zip(*checked, strict=True)),
         parts[0].means,
-        shrunk(parts[0], roots[0], pooled_rows),
+        shrink(parts[0], roots[0], pooled_rows),
         parts[0].counts,
         np.clip(degrees[0], k + 2, max(parts[0].degrees, k + 2)),
         both.counts,

@@ -69,13 +69,13 @@ class Supports:
     position: NDArray[np.intp]
     constants: NDArray[np.intp]
 
-    def compared(self, pairs: NDArray[np.integer]) -> tuple[BoolArray, BoolArray]:
+    def compare(self, pairs: NDArray[np.integer]) -> tuple[BoolArray, BoolArray]:
         """(n_pairs,) each: which pairs live on different supports for certain, and which are unsettled."""
         family, position, constants = self.family[pairs], self.position[pairs], self.constants[pairs]
         same = family[:, 0] == family[:, 1]
         lawless = (family < 0).any(axis=1)
-        apart = np.where(lawless, constants[:, 0] != constants[:, 1], ~same)
-        return apart, ~apart & (position < 0).any(axis=1)
+        different = np.where(lawless, constants[:, 0] != constants[:, 1], ~same)
+        return different, ~different & (position < 0).any(axis=1)
 
     @property
     def groups(self) -> NDArray[np.intp]:
@@ -83,7 +83,7 @@ class Supports:
         lawless = np.isin(self.constants, self.constants[self.family < 0])
         return np.where(lawless, len(self.families) + self.constants, self.family)
 
-    def excluded(self, classes: GaussianClasses, answers: FloatArray, positions: IndexArray) -> BoolArray:
+    def excludes(self, classes: GaussianClasses, answers: FloatArray, positions: IndexArray) -> BoolArray:
         """(m,) which answers (m, k) the laws of their labels exclude.
 
         An entry without variance must be the label's constant exactly. Other fixed combinations of entries must hold up
@@ -148,7 +148,7 @@ def _families(classes: GaussianClasses, labels: IndexArray, moving: IndexArray) 
     """Families of labels that vary in the same entries and agree in the others, each with all labels on its support."""
     if len(moving) == 0:
         return [(labels, Family(labels, None, moving))]
-    part = classes.restricted(labels, moving)
+    part = classes.restrict(labels, moving)
     if part.is_diagonal:
         return [(labels, Family(labels, part, moving))]
     certain = part.condition_number * (DOUBTFUL * len(moving) * EPS) < 1
@@ -191,7 +191,7 @@ def _family(
 ) -> tuple[IndexArray, Family]:
     """All labels on one support, and their family: those whose law of the pivots (None: all) can be whitened."""
     chosen = np.arange(len(moving)) if pivots is None else pivots
-    inside = part if pivots is None and len(rows) == len(labels) else part.restricted(rows, chosen)
+    inside = part if pivots is None and len(rows) == len(labels) else part.restrict(rows, chosen)
     able = np.flatnonzero(np.broadcast_to(np.isfinite(inside.condition_number), (len(rows),)))
     laws = inside if len(able) == len(rows) else inside.take(able) if len(able) else None
     return labels[rows], Family(labels[rows[able]], laws, moving[chosen], spread)

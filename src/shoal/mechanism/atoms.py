@@ -52,7 +52,7 @@ class LossAtoms:
         if (ours == theirs).all():
             largest = 0.0
         whole = float(sum(ours.tolist()))
-        return _merged(
+        return _merge(
             np.ceil(losses * 2.0**UNIT_BITS).astype(np.int64), ours / whole * (1 + 4 * EPS), largest, UNIT_BITS
         )
 
@@ -75,7 +75,7 @@ class LossAtoms:
             odds = (one.probabilities[:, None] * two.probabilities[None, :]).ravel() * (1 + EPS)
         # Products that doubles hold with few digits, or not at all, are rounded up by a step.
         odds = np.where(odds < 1e-290, np.nextafter(odds, 1.0), odds)
-        return _merged(steps, odds, sum_up(self.largest, other.largest), bits)
+        return _merge(steps, odds, sum_up(self.largest, other.largest), bits)
 
     def times(self, count: int) -> LossAtoms:
         """The loss of ``count`` such releases, made independently."""
@@ -112,7 +112,7 @@ class LossAtoms:
     def _coarser(self, bits: int) -> LossAtoms:
         if bits == self.bits:
             return self
-        return _merged(-(-self.steps >> (self.bits - bits)), self.probabilities, self.largest, bits)
+        return _merge(-(-self.steps >> (self.bits - bits)), self.probabilities, self.largest, bits)
 
 
 def total(losses: list[LossAtoms]) -> LossAtoms:
@@ -134,7 +134,7 @@ def sum_up(*values: float | Fraction) -> float:
     return rounded if Fraction(rounded) >= exact else math.nextafter(rounded, math.inf)
 
 
-def _merged(steps: NDArray[np.int64], odds: FloatArray, largest: float, bits: int) -> LossAtoms:
+def _merge(steps: NDArray[np.int64], odds: FloatArray, largest: float, bits: int) -> LossAtoms:
     """Equal losses as one; where too many remain, in units twice as large, rounded up."""
     while True:
         values, place, counts = np.unique(steps, return_inverse=True, return_counts=True)

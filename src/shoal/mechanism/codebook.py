@@ -26,7 +26,7 @@ from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism import odds
 from shoal.mechanism.atoms import LossAtoms, log_up
-from shoal.mechanism.odds import WHOLE, Counts, counts_of, probabilities, refined
+from shoal.mechanism.odds import WHOLE, Counts, counts_of, probabilities, refine
 from shoal.mechanism.program import best_columns, mean_alone
 from shoal.mechanism.releasable import Certificate, Parts, ReleaseErrors, Stored
 from shoal.numerics.matrices import EPS
@@ -39,7 +39,7 @@ LARGEST_EPSILON = 20.0
 
 
 @dataclass(frozen=True, eq=False)
-class CrowdBook:
+class CrowdCodebook:
     """The codebook of one crowd: ``members`` (n,) positions of its labels, ``counts`` (n, m) probabilities times 2^62,
     ``curves`` (m, k), and the proved lower bound of its mean squared error, per entry.
     """
@@ -71,7 +71,7 @@ class Codebook(Stored):
     answers: FloatArray
     epsilon: float
     scope: str
-    crowds: tuple[CrowdBook, ...]
+    crowds: tuple[CrowdCodebook, ...]
 
     FORMAT = "shoal codebook"
     VERSION = 3
@@ -123,7 +123,7 @@ class Codebook(Stored):
         return float(math.fsum(parts) / len(self.labels) * (1 - 8 * EPS))
 
     def curves(self, label: Any) -> FloatArray:
-        """What may be released for ``label``: the curves of its crowd.
+        """The curves that may be released for ``label``: those of its crowd.
 
         Returns:
             (m, k), the same for every label of a crowd.
@@ -136,7 +136,7 @@ class Codebook(Stored):
         return self.place(label)[0].curves
 
     def probabilities(self, label: Any) -> FloatArray:
-        """How often each of :meth:`curves` is released for ``label``.
+        """Probability of each of :meth:`curves` for ``label``.
 
         Returns:
             (m,), exact multiples of 2^−62 rounded to doubles.
@@ -162,7 +162,7 @@ class Codebook(Stored):
         True
         """
         crowd, row = self.place(label)
-        return odds.drawn(crowd.counts[row])
+        return odds.draw_position(crowd.counts[row])
 
     def release(self, answers: Any, labels: Any = None, /) -> FloatArray:
         """One of the curves, drawn exactly with the stored probabilities from a cryptographic source; no seed.
@@ -184,7 +184,7 @@ class Codebook(Stored):
         wanted = answers if labels is None else labels
         several = isinstance(wanted, (list, tuple, np.ndarray)) and np.ndim(wanted) > 0
         places = [self.place(label) for label in (wanted if several else [wanted])]  # refuses before anything is drawn
-        curves = [crowd.curves[odds.drawn(crowd.counts[row])] for crowd, row in places]
+        curves = [crowd.curves[odds.draw_position(crowd.counts[row])] for crowd, row in places]
         return np.array(curves).reshape(len(places), self.n_dims) if several else curves[0].copy()
 
     @cached_property
@@ -217,7 +217,7 @@ class Codebook(Stored):
     def _curves(self) -> set[bytes]:
         return {curve.tobytes() for crowd in self.crowds for curve in crowd.curves}
 
-    def place(self, label: Any) -> tuple[CrowdBook, int]:
+    def place(self, label: Any) -> tuple[CrowdCodebook, int]:
         """The codebook of a label's crowd and the label's row there."""
         place = self._places.get(str(label))
         if place is None:
@@ -336,9 +336,9 @@ class Codebook(Stored):
     @cached_property
     def certificate(self) -> Certificate:
         """δ = 0 at ``epsilon``, for the scope that it was made for."""
-        return self.certified(self.scope)
+        return self.certificate_for(self.scope)
 
-    def certified(self, scope: str) -> Certificate:
+    def certificate_for(self, scope: str) -> Certificate:
         """The certificate at ``epsilon`` for one scope or the other; a codebook has no cost of finite precision."""
         return Certificate.of(self.curve(self.epsilon, scope), 0.0, self)
 
@@ -352,7 +352,7 @@ class Codebook(Stored):
 
     def delta_noise_alone(self, scope: str | None = None) -> float:
         """Answers are constants: all of the guarantee is that of the draw."""
-        return self.certified(self.scope if scope is None else scope).delta_upper
+        return self.certificate_for(self.scope if scope is None else scope).delta_upper
 
     @cached_property
     def insider_error(self) -> FloatArray:
@@ -383,7 +383,7 @@ class Codebook(Stored):
         for (n, m), bound in zip(arrays["sizes"].tolist(), arrays["bounds"].tolist(), strict=True):
             members = arrays["members"][label : label + n].astype(np.intp)
             counts = arrays["counts"][cell : cell + n * m].reshape(n, m)
-            crowds.append(CrowdBook(members, counts, arrays["curves"][row : row + m], bound))
+            crowds.append(CrowdCodebook(members, counts, arrays["curves"][row : row + m], bound))
             label, cell, row = label + n, cell + n * m, row + m
         graph = NeighborGraph(header["labels"], arrays["edges"])
         book = cls(graph, arrays["answers"], header["epsilon"], header["scope"], tuple(crowds))
@@ -490,28 +490,28 @@ def codebook(
             "for more privacy, never for less"
         )
     each = epsilon if scope == "answer" else epsilon / 2.0
-    crowds = tuple(_crowd_book(members, rows, each, least_gain) for members in groups)
+    crowds = tuple(_crowd_codebook(members, rows, each, least_gain) for members in groups)
     rows.flags.writeable = False
     return Codebook(graph, rows, epsilon, scope, crowds)
 
 
-def _crowd_book(members: IndexArray, answers: FloatArray, epsilon: float, least_gain: float) -> CrowdBook:
+def _crowd_codebook(members: IndexArray, answers: FloatArray, epsilon: float, least_gain: float) -> CrowdCodebook:
     """The codebook of one crowd."""
     here, (n, k) = answers[members], (len(members), answers.shape[1])
     # Below e^−ε, so that the bound covers every ε-private mechanism.
     low = math.exp(-epsilon) * (1 - 4 * EPS)
     columns = mean_alone(n) if n == 1 else best_columns(here, low)
     bound = columns.lower_bound / k * (1 - 4 * EPS)
-    mean = CrowdBook(members, np.full((n, 1), WHOLE, dtype=np.int64), mean_alone(n).shares @ here, bound)
-    counts = None if len(columns.sets) == 1 else counts_of(refined(columns, low), epsilon)
+    mean = CrowdCodebook(members, np.full((n, 1), WHOLE, dtype=np.int64), mean_alone(n).shares @ here, bound)
+    counts = None if len(columns.sets) == 1 else counts_of(refine(columns, low), epsilon)
     if counts is None:
         return mean
-    book = CrowdBook(members, counts, columns.shares @ here, bound)
+    book = CrowdCodebook(members, counts, columns.shares @ here, bound)
     before, after = (float(crowd.errors(answers).mean()) for crowd in (mean, book))
     return book if (before - after) / before >= least_gain else mean
 
 
-def _worst(crowd: CrowdBook, epsilon: float, scope: str) -> tuple[float, int, int]:
+def _worst(crowd: CrowdCodebook, epsilon: float, scope: str) -> tuple[float, int, int]:
     """(δ, i, j) of the pair with the largest δ, δ rounded to the nearest double after exact sums."""
     if len(crowd.curves) == 1:
         return 0.0, int(crowd.members[0]), int(crowd.members[1])

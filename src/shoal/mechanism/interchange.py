@@ -109,7 +109,7 @@ def to_opendp(mechanism: Releasable, answers: Any) -> Any:
         raise InputError(f"answers must have shape {(n, mechanism.n_dims)}: one row per label")
     enable_features("contrib", "honest-but-curious")
 
-    def released(label: str) -> list[float]:
+    def release(label: str) -> list[float]:
         return [float(value) for value in mechanism.release(values[mechanism.position(label)], label)]
 
     def profile(d_in: int) -> Any:
@@ -120,7 +120,7 @@ def to_opendp(mechanism: Releasable, answers: Any) -> Any:
         return exported(delta).curve
 
     return make_user_measurement(
-        atom_domain(T=str), discrete_distance(), smoothed_max_divergence(), released, profile, TO="Vec<f64>"
+        atom_domain(T=str), discrete_distance(), smoothed_max_divergence(), release, profile, TO="Vec<f64>"
     )
 
 

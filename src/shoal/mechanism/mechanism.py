@@ -44,7 +44,7 @@ from shoal.mechanism.releasable import (
     with_loss,
 )
 from shoal.noise.affine import EXACT, ExactMap
-from shoal.noise.factor import JITTER, jittered
+from shoal.noise.factor import JITTER, needs_jitter
 from shoal.noise.grid import UP, NoiseGrid, edge_loss, label_tv
 from shoal.noise.source import NotPrivate, seeded_noise, standard_normals
 from shoal.numerics.matrices import EPS
@@ -64,7 +64,7 @@ DRAWN = 4096
 
 
 class Ending(StrEnum):
-    """How the search for a mechanism ended."""
+    """The end of the search for a mechanism."""
 
     COMPLETE = "the search went to its end"
     OUT_OF_TIME = "the time limit ended the search: this is the best design found until then"
@@ -146,7 +146,7 @@ class Mechanism(Stored):
             if (first == first.T).all() and (len(self.noise_cov) == 1 or (self.noise_cov == first).all()):
                 diagonal = np.diagonal(first)
                 output = self.classes.with_noise(diagonal if (first == np.diag(diagonal)).all() else first)
-                return output.doubted(self._drawn_differently[:1], np.zeros(self.classes.means.shape))
+                return output.with_errors(self._drawn_differently[:1], np.zeros(self.classes.means.shape))
         means, mean_error = self._moved_means
         covs, cov_error = moved_covs(self.classes.stored_covs, self.gain, self.noise_cov)
         covs = np.broadcast_to(covs, (len(means), *covs.shape[1:]))
@@ -157,7 +157,7 @@ class Mechanism(Stored):
             moved = (linear @ np.broadcast_to(self.classes.errors[1], means.shape)[:, :, None])[:, :, 0]
             mean_error = mean_error + (1 + 1e-9) * moved
             cov_error = cov_error + (1 + 1e-9) * linear @ self.classes.errors[0] @ np.swapaxes(linear, -1, -2)
-        return GaussianClasses(means, covs, self.classes.labels).doubted(cov_error, mean_error)
+        return GaussianClasses(means, covs, self.classes.labels).with_errors(cov_error, mean_error)
 
     @cached_property
     def _moved_means(self) -> tuple[FloatArray, FloatArray]:
@@ -171,7 +171,7 @@ class Mechanism(Stored):
         spread = (self.noise_cov != diagonal[:, :, None] * np.eye(k)).any(axis=(1, 2))
         added = np.zeros_like(self.noise_cov)
         if spread.any():
-            added[spread] = np.where(jittered(self.noise_cov[spread])[:, None], diagonal[spread], 0.0)[:, :, None]
+            added[spread] = np.where(needs_jitter(self.noise_cov[spread])[:, None], diagonal[spread], 0.0)[:, :, None]
         return (JITTER + 1) * k * EPS * added * np.eye(k)
 
     @cached_property
@@ -268,7 +268,7 @@ class Mechanism(Stored):
         out = np.empty(rows.shape)
         for start in range(0, len(rows), DRAWN):
             part = slice(start, start + DRAWN)
-            out[part] = exact.released(rows[part], positions[part], standard_normals(rows[part].size))
+            out[part] = exact.release(rows[part], positions[part], standard_normals(rows[part].size))
         return out.reshape(answers.shape)
 
     def prepare(self) -> None:
@@ -326,7 +326,7 @@ class Mechanism(Stored):
     def refuse_excluded(self, answers: FloatArray, positions: Sequence[int], name: str) -> None:
         """Raise where an answer, (m, k) in all, cannot come from the law of the label at its position."""
         supports = supports_of(self.classes)
-        count = int(supports.excluded(self.classes, answers, np.array(positions, dtype=np.intp)).sum())
+        count = int(supports.excludes(self.classes, answers, np.array(positions, dtype=np.intp)).sum())
         if count:
             raise InputError(
                 f"{name}: {count} of {len(answers)} answer(s) cannot come from the law of their label, which fixes "
@@ -407,7 +407,7 @@ class Mechanism(Stored):
     def delta_noise_alone(self, scope: str | None = None) -> float:
         """The δ of the noise by itself, rounded up: answers are constants at their means, known to the attacker."""
         if self.constant:
-            return (self.certificate if scope in (None, self.scope) else self.certified(scope)).delta_upper
+            return (self.certificate if scope in (None, self.scope) else self.certificate_for(scope)).delta_upper
         return self.delta_for(GaussianClasses.deterministic(self.classes.means, self.labels), scope)[0]
 
     def delta_for(self, answers: GaussianClasses, scope: str | None = None) -> tuple[float, tuple[str, str]]:
@@ -454,7 +454,7 @@ class Mechanism(Stored):
         twin.__dict__["certificate"] = certificate
         return twin
 
-    def certified(self, scope: str) -> Certificate:
+    def certificate_for(self, scope: str) -> Certificate:
         """The certificate for a scope, the mechanism's own or the other one, without a lower bound there."""
         validation.choice(list(SCOPES), scope=scope)
         if scope == self.scope:
@@ -517,7 +517,7 @@ class Mechanism(Stored):
         singular = np.broadcast_to(~np.isfinite(self.output.condition_number), (n,))
         if self.gain is not None or not singular.any():
             return singular
-        return np.asarray(singular & (self.bias.any(axis=1) | np.broadcast_to(jittered(self.noise_cov), (n,))))
+        return np.asarray(singular & (self.bias.any(axis=1) | np.broadcast_to(needs_jitter(self.noise_cov), (n,))))
 
     # ------------------------------------------------------------------ files
 
@@ -586,7 +586,7 @@ class Mechanism(Stored):
         return f"Mechanism({self.method}, {self.classes.n_classes} labels, {self.classes.n_dims} entries{noise})"
 
     def _repr_html_(self) -> str:
-        """What it promises and spends; the certificate of a large graph only once it has been computed."""
+        """Its promise and its cost; the certificate of a large graph only once it has been computed."""
         known = "certificate" in self.__dict__ or self.graph.n_edges <= SHOWN_EDGES
         epsilons = sorted({float(e) for e in self.epsilon})
         rows = [

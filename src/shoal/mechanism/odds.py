@@ -77,7 +77,7 @@ def counts_of(columns: Columns, epsilon: float) -> Counts | None:
     return counts.astype(np.int64)
 
 
-def refined(columns: Columns, low: float) -> Columns:
+def refine(columns: Columns, low: float) -> Columns:
     """The same columns with x moved a little so that Σ_S x_S v_i(S) = 1: a linear program meets it to 1e-10 only."""
     values = np.where(columns.sets, 1.0, low)
     missing = 1.0 - columns.often @ values
@@ -96,7 +96,7 @@ def keeps(counts: Any, epsilon: float) -> bool:
     return all(a << EXP_BITS <= limit * b for a, b in zip(most, least, strict=True))
 
 
-def drawn(counts: Counts) -> int:
+def draw_position(counts: Counts) -> int:
     """A position drawn with these integers of one row as probabilities; the same work whatever the row holds."""
     place = secrets.randbits(BITS)
     return int((np.cumsum(counts) <= place).sum())

@@ -13,7 +13,7 @@ import numpy as np
 from shoal.accounting.whitening import DOUBLE_DOUBLE, add_product, two_sum
 from shoal.laws.classes import indefinite_tolerance
 from shoal.noise.affine import EXACT
-from shoal.numerics.compiled import kernel
+from shoal.numerics.compilation import kernel
 from shoal.numerics.eigenpairs import eigh
 from shoal.numerics.matrices import EPS, correlation, exact_sum
 from shoal.validation import FloatArray, IndexArray

@@ -98,7 +98,7 @@ def best_columns(answers: FloatArray, low: float) -> Columns:
 
 
 def _bound_of_chunks(distances: FloatArray, weights: FloatArray, low: float, k: int) -> float:
-    """What is private for a crowd is private for every part of it: bounds of parts add up."""
+    """Bounds of parts add up: a release that is private for a crowd is private for every part of it."""
     n = len(distances)
     order = np.random.default_rng(0).permutation(n)
     parts = np.array_split(order, -(-n // CHUNK))
@@ -134,12 +134,12 @@ class Subsets:
         h = self.first.shape[1]
         return np.asarray((self.first @ duals[:h])[:, None] + (self.second @ duals[h:])[None, :])
 
-    def reduced(self, duals: FloatArray) -> FloatArray:
+    def reduced_costs(self, duals: FloatArray) -> FloatArray:
         """V(S) − Σ λ_i v_i(S)."""
         return np.asarray(self.costs - self.linear(duals))
 
     def bound(self, duals: FloatArray, reduced: FloatArray) -> float:
-        """The lower bound that these λ prove, rounded down; ``reduced`` is :meth:`reduced` of them."""
+        """The lower bound that these λ prove, rounded down; ``reduced`` is :meth:`reduced_costs` of them."""
         n = len(duals)
         size = float(np.abs(duals).sum())
         # A reduced cost near its minimum is a difference of numbers of this size, each as accurate as said.
@@ -182,7 +182,7 @@ class _Search:
             # Multipliers in proportion to the distances from the center, as large as is feasible, and what holds them.
             ratios = self.table.costs / self.table.linear(best_duals)
             best_duals = best_duals * float(ratios.min())
-            bound = self.table.bound(best_duals, self.table.reduced(best_duals))
+            bound = self.table.bound(best_duals, self.table.reduced_costs(best_duals))
             self._join(self.table.least(ratios, START))
         values: list[float] = []
         for _ in range(ROUNDS):
@@ -198,7 +198,7 @@ class _Search:
             joined = False
             for share in (0.5, 0.0):
                 tried = share * best_duals + (1.0 - share) * duals
-                candidates, proved = self._priced(tried)
+                candidates, proved = self._price(tried)
                 if proved > bound or self.table is None:
                     best_duals, bound = tried, max(proved, bound)
                 if value - bound <= TOLERANCE * value:
@@ -208,7 +208,7 @@ class _Search:
                     break
             if not joined:
                 break
-        return self._used(often, bound)
+        return self._columns_used(often, bound)
 
     def _simple(self, around: FloatArray) -> FloatArray:
         """x of the center, or of naming every label e^ε times as often as any other, whichever has the less error.
@@ -217,10 +217,10 @@ class _Search:
         """
         errors = (np.where(self.sets, 1.0, self.low) * _from(self.shares, self.distances)) @ self.weights
         sizes = self.sets.sum(axis=1)
-        alone = (sizes == 1) / (1.0 + (self.n - 1) * self.low)
+        singles = (sizes == 1) / (1.0 + (self.n - 1) * self.low)
         center = float(self.weights @ around)
-        self.scale = min(center, float(alone @ errors))
-        return np.asarray((sizes == self.n) * 1.0 if self.scale == center else alone)
+        self.scale = min(center, float(singles @ errors))
+        return np.asarray((sizes == self.n) * 1.0 if self.scale == center else singles)
 
     def _program(self) -> tuple[FloatArray, float, FloatArray] | None:
         """(x, value, λ) of the linear program over the present columns; None where doubles are too coarse for it."""
@@ -235,11 +235,11 @@ class _Search:
                 return np.asarray(done.x), float(done.fun) * self.scale, np.asarray(done.eqlin.marginals) * self.scale
         return None
 
-    def _priced(self, duals: FloatArray) -> tuple[BoolArray, float]:
+    def _price(self, duals: FloatArray) -> tuple[BoolArray, float]:
         """Promising sets at these multipliers, and the bound they prove (−∞ without one)."""
         if self.table is None:
             return self._lloyd(duals), -math.inf
-        reduced = self.table.reduced(duals)
+        reduced = self.table.reduced_costs(duals)
         return self.table.least(reduced, BATCH), self.table.bound(duals, reduced)
 
     def _neighborhoods(self) -> BoolArray:
@@ -249,14 +249,14 @@ class _Search:
         sizes = np.unique(np.linspace(1, self.n, min(self.n, 24)).round().astype(int))
         return np.unique((ranks[:, None, :] < sizes[None, :, None]).reshape(-1, self.n), axis=0)
 
-    def _reduced(self, sets: BoolArray, shares: FloatArray, duals: FloatArray) -> FloatArray:
+    def _reduced_costs(self, sets: BoolArray, shares: FloatArray, duals: FloatArray) -> FloatArray:
         """Σ_i v_i(S) (p_i |q_i − c|² − λ_i) of sets with these curves."""
         excess = self.weights * _from(shares, self.distances) - duals
         return np.asarray((np.where(sets, 1.0, self.low) * excess).sum(axis=1))
 
     def _lloyd(self, duals: FloatArray) -> BoolArray:
         """Sets from Lloyd steps at these multipliers, from the columns that cost least there and from every label."""
-        order = np.argsort(self._reduced(self.sets, self.shares, duals))[:LLOYD_STARTS]
+        order = np.argsort(self._reduced_costs(self.sets, self.shares, duals))[:LLOYD_STARTS]
         shares = np.vstack([self.shares[order], np.eye(self.n)])
         before = np.zeros((0, self.n), dtype=bool)
         for _ in range(LLOYD_STEPS):
@@ -275,7 +275,7 @@ class _Search:
         known = {row.tobytes() for row in np.packbits(self.sets, axis=1)}
         fresh = np.array([row.tobytes() not in known for row in np.packbits(sets, axis=1)], dtype=bool)
         if duals is not None:
-            fresh &= self._reduced(sets, shares, duals) < -1e-13 * np.abs(duals).sum()
+            fresh &= self._reduced_costs(sets, shares, duals) < -1e-13 * np.abs(duals).sum()
         self.sets, self.shares = np.vstack([self.sets, sets[fresh]]), np.vstack([self.shares, shares[fresh]])
         return bool(fresh.any())
 
@@ -288,12 +288,12 @@ class _Search:
         """Drop columns beyond a number, never one in use; what is left of ``often``."""
         if len(self.sets) <= KEPT:
             return often
-        reduced = self._reduced(self.sets, self.shares, duals)
+        reduced = self._reduced_costs(self.sets, self.shares, duals)
         cheapest = np.sort(np.argsort(np.where(often > 0.0, -math.inf, reduced), kind="stable")[: KEPT // 2])
         self.sets, self.shares = self.sets[cheapest], self.shares[cheapest]
         return np.asarray(often[cheapest])
 
-    def _used(self, often: FloatArray, bound: float) -> Columns:
+    def _columns_used(self, often: FloatArray, bound: float) -> Columns:
         used = np.flatnonzero(often > 1e-11)  # columns that joined after the last program come after these
         used = used[np.lexsort(~self.sets[used].T[::-1])]
         return Columns(self.sets[used], often[used], self.shares[used], bound)

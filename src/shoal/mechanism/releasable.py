@@ -1,4 +1,4 @@
-"""What can be released: mechanisms and codebooks, with one interface, their files, and the certificate both carry.
+"""Releasable things: mechanisms and codebooks, with one interface, their files, and the certificate both carry.
 
 A mechanism adds noise to answers and its output laws are Gaussian; a codebook draws one of finitely many curves. Who
 releases, charges, audits or describes takes a ``Releasable`` and uses what both have under the same names (the type
@@ -178,7 +178,7 @@ def with_loss(log_upper: float, upper: float, loss: float) -> tuple[float, float
 
 
 class Stored(ABC):
-    """What can be written to a file of its own and read back with the same digest."""
+    """A thing that can be written to a file of its own and read back with the same digest."""
 
     FORMAT: ClassVar[str]
     VERSION: ClassVar[int]  #: files of another version are refused
@@ -216,7 +216,7 @@ class Stored(ABC):
 
     def to_bytes(self) -> bytes:
         """The content of the file that :meth:`save` writes."""
-        return archive.packed(*self.parts())
+        return archive.pack(*self.parts())
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -239,7 +239,7 @@ class Stored(ABC):
     @classmethod
     def from_bytes(cls, content: bytes, name: str = "content") -> Self:
         """Rebuild from the content of a file; ``name`` is what messages call it."""
-        header, arrays = archive.unpacked(content, cls.FORMAT, cls.VERSION, name)
+        header, arrays = archive.unpack(content, cls.FORMAT, cls.VERSION, name)
         kind = cls.FORMAT.removeprefix("shoal ")
         try:
             return cls.from_parts(header, arrays)
@@ -295,4 +295,4 @@ def laws_of(labels: list[str], arrays: dict[str, Any]) -> GaussianClasses:
         (GaussianClasses.diagonal, arrays["variances"]) if "variances" in arrays else (GaussianClasses, arrays["covs"])
     )
     classes = build(arrays["means"], stored[0] if len(stored) == 1 else stored, labels)
-    return classes.doubted(arrays["cov_error"], arrays["mean_error"]) if "cov_error" in arrays else classes
+    return classes.with_errors(arrays["cov_error"], arrays["mean_error"]) if "cov_error" in arrays else classes

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from shoal import validation
-from shoal.accounting.curve import BLOCK, NOTIONS, PrivacyCurve, brackets, exp_up, trusted
+from shoal.accounting.curve import BLOCK, NOTIONS, PrivacyCurve, brackets, exp_up, split_brackets
 from shoal.accounting.filters import FilterRule
 from shoal.accounting.releases import SCOPES, EdgeSource, Releases
 from shoal.accounting.renyi import equal_covariances, upper_divergences
@@ -53,7 +53,7 @@ def composed_delta(
     0.0
     """
     grid, scalar = validation.grid(epsilon=epsilon)
-    books, gaussian, pairs = _sorted(releases, graph, scope)
+    books, gaussian, pairs = _sort_releases(releases, graph, scope)
     best, log_upper = np.full(len(grid), -1.0), np.full(len(grid), -np.inf)
     worst = [("", "")] * len(grid)
     directions = 2 if scope == "answer" else 1
@@ -70,7 +70,7 @@ def composed_delta(
 
 @dataclass(frozen=True)
 class AdaptiveFilter:
-    """How far an analyst who picks every release in the light of earlier answers may go within δ(ε) ≤ δ.
+    """Limit δ(ε) ≤ δ for an analyst who picks every release in the light of earlier answers.
 
     :func:`composed_delta` is exact for a sequence that was fixed in advance. This holds for any way of choosing: as
     long as everything released so far fits, whatever it was, the interaction stays within the budget, wherever it ends
@@ -95,11 +95,11 @@ class AdaptiveFilter:
 
     @cached_property
     def rule(self) -> FilterRule:
-        """What the filter decides by."""
+        """The rule that the filter decides by."""
         return FilterRule(self.epsilon, self.delta)
 
     def spent(self, releases: Sequence[Any], graph: NeighborGraph, *, scope: str = "answer") -> float:
-        """How much of δ everything released so far has taken, for the worst pair; within the budget if not above δ.
+        """Part of δ that everything released so far has taken, for the worst pair; within the budget if not above δ.
 
         The arguments are those of :func:`composed_delta`; what finite precision adds for mechanisms is counted.
 
@@ -112,7 +112,7 @@ class AdaptiveFilter:
         >>> shoal.AdaptiveFilter(1.0, 1e-5).spent([book, book], graph)
         0.0
         """
-        books, gaussian, pairs = _sorted(releases, graph, scope)
+        books, gaussian, pairs = _sort_releases(releases, graph, scope)
         rows, directions = (1, 2) if scope == "answer" else (2, 1)
         orders = np.array(self.rule.orders)
         largest = sum_up(*(book.answer_epsilon for book in books)) * rows if gaussian is None else math.inf
@@ -131,8 +131,8 @@ class AdaptiveFilter:
             for e, (i, j) in enumerate(graph.edges[start : start + BLOCK].tolist() if books else ()):
                 for direction, (a, b) in enumerate([(i, j), (j, i)][:directions]):
                     losses = [(book.losses(graph.labels[a], graph.labels[b], scope), 1) for book in books]
-                    total[e, direction] += book_divergence(losses, orders)
-            worst = max(worst, float(self.rule.spent(total, gaussian=exact, largest=largest, aside=aside).max()))
+                    total[e, direction] += codebook_divergence(losses, orders)
+            worst = max(worst, float(self.rule.least_delta(total, gaussian=exact, largest=largest, aside=aside).max()))
         return worst
 
     def fits(self, releases: Sequence[Any], graph: NeighborGraph, *, scope: str = "answer") -> bool:
@@ -144,16 +144,16 @@ def gaussian_deltas(source: EdgeSource, pairs: Any, epsilon: float, directions: 
     """(edges, directions) δ(ε) of everything a source holds, rounded up."""
     offsets = np.zeros((len(pairs), directions))
     bounds = brackets(source, pairs, NOTIONS["dp"], np.array([epsilon]), offsets)
-    return exp_up(trusted(bounds.reshape(-1, 3))[2]).reshape(offsets.shape)
+    return exp_up(split_brackets(bounds.reshape(-1, 3))[2]).reshape(offsets.shape)
 
 
-def book_divergence(losses: Sequence[tuple[LossAtoms, int]], orders: FloatArray) -> FloatArray:
+def codebook_divergence(losses: Sequence[tuple[LossAtoms, int]], orders: FloatArray) -> FloatArray:
     """(orders,) the sum of the divergences of discrete losses, each counted some times, rounded up."""
     moments = [[times * max(loss.log_moment(a - 1.0), 0.0) for a in orders.tolist()] for loss, times in losses]
     return np.asarray(np.sum(moments, axis=0) / (orders - 1.0) * (1 + 4 * EPS * (2 + len(moments))))
 
 
-def _sorted(
+def _sort_releases(
     releases: Sequence[Any], graph: NeighborGraph, scope: str
 ) -> tuple[list[Codebook], Releases | None, IndexArray]:
     """The codebooks, all other releases together if there are any, and the graph's edges as positions in these."""
@@ -185,7 +185,7 @@ def upper_ends(
     shifted = np.nextafter(grid[:, None] - atoms[None, :], -np.inf).ravel()
     offsets = np.zeros((1, directions))
     bounds = brackets(gaussian, np.asarray(pair)[None, :], NOTIONS["dp"], shifted, offsets)[0, direction]
-    logs = trusted(bounds)[2].reshape(len(grid), len(atoms))
+    logs = split_brackets(bounds)[2].reshape(len(grid), len(atoms))
     with np.errstate(under="ignore"):
         products = loss.probabilities * exp_up(logs)
     values = np.minimum(np.array([math.fsum(row) for row in products]) * (1 + 4 * EPS), 1.0)

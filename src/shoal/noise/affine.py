@@ -21,7 +21,7 @@ from operator import mul
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.noise.factor import WIDTH, Factor, dyadic, factored, jittered
+from shoal.noise.factor import WIDTH, Factor, certified_factor, dyadic, needs_jitter
 from shoal.noise.grid import LIMIT, NoiseGrid
 from shoal.noise.source import RESOLUTION
 from shoal.validation import FloatArray
@@ -79,10 +79,10 @@ class ExactMap:
         """
         factors: dict[bytes, Factor] = {}
         noise = []
-        for cov, singular in zip(noise_cov, jittered(noise_cov), strict=True):
+        for cov, singular in zip(noise_cov, needs_jitter(noise_cov), strict=True):
             key = cov.tobytes()
             if key not in factors:
-                factors[key] = factored(cov, jitter=bool(singular))
+                factors[key] = certified_factor(cov, jitter=bool(singular))
             noise.append(factors[key])
         if len(noise) < len(means):
             noise = noise * len(means)
@@ -97,7 +97,7 @@ class ExactMap:
         )
         diagonal = all(not any(row[:-1]) for factor in factors.values() for row in factor.rows)
         lifted = {
-            factor: _lifted(tuple(row[-1:] for row in factor.rows) if diagonal else factor.rows, factor_lift)
+            factor: _lift_rows(tuple(row[-1:] for row in factor.rows) if diagonal else factor.rows, factor_lift)
             for factor in factors.values()
         }
         lowest = min(min(factor.exponents) for factor in noise)
@@ -105,7 +105,7 @@ class ExactMap:
             offset=offset,
             start=_start(offset, shift, targets, answer_places),
             answer_places=answer_places,
-            gain=None if gain is None else tuple(_lifted(matrix, gain_lift) for matrix in rows),
+            gain=None if gain is None else tuple(_lift_rows(matrix, gain_lift) for matrix in rows),
             gain_places=gain_places,
             gain_lift=gain_lift,
             residue=tuple(tuple(sum(row) << moved_lift for row in matrix) for matrix in rows),
@@ -146,7 +146,7 @@ class ExactMap:
             result.append(min(max((total + ((1 << cell) >> 1)) >> cell, -LIMIT), LIMIT))
         return result
 
-    def released(self, answers: FloatArray, labels: Sequence[int], normals: Sequence[int]) -> FloatArray:
+    def release(self, answers: FloatArray, labels: Sequence[int], normals: Sequence[int]) -> FloatArray:
         """(m, k) released answers: exact multiples of the grid."""
         k = len(self.grid.exponents)
         out = np.empty(answers.shape)
@@ -161,7 +161,7 @@ def _rows(values: FloatArray, bits: int) -> Rows:
 
 
 def _start(offset: Rows, shift: FloatArray, targets: FloatArray | None, bits: int) -> Rows:
-    """What is added to an answer: the shift, or the way from the mean to the target."""
+    """The vector that is added to an answer: the shift, or the way from the mean to the target."""
     if targets is None:
         return _rows(shift, bits)
     return tuple(
@@ -179,7 +179,7 @@ def _lift(rows: Rows, room: int) -> int:
     return -(-(largest + room) // DIGIT) * DIGIT + DIGIT // 2
 
 
-def _lifted(rows: Rows, lift: int) -> Rows:
+def _lift_rows(rows: Rows, lift: int) -> Rows:
     return tuple(tuple(value + (1 << lift) for value in row) for row in rows)
 
 

@@ -37,7 +37,7 @@ class Factor:
     exponents: tuple[int, ...]
 
 
-def jittered(covs: FloatArray) -> BoolArray:
+def needs_jitter(covs: FloatArray) -> BoolArray:
     """(n,) which covariances are singular up to rounding and get the jitter.
 
     Decided on the correlations of the entries with variance: their smallest eigenvalue must exceed 32 k² ε, far above
@@ -56,7 +56,7 @@ def least_eigenvalues(covs: FloatArray) -> FloatArray:
     return np.asarray(np.linalg.eigvalsh(correlations)[:, 0])
 
 
-def factored(cov: FloatArray, *, jitter: bool) -> Factor:
+def certified_factor(cov: FloatArray, *, jitter: bool) -> Factor:
     """The factor of one covariance; raises CertificationError if it is further from semidefinite than rounding goes."""
     k = len(cov)
     diagonal = np.diagonal(cov)

@@ -82,15 +82,15 @@ def label_tv(noise_std: FloatArray, steps: FloatArray, resolution: Resolution = 
     """(n,) bound on the total variation of each label's released answer, given q; ``noise_std`` is (n, k)."""
     k = noise_std.shape[1]
     noisy = noise_std > 0
-    apart = 2 * 2.0**-resolution.unit_bits * math.sqrt(k)
+    spacing = 2 * 2.0**-resolution.unit_bits * math.sqrt(k)
     with np.errstate(over="ignore"):
-        crossed = np.where(noisy, apart * (noise_std / steps + 0.4), 0.0).sum(axis=1)
+        crossed = np.where(noisy, spacing * (noise_std / steps + 0.4), 0.0).sum(axis=1)
     total = (crossed + k * normal_tv(resolution) + FACTOR_TV) * UP
     return np.where(noisy.any(axis=1), np.minimum(total, 1.0), 0.0)
 
 
 def edge_loss(tv: FloatArray, pairs: NDArray[np.integer], epsilon: FloatArray, *, table: bool = False) -> float:
-    """What is added to δ: the largest tv_X + e^ε tv_X' over both directions of all edges, ε one per edge; at most 1.
+    """Addition to δ: the largest tv_X + e^ε tv_X' over both directions of all edges, ε one per edge; at most 1.
 
     From P ≤ P̂ + tv, P̂ ≤ e^ε P̂' + δ and P̂' ≤ P' + tv' on every event, hats for the ideal law. In a table each of the two
     worlds holds both labels' rows, and both are off by tv_X + tv_X'.

@@ -34,7 +34,7 @@ class Resolution:
         """z is a whole multiple of 2^−unit_bits."""
         return self.scale_bits + self.fine_bits
 
-    def combined(self, whole: int, one: int, two: int) -> int:
+    def combine(self, whole: int, one: int, two: int) -> int:
         """Z = 2^f (n + (w + ½)/2^f − ½ + (w' + ½)/2^f − ½), f the bits of the words w and w'."""
         return ((whole - 1) << self.fine_bits) + one + two + 1
 
@@ -49,7 +49,7 @@ def standard_normals(count: int) -> list[int]:
         return []
     whole = discrete_gaussians(count, RESOLUTION.scale_bits)
     words = np.frombuffer(secrets.token_bytes(16 * count), dtype=np.uint64).tolist()
-    return list(map(RESOLUTION.combined, whole, words[:count], words[count:]))
+    return list(map(RESOLUTION.combine, whole, words[:count], words[count:]))
 
 
 class NotPrivate(np.ndarray[Any, np.dtype[np.float64]]):

@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from shoal.numerics.compiled import kernel
+from shoal.numerics.compilation import kernel
 from shoal.validation import FloatArray
 
 EPS = float(np.finfo(np.float64).eps)

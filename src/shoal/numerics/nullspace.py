@@ -30,7 +30,7 @@ KEPT = 256
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """What elimination found. ``null`` spans the null space, in whole numbers; empty where Σ is positive definite.
+    """Result of an elimination. ``null`` spans the null space, in whole numbers; empty where Σ is positive definite.
 
     ``spread`` (k, rank) has q − μ = spread (q_P − μ_P) on the support, with P = ``pivots``, correctly rounded.
     """
@@ -64,7 +64,7 @@ def _form(content: bytes, k: int) -> Form | None:
     cov = np.frombuffer(content, dtype=np.float64).reshape(k, k)
     exponents = [math.ceil(math.frexp(value)[1] / 2) for value in np.diagonal(cov).tolist()]
     rows = _integers(cov.tolist(), exponents)
-    pivots = _eliminated(rows)
+    pivots = _eliminate(rows)
     if pivots is None:
         return None
     free = sorted(set(range(k)) - set(pivots))
@@ -83,7 +83,7 @@ def _form(content: bytes, k: int) -> Form | None:
     return Form(np.array(pivots, dtype=np.intp), tuple(null), spread)
 
 
-def _eliminated(a: list[list[int]]) -> list[int] | None:
+def _eliminate(a: list[list[int]]) -> list[int] | None:
     """Eliminate in place; the pivots in their order, or None where the matrix is not positive semidefinite."""
     k = len(a)
     left = list(range(k))

@@ -32,7 +32,7 @@ def n_threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
 
 
-def map_blocks(
+def map_batches(
     work: Callable[[slice], Result], n_items: int, block: int, progress: Progress | None = None
 ) -> Iterator[Result]:
     """Apply ``work`` to consecutive slices of at most ``block`` items; yield the results in order.

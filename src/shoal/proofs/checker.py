@@ -86,7 +86,7 @@ class Unreadable(Refused):
 
 
 class Imprecise(Refused):
-    """What may succeed with more bits."""
+    """A failure that may succeed with more bits."""
 
 
 # --------------------------------------------------------------------------------------------------- reading
@@ -115,7 +115,7 @@ def no_number(text: str) -> Any:
     raise Unreadable(f"a file holds {text}, which is not a number")
 
 
-def parsed(content: bytes) -> Any:
+def parse(content: bytes) -> Any:
     """JSON in which no name occurs twice and every number is finite."""
     try:
         return json.loads(
@@ -153,7 +153,7 @@ def read(content: bytes) -> tuple[dict[str, Any], dict[str, Any], str]:
                 raise ValueError("unpacks to more than it may")
             if not len({entry.filename for entry in entries}) == len(entries):
                 raise ValueError("holds a name twice")
-            header = parsed(archive.read("header.json"))
+            header = parse(archive.read("header.json"))
             stored = [entry.filename for entry in entries if entry.filename != "header.json"]
             if not all(name.endswith(".npy") for name in stored):
                 raise ValueError("holds what is not an array")
@@ -191,7 +191,7 @@ def doubles(arrays: dict[str, Any], name: str, *shapes: tuple[int, ...], least: 
         raise Refused(f"the file's {name} hold a number below {least!r}")
 
 
-def verified(header: dict[str, Any], arrays: dict[str, Any]) -> None:
+def verify(header: dict[str, Any], arrays: dict[str, Any]) -> None:
     """Refuse unless labels, arrays and counts are those of laws, or of a mechanism."""
     required, optional = FORMATS[header["format"]]
     if not (required <= set(arrays) <= required | optional):
@@ -344,10 +344,10 @@ class Laws:
         """The covariance that is drawn: the mean with the transpose, and a little more where it is nearly singular."""
         key = noise.tobytes()
         if key not in self.jitters:
-            self.jitters[key] = self._jittered(noise)
+            self.jitters[key] = self._jitter(noise)
         return self.jitters[key]
 
-    def _jittered(self, noise: Any) -> tuple[Any, Any]:
+    def _jitter(self, noise: Any) -> tuple[Any, Any]:
         k, stored = self.k, rationals(noise)
         cov = (stored + stored.transpose()) * fmpq(1, 2)
         if not is_covariance(cov):
@@ -460,7 +460,7 @@ def cholesky(rows: list[list[Any]]) -> tuple[list[list[Any]], Any]:
     return factor, log_det
 
 
-def solved(factor: list[list[Any]], column: list[Any]) -> list[Any]:
+def solve(factor: list[list[Any]], column: list[Any]) -> list[Any]:
     """L⁻¹ applied to a column."""
     found: list[Any] = []
     for i, row in enumerate(factor):
@@ -485,30 +485,30 @@ def parts(a: Law, b: Law, one_cov: bool) -> Parts:
     ]
     doubt = None if one_cov else together(a.cov_radius, b.cov_radius)
     pair = Parts(balls(a.cov, a.cov_radius), balls(b.cov, b.cov_radius), balls(a.cov - b.cov, doubt), gap)
-    return pair if is_known(a, b) else leveled(pair)
+    return pair if is_known(a, b) else level(pair)
 
 
 def is_known(*laws: Law) -> bool:
     return all(law.cov_radius is None and law.mean_radius is None for law in laws)
 
 
-def leveled(pair: Parts) -> Parts:
+def level(pair: Parts) -> Parts:
     """W Σ Wᵀ, W Σ' Wᵀ, W (Σ − Σ') Wᵀ and W (μ' − μ) with one matrix W of exact numbers, near the inverse of a factor of
     Σ'. That changes neither losses nor determinants' ratio, and elimination on what is nearly the identity hardly
     widens balls. A singular W would show: Σ' is proved positive definite after it."""
     k = len(pair.gap)
     factor, _ = cholesky([[v.mid() for v in row] for row in pair.base])
-    columns = [solved(factor, [arb(int(i == j)) for i in range(k)]) for j in range(k)]
+    columns = [solve(factor, [arb(int(i == j)) for i in range(k)]) for j in range(k)]
     w = [[columns[j][i].mid() for j in range(i + 1)] for i in range(k)]
 
     def times(row: list[Any], column: list[Any]) -> Any:
         return sum((x * y for x, y in zip(row, column[: len(row)], strict=True)), arb(0))
 
-    def seen(matrix: list[list[Any]]) -> list[list[Any]]:
+    def transform(matrix: list[list[Any]]) -> list[list[Any]]:
         half = [[times(row, [line[j] for line in matrix]) for j in range(k)] for row in w]
         return [[times(w[j], half[i]) for j in range(k)] for i in range(k)]
 
-    return Parts(seen(pair.first), seen(pair.base), seen(pair.diff), [times(row, pair.gap) for row in w])
+    return Parts(transform(pair.first), transform(pair.base), transform(pair.diff), [times(row, pair.gap) for row in w])
 
 
 # --------------------------------------------------------------------------------------------------- the integral
@@ -531,9 +531,9 @@ def chain(pair: Parts, known: bool) -> Chain:
     factor, log_base = cholesky(pair.base)
     log_first = cholesky(pair.first)[1]
     k = len(pair.gap)
-    half = [solved(factor, [row[j] for row in pair.diff]) for j in range(k)]  # columns of L⁻¹ (Σ − Σ')
-    turned = [solved(factor, [half[j][i] for j in range(k)]) for i in range(k)]
-    y = solved(factor, pair.gap)
+    half = [solve(factor, [row[j] for row in pair.diff]) for j in range(k)]  # columns of L⁻¹ (Σ − Σ')
+    turned = [solve(factor, [half[j][i] for j in range(k)]) for i in range(k)]
+    y = solve(factor, pair.gap)
     n, left, off = k + 1, arb(0), arb(0)
     if not known:
         off = sum((v.rad() * v.rad() for v in y), arb(0)).sqrt()
@@ -712,7 +712,7 @@ def chernoff(pair: Parts, sides: tuple[bool, ...], epsilon: float, order: float)
         start, sign = (pair.first, 1) if side else (pair.base, -1)
         mixed = [[start[i][j] + sign * t * pair.diff[i][j] for j in range(k)] for i in range(k)]
         factor, log_mixed = cholesky(mixed)
-        form = sum((v * v for v in solved(factor, pair.gap)), arb(0))
+        form = sum((v * v for v in solve(factor, pair.gap)), arb(0))
         total += sides.count(side) * (-t * (here - there) - log_mixed + there + t * (1 + t) * form) / 2
     return (total + t * t.log() - (1 + t) * (1 + t).log()).exp()
 
@@ -721,7 +721,7 @@ def one_covariance(pair: Parts, times: int, epsilon: float) -> Any:
     """δ(ε) of laws that differ in their means alone, from Φ and the distance μ between them; a table has two of it."""
     if not all(v.is_zero() for row in pair.diff for v in row):
         raise Refused("two covariances are stated to be equal and are not")
-    squares = [v * v for v in solved(cholesky(pair.base)[0], pair.gap)]
+    squares = [v * v for v in solve(cholesky(pair.base)[0], pair.gap)]
     square, ends = sum(squares, arb(0)) * times, []
     if not square.is_finite():
         raise Imprecise("the distance between two means is not enclosed")
@@ -739,7 +739,7 @@ def bounded(pair: Parts, backward: bool, epsilon: float) -> bool:
     """Whether the loss never exceeds ε: ±(Σ' − Σ) is positive definite and the largest loss is at most ε."""
     sign = 1 if backward else -1
     factor, _ = cholesky([[sign * v for v in row] for row in pair.diff])
-    form = sum((v * v for v in solved(factor, pair.gap)), arb(0))  # dᵀ (±(Σ − Σ'))⁻¹ d
+    form = sum((v * v for v in solve(factor, pair.gap)), arb(0))  # dᵀ (±(Σ − Σ'))⁻¹ d
     ratio = cholesky(pair.first)[1] - cholesky(pair.base)[1]
     most = (ratio + form) / 2 if backward else (form - ratio) / 2
     return bool(most <= arb(epsilon))
@@ -992,12 +992,12 @@ def worst_pairs(entries: list[Entry], pairs: list[tuple[int, int]]) -> list[tupl
 def check(proof: Any, content: bytes) -> str:
     """The theorem in words; raises Refused unless all of it is confirmed."""
     try:
-        return followed(proof, content)
+        return follow_proof(proof, content)
     except (ArithmeticError, ValueError, MemoryError) as error:
         raise Refused(f"the proof cannot be followed ({type(error).__name__})") from error
 
 
-def followed(proof: Any, content: bytes) -> str:
+def follow_proof(proof: Any, content: bytes) -> str:
     """The theorem in words, once everything that it rests on has been verified, from what is cheap to what is not."""
     if not isinstance(proof, dict):
         raise Unreadable("the proof is not a JSON object")
@@ -1019,7 +1019,7 @@ def followed(proof: Any, content: bytes) -> str:
     header, arrays, digest = read(content)
     if not proof["digest"] == digest:
         raise Refused("the proof is about another file")
-    verified(header, arrays)
+    verify(header, arrays)
     pairs = pairs_of(proof, header, arrays)
     if not (type(proof["n_edges"]) is int and proof["n_edges"] == len(pairs) > 0):
         raise Refused("the number of pairs is not the one stated")
@@ -1077,7 +1077,7 @@ def theorem(
     ends: tuple[float, float],
     digest: str,
 ) -> str:
-    """What was confirmed, in one sentence that can be read without the proof."""
+    """The confirmed theorem, in one sentence that can be read without the proof."""
     count = f"{len(pairs)} pair(s) of different labels"
     where = (
         f"all {count} of the file's own graph" if own_graph else f"the {count} listed in the proof (not a whole graph)"
@@ -1116,7 +1116,7 @@ def main(arguments: list[str]) -> int:
         print("usage: python checker.py proof.json mechanism-file", file=sys.stderr)
         return 2
     try:
-        proof = parsed(content_of(arguments[0], MOST_PROOF))
+        proof = parse(content_of(arguments[0], MOST_PROOF))
         print(check(proof, content_of(arguments[1], MOST_FILE)))
     except Refused as reason:
         print(f"refused: {reason}", file=sys.stderr)

@@ -128,7 +128,7 @@ class DyadicLaw:
         """ln det of the covariance where it is proved positive definite; None otherwise."""
         for precision in PRECISIONS:
             with ctx.workprec(precision):
-                elimination = reduced(known_up_to(self.cov, self.cov_doubt).tolist())
+                elimination = eliminate(known_up_to(self.cov, self.cov_doubt).tolist())
             if elimination is not None:
                 return elimination.log_det
             if self.cov_doubt is not None or (precision > PRECISION and self.rank < self.k):
@@ -152,7 +152,7 @@ class Reduced(NamedTuple):
     form: Ball
 
 
-def reduced(rows: list[list[Ball]], gap: list[Ball] | None = None) -> Reduced | None:
+def eliminate(rows: list[list[Ball]], gap: list[Ball] | None = None) -> Reduced | None:
     """ln det M and dᵀ M⁻¹ d of a symmetric matrix of balls by elimination; None unless it is surely definite."""
     k = len(rows)
     d = list(gap) if gap is not None else [arb(0)] * k
@@ -212,7 +212,7 @@ class DyadicLaws:
 
     def __getitem__(self, i: int) -> DyadicLaw:
         if i not in self.known:
-            self.known[i] = self._moved(i)
+            self.known[i] = self._released_law(i)
         return self.known[i]
 
     @cached_property
@@ -251,7 +251,7 @@ class DyadicLaws:
                 b.log_det,
             )
 
-    def _moved(self, i: int) -> DyadicLaw:
+    def _released_law(self, i: int) -> DyadicLaw:
         """The law of what is released about label i."""
         mechanism, classes, noise_cov = self.mechanism, self.mechanism.classes, self.mechanism.noise_cov
         cov = rationals(classes.stored_covs[0 if classes.is_shared else i])
@@ -261,7 +261,7 @@ class DyadicLaws:
             cov_doubt, mean_doubt = (e if e.any() else None for e in (covs[min(i, len(covs) - 1)], means[i]))
         stored = noise_cov[min(i, len(noise_cov) - 1)]
         if stored.tobytes() not in self.drawn:
-            self.drawn[stored.tobytes()] = _drawn(stored)
+            self.drawn[stored.tobytes()] = _noise_law(stored)
         noise, drawn_doubt = self.drawn[stored.tobytes()]
         if mechanism.gain is not None:
             kept = rationals(np.eye(len(stored))) + rationals(mechanism.gain[i])
@@ -294,7 +294,7 @@ def _means(mechanism: Mechanism, i: int) -> tuple[Rational, ...]:
     )
 
 
-def _drawn(noise: FloatArray) -> tuple[Matrix, FloatArray | None]:
+def _noise_law(noise: FloatArray) -> tuple[Matrix, FloatArray | None]:
     """The mean of N and its transpose, with the jitter of ``noise.factor`` where it is added, or may be."""
     k = len(noise)
     symmetric = rationals(noise)

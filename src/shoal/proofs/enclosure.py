@@ -34,7 +34,7 @@ import numpy as np
 from flint import acb, arb, ctx
 from numpy.typing import NDArray
 
-from shoal.proofs.dyadic_laws import Ball, Compared, reduced
+from shoal.proofs.dyadic_laws import Ball, Compared, eliminate
 from shoal.proofs.pencil import UP, Pencil
 from shoal.validation import FloatArray
 
@@ -68,12 +68,12 @@ class Enclosure:
     order: float | None = None
 
 
-def enclosed(pair: Compared, pencil: Pencil, sides: tuple[bool, ...], epsilon: float, goal: float = GOAL) -> Enclosure:
+def enclose(pair: Compared, pencil: Pencil, sides: tuple[bool, ...], epsilon: float, goal: float = GOAL) -> Enclosure:
     """δ(ε) of the pair, with its pencil, in the directions given, to a relative width of about ``goal``."""
     with ctx.workprec(PRECISION):
         if len(sides) == 1 and _beyond(pencil, sides[0], epsilon):
             return Enclosure(arb(0), arb(0))
-        g, w = directed(np.array([float(v) for v in pencil.g]), np.array([float(v) for v in pencil.w]), sides)
+        g, w = in_directions(np.array([float(v) for v in pencil.g]), np.array([float(v) for v in pencil.w]), sides)
         best: Enclosure | None = None
         for path in paths(g, w, epsilon)[:TRIES]:
             if path.level + math.log(path.scale) < VANISHING:
@@ -87,7 +87,7 @@ def enclosed(pair: Compared, pencil: Pencil, sides: tuple[bool, ...], epsilon: f
             if upper - lower <= max(ENOUGH, 8 * goal) * upper:
                 return best
         order = float(saddles(g[None], w[None], np.array([epsilon]), chernoff=True)[0])
-        bound = excluded(pair, sides, epsilon, order)
+        bound = chernoff_bound(pair, sides, epsilon, order)
         if bound is not None:  # another program's ball may be several times as wide
             bound = _at_most_one(bound.upper() + 8 * bound.rad())
         if best is not None and not (bound is not None and bound < best.upper):
@@ -99,7 +99,7 @@ def enclosed(pair: Compared, pencil: Pencil, sides: tuple[bool, ...], epsilon: f
 def gaussian(pair: Compared, sides: tuple[bool, ...], epsilon: float) -> Enclosure:
     """δ(ε) of two laws with one covariance, in closed form."""
     with ctx.workprec(PRECISION):
-        elimination = reduced(pair.base.tolist(), [pair.gap[i, 0] for i in range(pair.k)])
+        elimination = eliminate(pair.base.tolist(), [pair.gap[i, 0] for i in range(pair.k)])
         if elimination is None:
             return Enclosure(arb(0), arb(1))
         square = elimination.form * len(sides)
@@ -123,7 +123,7 @@ def _normal_delta(square: Ball, epsilon: float) -> Ball:
     return value
 
 
-def excluded(pair: Compared, sides: tuple[bool, ...], epsilon: float, order: float) -> Ball | None:
+def chernoff_bound(pair: Compared, sides: tuple[bool, ...], epsilon: float, order: float) -> Ball | None:
     """Chernoff's bound at t = ``order`` from the covariances, without a pencil; None where t is too large."""
     with ctx.workprec(PRECISION):
         t, gap = arb(order), [pair.gap[i, 0] for i in range(pair.k)]
@@ -131,7 +131,7 @@ def excluded(pair: Compared, sides: tuple[bool, ...], epsilon: float, order: flo
         for backward in sorted(set(sides)):
             here, there = (pair.log_base, pair.log_first) if backward else (pair.log_first, pair.log_base)
             mixed = pair.first + t * pair.diff if backward else pair.base - t * pair.diff
-            elimination = reduced(mixed.tolist(), gap)
+            elimination = eliminate(mixed.tolist(), gap)
             if elimination is None:
                 return None
             each = (-t * (here - there) - elimination.log_det + there + t * (1 + t) * elimination.form) / 2
@@ -294,7 +294,7 @@ class Path:
     level: float
 
 
-def directed(g: FloatArray, w: FloatArray, sides: tuple[bool, ...]) -> tuple[FloatArray, FloatArray]:
+def in_directions(g: FloatArray, w: FloatArray, sides: tuple[bool, ...]) -> tuple[FloatArray, FloatArray]:
     """Directions (…, k) seen forward (False) or backward (True), or both side by side."""
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         back = np.maximum(1 + g, 1e-300)

@@ -61,14 +61,14 @@ class Pencil:
 
     @cached_property
     def log_det_error(self) -> float:
-        """What e alone does to a logarithm of a determinant, ke/(1 − e)."""
+        """Effect of e by itself on a logarithm of a determinant, ke/(1 − e)."""
         return self.k * self.e / (1 - self.e) * UP
 
 
 def pencil(pair: Compared) -> Pencil:
     """The pair made nearly diagonal, in ball arithmetic."""
     with ctx.workprec(PRECISION):
-        frames = _diagonalized(_whitened(pair), pair)
+        frames = _diagonalize(_whiten(pair), pair)
         gram, turned = frames.transpose() * pair.base * frames, frames.transpose() * pair.diff * frames
         k = pair.k
         g = tuple(turned[i, i].mid() for i in range(k))
@@ -88,7 +88,7 @@ def pencil(pair: Compared) -> Pencil:
         return Pencil(g, gamma, tuple(z[i, 0] * z[i, 0] for i in range(k)), log_ratio, e, r)
 
 
-def _whitened(pair: Compared) -> Matrix:
+def _whiten(pair: Compared) -> Matrix:
     """W with Wᵀ Σ' W near I: Cholesky factors in doubles of what is left, until little is."""
     k = pair.k
     deviations = [max(float(pair.base[i, i].mid()), 1e-300) ** 0.5 for i in range(k)]
@@ -110,10 +110,10 @@ def _whitened(pair: Compared) -> Matrix:
     raise Unsettled("a covariance is too nearly singular to be factored")
 
 
-def _diagonalized(frame: Matrix, pair: Compared) -> Matrix:
+def _diagonalize(frame: Matrix, pair: Compared) -> Matrix:
     """W with Wᵀ Σ' W very near I and Wᵀ (Σ − Σ') W very near a diagonal matrix."""
     k = pair.k
-    frame = _rotated(frame, pair, [list(range(k))])
+    frame = _rotate(frame, pair, [list(range(k))])
     best, best_size = frame, math.inf
     for _ in range(PASSES):
         turned = frame.transpose() * pair.diff * frame
@@ -141,7 +141,7 @@ def _diagonalized(frame: Matrix, pair: Compared) -> Matrix:
             correction -= np.where(small, left / np.where(small, gaps, 1.0), 0.0)
         frame = (frame + frame * exact(correction)).mid()
         if groups and not skewed:
-            frame = _rotated(frame, pair, groups)
+            frame = _rotate(frame, pair, groups)
     return best
 
 
@@ -153,7 +153,7 @@ def _close(left: FloatArray, gaps: FloatArray, least: float) -> list[list[int]]:
     return [group for group in groups if len(group) > 1]
 
 
-def _rotated(frame: Matrix, pair: Compared, groups: list[list[int]]) -> Matrix:
+def _rotate(frame: Matrix, pair: Compared, groups: list[list[int]]) -> Matrix:
     """Each group's block rotated to its eigenvectors, found in doubles on the scale of the block's own spread."""
     turned = frame.transpose() * pair.diff * frame
     turn = np.eye(pair.k)

@@ -87,7 +87,7 @@ class Exclusion(NamedTuple):
 
 @dataclass(frozen=True)
 class Proof:
-    """What was proved: ``delta_lower`` ≤ δ(ε) of the real-valued answers, and δ(ε) of released ones ≤ ``delta_upper``.
+    """A theorem: ``delta_lower`` ≤ δ(ε) of the real-valued answers, and δ(ε) of released ones ≤ ``delta_upper``.
 
     ``ideal_upper`` is the upper end before ``finite_precision`` is added. ``epsilon`` is one number, or one per edge
     where they differ. ``digest`` names what was proved (a mechanism's own, or that of the laws and edges), and
@@ -240,12 +240,12 @@ def prove(
 
 def _bare(classes: GaussianClasses) -> Mechanism:
     """The mechanism that releases answers as they are."""
-    (n, k), alone = classes.means.shape, NeighborGraph(classes.labels, np.empty((0, 2), dtype=np.intp))
+    (n, k), edgeless = classes.means.shape, NeighborGraph(classes.labels, np.empty((0, 2), dtype=np.intp))
     nothing = np.zeros((1, k)), None, np.zeros((1, k, k))
-    return Mechanism("none", classes, alone, np.empty(0), "dp", *nothing, np.zeros(n), np.ones(k))
+    return Mechanism("none", classes, edgeless, np.empty(0), "dp", *nothing, np.zeros(n), np.ones(k))
 
 
-def proved(mechanism: Mechanism) -> tuple[Mechanism, Proof]:
+def prove_mechanism(mechanism: Mechanism) -> tuple[Mechanism, Proof]:
     """The mechanism with a certificate that is proved, or says why not, and the proof.
 
     Work is bounded, by ``EFFORT`` for each group. Where the proof's end is the larger one the certificate takes it, and
@@ -300,7 +300,7 @@ class _EdgeSearch:
             guesses[:, rows] = np.nan_to_num(np.where(ends[..., 1] > -math.inf, ends[..., 0], ends[..., 2]), nan=0.0).T
             for d, direction in enumerate(directions):
                 sides = SIDES[direction] * min(self.times, MOST_TIMES)
-                g, w = enclosure.directed(spectra.g, spectra.w**2, sides)
+                g, w = enclosure.in_directions(spectra.g, spectra.w**2, sides)
                 orders[d, rows] = enclosure.saddles(g, w, epsilon, chernoff=True)
         for row in np.argsort(-guesses.max(axis=0), kind="stable").tolist():
             self._edge(row, guesses[:, row], orders[:, row])
@@ -325,36 +325,34 @@ class _EdgeSearch:
                     continue
                 if self.upper > 0 and guess < math.log(self.upper) - WORTH_TRYING:
                     order = float(f"{order:.4g}")
-                    bound = enclosure.excluded(pair, sides, epsilon, order)
+                    bound = enclosure.chernoff_bound(pair, sides, epsilon, order)
                     if bound is not None and up(bound * (1 + MARGIN)) <= self.upper:
                         self.excluded.append(Exclusion(row, direction, order))
                         continue
                 if pair.equal_covs:
                     ends = enclosure.gaussian(pair, sides, epsilon)
-                    self._add(_stated(row, direction, "gaussian", ends, coarse=False))
+                    self._add(_edge_proof(row, direction, "gaussian", ends, coarse=False))
                     continue
                 if self.times > MOST_TIMES:
                     raise Unsettled(f"more than {MOST_TIMES} answers about each label, of unequal covariances")
                 frame = frame or pencil(pair)
-                self._integrated(row, direction, pair, frame, epsilon, guess)
+                self._integrate(row, direction, pair, frame, epsilon, guess)
         except Unsettled as reason:
             self.unsettled.add(str(reason))
             self._add(EdgeProof(row, directions[0], "unsettled", 0.0, 1.0))
 
-    def _integrated(
-        self, row: int, direction: str, pair: Compared, frame: Pencil, epsilon: float, guess: float
-    ) -> None:
+    def _integrate(self, row: int, direction: str, pair: Compared, frame: Pencil, epsilon: float, guess: float) -> None:
         room = -math.expm1(min(guess - math.log(self.upper), 0.0)) if self.upper > 0 else 0.0
         coarse = min(COARSEST, SHARE * room)
         for goal in (coarse, enclosure.GOAL) if coarse > 2.0**-30 else (enclosure.GOAL,):
             self.left -= 1
             if self.left < 0:
                 raise Unsettled("it would take more integrals than were asked for: shoal prove goes to the end")
-            ends = enclosure.enclosed(pair, frame, SIDES[direction] * self.times, epsilon, goal)
+            ends = enclosure.enclose(pair, frame, SIDES[direction] * self.times, epsilon, goal)
             by = "integral" if ends.path else "chernoff" if ends.order else "bounded"
             if by == "bounded" and ends.upper == 1:
                 raise Unsettled("no enclosure was found within the limits on precision and work")
-            stated = _stated(row, direction, by, ends, coarse=goal > enclosure.GOAL)
+            stated = _edge_proof(row, direction, by, ends, coarse=goal > enclosure.GOAL)
             if goal == enclosure.GOAL or stated.upper <= self.upper:
                 self._add(stated)
                 return
@@ -364,7 +362,7 @@ class _EdgeSearch:
         self.upper = max(self.upper, one.upper)
 
 
-def _stated(row: int, direction: str, by: str, ends: enclosure.Enclosure, coarse: bool) -> EdgeProof:
+def _edge_proof(row: int, direction: str, by: str, ends: enclosure.Enclosure, coarse: bool) -> EdgeProof:
     """An enclosure as a proof states it: a little outside, so that a program with roundings of its own agrees."""
     width, slack = ends.upper - ends.lower, 0
     if by in ("integral", "gaussian"):
@@ -375,7 +373,7 @@ def _stated(row: int, direction: str, by: str, ends: enclosure.Enclosure, coarse
 
 
 def _loss(mechanism: Mechanism, laws: DyadicLaws, pairs: IndexArray, epsilon: FloatArray, scope: str) -> float:
-    """What finite precision adds to δ.
+    """The term that finite precision adds to δ.
 
     Where the grid's step is next to the point at which it doubles it is taken at half, so that nobody need decide. A
     law that is singular although its label's answers vary rests on rounded numbers, and nothing is claimed about it.

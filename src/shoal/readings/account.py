@@ -1,4 +1,4 @@
-"""What one release about readings costs: the exact δ of its Gaussian pair, plus what finite precision costs.
+"""Cost of one release about readings: the exact δ of its Gaussian pair, plus what finite precision costs.
 
 A release is y = Σ_i v_i + σ z: integer vectors v_i, one a home, and independent normals z. A home's readings move the
 sum by at most Δ, and y is then a pair of Gaussians with equal covariances, μ = Δ/σ apart:
@@ -48,7 +48,7 @@ from shoal.noise.affine import ExactMap
 from shoal.noise.grid import NoiseGrid, edge_loss, label_tv
 from shoal.noise.source import standard_normals
 from shoal.numerics.notebook import table
-from shoal.records import plain, typed
+from shoal.records import convert, plain
 from shoal.validation import FloatArray
 
 #: Normals in memory at a time.
@@ -78,7 +78,7 @@ class ReadingsAccount:
     reach: float  #: no sum's entry is larger, in units of the vector
 
     @classmethod
-    def calibrated(
+    def calibrate(
         cls, zero_out_square: int, replace_square: int, entries: int, reach: float, *, epsilon: float, delta: float
     ) -> ReadingsAccount:
         """The least noise with δ(ε) ≤ ``delta`` for zero-out neighbors, finite precision included."""
@@ -121,7 +121,7 @@ class ReadingsAccount:
     def _grid(self) -> NoiseGrid:
         return NoiseGrid.of(np.array([[self.reach]]), np.array([[math.sqrt(self.variance)]]))
 
-    def released(self, sums: FloatArray) -> FloatArray:
+    def release(self, sums: FloatArray) -> FloatArray:
         """The sums behind noise from a cryptographic source, on a grid of multiples of a power of two.
 
         Sums are whole numbers below 2^53, so that every addition before the rounding to the grid is exact.
@@ -133,7 +133,7 @@ class ReadingsAccount:
         noisy = np.empty(len(sums))
         for start in range(0, len(sums), DRAWN):
             part = sums[start : start + DRAWN, None]
-            noisy[start : start + DRAWN] = exact.released(part, [0] * len(part), standard_normals(len(part)))[:, 0]
+            noisy[start : start + DRAWN] = exact.release(part, [0] * len(part), standard_normals(len(part)))[:, 0]
         return noisy
 
 
@@ -164,7 +164,7 @@ class NoisePlan:
 
     @cached_property
     def account(self) -> ReadingsAccount:
-        """What the release costs."""
+        """Cost of the release."""
         return ReadingsAccount(*self.squares, self.entries, self.variance, float(self.customers * UNIT))
 
     @property
@@ -180,10 +180,10 @@ class NoisePlan:
         """
         return self.account.delta(epsilon, neighbors, meters)
 
-    def calibrated(self, cap_mu: float | None = None) -> Self:
+    def calibrate(self, cap_mu: float | None = None) -> Self:
         """The plan with the least noise that its (ε, δ) allow, and that keeps μ within ``cap_mu``."""
         reach, epsilon, delta = float(self.customers * UNIT), self.epsilon, self.delta_bound
-        account = ReadingsAccount.calibrated(*self.squares, self.entries, reach, epsilon=epsilon, delta=delta)
+        account = ReadingsAccount.calibrate(*self.squares, self.entries, reach, epsilon=epsilon, delta=delta)
         variance = account.variance
         if cap_mu is not None:
             smallest = (1 + 1e-12) * self.squares[0] / validation.positive(cap_mu=cap_mu) ** 2
@@ -201,7 +201,7 @@ class NoisePlan:
             content = json.loads(text)
             if content.pop("format") != cls.FORM:
                 raise ValueError("of another format")
-            plan: Self = typed(cls, content)
+            plan: Self = convert(cls, content)
             return plan
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             reason = f": {error}" if isinstance(error, InputError) else ""
@@ -209,7 +209,7 @@ class NoisePlan:
 
     def __post_init__(self) -> None:
         """Refuse a plan that no series counts on, or whose noise does not give the δ that it states."""
-        declared(self.customers, self.epsilon, self.delta_bound)
+        check_declared(self.customers, self.epsilon, self.delta_bound)
         validation.positive(variance=self.variance)
         if self.entries > ENTRIES or self.squares[1] > FARTHEST * self.squares[0] or self.customers >= 1 << 32:
             raise InputError(f"plan: above {ENTRIES} entries, or with shares or customers that no plan made here has")
@@ -217,7 +217,7 @@ class NoisePlan:
             raise InputError("plan: its noise does not give the delta that it states")
 
 
-def declared(customers: int, epsilon: float, delta: float | None) -> tuple[int, float, float]:
+def check_declared(customers: int, epsilon: float, delta: float | None) -> tuple[int, float, float]:
     """Customers, ε and δ of a plan, checked; δ is by default 1/(10 customers)."""
     number = validation.count(customers=customers)
     bound = 1 / (10 * number)
@@ -260,7 +260,7 @@ def _root_up(square: int) -> float:
 
 @dataclass(frozen=True)
 class MembershipAudit:
-    """What an attacker achieved who has everything but one home; for the data owner."""
+    """Result of an attacker who has everything but one home; for the data owner."""
 
     draws: int
     epsilon: float
@@ -298,7 +298,7 @@ def audit_membership(
     many = replace(account, entries=draws * len(touched))
     sigma = math.sqrt(account.variance)
     absent, present = (
-        (many.released(np.tile(sums, draws)) - np.tile(rest, draws)).reshape(draws, -1) for sums in (rest, rest + own)
+        (many.release(np.tile(sums, draws)) - np.tile(rest, draws)).reshape(draws, -1) for sums in (rest, rest + own)
     )
     length = math.sqrt(float(own @ own))
     mu = length / sigma

@@ -32,7 +32,7 @@ from shoal import validation
 from shoal.errors import InputError
 from shoal.numerics.notebook import table
 from shoal.readings.plan import HIGHEST, LOWEST, CrowdsPlan
-from shoal.rounding import counted
+from shoal.rounding import count_of
 from shoal.validation import FloatArray, IndexArray
 
 #: Homes whose distances to the public curves are in memory at a time.
@@ -51,7 +51,7 @@ REGISTER_TRUST = 0.03
 
 @dataclass(frozen=True)
 class PublicTables:
-    """What may leave, noise included: weighted curves and the total."""
+    """The part that may leave, noise included: weighted curves and the total."""
 
     curves: FloatArray  #: (m, k) kW
     counts: FloatArray  #: (m,) homes, fractions included
@@ -70,10 +70,10 @@ class NoisyCrowds(PublicTables):
     def __repr__(self) -> str:
         """Sizes and the account."""
         rows, steps = self.curves.shape
-        return f"NoisyCrowds({rows} curves of {counted(steps, 'step')}, {self.plan!r})"
+        return f"NoisyCrowds({rows} curves of {count_of(steps, 'step')}, {self.plan!r})"
 
     def _repr_html_(self) -> str:
-        """What may leave: every curve's count and mean power, with noise."""
+        """The part that may leave: every curve's count and mean power, with noise."""
         rows = zip(np.round(self.counts, 1), np.round(self.curves.mean(axis=1), 3), strict=True)
         return table(repr(self), ("homes like it, with noise", "mean kW, with noise"), rows)
 
@@ -109,13 +109,13 @@ def noisy_crowds(curves: Any, plan: CrowdsPlan) -> NoisyCrowds:
     """
     if not isinstance(plan, CrowdsPlan):
         raise InputError("plan must come from shoal.noisy_crowds_plan")
-    homes = accepted(curves, plan)
-    return described(homes, plan.account.released(vector_sum(homes, plan)), plan)
+    homes = check_curves(curves, plan)
+    return describe(homes, plan.account.release(vector_sum(homes, plan)), plan)
 
 
-def described(curves: Any, noisy: FloatArray, plan: CrowdsPlan) -> NoisyCrowds:
+def describe(curves: Any, noisy: FloatArray, plan: CrowdsPlan) -> NoisyCrowds:
     """The release of a noisy vector that was drawn before, with the row of each home: for the data owner."""
-    homes = accepted(curves, plan)
+    homes = check_curves(curves, plan)
     tables = publish(noisy, plan, homes.shape[1])
     level = np.clip(np.searchsorted(tables.levels, mean_load(homes), side="right") - 1, 0, len(tables.levels) - 2)
     row = level * len(shares()) + places(homes, plan)[2]
@@ -125,7 +125,7 @@ def described(curves: Any, noisy: FloatArray, plan: CrowdsPlan) -> NoisyCrowds:
 # ------------------------------------------------------------------ what each home adds
 
 
-def accepted(curves: object, plan: CrowdsPlan) -> FloatArray:
+def check_curves(curves: object, plan: CrowdsPlan) -> FloatArray:
     """Curves (n, k) in kW that a plan can take; refuses more homes than customers, and homes that export."""
     checked = validation.array(ndim=2, curves=curves)
     if checked.shape[1] < 1:
@@ -288,7 +288,7 @@ def _shape_weights(
 
 
 @cache
-def _stored() -> dict[str, Any]:
+def _london() -> dict[str, Any]:
     content: dict[str, Any] = json.loads(files("shoal.readings").joinpath("london.json").read_text(encoding="utf-8"))
     return content
 
@@ -296,20 +296,20 @@ def _stored() -> dict[str, Any]:
 @cache
 def shares() -> FloatArray:
     """(60,) how often each curve occurs; they sum to 1."""
-    counts = np.array(_stored()["counts"], dtype=np.float64)
+    counts = np.array(_london()["counts"], dtype=np.float64)
     return np.asarray(counts / counts.sum())
 
 
 @cache
 def relative_levels() -> FloatArray:
     """Even quantiles of homes' mean loads over the mean of all, increasing."""
-    return np.array(_stored()["levels"])
+    return np.array(_london()["levels"])
 
 
 @cache
 def curves_over(steps: int) -> FloatArray:
     """(60, steps) the curves at so many steps, each of mean 1."""
-    stored = np.array(_stored()["curves"])
+    stored = np.array(_london()["curves"])
     at, known = (np.arange(steps) + 0.5) / steps, (np.arange(stored.shape[1]) + 0.5) / stored.shape[1]
     curves = np.array([np.interp(at, known, curve) for curve in stored])
     return np.asarray(curves / curves.mean(axis=1, keepdims=True))
@@ -318,4 +318,4 @@ def curves_over(steps: int) -> FloatArray:
 @cache
 def class_of(classes: int) -> IndexArray:
     """(60,) the class of each curve when they are joined into so many."""
-    return np.array(_stored()["classes"][str(classes)], dtype=np.intp)
+    return np.array(_london()["classes"][str(classes)], dtype=np.intp)

@@ -27,12 +27,14 @@ from typing import Any
 import numpy as np
 
 from shoal import validation
+from shoal.columns import public_columns
 from shoal.errors import InputError
+from shoal.plaintext import cell
 from shoal.readings.account import ENTRIES, FARTHEST, MOST_READINGS, ReadingsAccount
 from shoal.readings.crowds import PublicTables, publish
 from shoal.readings.plan import CrowdsPlan, noisy_crowds_plan
 from shoal.readings.tables import TablePlan, publish_table
-from shoal.records import plain, typed
+from shoal.records import convert, plain
 from shoal.validation import FloatArray, IndexArray
 
 FORM = "shoal public settings 1"
@@ -47,7 +49,7 @@ ROOM = 1e-9
 
 @dataclass(frozen=True)
 class Series:
-    """What all releases of a series promise together: the cap M on √Σμ², fixed before the first, and its (ε, δ)."""
+    """The promise of all releases of a series together: the cap M on √Σμ², fixed before the first, and its (ε, δ)."""
 
     epsilon: float
     delta: float  #: at most, at ``epsilon``
@@ -102,7 +104,7 @@ class PublicSettings:
             content = json.loads(text)
             if content.pop("format") != FORM or content.pop("secret") != "readings":
                 raise KeyError("format")
-            text, series = json.dumps(content.pop("plan")), typed(Series, content.pop("series"))
+            text, series = json.dumps(content.pop("plan")), convert(Series, content.pop("series"))
             kind = CrowdsPlan if CrowdsPlan.FORM in text else TablePlan
             return cls(kind.from_json(text), series, **content)
         except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
@@ -169,7 +171,7 @@ def public_files(noisy: Any, settings: PublicSettings) -> dict[str, bytes]:
     ]
     sums = [(step, at, figure(kw, 4)) for step, (at, kw) in enumerate(zip(stamps, total.tolist(), strict=True), 1)]
     return files | {
-        TABLE: _csv(("crowd", "homes", "step", "timestamp", "kw"), rows),
+        TABLE: _csv(public_columns("noisy"), rows),
         TOTAL: _csv(("step", "timestamp", "kw"), sums),
     }
 
@@ -178,7 +180,7 @@ def public_curves(noisy: FloatArray, settings: PublicSettings) -> tuple[FloatArr
     """Curves (m, k), counts (m,) and total (k,) of the public table, before rounding; sorted by their level."""
     assert isinstance(settings.plan, CrowdsPlan)
     tables = publish(noisy, settings.plan, settings.horizon)
-    into = joined(tables)
+    into = join_curves(tables)
     counts: FloatArray = np.bincount(into, weights=tables.counts).astype(np.float64)
     sums = np.array([np.bincount(into, weights=tables.counts * step) for step in tables.curves.T]).T
     plain = np.array([np.bincount(into, weights=step) for step in tables.curves.T]).T / np.bincount(into)[:, None]
@@ -186,7 +188,7 @@ def public_curves(noisy: FloatArray, settings: PublicSettings) -> tuple[FloatArr
     return curves, counts, tables.total
 
 
-def joined(tables: PublicTables, most: int = MOST) -> IndexArray:
+def join_curves(tables: PublicTables, most: int = MOST) -> IndexArray:
     """(m,) which joined curve each of the table's is in: at most ``most``, numbered by level.
 
     The heaviest part is cut in two along its widest step until there are enough, then curves move to the nearest middle
@@ -263,6 +265,6 @@ def figure(value: float, digits: int) -> str:
 def _csv(header: Any, rows: Any) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
+    writer.writerow([cell(name) for name in header])
     writer.writerows(rows)
     return text.getvalue().encode()

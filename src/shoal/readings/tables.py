@@ -20,7 +20,7 @@ import numpy as np
 
 from shoal import validation
 from shoal.errors import InputError
-from shoal.readings.account import LOUD, UNIT, NoisePlan, declared
+from shoal.readings.account import LOUD, UNIT, NoisePlan, check_declared
 from shoal.validation import FloatArray
 
 #: Share of μ² that counts get; the columns share the rest.
@@ -89,7 +89,7 @@ def noisy_table_plan(
     >>> plan.shape, plan.entries
     ((3,), 6)
     """
-    customers, epsilon, bound = declared(customers, epsilon, delta)
+    customers, epsilon, bound = check_declared(customers, epsilon, delta)
     limits = tuple(
         (str(name), validation.real(bounds=low), validation.real(bounds=high)) for name, (low, high) in bounds.items()
     )
@@ -98,7 +98,7 @@ def noisy_table_plan(
     )
     count = round(math.sqrt(COUNT_SHARE) * UNIT)
     value = math.floor(math.sqrt((1 - COUNT_SHARE) / max(len(limits), 1)) * UNIT)
-    return TablePlan(customers, epsilon, bound, LOUD, limits, edges, count, value).calibrated(cap_mu)
+    return TablePlan(customers, epsilon, bound, LOUD, limits, edges, count, value).calibrate(cap_mu)
 
 
 def table_sum(columns: Mapping[str, Any], plan: TablePlan) -> FloatArray:

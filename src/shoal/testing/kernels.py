@@ -233,9 +233,9 @@ def _count(
 ) -> Conclusion:
     """The best bound that counted events give, by attackers who know the means, the samples, or single values."""
     learned = [halves(y)[0] for y in answers]
-    fitted = ResidualLaws.fitted(learned)
+    fitted = ResidualLaws.fit(learned)
     means = fitted.means if known is None else known
-    claim = ResidualLaws.factored(means, np.broadcast_to(fitted.covs.mean(axis=0), fitted.covs.shape).copy())
+    claim = ResidualLaws.from_moments(means, np.broadcast_to(fitted.covs.mean(axis=0), fitted.covs.shape).copy())
     own = [claim.log_densities(i, y) for i, y in enumerate(answers)]
     laws, values = claimed_and_fitted(claim, answers, own), _value_scores(answers)
 

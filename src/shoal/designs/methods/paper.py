@@ -19,9 +19,9 @@ from dataclasses import replace
 import numpy as np
 
 from shoal.designs.descent import Settings
+from shoal.designs.parameters import certify
 from shoal.designs.problem import DesignProblem, Moves, radii
-from shoal.designs.stored import certified
-from shoal.numerics.compiled import kernel
+from shoal.numerics.compilation import kernel
 from shoal.numerics.eigenpairs import eigenpairs, eigh
 from shoal.numerics.matrices import EPS, square_root
 from shoal.validation import FloatArray, IndexArray
@@ -68,7 +68,7 @@ def paper(
             taken += done
     if taken:
         iterates.append(_rescaled(problem, base, precision))
-    certificates = [certified(problem, moves) for moves in reversed(iterates)]
+    certificates = [certify(problem, moves) for moves in reversed(iterates)]
     return replace(iterates[-1 - int(np.argmin(certificates))], history=history[: taken + 1])
 
 

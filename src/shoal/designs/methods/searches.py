@@ -18,9 +18,9 @@ from shoal.designs.methods.center import additive_approach, blurred, geodesic, r
 from shoal.designs.methods.ellipsoid import ellipsoid
 from shoal.designs.methods.paper import paper
 from shoal.designs.methods.simple import none, white
+from shoal.designs.parameters import certify
 from shoal.designs.problem import DesignProblem, Moves
 from shoal.designs.span import Span
-from shoal.designs.stored import certified
 
 #: Share of the time left that Algorithm 1 may take; the search on the exact δ is worth more.
 ALGORITHM_1 = 0.25
@@ -52,7 +52,7 @@ def additive(problem: DesignProblem, settings: Settings, starts: Sequence[Moves]
     """Searches from the way to the common law and from simpler noise; never worse than the covariance design."""
     common = center_of("additive_center", problem.classes, settings)
     towards = additive_approach(problem, common)
-    if reaches(problem, common) and certified(problem, towards) < ENOUGH:
+    if reaches(problem, common) and certify(problem, towards) < ENOUGH:
         return towards
     own = [m.within(problem) for m in starts if m.map is None]
     span = None if settings.late else Span.of(problem)
@@ -78,7 +78,7 @@ def transport(problem: DesignProblem, settings: Settings, starts: Sequence[Moves
         return additive(problem, settings, starts)  # what a map makes of a constant is noise
     common = center_of("transport_center", problem.classes, settings)
     towards = geodesic(problem, common)
-    if reaches(problem, common) and certified(problem, towards) < ENOUGH:
+    if reaches(problem, common) and certify(problem, towards) < ENOUGH:
         return towards
     own = [m.within(problem) for m in starts]
     candidates = [white(problem), towards, *own]

@@ -1,4 +1,4 @@
-"""What the stages of a release hand to its card: frozen records of plain values, which merge over shards.
+"""Facts that the stages of a release hand to its card: frozen records of plain values, which merge over shards.
 
 Every field has its rule beside it (:func:`shoal.records.merging`): counts are added, the worst figure stays, means are
 taken over labels from sums, lists are cut to :data:`LISTED`. No privacy figure of a merged record is smaller than that
@@ -53,7 +53,7 @@ def _hull(intervals: Sequence[tuple[tuple[float, float], ...]]) -> tuple[tuple[f
     )
 
 
-def _joined(values: Iterable[Iterable[Any]]) -> tuple[Any, ...]:
+def _chain(values: Iterable[Iterable[Any]]) -> tuple[Any, ...]:
     return tuple(one for inside in values for one in inside)[:LISTED]
 
 
@@ -62,13 +62,13 @@ def _distinct(values: Iterable[Iterable[Any]]) -> tuple[Any, ...]:
 
 
 def _most_common_first(values: Iterable[Iterable[tuple[str, int]]]) -> tuple[tuple[str, int], ...]:
-    return tuple(most_common(tallied(values)))[:LISTED]
+    return tuple(most_common(tally(values)))[:LISTED]
 
 
-def _known(values: Sequence[Any]) -> Any:
+def _merge_known(values: Sequence[Any]) -> Any:
     """The records that are there, merged by their own rules; None where there are none."""
     known = [value for value in values if value is not None]
-    return type(known[0]).merged(known) if known else None
+    return type(known[0]).merge(known) if known else None
 
 
 def _same(what: str, again: str) -> Callable[[Sequence[Any]], Any]:
@@ -122,11 +122,11 @@ class FitFacts(Record):
     origin: str | None = None  #: instant of the first entry, ISO 8601
     step_minutes: float | None = None  #: between entries
     time_zone: str | None = None  #: of the instants; None: the clock on the wall
-    checks: ModelChecks | None = merging(_known, None)  # noqa: RUF009
+    checks: ModelChecks | None = merging(_merge_known, None)  # noqa: RUF009
     fitted_on_private_data: bool | None = True
     later_known: int = merging(sum, 0)  #: entries whose true value came later
     later_absolute: float = merging(math.fsum, 0.0)  #: sum of |true answer − what came|, in the unit of errors
-    failed: tuple[Lost, ...] = merging(_joined, ())
+    failed: tuple[Lost, ...] = merging(_chain, ())
     newcomers: int = merging(sum, 0)  #: without a place in a crowd yet
     crowd: int = 0  #: least size of a crowd that was asked for; 0 where neighbors came otherwise
     most_rows: int = merging(max, 1)  #: of a label, in a table
@@ -205,7 +205,7 @@ class Accuracy(Record):
 
 @dataclass(frozen=True)
 class DesignFacts(Record):
-    """What is promised and what it costs. Every δ, rate and divergence is an upper end, finite precision included.
+    """The promise and its cost. Every δ, rate and divergence is an upper end, finite precision included.
 
     Fields without a rule are those of the shard with the worst certificate.
     """
@@ -224,19 +224,19 @@ class DesignFacts(Record):
     groups: int = merging(sum)
     smallest_group: int = merging(min)
     largest_group: int = merging(max)
-    alone: int = merging(sum)
+    without_neighbors: int = merging(sum)
     edges: int = merging(sum)
     curve: tuple[tuple[float, float], ...] = merging(lambda curves: _worst_at(curves))  #: (ε, δ at most)
     tradeoff: tuple[tuple[float, float], ...] = merging_parts(lambda parts: _tradeoff_together(parts))  #: (fpr, tpr ≤)
     naming: NamingFacts = merging_parts(lambda parts: _naming_together(parts))  # noqa: RUF009
-    accuracy: Accuracy = merging(_known)  # noqa: RUF009
+    accuracy: Accuracy = merging(_merge_known)  # noqa: RUF009
     query: str | None = None
     target: float | None = None  #: δ that was asked for
     all_alike: bool = merging(all, False)  #: what is released is the crowd's answer, up to a trace of noise
     scope: str = merging(_same("shards were designed for different scopes", "the design"), "answer")
     other_delta: float | None = merging(_if_known(max), None)  #: δ at the same ε for who holds the other of the two
     notes: tuple[str, ...] = merging(_distinct, ())
-    failed: tuple[Lost, ...] = merging(_joined, ())
+    failed: tuple[Lost, ...] = merging(_chain, ())
     proved: str = merging(lambda words: " and ".join(sorted(set(words))) if all(words) else "", "")  #: by what
     unproved: str = merging_parts(
         lambda parts: "; ".join(sorted({part.unproved for part in parts if not part.proved})[:LISTED]), ""
@@ -278,9 +278,9 @@ class DesignFacts(Record):
         return f"(ε, δ) = ({exactly(self.epsilon)}, {upper(self.delta)})"
 
     @classmethod
-    def merged(cls, parts: Sequence[DesignFacts]) -> DesignFacts:
+    def merge(cls, parts: Sequence[DesignFacts]) -> DesignFacts:
         """The worst certificate with everyone's errors."""
-        return super().merged(sorted(parts, key=lambda part: (part.delta, part.worst_edge), reverse=True))
+        return super().merge(sorted(parts, key=lambda part: (part.delta, part.worst_edge), reverse=True))
 
 
 @dataclass(frozen=True)
@@ -296,7 +296,7 @@ class SpentFacts(Record):
 
 @dataclass(frozen=True)
 class ReleaseFacts(Record):
-    """What left through the ledger, and what that has cost so far."""
+    """The release through the ledger, and its cost so far."""
 
     name: str
     labels: int
@@ -343,7 +343,7 @@ class Course(Record):
 
 @dataclass(frozen=True)
 class Named(Record):
-    """How often attackers named the label of a test answer, beside the promise and guessing."""
+    """Frequency with which attackers named the label of a test answer, beside the promise and guessing."""
 
     accuracy: float = merging_parts(lambda parts: _named_mean(parts, "accuracy"))
     accuracy_lower: float = merging_parts(lambda parts: _named_mean(parts, "accuracy_lower"))
@@ -365,7 +365,7 @@ class Found(Record):
 
 @dataclass(frozen=True)
 class Guard(Record):
-    """How δ moves over the models that the training data leave plausible; worst over the crowds looked at.
+    """Change of δ over the models that the training data leave plausible; worst over the crowds looked at.
 
     Fields without a rule are those of the worst.
     """
@@ -379,14 +379,14 @@ class Guard(Record):
     statements: tuple[str, ...] = ()
 
     @classmethod
-    def merged(cls, parts: Sequence[Guard]) -> Guard:
+    def merge(cls, parts: Sequence[Guard]) -> Guard:
         """The worst of all crowds looked at."""
-        return super().merged(sorted(parts, key=lambda part: part.delta_at_confidence, reverse=True))
+        return super().merge(sorted(parts, key=lambda part: part.delta_at_confidence, reverse=True))
 
 
 @dataclass(frozen=True)
 class AuditFacts(Record):
-    """What attacks on crowds came to; ``confidence`` holds for all of it at once."""
+    """Result of attacks on crowds; ``confidence`` holds for all of it at once."""
 
     verdict: str = merging(lambda verdicts: "violated" if "violated" in verdicts else "consistent")
     confidence: float = merging(min)
@@ -406,8 +406,8 @@ class AuditFacts(Record):
         lambda every: tuple(sorted((f for part in every for f in part), key=lambda f: not f.lessens_privacy)[:LISTED]),
         (),
     )
-    named: Named | None = merging(_known, None)  # noqa: RUF009
-    guard: Guard | None = merging(_known, None)  # noqa: RUF009
+    named: Named | None = merging(_merge_known, None)  # noqa: RUF009
+    guard: Guard | None = merging(_merge_known, None)  # noqa: RUF009
     equal_noise_delta: float | None = merging(_largest_known, None)  #: what equal noise of this error would leave there
 
     @property
@@ -419,13 +419,13 @@ class AuditFacts(Record):
         return self.curve[0][2]
 
 
-def promised(design: DesignFacts, audit: AuditFacts) -> float:
+def promised_delta(design: DesignFacts, audit: AuditFacts) -> float:
     """The δ that an audit is told beside: that of the release, where the attacked part by itself promises no more."""
     return max(design.delta, audit.delta_promised)
 
 
-def tallied(counts: Iterable[Iterable[tuple[Key, int]]]) -> Counter[Key]:
-    """What (key, how often) come to together."""
+def tally(counts: Iterable[Iterable[tuple[Key, int]]]) -> Counter[Key]:
+    """Sum of (key, count) pairs by key."""
     total: Counter[Key] = Counter()
     for one in counts:
         total.update(dict(one))

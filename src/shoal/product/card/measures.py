@@ -36,11 +36,11 @@ from shoal.product.card.facts import (
     tpr_bound,
 )
 from shoal.product.card.words import QUESTIONS
-from shoal.proofs.proof import proved
+from shoal.proofs.proof import prove_mechanism
 from shoal.validation import FloatArray
 
 if TYPE_CHECKING:
-    from shoal.audits.book_audit import BookAudit
+    from shoal.audits.codebook_audit import CodebookAudit
     from shoal.audits.guard import ModelGuard
     from shoal.audits.verdict import Audit
 
@@ -59,7 +59,7 @@ CLOSE = 0.01
 
 
 def fit_facts(graph: NeighborGraph, *, fitted_on_private_data: bool | None = None) -> FitFacts:
-    """Who hides among whom, where nothing is known about where the laws come from."""
+    """Facts about the labels that hide among each other, where nothing is known about where the laws come from."""
     return FitFacts(source="", **hiding(graph), fitted_on_private_data=fitted_on_private_data)
 
 
@@ -72,7 +72,7 @@ def design_facts(
     thorough: bool = False,
     seed: int = 0,
 ) -> DesignFacts:
-    """What a mechanism or a codebook promises and costs; the certificate of a mechanism is proved, if it can be.
+    """Promise and cost of a mechanism or a codebook; the certificate of a mechanism is proved, if it can be.
 
     Args:
         released: what releases the answers.
@@ -87,11 +87,12 @@ def design_facts(
     if query is not None:
         validation.choice(tuple(QUESTIONS), query=query)
     promised = released.by_kind(
-        mechanism=lambda one: _of_mechanism(one, thorough and one.graph.n_edges <= THOROUGH, seed), codebook=_of_book
+        mechanism=lambda one: _of_mechanism(one, thorough and one.graph.n_edges <= THOROUGH, seed),
+        codebook=_of_codebook,
     )
     return DesignFacts(
         **hiding(released.graph),
-        alone=int((group_sizes(released.graph) == 1).sum()),
+        without_neighbors=int((group_sizes(released.graph) == 1).sum()),
         entries=released.n_dims,
         accuracy=accuracy_facts(released) if accuracy is None else accuracy,
         query=query,
@@ -105,12 +106,12 @@ def design_facts(
 def _of_mechanism(mechanism: Mechanism, thorough: bool, seed: int) -> dict[str, Any]:
     """The fields of :class:`DesignFacts` that depend on Gaussian laws and their noise."""
     if mechanism.certificate.unproved == UNTRIED:
-        mechanism, _ = proved(mechanism)
+        mechanism, _ = prove_mechanism(mechanism)
     certificate = mechanism.certificate
     epsilons = sorted({float(epsilon) for epsilon in mechanism.epsilon})
     curve = _curve(mechanism)
     return {
-        **_certified(mechanism, certificate, curve),
+        **_certificate_content(mechanism, certificate, curve),
         "method": mechanism.method,
         "epsilon": epsilons[-1] if epsilons else 0.0,
         "epsilons": tuple(epsilons[-LISTED:]),
@@ -126,7 +127,7 @@ def _of_mechanism(mechanism: Mechanism, thorough: bool, seed: int) -> dict[str, 
     }
 
 
-def _of_book(book: Codebook) -> dict[str, Any]:
+def _of_codebook(book: Codebook) -> dict[str, Any]:
     """The fields of :class:`DesignFacts` of a codebook, whose privacy losses have finitely many values."""
     epsilon, certificate = book.epsilon, book.certificate
     grid = np.unique([*EPSILONS, epsilon, 2 * epsilon])
@@ -134,7 +135,7 @@ def _of_book(book: Codebook) -> dict[str, Any]:
     guessing = len(group_sizes(book.graph)) / book.graph.n_labels
     curves = [len(group.curves) for group in book.crowds if len(group.members) > 1]
     return {
-        **_certified(book, certificate, curve),
+        **_certificate_content(book, certificate, curve),
         "method": "codebook",
         "epsilon": epsilon,
         "epsilons": (epsilon,),
@@ -152,16 +153,16 @@ def _of_book(book: Codebook) -> dict[str, Any]:
     }
 
 
-def _certified(
+def _certificate_content(
     released: Mechanism | Codebook, certificate: Certificate, curve: tuple[tuple[float, float], ...]
 ) -> dict[str, Any]:
-    """What every certificate says, in both scopes."""
+    """The content of every certificate, in both scopes."""
     log_delta = float(certificate.log_delta_upper)
     return {
         "delta": certificate.delta_upper,
         "log_delta": log_delta if math.isfinite(log_delta) else None,
         "worst_edge": certificate.worst_edge,
-        "other_delta": released.certified("answer" if released.scope == "table" else "table").delta_upper,
+        "other_delta": released.certificate_for("answer" if released.scope == "table" else "table").delta_upper,
         "curve": curve,
     }
 
@@ -240,7 +241,7 @@ def _beside_largest(squares: FloatArray, answers: FloatArray, groups: NDArray[np
 
 
 def audit_facts(audit: Audit, *, guard: ModelGuard | None = None, equal_noise_delta: float | None = None) -> AuditFacts:
-    """What an audit came to, in a size that does not grow with the number of labels."""
+    """Result of an audit, in a size that does not grow with the number of labels."""
     proved = audit.delta_lower_curve.max(axis=(0, 1), initial=0.0)
     same = len(audit.epsilon) > 0 and bool((audit.epsilon == audit.epsilon[0]).all())
     shown = range(len(audit.promise)) if same else range(min(len(audit.promise), 1))
@@ -269,8 +270,8 @@ def audit_facts(audit: Audit, *, guard: ModelGuard | None = None, equal_noise_de
     )
 
 
-def book_audit_facts(audit: BookAudit, book: Codebook) -> AuditFacts:
-    """What an audit of a codebook came to."""
+def codebook_audit_facts(audit: CodebookAudit, book: Codebook) -> AuditFacts:
+    """Result of an audit of a codebook."""
     groups = sum(len(group.members) > 1 for group in book.crowds)
     wrong = Found("law", (), "draws do not come as often as the stored probabilities say", True)
     return AuditFacts(
@@ -280,7 +281,7 @@ def book_audit_facts(audit: BookAudit, book: Codebook) -> AuditFacts:
         source="draws of the codebook itself",
         groups=groups,
         labels=audit.n_labels,
-        curve=((book.epsilon, 0.0, book.certified(audit.scope).delta_upper),),
+        curve=((book.epsilon, 0.0, book.certificate_for(audit.scope).delta_upper),),
         detectable_delta=1.0,
         detectable_shortage=1.0,
         scope=audit.scope,

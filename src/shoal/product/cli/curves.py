@@ -15,7 +15,7 @@ from shoal.mechanism.releasable import law_parts
 from shoal.product.cli import options
 from shoal.product.cli.claims import read_claim, read_laws
 from shoal.product.cli.options import option
-from shoal.product.cli.screen import Outcome, command, said
+from shoal.product.cli.screen import Outcome, check_folder, command, say
 from shoal.rounding import exactly, lower, upper
 
 
@@ -108,7 +108,8 @@ def prove(
     if claim is not None:
         return _decide(target, claim, epsilon, scope)
     if target.is_dir():
-        proofs, where = shoal.Run.open(target).prove(epsilon=epsilon, scope=scope), target / "proof"
+        run = shoal.Run.open(target)
+        proofs, where = run.prove(epsilon=epsilon, scope=scope), target / "proof"
     else:
         proof, where = shoal.prove(shoal.Mechanism.load(target), None, epsilon, scope), target.parent
         proof.save(where / f"{target.stem}.proof.json")
@@ -145,7 +146,7 @@ def _decide(file: Path, claim: str, epsilon: float | None, scope: str | None) ->
     check.proof.save(proof)
     if isinstance(classes, shoal.GaussianClasses):  # as the checker reads them
         about = file.parent / f"{file.stem}.laws.shoal"
-        write_private(about, archive.packed(*law_parts(classes, np.array(check.proof.pairs))))
+        write_private(about, archive.pack(*law_parts(classes, np.array(check.proof.pairs))))
     content = {part: getattr(check, part) for part in parts} | {"proof": str(proof)}
     again = f"The proof is {proof}; another program checks it: python -m shoal.proofs.checker {proof} {about}"
     return Outcome(content, f"{check}.\n{again}", code=0 if check.verdict == "proved" else 4)
@@ -181,6 +182,7 @@ def attack(
     if known is not None:
         finding = shoal.find_published(file, shoal.read_meters(known))
         return Outcome(finding.to_dict(), str(finding))
+    check_folder(out)
     study = shoal.reidentify(shoal.read_meters(file), crowd=crowd, origins=origins, seed=seed, progress=tell)
     study.save(folder_for(out))
     content = {"out": str(out), **study.to_dict()}
@@ -190,7 +192,7 @@ def attack(
 
 def tell(text: str, share: float) -> None:
     """Show the progress of a study on standard error."""
-    said(f"{share:4.0%} {text}")
+    say(f"{share:4.0%} {text}")
 
 
 def folder_for(out: Path) -> Path:

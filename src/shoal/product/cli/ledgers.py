@@ -12,7 +12,7 @@ import shoal
 from shoal.plaintext import cell
 from shoal.product.cli.options import option
 from shoal.product.cli.screen import Outcome, command
-from shoal.rounding import counted, upper
+from shoal.rounding import count_of, exactly, upper
 
 Target = Annotated[
     str | None,
@@ -25,14 +25,14 @@ SHOWN = 20
 
 @command()
 def show(target: Target = None, label: Label = None) -> Outcome:
-    """What has been spent of every budget.
+    """Show the part of every budget that has been spent.
 
     Examples:
         shoal ledger show
         shoal ledger show january
         shoal ledger show postgresql://owner@db/ledger --label H0003
     """
-    with _opened(target) as ledger:
+    with _open(target) as ledger:
         content, lines = _accounts(ledger, label)
         head = str(ledger.head)
     words = "seal (write it down elsewhere, then `shoal ledger verify --head` can tell a rewrite)"
@@ -50,7 +50,7 @@ def verify(
         shoal ledger verify january
         shoal ledger verify sqlite:///ledger.db --head SEAL
     """
-    with _opened(target) as ledger:
+    with _open(target) as ledger:
         report = ledger.verify(head)
     content = {name: getattr(report, name) for name in ("ok", "entries", "bad_entry", "problem")}
     content |= {"head": str(report.head), "notes": list(report.notes)}
@@ -67,7 +67,7 @@ def budget(
         str | None, option("fixed: a series fixed in advance. adaptive: releases may be chosen by earlier answers.")
     ] = None,
 ) -> Outcome:
-    """What is left of the budget; with --epsilon and --delta, set it first, for every label.
+    """Show the rest of the budget; with --epsilon and --delta, set it first, for every label.
 
     Each account says which mode holds. Exact composition counts for a series that was fixed in advance; an adaptive
     budget holds for any choice made in the light of earlier answers. Decide without looking at answers.
@@ -84,7 +84,7 @@ def budget(
         raise shoal.InputError("mode: give --epsilon and --delta too; a mode is set with its budget")
     if label is not None and setting:
         raise shoal.InputError("label: a budget holds for every label; set it without --label")
-    with _opened(target, create=setting) as ledger:
+    with _open(target, create=setting) as ledger:
         if epsilon is not None and delta is not None:
             ledger.budget(epsilon, delta, mode=mode)
         content, lines = _accounts(ledger, label)
@@ -96,13 +96,13 @@ def log(
     target: Target = None,
     as_csv: Annotated[bool, option("A table with commas, for a spreadsheet.", None, "--csv")] = False,
 ) -> Outcome:
-    """What happened, row by row: when, under which name and folder, about how many labels, and what it cost.
+    """List all releases, row by row: when, under which name and folder, about how many labels, and what it cost.
 
     Examples:
         shoal ledger log
         shoal ledger log january --csv
     """
-    with _opened(target) as ledger:
+    with _open(target) as ledger:
         rows = ledger.log()
     if as_csv:
         names = ("time", "kind", "name", "folder", "table", "labels", "cost")
@@ -114,14 +114,14 @@ def log(
     lines = [
         f"{row.time[:16].replace('T', ' ')}  {row.kind:8}  {row.name}"
         + (f" (folder {row.folder}, table {row.table[:12]})" if row.folder else "")
-        + (f", {counted(row.labels, 'label')}" if row.labels else "")
+        + (f", {count_of(row.labels, 'label')}" if row.labels else "")
         + f": {row.cost}"
         for row in rows
     ]
     return Outcome({"rows": rows}, "\n".join(lines) or "nothing is on record yet")
 
 
-def _opened(target: str | None, *, create: bool = False) -> shoal.Ledger:
+def _open(target: str | None, *, create: bool = False) -> shoal.Ledger:
     from shoal.product.runs.owner_ledger import open_ledger
 
     return open_ledger(target, create=create)
@@ -140,17 +140,28 @@ def _accounts(ledger: shoal.Ledger, label: str | None) -> tuple[dict[str, Any], 
         accounts, more = list(whole.worst), whole.labels - len(whole.worst)
         content = {name: getattr(whole, name) for name in ("releases", "labels", "largest_share", "tables")}
         if whole.tables:
-            lines.append(f"{counted(whole.tables, 'released table')} on record; `shoal ledger log` lists them")
+            lines.append(f"{count_of(whole.tables, 'released table')} on record; `shoal ledger log` lists them")
         readings = [] if whole.releases else [row for row in ledger.log() if row.kind == "readings"]
         if readings:
-            about, cost = counted(readings[-1].labels, "label"), readings[-1].cost
-            lines.append(f"{counted(len(readings), 'release')} of the readings of {about}: {cost}")
+            about, cost = count_of(readings[-1].labels, "label"), readings[-1].cost
+            lines.append(f"{count_of(len(readings), 'release')} of the readings of {about}: {cost}")
         lines.append(
-            f"{counted(whole.releases, 'charged answer')} about {counted(whole.labels, 'label')}"
-            + (f"; most spent first; at most {upper(whole.largest_share)} of the budget is spent" * bool(whole.labels))
+            f"{count_of(whole.releases, 'charged answer')} about {count_of(whole.labels, 'label')}"
+            + "; most spent first" * bool(whole.labels)
         )
     lines += [f"  {account}" for account in accounts]
     if more > 0:
         lines.append(f"  … and {more} more (--label shows one)")
+    another = ledger.cost_of_another(accounts[0].name.removeprefix("label ")) if accounts else None
+    content["another"] = None
+    if another is not None:
+        worst = max(another.after, key=lambda account: account.share)
+        where, budget = f"δ({exactly(worst.epsilon)})", exactly(worst.budget)
+        verdict = "fits into" if another.allowed else "is refused, it does not fit into"
+        lines.append(
+            f"One more answer like the latest about the first of them {verdict} the budget: {where} would be "
+            f"at most {upper(worst.spent)} of {budget}"
+        )
+        content["another"] = {"allowed": another.allowed, "delta": worst.spent, "name": worst.name}
     names = ("name", "epsilon", "budget", "spent", "remaining", "releases", "mode")
     return {**content, "accounts": [{name: getattr(one, name) for name in names} for one in accounts]}, lines

@@ -1,4 +1,4 @@
-"""What a command shows and how it ends: results on standard output, progress and messages on standard error.
+"""Output and end of a command: results on standard output, progress and messages on standard error.
 
 | exit code | means |
 | --- | --- |
@@ -27,6 +27,8 @@ from typing import Annotated, Any, TextIO, TypeVar
 import typer
 
 import shoal
+from shoal.files import FULL, full
+from shoal.numerics import warmup
 from shoal.plaintext import printable
 from shoal.product.cli import options
 from shoal.records import plain
@@ -43,7 +45,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command has to say: to machines, and to people as text or as (heading, sentences)."""
+    """Result of a command: for machines, and to people as text or as (heading, sentences)."""
 
     content: dict[str, Any]
     text: str = ""
@@ -60,39 +62,41 @@ def command(*sections: str, also: tuple[str, ...] = ()) -> Callable[[Command], C
     """
     known = options.known_settings(sections, also)
 
-    def decorated(function: Command) -> Command:
+    def decorate(function: Command) -> Command:
         signature = inspect.signature(function, eval_str=True)
 
         @functools.wraps(function)
-        def guarded(*, as_json: bool, **given: Any) -> None:
-            warnings.showwarning = lambda message, *_, **__: said(f"shoal: note: {message}")
+        def guard(*, as_json: bool, **given: Any) -> None:
+            warnings.showwarning = lambda message, *_, **__: say(f"shoal: note: {message}")
             try:
                 for begin in ON_BEGIN:
                     begin()
-                chosen = options.taken(known, given)
-                outcome = function(**given, **chosen)
+                chosen = options.take_settings(known, given)
+                with warmup.announce_to(lambda words: say(f"compile: {words}")):
+                    outcome = function(**given, **chosen)
                 code = outcome.code
-                _print(_shown(outcome, as_json))
-            except (shoal.ShoalError, OSError, MemoryError, KeyboardInterrupt) as error:
-                if os.environ.get(DEBUG):
+                _print(_render(outcome, as_json))
+            except BaseException as error:
+                expected = isinstance(error, (shoal.ShoalError, OSError, MemoryError, KeyboardInterrupt))
+                if os.environ.get(DEBUG) or not (expected or (isinstance(error, Exception) and full(error))):
                     raise
-                code, text = exit_code(error), explained(error)
+                code, text = exit_code(error), explain(error)
                 if as_json:
                     _print(_json({"error": text, "kind": type(error).__name__, "exit_code": code}))
-                said(f"shoal: {text}")
+                say(f"shoal: {text}")
             if code:
                 raise typer.Exit(code)
 
         words, mark, examples = inspect.cleandoc(function.__doc__ or "").partition("Examples:")
-        guarded.__doc__ = "\n\n".join([words + mark, *filter(None, map(str.strip, examples.splitlines()))])
+        guard.__doc__ = "\n\n".join([words + mark, *filter(None, map(str.strip, examples.splitlines()))])
         own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
         flag = inspect.Parameter("as_json", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=False, annotation=Json)
         every = [*own, *options.parameters(known), flag]
-        guarded.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]
-        guarded.__annotations__ = {one.name: one.annotation for one in every}
-        return guarded  # type: ignore[return-value]
+        guard.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]
+        guard.__annotations__ = {one.name: one.annotation for one in every}
+        return guard  # type: ignore[return-value]
 
-    return decorated
+    return decorate
 
 
 def exit_code(error: BaseException) -> int:
@@ -101,14 +105,16 @@ def exit_code(error: BaseException) -> int:
     return next((code for kind, code in codes.items() if isinstance(error, kind)), 2)
 
 
-def explained(error: BaseException) -> str:
+def explain(error: BaseException) -> str:
     """An error in a sentence or two that say what to do next."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted. What is finished is kept: the same `shoal run` continues from there."
     if isinstance(error, MemoryError):
         return "the memory is not enough; use fewer labels at a time, or a shorter horizon"
     if not isinstance(error, OSError):
-        return by_options(str(error))
+        if isinstance(error, Exception) and full(error):
+            return FULL
+        return by_options(str(error), getattr(error, "argument", ""))
     path = Path(str(error.filename or ""))
     if path.name.startswith("."):  # a lock, or a file that is being written: what the user knows is its folder
         path = path.parent
@@ -126,8 +132,32 @@ def explained(error: BaseException) -> str:
     return reasons.get(error.errno or 0, other)
 
 
-def by_options(text: str) -> str:
+def check_folder(out: Path) -> None:
+    """Raise unless a folder can be made, or written to, under the name that was given as --out; nothing stays there."""
+    if not out.parts:
+        raise shoal.InputError("out: name a folder")
+    missing = [path for path in (out, *out.parents) if not path.exists()]
+    around = missing[-1].parent if missing else out
+    if around.exists() and not around.is_dir():
+        if missing:
+            raise shoal.InputError(f"out: {around} is a file, in which there can be no folder; name another folder")
+        return  # the command says so
+    probe = around / f".shoal-{os.getpid()}"
+    try:
+        probe.mkdir()
+        probe.rmdir()
+    except OSError as error:
+        reasons = {errno.EROFS: "the disk is read-only", errno.ENOSPC: "the disk is full"}
+        why = reasons.get(error.errno or 0, "you have no permission to write there")
+        raise shoal.InputError(
+            f"out: no folder can be made in {around.resolve()}: {why}; name another folder"
+        ) from None
+
+
+def by_options(text: str, argument: str = "") -> str:
     """A message with arguments as the command's options: ``train_days`` and ``train_days=5`` are ``--train-days 5``.
+
+    ``argument`` is the one that the message begins with, as its error says.
 
     >>> by_options("train_days must be at least 1; pass interval=, or max_kw=50; say secret='readings'")
     '--train-days must be at least 1; pass --interval, or --set max_kw=50; say --secret readings'
@@ -152,11 +182,10 @@ def by_options(text: str) -> str:
     text = re.sub(rf"(?<![-\w=.])({'|'.join([*names, *rare])})={value}", as_option, text)
     named = "|".join(name for name in names if "_" in name)
     text = re.sub(rf"(?<![-\w])({named})(?![-\w.])(?: \(--[a-z-]+\))?", lambda match: names[match[1]], text)
-    first = rf"^(within(?=: )|({'|'.join(names)})(?= must | exclude| needs |: nothing here))"
-    return re.sub(first, lambda match: names[match[1]], text)
+    return names[argument] + text.removeprefix(argument) if argument in names and text.startswith(argument) else text
 
 
-def _shown(outcome: Outcome, as_json: bool) -> str:
+def _render(outcome: Outcome, as_json: bool) -> str:
     if as_json:
         return _json(outcome.content)
     if not outcome.parts:
@@ -202,7 +231,7 @@ def _print(text: str, stream: TextIO | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), to.fileno())
 
 
-def said(text: str) -> None:
+def say(text: str) -> None:
     """A line on standard error."""
     _print(f"{printable(text)}\n", sys.stderr)
 
@@ -244,7 +273,7 @@ class Stages:
         self._shown.add(step)
         if self._bars is None:
             if new:
-                said(f"{stage}: {text}")
+                say(f"{stage}: {text}")
             return
         if stage not in self._tasks:
             self._tasks[stage] = self._bars.add_task(text, total=None, stage=stage)

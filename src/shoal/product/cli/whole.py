@@ -11,7 +11,7 @@ import typer
 import shoal
 from shoal.product.cli import options
 from shoal.product.cli.options import option
-from shoal.product.cli.screen import Outcome, Stages, by_options, command
+from shoal.product.cli.screen import Outcome, Stages, by_options, check_folder, command
 
 #: When the demo's forecasts begin: the evening after 16 of its 17 days.
 DEMO_ORIGIN = "2024-01-17T18:00"
@@ -88,7 +88,7 @@ def run(
         shoal run meters.parquet --out january --within 10%
         shoal run meters.parquet --out try --rehearse
     """
-    source = meters if database is None else _selected(database, meters, chosen)
+    source = meters if database is None else _select(database, meters, chosen)
     chosen |= {"at_most": at_most, "within": within}
     if accept_doubtful_law:
         chosen["accept"] = (*chosen.get("accept", ()), "doubtful-law")
@@ -105,7 +105,7 @@ def check(
     delta: Annotated[float, option("δ of that comparison.")] = 1e-5,
     **chosen: Any,
 ) -> Outcome:
-    """What a run would find in a file: who, which crowds, what price.
+    """Check what a run would find in a file: homes, crowds, price.
 
     Reads, questions what is implausible, and rehearses; makes no folder and writes to no ledger. Exit code 2 where a
     run would be refused.
@@ -123,7 +123,7 @@ def check(
     return Outcome(preview.to_dict(), parts=preview.parts(), code=0 if preview.ok else 2)
 
 
-def _selected(database: Path, meters: str | None, chosen: dict[str, Any]) -> Any:
+def _select(database: Path, meters: str | None, chosen: dict[str, Any]) -> Any:
     """The rows of a database, by the SQL that was given as --query; queries of forecasts then come from --config."""
     if meters is not None:
         raise shoal.InputError("file: name a file, or --database with --query, not both")
@@ -148,6 +148,7 @@ def _selected(database: Path, meters: str | None, chosen: dict[str, Any]) -> Any
 def _everything(
     source: Any, out: Path, file: Path | None, chosen: dict[str, Any], verbose: bool, **terms: Any
 ) -> Outcome:
+    check_folder(out)
     config = None if file is None else shoal.Config.read(file)
     with Stages() as progress:
         done = shoal.run(source, out, config=config, progress=progress, **terms, **chosen)

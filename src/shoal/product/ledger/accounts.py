@@ -1,4 +1,4 @@
-"""What has been spent of budgets: bounded, composed, in words; a whole ledger in a few numbers, and act by act."""
+"""Accounts of budgets: bounded, composed, in words; a whole ledger in a few numbers, and act by act."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import exists, func, or_, select
 
 from shoal.product.ledger import chain
-from shoal.product.ledger.bounds import bounded, mechanism_bound, pair_bound
+from shoal.product.ledger.bounds import bound_delta, mechanism_bound, pair_bound
 from shoal.product.ledger.budgets import Budget
 from shoal.product.ledger.composition import Charges, LabelAccount, PairAccount
 from shoal.product.ledger.crowds import NOBODY
@@ -24,7 +24,7 @@ from shoal.rounding import exactly, lower, upper
 
 @dataclass(frozen=True)
 class Account:
-    """What has been spent of one budget by the worst pair it is held against; δ's are upper ends at the budget's ε.
+    """The part of one budget that was spent by the worst pair it is held against; δ's are upper ends at the budget's ε.
 
     ``releases`` are those about the label; ``pair`` is the worst pair, None where nothing was released. ``mode`` says
     what the budget holds for: ``"fixed"``, a series fixed in advance, whose composed δ is what is spent; or
@@ -95,7 +95,7 @@ class Spent:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a release would do to every budget that applies: ``before`` and ``after`` are in the same order."""
+    """Cost of a release to every budget that applies: ``before`` and ``after`` are in the same order."""
 
     allowed: bool
     repeated: bool
@@ -112,12 +112,12 @@ class Cost:
 
 
 def account(state: State, label: str, budget: Budget) -> Account:
-    """What has been spent of a budget, composed exactly: by the worst pair of a label."""
-    return _composed(state, budget, state.account(label))
+    """The part of a budget that has been spent, composed exactly: by the worst pair of a label."""
+    return _compose(state, budget, state.account(label))
 
 
 def exceeding(state: State, label: str, budget: Budget, headroom: float) -> float | None:
-    """What has been spent of a budget where it is more than that allows, with ``headroom``; None within it.
+    """The part of a budget that has been spent, where it is more than that allows, with ``headroom``; None within it.
 
     What the bounds of mechanisms settle is allowed on their word; a refusal rests on the exact composition.
     """
@@ -125,12 +125,12 @@ def exceeding(state: State, label: str, budget: Budget, headroom: float) -> floa
     undecided = tuple(pair for pair in pairs.pairs if most_spent(state, pair, budget) * (1 + headroom) > budget.delta)
     if not undecided:
         return None
-    spent = _composed(state, budget, replace(pairs, pairs=undecided)).spent
+    spent = _compose(state, budget, replace(pairs, pairs=undecided)).spent
     return spent if spent * (1 + headroom) > budget.delta else None
 
 
 def most_spent(state: State, pair: PairAccount, budget: Budget) -> float:
-    """What the bounds of mechanisms say that a pair has spent at most; 1 where they say nothing.
+    """Upper bound, from the bounds of mechanisms, on what a pair has spent; 1 where they say nothing.
 
     They hold at every edge of a mechanism's graph, and what counts for a pair was made at an edge.
     """
@@ -141,14 +141,14 @@ def most_spent(state: State, pair: PairAccount, budget: Budget) -> float:
     return most
 
 
-def _composed(state: State, budget: Budget, label: LabelAccount) -> Account:
+def _compose(state: State, budget: Budget, label: LabelAccount) -> Account:
     composer, parts = state.memory.composer, []
     for filtered in (False, True):
         pairs = tuple(pair for pair in label.pairs if budget.filters(pair.span) == filtered)
         if pairs and filtered:
-            parts.append(composer.filtered(replace(label, pairs=pairs), budget.rule, state.mechanism))
+            parts.append(composer.filter(replace(label, pairs=pairs), budget.rule, state.mechanism))
         elif pairs:
-            parts.append(composer.composed(replace(label, pairs=pairs), budget.epsilon, state.mechanism))
+            parts.append(composer.compose(replace(label, pairs=pairs), budget.epsilon, state.mechanism))
     spent, pair = max(parts, key=lambda part: part.delta_upper)
     name = f"label {label.label}"
     return Account(name, budget.epsilon, budget.delta, spent, label.releases, pair, budget.mode)
@@ -175,7 +175,7 @@ class Overview:
     tables: int = 0
 
 
-def overviewed(transaction: Transaction, memory: Memory, exact: int) -> Overview:
+def overview_of(transaction: Transaction, memory: Memory, exact: int) -> Overview:
     """Walk all labels, graph by graph; judge them by bounds, and the ``exact`` worst by composition."""
     labels = releases = 0
     top: list[tuple[float, str]] = []
@@ -196,7 +196,7 @@ def overviewed(transaction: Transaction, memory: Memory, exact: int) -> Overview
                 continue
             labels += 1
             releases += number
-            most = max(_bounded(state, pair, budget) for pair in state.account(name).pairs)
+            most = max(_bound(state, pair, budget) for pair in state.account(name).pairs)
             item = (Account(name, budget.epsilon, budget.delta, most, number).share, name)
             if len(top) < exact:
                 heapq.heappush(top, item)
@@ -219,10 +219,10 @@ def overviewed(transaction: Transaction, memory: Memory, exact: int) -> Overview
     )
 
 
-def _bounded(state: State, pair: PairAccount, budget: Budget) -> float:
+def _bound(state: State, pair: PairAccount, budget: Budget) -> float:
     """The bound on a pair; bounds that were never stored, or not for this ε, are made for the occasion."""
     most, missing, epsilon = most_spent(state, pair, budget), False, budget.epsilon
-    for digest, _, _ in pair.about.joined(pair.opposite).uses if most > budget.delta else ():
+    for digest, _, _ in pair.about.join(pair.opposite).uses if most > budget.delta else ():
         known = state.bound(digest)
         if known is None or epsilon not in known.delta or epsilon not in known.table:
             state.memory.remember_bound(mechanism_bound(state.mechanism(digest), epsilon))
@@ -248,7 +248,7 @@ class LogRow:
     cost: str = "nothing was charged"
 
 
-def logged(state: State) -> list[LogRow]:
+def log_rows(state: State) -> list[LogRow]:
     """All rows, in order; answers of one name that were charged in one transaction are one row."""
     rows: dict[object, LogRow] = {}
     about: dict[object, set[str]] = {}
@@ -264,13 +264,13 @@ def logged(state: State) -> list[LogRow]:
             key = (content["batch"], name, content["mechanism"])
             about.setdefault(key, set()).add(content["label"])
             cost = "charged row by row" if name != row.name else rows[key].cost if key in rows else None
-            cost = cost or _charged(state, content["mechanism"], epsilon)
+            cost = cost or _charge_text(state, content["mechanism"], epsilon)
             row = replace(row, kind="answers", name=name, labels=len(about[key]), cost=cost)
         elif entry.kind == "budget":
             epsilon = float(content["epsilon"])
             row = replace(row, name="every label", cost=f"δ({exactly(epsilon)}) ≤ {exactly(content['delta'])} allowed")
         elif entry.kind == "crowds":
-            homes, folder = content["facts"].get("homes", 0), str(content["facts"].get("folder", ""))
+            homes, folder = content["facts"].get("members", 0), str(content["facts"].get("folder", ""))
             number = homes if isinstance(homes, int) else 0
             row = replace(row, folder=folder, table=content["table"], labels=number)
             if content["table"] == NOBODY:  # a method's rows, which were charged as answers
@@ -282,10 +282,10 @@ def logged(state: State) -> list[LogRow]:
     return list(rows.values())
 
 
-def _charged(state: State, digest: str, epsilon: float) -> str:
-    """What all tables that a mechanism is for cost together, by its bound on record; "charged" where there is none."""
+def _charge_text(state: State, digest: str, epsilon: float) -> str:
+    """Cost of all tables that a mechanism is for together, by its bound on record; "charged" where there is none."""
     if state.bound(digest) is None:
         return "charged"
     mechanism = state.mechanism(digest)
     uses = Charges.of([(digest, 1, mechanism.finite_precision_tv)] * mechanism.times, None)
-    return f"δ({exactly(epsilon)}) ≤ {upper(bounded(uses, uses, epsilon, state.bound), 3)} charged"
+    return f"δ({exactly(epsilon)}) ≤ {upper(bound_delta(uses, uses, epsilon, state.bound), 3)} charged"

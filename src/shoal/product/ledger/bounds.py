@@ -1,4 +1,4 @@
-"""What releases cost at most, from a few numbers per mechanism: decisions that need no spectra.
+"""Upper bounds on the cost of releases, from a few numbers per mechanism: decisions that need no spectra.
 
 A :class:`MechanismBound` says, for the worst edge of a mechanism's whole graph in its worse direction, δ at a few ε and
 the Rényi divergence D at a few orders, and δ of a table, in which both labels of a pair have an answer; all as upper
@@ -39,7 +39,7 @@ from shoal.errors import CertificationError, InputError
 from shoal.mechanism.atoms import sum_up
 from shoal.mechanism.releasable import Releasable
 from shoal.product.ledger.budgets import Budget
-from shoal.product.ledger.composition import Charges, PairAccount, covered
+from shoal.product.ledger.composition import Charges, PairAccount, cover
 
 #: Parts of ε at which δ is bounded: a few uses that share it evenly, or one that has it all.
 SHARES = (0.0, 0.125, 0.25, 0.5, 1.0)
@@ -120,7 +120,7 @@ def bound_at(
     """
     grid = np.array(epsilons)
 
-    def stated(points: Sequence[float], figures: Any, kind: str) -> dict[float, float]:
+    def state_bounds(points: Sequence[float], figures: Any, kind: str) -> dict[float, float]:
         most = POINTS[kind][1]
         pairs = [(x, max(float(v), 0.0)) for x, v in zip(points, figures, strict=True) if math.isfinite(v)]
         return {x: min(math.nextafter(v * (1 + headroom), most), most) if v and headroom else v for x, v in pairs}
@@ -138,13 +138,13 @@ def bound_at(
         mechanism=lambda gaussian: renyi_curve(gaussian.output, gaussian.graph, np.array(orders)).divergence_upper,
         codebook=lambda book: [book.divergence(order) for order in orders],
     )
-    answer, table = stated(epsilons, deltas("answer"), "delta"), stated(epsilons, deltas("table"), "table")
-    return MechanismBound(mechanism.digest, answer, stated(orders, renyi, "renyi"), table)
+    answer, table = state_bounds(epsilons, deltas("answer"), "delta"), state_bounds(epsilons, deltas("table"), "table")
+    return MechanismBound(mechanism.digest, answer, state_bounds(orders, renyi, "renyi"), table)
 
 
-def bounded(about: Charges, opposite: Charges, epsilon: float, bound_of: BoundOf) -> float:
+def bound_delta(about: Charges, opposite: Charges, epsilon: float, bound_of: BoundOf) -> float:
     """An upper bound of the composed δ(ε) of any pair with these charges; 1 where too little is known."""
-    together = about.joined(opposite)
+    together = about.join(opposite)
     here, there = ({digest: times for digest, times, _ in side.uses} for side in (about, opposite))
     uses = []
     units: list[tuple[Callable[[Fraction | float], float], int]] = []
@@ -156,13 +156,13 @@ def bounded(about: Charges, opposite: Charges, epsilon: float, bound_of: BoundOf
         tables = min(here.get(digest, 0), there.get(digest, 0))
         units += [(bound.table_at, tables)] if tables else []
         units += [(bound.delta_at, times - 2 * tables)] if times > 2 * tables else []
-    most = min(_shared(units, Fraction(epsilon)), _moments(uses, epsilon)) if uses else 0.0
-    return covered(together.tv, epsilon, most)
+    most = min(_share(units, Fraction(epsilon)), _moments(uses, epsilon)) if uses else 0.0
+    return cover(together.tv, epsilon, most)
 
 
-def filtered(about: Charges, opposite: Charges, rule: FilterRule, bound_of: BoundOf) -> float:
+def bound_filter(about: Charges, opposite: Charges, rule: FilterRule, bound_of: BoundOf) -> float:
     """An upper bound of what a filter counts for any pair with these charges; 1 where too little is known."""
-    together = about.joined(opposite)
+    together = about.join(opposite)
     sums = np.zeros(len(rule.orders))
     largest = Fraction(0)
     for digest, times, _ in together.uses:
@@ -171,22 +171,22 @@ def filtered(about: Charges, opposite: Charges, rule: FilterRule, bound_of: Boun
             return 1.0
         sums += times * np.array([bound.renyi.get(order, math.inf) for order in rule.orders])
         largest += times * Fraction(min((e for e, d in bound.delta.items() if d == 0.0), default=10**9))
-    aside = covered(together.tv, rule.epsilon, 0.0)
-    return float(rule.spent(sums * (1 + SLACK), largest=sum_up(largest), aside=aside))
+    aside = cover(together.tv, rule.epsilon, 0.0)
+    return float(rule.least_delta(sums * (1 + SLACK), largest=sum_up(largest), aside=aside))
 
 
 def pair_bound(pair: PairAccount, budget: Budget, bound_of: BoundOf) -> float:
     """An upper bound of what a pair has spent of a budget, by its mode."""
     if budget.filters(pair.span):
-        return filtered(pair.about, pair.opposite, budget.rule, bound_of)
-    return bounded(pair.about, pair.opposite, budget.epsilon, bound_of)
+        return bound_filter(pair.about, pair.opposite, budget.rule, bound_of)
+    return bound_delta(pair.about, pair.opposite, budget.epsilon, bound_of)
 
 
 def _least(points: Mapping[float, float], epsilon: Fraction | float) -> float:
     return min((d for e, d in points.items() if e <= epsilon), default=1.0)
 
 
-def _shared(units: list[tuple[Callable[[Fraction | float], float], int]], left: Fraction) -> float:
+def _share(units: list[tuple[Callable[[Fraction | float], float], int]], left: Fraction) -> float:
     """Σ δᵢ(εᵢ) for the best of: an equal share for every unit, or for those of one kind only, or nothing."""
     nothing = [times * Fraction(delta_at(0.0)) for delta_at, times in units]
     equal = left / sum(times for _, times in units)

@@ -103,7 +103,7 @@ class ReadingsTotal(NamedTuple):
         return ReadingsTotal(spent, self.cap or float(content["cap"]), last)
 
 
-def register(content: Mapping[str, Any]) -> str:
+def register_account(content: Mapping[str, Any]) -> str:
     """The account of everybody on the register of a series of readings: public, known by the cap that was declared.
 
     A label of that name would be charged twice, which is on the safe side.

@@ -32,7 +32,7 @@ START = "0" * 64
 
 @dataclass(frozen=True)
 class Head:
-    """How many entries there are and the hash of the last: a seal on everything before."""
+    """The number of entries and the hash of the last: a seal on everything before."""
 
     seq: int
     hash: str
@@ -218,7 +218,7 @@ def last_of_kind(transaction: Transaction, kind: str) -> Entry | None:
     return None if row is None else Entry(*row)
 
 
-def recorded(transaction: Transaction, questions: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Entry]:
+def recorded_entries(transaction: Transaction, questions: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Entry]:
     """The releases that answered questions (label, query_id), where there are any."""
     query = select(ENTRIES.c.label, ENTRIES.c.query_id, *_FIELDS)
     answers = {}

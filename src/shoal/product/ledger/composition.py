@@ -1,4 +1,4 @@
-"""What everything released about a label and its neighbors has cost, exactly.
+"""Exact cost of everything released about a label and its neighbors.
 
 The account of a pair of neighbors counts what was released about either of them: with the two exchanged, releases about
 the one are drawn from the other's laws and the other way round (:mod:`shoal.accounting.incident`). An account of one
@@ -22,7 +22,7 @@ largest Σ τ is added to the largest δ.
 A cheaper figure that is never below this one is in :mod:`shoal.product.ledger.bounds`.
 
 The sum is over the sequence as it happened: a guarantee for mechanisms that were not chosen in the light of earlier
-answers about the same pair. For those that may have been, :meth:`Composer.filtered` says how far they are from the
+answers about the same pair. For those that may have been, :meth:`Composer.filter` says how far they are from the
 limit of a budget that holds for every way of choosing (:mod:`shoal.accounting.filters`).
 """
 
@@ -46,7 +46,7 @@ from shoal.laws.classes import GaussianClasses
 from shoal.mechanism.atoms import sum_up, total
 from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.releasable import Releasable
-from shoal.mechanism.sequence import book_divergence, gaussian_deltas, upper_ends
+from shoal.mechanism.sequence import codebook_divergence, gaussian_deltas, upper_ends
 from shoal.validation import FloatArray
 
 EPS = float(np.finfo(np.float64).eps)
@@ -63,14 +63,14 @@ class Span:
     first: int
     last: int
 
-    def joined(self, other: Span | None) -> Span:
+    def join(self, other: Span | None) -> Span:
         """The span of two sets of charges together."""
         return self if other is None else Span(min(self.first, other.first), max(self.last, other.last))
 
 
 @dataclass(frozen=True)
 class Charges:
-    """What counts against one account: mechanisms, how often each was used, and the total variation of these uses.
+    """Charges against one account: mechanisms, how often each was used, and the total variation of these uses.
 
     ``span`` says when; nothing that is composed depends on it.
     """
@@ -94,7 +94,7 @@ class Charges:
 
     @property
     def releases(self) -> int:
-        """How many releases are counted."""
+        """Number of releases that are counted."""
         return sum(times for _, times, _ in self.uses)
 
     @cached_property
@@ -102,11 +102,11 @@ class Charges:
         """The same charges without their time: all that their cost depends on."""
         return self if self.span is None else replace(self, span=None)
 
-    def joined(self, other: Charges) -> Charges:
+    def join(self, other: Charges) -> Charges:
         """These charges and others."""
         if not self.uses or not other.uses:
             return self if self.uses else other
-        span = other.span if self.span is None else self.span.joined(other.span)
+        span = other.span if self.span is None else self.span.join(other.span)
         return Charges.of((*self.uses, *other.uses), span)
 
     def through(self, counts: Callable[[str], bool]) -> Charges:
@@ -136,12 +136,12 @@ class PairAccount:
     @cached_property
     def span(self) -> Span | None:
         """When all of it was released."""
-        return self.opposite.span if self.about.span is None else self.about.span.joined(self.opposite.span)
+        return self.opposite.span if self.about.span is None else self.about.span.join(self.opposite.span)
 
 
 @dataclass(frozen=True)
 class LabelAccount:
-    """What counts for the pairs of a label, and how many ``releases`` were made about the label itself.
+    """Charges of the pairs of a label, and the number of ``releases`` made about the label itself.
 
     A label without neighbors has one pair account without names.
     """
@@ -191,7 +191,7 @@ class Composer:
     def __init__(self) -> None:
         self._spectra: Recent[tuple[list[str], EdgeSpectra]] = Recent(256 * 2**20)
 
-    def composed(self, account: LabelAccount, epsilon: float, mechanisms: Lookup) -> Composed:
+    def compose(self, account: LabelAccount, epsilon: float, mechanisms: Lookup) -> Composed:
         """The composed δ(ε) of the worst pair of ``account``."""
         alike = (self._alike(account.label, pairs, epsilon, mechanisms) for pairs in _comparable(account))
         return max(alike, key=lambda part: part.delta_upper)
@@ -199,31 +199,31 @@ class Composer:
     def prepare(self, mechanism: Releasable, label: str) -> None:
         """Do the part of the work that depends on one mechanism only, and compile, before anything is locked."""
         if self._spectra.get((mechanism.digest, label)) is None:
-            once = Charges(((mechanism.digest, 1, 0.0),))
-            account = LabelAccount(label, 1, (PairAccount(once, once, tuple(mechanism.graph.neighbors(label))),))
-            self.composed(account, 1.0, lambda _: mechanism)
+            one_use = Charges(((mechanism.digest, 1, 0.0),))
+            account = LabelAccount(label, 1, (PairAccount(one_use, one_use, tuple(mechanism.graph.neighbors(label))),))
+            self.compose(account, 1.0, lambda _: mechanism)
 
     def _alike(self, label: str, pairs: list[PairAccount], epsilon: float, mechanisms: Lookup) -> Composed:
         """The worst of comparable pairs: of the largest exact part, since the rest is the same or not larger."""
         tv = max(sum_tv(pair.about.tv, pair.opposite.tv) for pair in pairs)
-        gaussian, books = self._laid(label, pairs, mechanisms)
+        gaussian, books = self._lay_out(label, pairs, mechanisms)
         edges = list(range(len(gaussian.labels) - 1))
         worst = Composed(0.0, None)
         if edges and books:
-            worst = _beside_books(gaussian, books, epsilon)
+            worst = _with_codebooks(gaussian, books, epsilon)
         elif edges and gaussian.parts:
             curve = gaussian.curve(np.array([epsilon]), edges)
             worst = Composed(float(curve.delta_upper[0]), curve.worst_edge[0])
-        return Composed(covered(tv, epsilon, worst.delta_upper), worst.pair)
+        return Composed(cover(tv, epsilon, worst.delta_upper), worst.pair)
 
-    def filtered(self, account: LabelAccount, rule: FilterRule, mechanisms: Lookup) -> Composed:
-        """How much of δ the filter of a budget counts for the worst pair of ``account``, in its worse direction."""
+    def filter(self, account: LabelAccount, rule: FilterRule, mechanisms: Lookup) -> Composed:
+        """Part of δ that the filter of a budget counts for the worst pair of ``account``, in its worse direction."""
         worst = Composed(-1.0, None)
         orders = np.array(rule.orders)
         for pairs in _comparable(account):
             tv = max(sum_tv(pair.about.tv, pair.opposite.tv) for pair in pairs)
-            aside = covered(tv, rule.epsilon, 0.0)
-            gaussian, books = self._laid(account.label, pairs, mechanisms)
+            aside = cover(tv, rule.epsilon, 0.0)
+            gaussian, books = self._lay_out(account.label, pairs, mechanisms)
             label, *names = gaussian.labels
             edges = np.array([(0, j + 1) for j in range(len(names))], dtype=np.intp).reshape(-1, 2)
             sums = np.zeros((max(len(names), 1), 2, len(orders)))
@@ -246,11 +246,11 @@ class Composer:
                         if times[j]
                     ]
                     if losses:
-                        sums[j, direction] += book_divergence(losses, orders)
+                        sums[j, direction] += codebook_divergence(losses, orders)
                 bounds = (book.answer_epsilon for book, *uses in books for times in uses for _ in range(int(times[j])))
                 largest[j] = sum_up(float(largest[j]), *bounds) if math.isfinite(largest[j]) else math.inf
             sums = sums * (1 + 4 * EPS)
-            spent = rule.spent(sums, gaussian=exact, largest=largest[:, None], aside=aside)
+            spent = rule.least_delta(sums, gaussian=exact, largest=largest[:, None], aside=aside)
             at = np.unravel_index(int(np.argmax(spent)), spent.shape)
             if spent[at] > worst.delta_upper:
                 pair = None
@@ -259,10 +259,10 @@ class Composer:
                 worst = Composed(float(spent[at]), pair)
         return worst
 
-    def _laid(
+    def _lay_out(
         self, label: str, pairs: list[PairAccount], mechanisms: Lookup
     ) -> tuple[IncidentReleases, list[tuple[Codebook, FloatArray, FloatArray]]]:
-        """What was released about a label and its neighbors: Gaussian answers, and each codebook with its uses."""
+        """Releases about a label and its neighbors: Gaussian answers, and each codebook with its uses."""
         used = sorted({use[0] for pair in pairs for use in (*pair.about.uses, *pair.opposite.uses)})
         neighbors = sorted(name for pair in pairs for name in pair.names)
         row, column = ({name: i for i, name in enumerate(names)} for names in (used, neighbors))
@@ -305,11 +305,11 @@ class Composer:
 
 
 def _codebook(released: Releasable) -> Codebook | None:
-    """What is released, where it is a codebook."""
+    """The thing that is released, where it is a codebook."""
     return released.by_kind(mechanism=lambda _: None, codebook=lambda book: book)
 
 
-def _beside_books(
+def _with_codebooks(
     gaussian: IncidentReleases, books: list[tuple[Codebook, FloatArray, FloatArray]], epsilon: float
 ) -> Composed:
     """The worst δ of Gaussian releases and codebooks together, and where; each book with its uses about the label and
@@ -340,7 +340,7 @@ def _comparable(account: LabelAccount) -> list[list[PairAccount]]:
     return list(alike.values())
 
 
-def covered(tv: float, epsilon: float, together: float) -> float:
+def cover(tv: float, epsilon: float, together: float) -> float:
     """``together`` + (1 + e^ε) Σ τ rounded up, where ``together`` bounds what the mechanisms cost at ε."""
     added = _imprecise(tv, epsilon)
     return min(_up(_up(added) + together) if added > 0 else together, 1.0)

@@ -61,7 +61,7 @@ OTHER_CONTENT = (
 #: The types of columns that are not texts.
 TYPES: dict[str, type] = {
     "crowd": int,
-    "homes": int,
+    "members": int,
     "block": int,
     "stored": bytes,
     "row": bytes,
@@ -89,14 +89,14 @@ class Crowd(NamedTuple):
     setting: str
     period: str
     row: bytes
-    homes: int
+    members: int
     retired: bool = False
     kept: str = ""
 
     @property
     def fixed(self) -> dict[str, Any]:
         """Bases, secret offsets and decimals, which hold for the crowd's life; empty where rows are not averages."""
-        kept = _parsed(self.kept) if self.kept else {}
+        kept = _parse(self.kept) if self.kept else {}
         if not isinstance(kept, dict):
             raise InputError("crowds: kept must be a JSON object, or empty")
         return {name: kept.get(name) for name in ("bases", "offsets", "decimals")}
@@ -104,7 +104,7 @@ class Crowd(NamedTuple):
     @property
     def least(self) -> int:
         """The least number of members, m, as the setting says it."""
-        setting = _parsed(self.setting)
+        setting = _parse(self.setting)
         if not isinstance(setting, dict):
             raise InputError("crowds: every setting must be a JSON object")
         least = setting.get("m")
@@ -121,7 +121,7 @@ class LastingCrowds:
     """Crowds on record as two frames, and the digest of the whole tables at the time they were read.
 
     ``members`` has the columns label, crowd, stored, last, block, entered, held; ``crowds`` has crowd, setting, period,
-    row, homes, retired, kept. ``row`` holds float64 values as bytes, ``stored`` and ``entered`` integers.
+    row, members, retired, kept. ``row`` holds float64 values as bytes, ``stored`` and ``entered`` integers.
     """
 
     members: pl.DataFrame
@@ -139,7 +139,7 @@ def read(transaction: Transaction, labels: Sequence[Any] | None = None) -> Lasti
         numbers = {m.crowd for m in members_of(transaction, [str(label) for label in labels]).values()}
 
     def frame(kind: type[Member | Crowd]) -> pl.DataFrame:
-        rows = sorted(_stored(transaction, kind, numbers))
+        rows = sorted(_stored_rows(transaction, kind, numbers))
         return pl.DataFrame(rows, schema={name: TYPES.get(name, str) for name in kind._fields}, orient="row")
 
     settings = sorted(str(row[0]) for row in transaction.rows(select(CROWDS.c.setting).distinct()))
@@ -212,7 +212,7 @@ class CrowdsRelease:
         return _digest(*sorted(self.members.values()), *sorted(self.crowds.values()), rest)
 
 
-def recorded(transaction: Transaction, name: str) -> Entry | None:
+def entry_of(transaction: Transaction, name: str) -> Entry | None:
     """The entry of the release under a name, where there is one."""
     return next(iter(chain.of_kind(transaction, "crowds", query_id=name)), None)
 
@@ -220,7 +220,7 @@ def recorded(transaction: Transaction, name: str) -> Entry | None:
 def record(state: State, release: CrowdsRelease, book_digest: str) -> Entry:
     """Decide a release, change the tables and append the entry."""
     transaction, content = state.transaction, release.content
-    entry = recorded(transaction, release.name)
+    entry = entry_of(transaction, release.name)
     if entry is not None:
         if entry.content["content"] != content:
             raise InputError(OTHER_CONTENT)
@@ -234,7 +234,7 @@ def record(state: State, release: CrowdsRelease, book_digest: str) -> Entry:
     if before != (NOBODY if last is None else last.content["crowds"]):
         raise LedgerError(ALTERED, reason="damaged")
     old, everyone = intact(transaction, around)
-    everyone |= {m.label: m for m in _stored(transaction, Member, _blocks(release), "block")}
+    everyone |= {m.label: m for m in _stored_rows(transaction, Member, _blocks(release), "block")}
     after = everyone | dict(release.members)
     crowds = old | dict(release.crowds)
     rules = _broken_by_crowds(transaction, release, old), _broken_by_members(release, everyone, after, old)
@@ -253,7 +253,7 @@ def record(state: State, release: CrowdsRelease, book_digest: str) -> Entry:
     elsewhere = members_of(transaction, sorted(outside)) | after
     retired = {n for n, crowd in crowds.items() if crowd.retired}
     beyond = {m.crowd for m in elsewhere.values()} - around
-    retired |= {crowd.crowd for crowd in _stored(transaction, Crowd, beyond) if crowd.retired}
+    retired |= {crowd.crowd for crowd in _stored_rows(transaction, Crowd, beyond) if crowd.retired}
     if any(name not in elsewhere or elsewhere[name].crowd not in retired for name in outside):
         raise InputError(
             "members: a label of a crowd has a neighbor on record, through a mechanism, that is not in the crowd; two "
@@ -282,13 +282,13 @@ def record(state: State, release: CrowdsRelease, book_digest: str) -> Entry:
 def _broken_by_crowds(transaction: Transaction, release: CrowdsRelease, old: Mapping[int, Crowd]) -> Iterator[str]:
     """Rules that rows of crowds break; see the module."""
     new = [number for number in release.crowds if number not in old]
-    if not {int(row[0]) for row in _selected(transaction, CROWD_NUMBERS, ["crowd"], new)}.issuperset(new):
+    if not {int(row[0]) for row in _select(transaction, CROWD_NUMBERS, ["crowd"], new)}.issuperset(new):
         yield "crowds: the number of a new crowd was not drawn; take numbers from draw_crowd_numbers"
     if any(release.crowds[number].retired for number in new):
         yield "crowds: a new crowd is retired already"
     for number in release.crowds.keys() & old.keys():
         crowd, known = release.crowds[number], old[number]
-        if _parsed(crowd.setting) != _parsed(known.setting) or crowd.homes != known.homes:
+        if _parse(crowd.setting) != _parse(known.setting) or crowd.members != known.members:
             same = f"another setting, or number of homes, than the one on record (m = {known.least})"
             yield f"crowds: a crowd has {same}, which holds for its life"
         if crowd.fixed != known.fixed:
@@ -330,7 +330,7 @@ def _broken_by_members(
         members = inside.get(number, [])
         rests = [old[block] for block in {m.block for m in members if m.block is not None}]
         least = max((rest.least for rest in rests), default=0)
-        if crowd.homes != len(members):
+        if crowd.members != len(members):
             yield "crowds: homes must be the number of members of a crowd"
         if not all(later(crowd.period, rest.period) for rest in rests):
             yield "crowds: the period of a new crowd is not later than that of the last release about its members"
@@ -361,9 +361,9 @@ def crowd_digest(crowd: Crowd, members: Iterable[Member]) -> str:
 
 def intact(transaction: Transaction, numbers: set[int] | None) -> tuple[dict[int, Crowd], dict[str, Member]]:
     """Crowds on record, by number, and their members, by label; refused unless they give the crowds' digests."""
-    rows = [tuple(row) for row in _selected(transaction, CROWDS, [*Crowd._fields, "digest"], numbers)]
+    rows = [tuple(row) for row in _select(transaction, CROWDS, [*Crowd._fields, "digest"], numbers)]
     crowds = {row[0]: Crowd(*row[:-1]) for row in rows}
-    members = {member.label: member for member in _stored(transaction, Member, numbers)}
+    members = {member.label: member for member in _stored_rows(transaction, Member, numbers)}
     inside = _by_crowd(members.values())
     digests = {number: crowd_digest(crowd, inside.get(number, [])) for number, crowd in crowds.items()}
     if not inside.keys() <= crowds.keys() or digests != {row[0]: row[-1] for row in rows}:
@@ -374,24 +374,24 @@ def intact(transaction: Transaction, numbers: set[int] | None) -> tuple[dict[int
 def periods(transaction: Transaction, labels: Sequence[str]) -> set[str]:
     """The periods of the last releases of the crowds of some labels."""
     numbers = {member.crowd for member in members_of(transaction, labels).values()}
-    return {crowd.period for crowd in _stored(transaction, Crowd, numbers)}
+    return {crowd.period for crowd in _stored_rows(transaction, Crowd, numbers)}
 
 
 def members_of(transaction: Transaction, labels: Sequence[str]) -> dict[str, Member]:
     """The members on record among some labels."""
-    return {m.label: m for m in _stored(transaction, Member, labels, "label")}
+    return {m.label: m for m in _stored_rows(transaction, Member, labels, "label")}
 
 
 def on_record(transaction: Transaction, labels: Sequence[str], kind: str) -> int:
-    """How many labels are in crowds whose setting is of this kind, or have a release of their readings."""
-    crowd_of = dict(map(tuple, _selected(transaction, CROWD_MEMBERS, ["label", "crowd"], labels, "label")))
-    settings = _selected(transaction, CROWDS, ["crowd", "setting"], set(crowd_of.values()))
-    same = {number for number, setting in settings if (_parsed(setting) or {}).get("kind") == kind}
-    read = {row[0] for row in _selected(transaction, READINGS, ["label"], labels, "label")}
+    """Number of labels that are in crowds whose setting is of this kind, or have a release of their readings."""
+    crowd_of = dict(map(tuple, _select(transaction, CROWD_MEMBERS, ["label", "crowd"], labels, "label")))
+    settings = _select(transaction, CROWDS, ["crowd", "setting"], set(crowd_of.values()))
+    same = {number for number, setting in settings if (_parse(setting) or {}).get("kind") == kind}
+    read = {row[0] for row in _select(transaction, READINGS, ["label"], labels, "label")}
     return len(read | {label for label, number in crowd_of.items() if number in same})
 
 
-def refuse_apart(transaction: Transaction, graph: NeighborGraph, labels: Sequence[str]) -> None:
+def refuse_split_crowds(transaction: Transaction, graph: NeighborGraph, labels: Sequence[str]) -> None:
     """Refuse a graph that does not join a label with a crowd on record to every other member of that crowd."""
     crowd_of = {label: m.crowd for label, m in members_of(transaction, labels).items()}
     _, members = intact(transaction, set(crowd_of.values()))
@@ -412,15 +412,15 @@ def _by_crowd(members: Iterable[Member]) -> dict[int, list[Member]]:
     return inside
 
 
-def _stored(
+def _stored_rows(
     transaction: Transaction, kind: type[Row], values: Iterable[Any] | None, column: str = "crowd"
 ) -> list[Row]:
     """The members, or crowds, whose column has one of some values; or all of them."""
     table = CROWD_MEMBERS if kind is Member else CROWDS
-    return [kind(*row) for row in _selected(transaction, table, kind._fields, values, column)]
+    return [kind(*row) for row in _select(transaction, table, kind._fields, values, column)]
 
 
-def _selected(
+def _select(
     transaction: Transaction, table: Table, fields: Iterable[str], values: Iterable[Any] | None, column: str = "crowd"
 ) -> Iterator[Any]:
     """The fields of the rows of a table whose column has one of some values, or of all rows."""
@@ -447,8 +447,8 @@ def _rows(frame: Any, name: str, kind: type[Member | Crowd]) -> Iterator[Any]:
 
 
 @lru_cache(maxsize=1024)
-def _parsed(setting: str) -> Any:
-    """What the text of a setting holds; None where it is not JSON."""
+def _parse(setting: str) -> Any:
+    """Content of the text of a setting; None where it is not JSON."""
     try:
         return json.loads(setting)
     except ValueError:

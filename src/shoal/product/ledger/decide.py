@@ -24,7 +24,7 @@ from shoal.mechanism.releasable import Releasable, releasable
 from shoal.product.ledger import chain, crowds
 from shoal.product.ledger.accounts import Cost, account, exceeding
 from shoal.product.ledger.bounds import HEADROOM, MechanismBound, mechanism_bound
-from shoal.product.ledger.budgets import Budget, later, register
+from shoal.product.ledger.budgets import Budget, later, register_account
 from shoal.product.ledger.chain import Entry
 from shoal.product.ledger.state import State, graph_digest
 from shoal.product.ledger.storage import ENTRIES, Transaction, word
@@ -80,12 +80,12 @@ def as_questions(
             query_id = "answer " + hashlib.sha256(f"{mechanism.digest} {answer}".encode()).hexdigest()
         else:
             query_id = word(query_id=ids[row])
-        source = None if readings is None else keyed(key, readings[row])
+        source = None if readings is None else keyed_digest(key, readings[row])
         questions.append(Question(answer, name, query_id, source))
     return questions
 
 
-def keyed(key: bytes, readings: str) -> str:
+def keyed_digest(key: bytes, readings: str) -> str:
     """A digest of readings that tells nothing to who lacks the ledger's key."""
     return hmac.new(key, f"readings {readings}".encode(), hashlib.sha256).hexdigest()
 
@@ -102,7 +102,7 @@ def known_labels(mechanism: Releasable, labels: Sequence[Any]) -> list[str]:
     return names
 
 
-def charged(
+def charge(
     state: State,
     mechanism: Releasable,
     questions: list[Question],
@@ -114,12 +114,12 @@ def charged(
 
     Entries are appended to the state.
     """
-    on_record = chain.recorded(state.transaction, [question.name for question in questions])
+    on_record = chain.recorded_entries(state.transaction, [question.name for question in questions])
     fresh = [question for question in questions if question.name not in on_record]
     labels = list(dict.fromkeys(question.label for question in fresh))
     refuse_seen(state.transaction, [(q.label, q.readings) for q in fresh if q.readings is not None], series)
     if fresh:
-        graph, new = _refuse_apart(state, mechanism, labels)
+        graph, new = _refuse_missing_neighbors(state, mechanism, labels)
         if new:
             for name in mechanism.graph.labels:
                 word(label=name)
@@ -153,14 +153,14 @@ def charged(
     return np.array(released, dtype=np.float64).reshape(len(questions), mechanism.n_dims)
 
 
-def refuse_apart(state: State, mechanisms: Iterable[Releasable]) -> None:
+def refuse_unusable(state: State, mechanisms: Iterable[Releasable]) -> None:
     """Refuse mechanisms that could not be used one after the other, each for all its labels."""
     for mechanism in mechanisms:
-        graph, _ = _refuse_apart(state, mechanism, mechanism.graph.labels)
+        graph, _ = _refuse_missing_neighbors(state, mechanism, mechanism.graph.labels)
         state.join(mechanism.digest, graph)
 
 
-def _refuse_apart(state: State, mechanism: Releasable, labels: Sequence[str]) -> tuple[str, bool]:
+def _refuse_missing_neighbors(state: State, mechanism: Releasable, labels: Sequence[str]) -> tuple[str, bool]:
     """Refuse a mechanism without neighbors that some labels have on record, in crowds or through mechanisms.
 
     One that is not on record yet is held against all its labels. Returns its graph's digest, and whether it is new.
@@ -170,7 +170,7 @@ def _refuse_apart(state: State, mechanism: Releasable, labels: Sequence[str]) ->
     graph = graph_digest(mechanism.graph) if known is None else known
     names = mechanism.graph.labels if known is None else labels
     state.read(names)
-    crowds.refuse_apart(state.transaction, mechanism.graph, labels)
+    crowds.refuse_split_crowds(state.transaction, mechanism.graph, labels)
     if any(state.of(name).readings.spent for name in names):
         raise InputError(
             "labels: readings of a label of the mechanism were released under the readings' promise, which does not "
@@ -266,11 +266,13 @@ def new_bound(state: State, mechanism: Releasable) -> MechanismBound | None:
 
 
 def cost(state: State, mechanism: Releasable, names: list[str], query_id: str | None, times: int) -> Cost:
-    """What ``times`` releases about each of some labels would cost; nothing is written."""
-    graph, _ = _refuse_apart(state, mechanism, names)
+    """Cost of ``times`` releases about each of some labels; nothing is written."""
+    graph, _ = _refuse_missing_neighbors(state, mechanism, names)
     digest, tv = mechanism.digest, mechanism.finite_precision_tv
     state.join(digest, graph)
-    on_record = {} if query_id is None else chain.recorded(state.transaction, [(name, query_id) for name in names])
+    on_record = (
+        {} if query_id is None else chain.recorded_entries(state.transaction, [(name, query_id) for name in names])
+    )
     if any(entry.content["mechanism"] != digest for entry in on_record.values()):
         raise InputError(OTHER_QUESTION)
     coming = [name for name in names if (name, query_id) not in on_record]
@@ -286,13 +288,13 @@ def cost(state: State, mechanism: Releasable, names: list[str], query_id: str | 
 
 def may_be_chosen(state: State) -> bool:
     """Whether something was released under a budget for any way of choosing."""
-    return state.budget is not None and state.budget.mode == "adaptive" and bool(state.released())
+    return state.budget is not None and state.budget.mode == "adaptive" and bool(state.released_labels())
 
 
 def readings_refusal(state: State, content: Mapping[str, Any]) -> BudgetError | InputError | None:
     """Why a release of readings must not be recorded, where it must not; None where it may."""
     labels, cap = content["labels"], float(content["cap"])
-    charged = (register(content), *labels)  # the first has no less than any other
+    charged = (register_account(content), *labels)  # the first has no less than any other
     state.read(charged)
     accounts = [state.of(label).readings for label in charged]
     if any(account.cap not in (0.0, cap) for account in accounts):

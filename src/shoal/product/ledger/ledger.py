@@ -29,14 +29,14 @@ from shoal.mechanism.releasable import Releasable
 from shoal.product.ledger import chain, decide
 from shoal.product.ledger import crowds as lasting
 from shoal.product.ledger import storage as database
-from shoal.product.ledger.accounts import Cost, LogRow, Overview, Spent, account, logged, overviewed
+from shoal.product.ledger.accounts import Cost, LogRow, Overview, Spent, account, log_rows, overview_of
 from shoal.product.ledger.bounds import MechanismBound
 from shoal.product.ledger.budgets import budget_entry, readings_entry
 from shoal.product.ledger.chain import Entry, Head
 from shoal.product.ledger.crowds import CrowdsRelease, LastingCrowds
 from shoal.product.ledger.state import Memory, State
 from shoal.product.ledger.storage import ENTRIES, INDEX, META, Storage, Transaction
-from shoal.product.ledger.verify import Verification, verified
+from shoal.product.ledger.verify import Verification, verify
 from shoal.validation import FloatArray
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class Ledger:
             return state.budget is not None
 
     def spent(self, label: Any = None) -> Spent:
-        """What has been spent: δ at the budget's ε for a label or every label.
+        """Spent budget: δ at the budget's ε for a label or every label.
 
         An account of a label is that of the worst pair it belongs to: what was released about the neighbor counts too.
 
@@ -178,7 +178,7 @@ class Ledger:
         """
         with self._reading() as state:
             budget = decide.budget_of(state)
-            names = state.released() if label is None else [str(label)]
+            names = state.released_labels() if label is None else [str(label)]
             return Spent({name: account(state, name, budget) for name in names})
 
     def overview(self, exact: int = 5) -> Overview:
@@ -190,7 +190,7 @@ class Ledger:
         """
         number = validation.count(exact=exact)
         with self.storage.reading() as transaction:
-            return overviewed(transaction, self._memory, number)
+            return overview_of(transaction, self._memory, number)
 
     # ------------------------------------------------------------------ releases
 
@@ -261,7 +261,7 @@ class Ledger:
                 readings of a label are refused under another name, unless both begin with ``series``.
             budget: (ε, δ) of the budget that is set with this release where none is in force; it goes if this fails.
         """
-        own = self._memory.trusted(mechanism)
+        own = self._memory.trust(mechanism)
         if bounds is not None and (not isinstance(bounds, MechanismBound) or bounds.digest != own.digest):
             raise InputError("bounds must be the mechanism_bound of this very mechanism")
         true = validation.array(ndim=2, answers=answers)
@@ -279,22 +279,22 @@ class Ledger:
         with self._writing() as state:
             if budget is not None and state.budget is None:
                 state.append("budget", budget_entry(*budget, None) | {"default": True})
-            return decide.charged(state, own, questions, values, bounds, series)
+            return decide.charge(state, own, questions, values, bounds, series)
 
     def refuse_seen(self, labels: Sequence[Any], readings: Sequence[str], series: str) -> None:
         """Raise if an answer about a label was released from the same readings, under a name outside of ``series``."""
-        digests = (decide.keyed(self.secret, digest) for digest in readings)
+        digests = (decide.keyed_digest(self.secret, digest) for digest in readings)
         pairs = list(zip(map(str, labels), digests, strict=True))
         with self.storage.reading() as transaction:
             decide.refuse_seen(transaction, pairs, series)
 
-    def refuse_apart(self, mechanisms: Iterable[Releasable]) -> None:
+    def refuse_unusable(self, mechanisms: Iterable[Releasable]) -> None:
         """Raise if the mechanisms of one table could not be used together, before the first of them is.
 
         Each must join every label to all its neighbors on record, in mechanisms and in crowds, and in those before it.
         """
         with self._reading() as state:
-            decide.refuse_apart(state, mechanisms)
+            decide.refuse_unusable(state, mechanisms)
 
     def has(self, name: str) -> bool:
         """Whether anything was released under a name, or under one that begins with it and a space."""
@@ -303,7 +303,7 @@ class Ledger:
             return transaction.first(select(ENTRIES.c.seq).where(named).limit(1)) is not None
 
     def cost(self, mechanism: Releasable, label: Any, *, query_id: str | None = None, times: int = 1) -> Cost:
-        """What a release (or ``times`` of them) would cost. Nothing is written.
+        """Cost of a release (or ``times`` of them). Nothing is written.
 
         Args:
             mechanism, query_id: as in :meth:`release`.
@@ -327,10 +327,34 @@ class Ledger:
         if not names:
             raise InputError("label must name at least one label")
         times = validation.count(times=times)
-        own = self._memory.trusted(mechanism)
+        own = self._memory.trust(mechanism)
         self._memory.prepare(own, names)
         with self._reading() as state:
             return decide.cost(state, own, names, query_id, times)
+
+    def cost_of_another(self, label: Any) -> Cost | None:
+        """What one more answer about a label and its worst neighbor would cost, through the latest mechanism.
+
+        Nothing is written. None where no answer about the label was charged.
+
+        >>> import tempfile, shoal
+        >>> answers = [[0.0], [1.0]]
+        >>> graph = shoal.NeighborGraph.complete(["a", "b"])
+        >>> book = shoal.codebook(answers, graph, epsilon=1.0)
+        >>> with tempfile.TemporaryDirectory() as folder, shoal.Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
+        ...     ledger.budget(1.0, 1e-5)
+        ...     answer = ledger.release(book, [0.0], "a")
+        ...     float(ledger.spent("a")["a"].spent), ledger.cost_of_another("a").allowed
+        (0.0, False)
+        """
+        with self._reading() as state:
+            totals = state.of(str(label)).totals
+            if not totals:
+                return None
+            spent = account(state, str(label), decide.budget_of(state))
+            mechanism = state.mechanism(max(totals, key=lambda digest: (totals[digest].last, digest)))
+        pair = [name for name in spent.pair or (label,) if str(name) in mechanism.labels]
+        return self.cost(mechanism, pair)
 
     # ------------------------------------------------------------------ crowds that last
 
@@ -344,7 +368,7 @@ class Ledger:
             return lasting.read(transaction, labels)
 
     def on_record(self, labels: Sequence[str], kind: str) -> int:
-        """How many of some labels are in crowds of a ``kind`` ("forecast", "table"), or have released readings."""
+        """Number of given labels in crowds of a ``kind`` ("forecast", "table"), or have released readings."""
         with self.storage.reading() as transaction:
             return lasting.on_record(transaction, labels, kind)
 
@@ -386,7 +410,7 @@ class Ledger:
     def recorded_crowds(self, name: str) -> Entry | None:
         """The entry of the release of crowds under a name, or None."""
         with self.storage.reading() as transaction:
-            return lasting.recorded(transaction, name)
+            return lasting.entry_of(transaction, name)
 
     def record_readings(self, name: str, *, period: str, labels: Sequence[Any], mu: float, cap: float) -> Entry:
         """Record a release that is ``mu``-GDP for the whole readings of every label; decided in one transaction.
@@ -412,9 +436,9 @@ class Ledger:
             return decide.recorded_readings(state, content)
 
     def log(self) -> list[LogRow]:
-        """What happened, row by row: budgets, releases with the labels they were about, and what they cost."""
+        """Rows of the log: budgets, releases with the labels they were about, and what they cost."""
         with self._reading() as state:
-            return logged(state)
+            return log_rows(state)
 
     # ------------------------------------------------------------------ the record
 
@@ -465,7 +489,7 @@ class Ledger:
         """
         seal = None if head is None else Head.parse(head)
         with self.storage.reading() as transaction:
-            return verified(transaction, self._memory.composer, seal)
+            return verify(transaction, self._memory.composer, seal)
 
 
 def _create(transaction: Transaction) -> None:

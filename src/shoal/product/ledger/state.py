@@ -1,4 +1,4 @@
-"""What the entries of a ledger say, one after the other: the only bookkeeping there is.
+"""State after the entries of a ledger, one after the other: the only bookkeeping there is.
 
 :meth:`State.apply` takes an entry into account. Deciding, telling what was spent and verifying all ask a
 :class:`State`. A decision starts from the ledger's index, tables that hold the state of every label
@@ -30,7 +30,7 @@ from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.releasable import Releasable, from_bytes, releasable
 from shoal.product.ledger import chain
 from shoal.product.ledger.bounds import POINTS, MechanismBound
-from shoal.product.ledger.budgets import Budget, ReadingsTotal, register
+from shoal.product.ledger.budgets import Budget, ReadingsTotal, register_account
 from shoal.product.ledger.chain import Entry, Journal
 from shoal.product.ledger.composition import NOTHING, Charges, Composer, LabelAccount, PairAccount, Recent, Span, sum_tv
 from shoal.product.ledger.crowds import NOBODY
@@ -47,7 +47,7 @@ _GRAPHS = select(MECHANISMS.c.digest, MECHANISMS.c.graph).where(
 
 
 class Memory:
-    """What a process remembers of a ledger between transactions, as far as memory allows.
+    """Memory that a process has of a ledger between transactions, as far as memory allows.
 
     Everything here could be read or computed again: nothing rests on it.
     """
@@ -61,7 +61,7 @@ class Memory:
         self.graphs: Recent[NeighborGraph] = Recent(64 * 2**20)
         self.bounds: Recent[MechanismBound] = Recent(32 * 2**20)
 
-    def trusted(self, mechanism: Releasable | bytes) -> Releasable:
+    def trust(self, mechanism: Releasable | bytes) -> Releasable:
         """A copy of a mechanism that is what its digest says: the caller's own arrays can change under our hands.
 
         The content of a mechanism's file is read as it is, and is what will be recorded.
@@ -104,7 +104,7 @@ class Memory:
 
 
 class Total(NamedTuple):
-    """How often a mechanism was used, with which total variation in all, and in which batches first and last."""
+    """Uses of a mechanism: their number, the total variation in all, and in which batches first and last."""
 
     times: int
     tv: float
@@ -114,7 +114,7 @@ class Total(NamedTuple):
 
 @dataclass
 class LabelState:
-    """What is on record about a label: graphs that hold it, uses of mechanisms by digest, its account of readings."""
+    """Record about a label: graphs that hold it, uses of mechanisms by digest, its account of readings."""
 
     graphs: frozenset[str] = frozenset()
     totals: dict[str, Total] = field(default_factory=dict)
@@ -186,7 +186,7 @@ class State:
         elif entry.kind == "crowds":
             self.crowds = content["crowds"]
         elif entry.kind == "readings":
-            labels = (register(content), *content["labels"])
+            labels = (register_account(content), *content["labels"])
             self.read(labels)
             for label in labels:
                 self.labels[label].readings = self.labels[label].readings.after(content)
@@ -254,13 +254,13 @@ class State:
             stored.clear()
 
     def of(self, label: str) -> LabelState:
-        """What is on record about a label."""
+        """The record about a label."""
         if label not in self.labels:
             self.read([label])
         return self.labels[label]
 
     def charges(self, label: str) -> Charges:
-        """What counts about a label. Equal charges are one object."""
+        """Charges about a label. Equal charges are one object."""
         charges = self._charges.get(label)
         if charges is None:
             totals = self.of(label).totals
@@ -271,7 +271,7 @@ class State:
             charges = self._charges[label] = self._equal.setdefault(charges, charges)
         return charges
 
-    def released(self) -> list[str]:
+    def released_labels(self) -> list[str]:
         """The labels that something was released about."""
         if self._replayed:
             return [label for label, state in self.labels.items() if state.totals]
@@ -287,7 +287,7 @@ class State:
             content = self.transaction.value(select(MECHANISMS.c.content).where(MECHANISMS.c.digest == digest))
             if content is None:
                 raise LedgerError(MISSING, reason="damaged")
-            mechanism = restored(bytes(content), digest)
+            mechanism = restore(bytes(content), digest)
             self.memory.remember_mechanism(mechanism)
         return mechanism
 
@@ -313,7 +313,7 @@ class State:
         return graph
 
     def bound(self, digest: str) -> MechanismBound | None:
-        """What a mechanism costs at most at a few points, where that is known."""
+        """Upper bound on the cost of a mechanism at a few points, where that is known."""
         bound = self.memory.bounds.get(digest)
         if bound is None and digest not in self._unbounded:
             bound = self.stored_bound(digest)
@@ -380,7 +380,7 @@ class State:
         return ties[0].names if len(ties) == 1 else tuple(name for tie in ties for name in tie.names)
 
     def lacking(self, graph: NeighborGraph, name: str, labels: Iterable[str]) -> int:
-        """How many labels have neighbors on record that the graph of this name does not join them to."""
+        """Number of labels that have neighbors on record that the graph of this name does not join them to."""
         return sum(
             not {*self.neighbors(label)} <= {*graph.neighbors(label)}
             for label in labels
@@ -436,7 +436,7 @@ def graph_digest(graph: NeighborGraph) -> str:
     return total.hexdigest()
 
 
-def restored(content: bytes, digest: str) -> Releasable:
+def restore(content: bytes, digest: str) -> Releasable:
     """A mechanism from its stored file, which must be the one that the digest names."""
     try:
         mechanism = from_bytes(content, "mechanism")

@@ -98,7 +98,7 @@ CROWDS = _table(
     _key("crowd", BIG),
     *(_column(name) for name in ("setting", "period", "digest")),
     _column("row", BYTES),
-    _column("homes", sa.Integer),
+    _column("members", sa.Integer),
     _column("retired", sa.Boolean),
     _column("kept"),
 )
@@ -160,17 +160,17 @@ class Transaction:
         self.connection = connection
         self.postgres = connection.dialect.name == "postgresql"
 
-    def _executed(self, statement: str | Executable, parameters: Mapping[str, Any]) -> Any:
+    def _execute(self, statement: str | Executable, parameters: Mapping[str, Any]) -> Any:
         return self.connection.execute(sa.text(statement) if isinstance(statement, str) else statement, parameters)
 
     def rows(self, statement: str | Executable, **parameters: Any) -> Sequence[Any]:
         """All rows of a query."""
-        rows: Sequence[Any] = self._executed(statement, parameters).fetchall()
+        rows: Sequence[Any] = self._execute(statement, parameters).fetchall()
         return rows
 
     def first(self, statement: str | Executable, **parameters: Any) -> Any:
         """The first row, or None."""
-        return self._executed(statement, parameters).first()
+        return self._execute(statement, parameters).first()
 
     def value(self, statement: str | Executable, **parameters: Any) -> Any:
         """The first column of the first row, or None."""
@@ -179,7 +179,7 @@ class Transaction:
 
     def run(self, statement: str | Executable, **parameters: Any) -> None:
         """Execute a statement that returns no rows."""
-        self._executed(statement, parameters)
+        self._execute(statement, parameters)
 
     def pairs(self, values: Sequence[tuple[str, str]]) -> Select[Any]:
         """A query whose rows are pairs of texts, for ``IN``: by an index, where SQLite would scan for written pairs."""
@@ -295,14 +295,14 @@ class Storage:
                         connection.invalidate()
                     raise
         except SQLAlchemyError as error:
-            raise _explained(error, after) from None
+            raise _explain(error, after) from None
 
     def close(self) -> None:
         self._engine.dispose()
 
 
-def _explained(error: Exception, after: str = "") -> LedgerError:
-    """What the database said, by its code only: its own texts may quote what was being written.
+def _explain(error: Exception, after: str = "") -> LedgerError:
+    """The database's error, by its code only: its own texts may quote what was being written.
 
     ``after`` says what became of the transaction.
     """
@@ -347,7 +347,7 @@ def _sqlite(address: URL, timeout: float) -> Engine:
                 connection.exec_driver_sql("PRAGMA journal_mode = WAL")
             return engine
         except SQLAlchemyError as error:
-            explained = _explained(error)
+            explained = _explain(error)
             # Several processes may be turning a new file to write-ahead at once; a read-only file keeps its mode.
             if explained.reason == "read-only":
                 return engine

@@ -30,7 +30,7 @@ from shoal.product.ledger.budgets import Budget
 from shoal.product.ledger.chain import NOTES, START, Entry, Head, columns_of
 from shoal.product.ledger.composition import Composer
 from shoal.product.ledger.decide import may_be_chosen, readings_refusal
-from shoal.product.ledger.state import Memory, State, graph_digest, restored
+from shoal.product.ledger.state import Memory, State, graph_digest, restore
 from shoal.product.ledger.storage import BOUNDS, INDEX, MECHANISMS, META, Transaction
 
 WRONG_INDEX = "the index of labels and of what was released differs from the record; rebuild() writes it anew"
@@ -71,7 +71,7 @@ class _Broken(Exception):
         self.seq, self.problem, self.overspent = seq, problem, overspent
 
 
-def verified(transaction: Transaction, composer: Composer, seal: Head | None) -> Verification:
+def verify(transaction: Transaction, composer: Composer, seal: Head | None) -> Verification:
     """Walk the chain and report."""
     walk = _Walk(transaction, composer, seal)
     try:
@@ -81,7 +81,7 @@ def verified(transaction: Transaction, composer: Composer, seal: Head | None) ->
             if broken.overspent:
                 _Walk(transaction, composer, seal, broken.overspent).all()
             raise
-        _derived(walk.state)
+        _check_index(walk.state)
     except (_Broken, LedgerError) as error:
         seq = error.seq if isinstance(error, _Broken) else None
         return Verification(False, walk.last.seq, walk.last, seq, str(error), tuple(walk.notes))
@@ -113,7 +113,7 @@ class _Walk:
         """Check every entry and what they end with."""
         before, seal = "", self._seal
         for entry, columns in chain.entries(self._transaction):
-            content = _chained(self.last, entry, columns)
+            content = _next_content(self.last, entry, columns)
             self.last = entry.head
             if seal is not None and seal.seq == entry.seq and seal != entry.head:
                 raise _Broken(entry.seq, "it is not the entry that the given head seals: the chain was rewritten")
@@ -125,7 +125,7 @@ class _Walk:
                 self._check(entry, content)
                 self.state.apply(entry, content)
                 if entry.kind == "release" and content["label"] in self._closely:
-                    problem = self._exceeded(content["label"])
+                    problem = self._excess(content["label"])
                     if problem:
                         raise _Broken(entry.seq, problem)
             except (KeyError, TypeError, ValueError) as error:
@@ -139,7 +139,7 @@ class _Walk:
             raise _Broken(last.seq, "it is not the entry that the head names as the last")
         if seal is not None and seal.seq > last.seq:
             raise _Broken(last.seq + 1, f"it is missing: the given head seals {seal.seq} entries, there are {last.seq}")
-        self._held()
+        self._compare_budgets()
 
     def overdrawn(self) -> Iterator[str]:
         """Notes on accounts that are beyond their budgets as they are now."""
@@ -159,7 +159,7 @@ class _Walk:
             if meta.get("ledger") != content["ledger"] or hashlib.sha256(key).hexdigest() != content["key"]:
                 problem = "the database's identity or key is not the one recorded"
         elif kind == "budget":
-            self._held()
+            self._compare_budgets()
             if content.get("mode") == "fixed" and may_be_chosen(self.state):
                 problem = "it calls a series fixed in advance whose releases may have been chosen"
         elif kind == "mechanism":
@@ -182,14 +182,14 @@ class _Walk:
             raise _Broken(seq, problem)
 
     def _mechanism(self, content: Mapping[str, Any]) -> str:
-        """What is wrong with a mechanism that is recorded; it is remembered, with its bound as computed here."""
+        """The fault of a mechanism that is recorded; it is remembered, with its bound as computed here."""
         digest, state = content["mechanism"], self.state
         stored = self._transaction.value(select(MECHANISMS.c.content).where(MECHANISMS.c.digest == digest))
         if stored is None:
             return "the mechanism it records is missing"
         if hashlib.sha256(bytes(stored)).hexdigest() != content["content"]:
             return "the mechanism it records was altered"
-        mechanism = restored(bytes(stored), digest)
+        mechanism = restore(bytes(stored), digest)
         if graph_digest(mechanism.graph) != content["graph"]:
             return "the mechanism's graph is not the one recorded with it"
         if state.lacking(mechanism.graph, content["graph"], mechanism.graph.labels):
@@ -208,7 +208,7 @@ class _Walk:
         return ""
 
     def _release(self, seq: int, content: Mapping[str, Any]) -> str:
-        """What is wrong with a release, budgets aside."""
+        """The fault of a release, budgets aside."""
         label, digest, state = content["label"], content["mechanism"], self.state
         if digest not in state.mechanisms or label not in (mechanism := state.mechanism(digest)).graph:
             return "it uses a mechanism that was not recorded before it, or not for this label"
@@ -225,24 +225,24 @@ class _Walk:
         self._since.setdefault(label, seq)
         return ""
 
-    def _held(self) -> None:
+    def _compare_budgets(self) -> None:
         """Compare what was released since the budgets last changed with the budgets in force."""
-        over = {label: problem for label in self._since if (problem := self._exceeded(label))}
+        over = {label: problem for label in self._since if (problem := self._excess(label))}
         if over:
             first = min(over, key=lambda label: self._since[label])
             raise _Broken(self._since[first], over[first], frozenset(over))
         self._settled = set(self._since)
         self._since.clear()
 
-    def _exceeded(self, label: str) -> str:
-        """What is wrong with the last release about a label, where a budget does not allow it."""
+    def _excess(self, label: str) -> str:
+        """The fault of the last release about a label, where a budget does not allow it."""
         if self.state.budget is None:
             return "it was released without a budget"
         over = exceeding(self.state, label, self.state.budget, 0.0) is not None
         return f"it exceeds the budget of label {label}" if over else ""
 
 
-def _chained(last: Head, entry: Entry, columns: dict[str, Any]) -> dict[str, Any]:
+def _next_content(last: Head, entry: Entry, columns: dict[str, Any]) -> dict[str, Any]:
     """The content of the entry that must follow the last one, with these columns."""
     expected = last.seq + 1
     if entry.seq != expected:
@@ -260,7 +260,7 @@ def _chained(last: Head, entry: Entry, columns: dict[str, Any]) -> dict[str, Any
     return content
 
 
-def _derived(state: State) -> None:
+def _check_index(state: State) -> None:
     """The index, and the tables beside the chain, must say what the chain says."""
     transaction = state.transaction
     stored = {str(row[0]): str(row[1]) for row in transaction.rows(select(MECHANISMS.c.digest, MECHANISMS.c.graph))}

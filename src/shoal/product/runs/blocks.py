@@ -24,7 +24,7 @@ from shoal.product.runs.rows import CROWDS
 from shoal.product.runs.shards import Part, find_shard, out_path, put_frame, put_whole, seal_shard
 from shoal.product.runs.work import Work
 from shoal.product.sources.class_table import SUFFIX, ClassTable, refuse_copies, sample_laws
-from shoal.product.sources.meters.answered import ForecastAnswers
+from shoal.product.sources.meters.answers import ForecastAnswers
 from shoal.product.sources.meters.predictive import Forecasts, joined_forecasts
 from shoal.records import Record
 from shoal.validation import FloatArray

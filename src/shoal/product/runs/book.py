@@ -13,7 +13,7 @@ import numpy as np
 
 from shoal.errors import InputError
 from shoal.product.ledger.ledger import Ledger
-from shoal.rounding import counted
+from shoal.rounding import count_of
 
 EARLIER = (
     "period: something was released about these labels for {}, and this is about {}. Every release about a label needs "
@@ -28,7 +28,7 @@ class Book:
     """The record of some labels and of all that share a crowd with them."""
 
     members: dict[str, dict[str, Any]] = field(default_factory=dict)  #: label -> crowd, stored, last, block
-    crowds: dict[int, dict[str, Any]] = field(default_factory=dict)  #: number -> setting, period, row, homes, retired
+    crowds: dict[int, dict[str, Any]] = field(default_factory=dict)  #: number -> setting, period, row, members, retired
     ledger_digest: str = ""
     settings: tuple[str, ...] = ()  #: of all crowds on record, of these labels or others
 
@@ -85,7 +85,7 @@ class Book:
         most = max((len(row_values(row)) for row in released), default=0)
         if steps is not None and 0 < most < steps:
             raise InputError(
-                f"horizon: forecasts from {origin} are on record with {counted(most, 'step')}, and a period is "
+                f"horizon: forecasts from {origin} are on record with {count_of(most, 'step')}, and a period is "
                 f"released once; horizon={most} gives them again, a later origin= may have more. Nothing was "
                 "released"
             )

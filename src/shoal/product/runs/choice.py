@@ -42,7 +42,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.crowds.formation import means
-from shoal.crowds.membership import formed
+from shoal.crowds.membership import form_crowds
 from shoal.crowds.tables import members_at
 from shoal.designs.comparison import Comparison, compare_with_averages
 from shoal.errors import InputError, UnreachableError
@@ -58,7 +58,7 @@ from shoal.product.runs.shards import run_jobs
 from shoal.product.runs.stages.fit_stage import fit_job
 from shoal.product.runs.work import Work
 from shoal.records import Record
-from shoal.rounding import counted, many, percent, upper
+from shoal.rounding import count_of, many, percent, upper
 
 if TYPE_CHECKING:
     from shoal.product.runs.folder import Progress
@@ -119,12 +119,12 @@ class Rehearsal:
 
     def __repr__(self) -> str:
         """Counts alone: curves and names of labels stay inside."""
-        return f"Rehearsal({self.people} on {counted(len(self.days), 'day')})"
+        return f"Rehearsal({self.people} on {count_of(len(self.days), 'day')})"
 
     @property
     def people(self) -> str:
         """How many labels have a value today, with their noun."""
-        return counted(len(self.today.labels), self.noun)
+        return count_of(len(self.today.labels), self.noun)
 
     def price(self, crowd: int) -> CrowdPrice:
         """Crowds of a size, on record or formed anew from each day's curves, and their price as rehearsed."""
@@ -167,10 +167,10 @@ class Rehearsal:
             return np.array([self.recorded.get(name, -1) for name in day.labels], dtype=np.int64)
         rules = self._rules(day, crowd)
         if rules is None:
-            return formed(day.points, crowd, **day.limits(self.config.largest_share))
+            return form_crowds(day.points, crowd, **day.limits(self.config.largest_share))
         every = np.arange(len(day.labels))
         limits = day.limits(None) | {"limits": rules.limits(every)}
-        return formed(rules.points(every), crowd, **limits)
+        return form_crowds(rules.points(every), crowd, **limits)
 
     def _rules(self, day: Curves, crowd: int) -> Rules | None:
         """The rules of rows of averages for the figures of a day; None without any label."""
@@ -372,7 +372,8 @@ def by_error(rehearsal: Rehearsal, most: float) -> Choice:
         if recorded is None and trials[-1].price is None:
             raise InputError(
                 "within: the price cannot be rehearsed: no earlier day has enough readings before it. Give more days "
-                "of readings, fewer train_days=, or crowd= or at_most= instead"
+                "of readings, fewer train_days=, or crowd= or at_most= instead",
+                argument="within",
             )
         if (trials[-1].price or 0.0) > most:
             break  # larger ones that seem to cost less do so by luck
@@ -384,7 +385,9 @@ def by_error(rehearsal: Rehearsal, most: float) -> Choice:
             fewest = "the fewest that an error chooses" if recorded is None else "on record for life"
             why = f"crowds of at least {least.crowd}, {fewest}, cost {least.words}. Allow that (within='{price}')"
         fewer = "" if recorded is not None else ", or name a smaller crowd= yourself, in which members hide less"
-        raise UnreachableError(f"within: no crowd costs so little on these data: {why}{fewer}. Nothing was released")
+        raise UnreachableError(
+            f"within: no crowd costs so little on these data: {why}{fewer}. Nothing was released", argument="within"
+        )
     best = within[-1]
     return Choice(
         best.crowd,
@@ -415,7 +418,7 @@ class FileCheck:
     comparison: Comparison | None = None  #: methods beside averages, where an ε was given to compare at
 
     def __repr__(self) -> str:
-        usable = f"{self.fit.labels} of {counted(self.fit.labels + self.fit.left_out, self.fit.noun)} usable"
+        usable = f"{self.fit.labels} of {count_of(self.fit.labels + self.fit.left_out, self.fit.noun)} usable"
         return f"FileCheck({usable}, crowd {self.crowd}: {self.refusal or 'a run would form crowds'})"
 
     def _repr_html_(self) -> str:
@@ -434,7 +437,7 @@ class FileCheck:
         used = [f"{fit.labels} of {read} {noun} can be used."]
         used += [f"{count} cannot: {reason}." for reason, count in fit.reasons]
         rest = fit.left_out - sum(count for _, count in fit.reasons)
-        used += [f"{counted(rest, fit.noun)} more cannot be used, for rarer reasons."] if rest > 0 else []
+        used += [f"{count_of(rest, fit.noun)} more cannot be used, for rarer reasons."] if rest > 0 else []
         sections = [("Read", [f"{fit.source}."]), ("Who can be used", used)]
         if fit.about:
             sections.append(("What was understood", list(fit.about)))
@@ -459,7 +462,7 @@ class FileCheck:
             span = f"{price.smallest}" if price.smallest == price.largest else f"{price.smallest} to {price.largest}"
             mark = " (the one asked for)" if price.crowd == self.crowd and len(self.prices) > 1 else ""
             lines.append(
-                f"--crowd {price.crowd}{mark}: {counted(price.crowds, 'crowd')} of {span}; named at most 1 in "
+                f"--crowd {price.crowd}{mark}: {count_of(price.crowds, 'crowd')} of {span}; named at most 1 in "
                 f"{price.crowd}; expected price {price.words}."
             )
         if rehearsal.measure != SPREAD and rehearsal.days:
@@ -558,7 +561,10 @@ def share(given: float | str) -> float:
     value = _fraction(given)
     bare = isinstance(given, str) and "%" not in given  # on the command line "10" means ten percent to people
     if value is None or not 0 <= value <= (1 if bare else 10):
-        raise InputError("within must be an increase of the error such as 10% or 0.10; above 1 with a percent sign")
+        raise InputError(
+            "within must be an increase of the error such as 10% or 0.10; above 1 with a percent sign",
+            argument="within",
+        )
     return float(value)
 
 

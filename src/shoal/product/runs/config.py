@@ -152,7 +152,10 @@ class Config(Record):
         if self.epsilon is not None:
             validation.non_negative(epsilon=self.epsilon)
         if self.delta is not None and self.rho is not None:
-            raise InputError("delta and rho exclude each other: the one asks for a guarantee, the other for an error")
+            raise InputError(
+                "delta and rho exclude each other: the one asks for a guarantee, the other for an error",
+                argument="delta",
+            )
         if self.delta is not None:
             validation.probability(delta=self.delta, above_zero=True, below_one=True)
         if self.rho is not None:

@@ -14,7 +14,7 @@ import polars as pl
 from shoal.errors import InputError
 from shoal.product.runs.config import Config
 from shoal.product.runs.shards import Part, put_frame
-from shoal.rounding import counted
+from shoal.rounding import count_of
 from shoal.validation import FloatArray
 
 #: Suffix of the curves beside a shard.
@@ -103,5 +103,5 @@ def read_boundaries(config: Config, labels: Sequence[str]) -> Any:
     value = dict(zip(table[who].str.strip_chars().to_list(), table[column].fill_null("").to_list(), strict=True))
     missing = sum(label not in value for label in labels)
     if missing:
-        raise InputError(f"boundaries: {Path(file).name} has no row for {counted(missing, 'label')}; add them")
+        raise InputError(f"boundaries: {Path(file).name} has no row for {count_of(missing, 'label')}; add them")
     return np.array([value[label] for label in labels], dtype=object)

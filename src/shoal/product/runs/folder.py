@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shoal.errors import InputError
-from shoal.files import digest_of, file_digest, held, private_folder, write_whole
+from shoal.files import digest_of, file_digest, private_folder, write_whole
+from shoal.product.locks import hold_lock
 from shoal.product.runs.config import Config
 from shoal.product.runs.facts import Facts, decode_facts
 from shoal.product.runs.owner_ledger import FILE, Seal
-from shoal.product.sources.frames import Scratch, meter_files, stored
+from shoal.product.sources.frames import Scratch, meter_files, store_rows
 from shoal.records import Record
 
 #: Version of the state file; others are refused.
@@ -76,7 +77,7 @@ def source_of(source: Any, folder: Path, *, table: bool) -> tuple[Source, Scratc
     """The source of a run; rows of a frame or an address are kept as a file in ``folder``, and come with it."""
     if isinstance(source, SimulatedMeters):
         return Source(digest_of(vars(source)), simulated=source), None
-    rows = stored(source)
+    rows = store_rows(source)
     if rows is not None:
         digest = file_digest(rows.path)
         return Source(digest, str(folder.resolve() / f"{digest[:32]}.parquet"), rows.name, table=table), rows
@@ -175,7 +176,7 @@ class Folder:
     def lock(self) -> Iterator[None]:
         """Hold the folder; a second process is refused, and a killed one leaves no trace."""
         busy = InputError(f"out: another shoal is working in {self.path.name}; wait for it to end")
-        with held(self / ".lock", busy):
+        with hold_lock(self / ".lock", busy):
             yield
 
     def state(self) -> RunState:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from shoal.columns import public_columns
 from shoal.errors import InputError
 from shoal.product.card.facts import FitFacts
 from shoal.product.runs.config import Config
@@ -73,8 +74,8 @@ class MeterInput:
         return [str(step) for step in range(1, settings.horizon + 1)]
 
     def axis(self, settings: Config, plan: CrowdFacts) -> str:
-        """The figures of a row, in words."""
-        return f"{settings.horizon} steps"
+        """Words for the axis of a chart: none, since its instants stand there."""
+        return ""
 
     def spread(self, values: FloatArray) -> FloatArray | float:
         """The unit in which errors are counted, entry by entry."""
@@ -86,7 +87,7 @@ class MeterInput:
         steps = pl.DataFrame({"step": np.arange(1, settings.horizon + 1), "timestamp": stamps})
         kw = pl.col("values").list.get(pl.col("step") - 1, null_on_oob=True).alias("kw")
         long = table.join(steps, how="cross").sort("crowd", "step")
-        return long.select("crowd", "homes", "step", "timestamp", kw.fill_nan(None)), [self.who, "step"]
+        return long.with_columns(kw.fill_nan(None)).select(public_columns("meters")), [self.who, "step"]
 
     def own_rows(self, released: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
         """label, crowd and row, from the owner's table."""
@@ -137,7 +138,7 @@ class TableInput:
         return plan.columns
 
     def axis(self, settings: Config, plan: CrowdFacts) -> str:
-        """The figures of a row, in words."""
+        """Words for the axis of a chart."""
         return f"{len(plan.columns)} columns"
 
     def spread(self, values: FloatArray) -> FloatArray | float:
@@ -149,7 +150,7 @@ class TableInput:
         """The rows of crowds as they are passed on, and the order of the owner's."""
         entry = pl.col("values").list
         values = [entry.get(j, null_on_oob=True).fill_nan(None).alias(name) for j, name in enumerate(plan.columns)]
-        return table.select("crowd", "homes", *values), [self.who]
+        return table.select(*public_columns("figures"), *values), [self.who]
 
     def own_rows(self, released: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
         """label, crowd and row, from the owner's table; of several rows of a label their mean."""

@@ -158,7 +158,8 @@ def without_password(url: str) -> str:
     except (ArgumentError, ValueError):
         raise InputError(
             "ledger must be a path, or look like sqlite:///ledger.db or postgresql://user@host:5432/database, with a "
-            "port from 1 to 65535"
+            "port from 1 to 65535",
+            argument="ledger",
         ) from None
     rest = {name: getattr(parsed, name) for name in ("username", "host", "port", "database")}
     query = {name: value for name, value in parsed.query.items() if name != "password"}

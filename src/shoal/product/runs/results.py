@@ -184,7 +184,7 @@ class Results:
     def released(self) -> pl.DataFrame:
         """What was released, with whose it is.
 
-        Of meters: household, crowd, homes, step, timestamp, kw. Of a table: label, crowd, homes and its columns. A
+        Of meters: household, crowd, members, step, timestamp, kw. Of a table: label, crowd, members and its columns. A
         figure that would break a rule of a row is missing. A method's release has a row per home or sample: crowd, …
         """
         import polars as pl

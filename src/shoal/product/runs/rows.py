@@ -8,7 +8,7 @@ everything in one transaction. Until then a new crowd has a negative number.
 | file | holds |
 | --- | --- |
 | crowds.parquet | label, crowd, value and truth today, what the ledger keeps, own, changed, waits: the owner's |
-| rows.parquet | crowd, homes, values, sums, kept (the secret offset in it), retired: the row of each crowd |
+| rows.parquet | crowd, members, values, sums, kept (the secret offset in it), retired: the row of each crowd |
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 import polars as pl
 
 from shoal.crowds.loads import LoadCrowd
-from shoal.crowds.membership import can_have_figures, formed, with_blocks
+from shoal.crowds.membership import can_have_figures, form_crowds, with_blocks
 from shoal.crowds.precision import Units
 from shoal.crowds.tables import TableCrowd, members_at
 from shoal.errors import InputError, LedgerError, UnreachableError
@@ -88,7 +88,7 @@ class CrowdTables:
 
     def with_rows(self) -> pl.DataFrame:
         """Members with a figure today and the row of their crowd, where no figure of it is withheld."""
-        table = self.lasting.select("crowd", "homes", row="values")
+        table = self.lasting.select("crowd", "members", row="values")
         known = self.members.filter(pl.col("value").is_not_null() & ~pl.col("waits"))
         whole = ~pl.col("row").list.eval(pl.element().is_nan()).list.any()
         both = known.join(table, on="crowd", how="inner").filter(whole).sort("label")
@@ -133,7 +133,7 @@ class PlannedRow:
     """The row of a crowd for this release; figures that are withheld are NaN."""
 
     crowd: int
-    homes: int
+    members: int
     values: list[float]
     sums: list[int]  #: of what entered, in units
     kept: str  #: bases, secret offsets, decimals
@@ -197,7 +197,7 @@ class Plan:
             if len(left) >= self.m:
                 continue
             self.rows.append(
-                PlannedRow(number, entry["homes"], row_values(entry["row"]), [], entry["kept"], retired=True)
+                PlannedRow(number, entry["members"], row_values(entry["row"]), [], entry["kept"], retired=True)
             )
             for name in names:
                 if name in left:
@@ -215,12 +215,12 @@ class Plan:
         if len(at):
             more = self._curves.limits(self._settings.largest_share, at)
             if rules is None:
-                crowd = formed(self._curves.points[at], self.m, None if first else shuffle, **more)
+                crowd = form_crowds(self._curves.points[at], self.m, None if first else shuffle, **more)
             else:
                 more |= {"totals": None, "largest_share": None, "limits": rules.limits(at)}
                 if not first:
                     more["keeps"] = lambda own: rules.keeps(self._today(at[own]))
-                crowd = formed(rules.points(at), self.m, None if first else shuffle, **more)
+                crowd = form_crowds(rules.points(at), self.m, None if first else shuffle, **more)
         if first and (crowd < 0).all():
             raise InputError(too_few(self.m, self._curves, input_of(self._settings).several))
         if first and rules is not None:
@@ -300,7 +300,7 @@ class Plan:
                 kept, row = entry["kept"], row_values(entry["row"])
                 for member in members:
                     member.own = self._has_entered(member)
-                self.rows.append(PlannedRow(number, entry["homes"], row, [], kept, bool(row), recorded=True))
+                self.rows.append(PlannedRow(number, entry["members"], row, [], kept, bool(row), recorded=True))
                 continue
             if self.rules is None:
                 kept = self._kept(names) if entry is None else entry["kept"]
@@ -383,7 +383,7 @@ class Plan:
         at = frame["at"].set(frame["at"] < 0, None)
         known = {name: self._curves.frame[name].gather(at) for name in ("value", "truth")}
         columns: dict[str, Any] = {
-            "crowd": pl.Int64, "homes": pl.Int64, "values": pl.List(pl.Float64), "sums": pl.List(pl.Int64),
+            "crowd": pl.Int64, "members": pl.Int64, "values": pl.List(pl.Float64), "sums": pl.List(pl.Int64),
             "kept": pl.String, "answered": pl.Boolean, "recorded": pl.Boolean, "retired": pl.Boolean,
         }  # fmt: skip
         rows = pl.DataFrame([vars(row) for row in self.rows], schema=columns)
@@ -469,13 +469,15 @@ def record_rows(work: Work, numbers: Mapping[int, int], table_digest: str, *, wi
         raise LedgerError(STALE)
 
     crowds = []
-    for number, homes, values, kept, retired in lines.select("crowd", "homes", "values", "kept", "retired").iter_rows():
+    for number, homes, values, kept, retired in lines.select(
+        "crowd", "members", "values", "kept", "retired"
+    ).iter_rows():
         known = book.crowds.get(number, {"setting": plan.setting})
         row = np.array(values if with_figures else [], dtype="<f8").tobytes()
         entry = {"crowd": numbers.get(number, number), "setting": known["setting"], "period": plan.period, "row": row}
-        entry |= {"homes": homes, "retired": retired, "kept": kept}
+        entry |= {"members": homes, "retired": retired, "kept": kept}
         crowds.append(entry | ({"period": known["period"], "row": known["row"]} if retired else {}))
-    kinds = {"crowd": pl.Int64, "setting": pl.String, "period": pl.String, "row": pl.Binary, "homes": pl.Int64}
+    kinds = {"crowd": pl.Int64, "setting": pl.String, "period": pl.String, "row": pl.Binary, "members": pl.Int64}
     kinds |= {"kept": pl.String}
     try:
         ledger.record_crowds(
@@ -487,7 +489,7 @@ def record_rows(work: Work, numbers: Mapping[int, int], table_digest: str, *, wi
             crowds=pl.DataFrame(crowds, schema={**kinds, "retired": pl.Boolean}),
             table_digest=table_digest,
             facts={
-                "homes": int(lines["homes"].sum()),
+                "members": int(lines["members"].sum()),
                 "crowds": len(lines),
                 "period": plan.period,
                 "folder": work.path.resolve().name,

@@ -39,8 +39,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import shoal
+from shoal.designs.methods import METHODS
 from shoal.errors import InputError, ShoalError
+from shoal.numerics import warmup
+from shoal.product.runs import secret
 from shoal.product.runs.book import Book
 from shoal.product.runs.choice import Choice, by_error, by_risk, naming_bound, rehearse_days, share
 from shoal.product.runs.config import Config, split_settings
@@ -348,7 +350,7 @@ class Run(Results):
 
     def _prepare(self) -> None:
         """Compile what was never compiled here, sweep, and forget stages that lack shards, which may be mended."""
-        compile_first(self._say, accounting=self.kind.row_per_label)
+        compile_first(self._say, self.config)
         for folder in (self.path / SHARDS, self.path):  # nobody works in them yet
             sweep(folder)
         lists = [name for name in (FIT, DESIGN) if (self.path / name).is_file()]
@@ -513,33 +515,18 @@ class Run(Results):
         self._configure(crowd=choice.crowd)
 
 
-def compile_first(tell: Progress, *, accounting: bool = True) -> None:
-    """On the very first run on a machine, say so and compile the kernels, before workers would all do it at once.
+def compile_first(tell: Progress, config: Config) -> None:
+    """On the first run on a machine, say so and compile the kernels, before workers would all do it at once.
 
-    Means of crowds need no ``accounting``: its kernels are the larger part, and are left to the first run with an ε.
-    Nothing depends on it: what is not compiled here is compiled where it is needed, and kept.
+    Means of crowds need no accounting: its kernels are the larger part, and are left to the first run with an ε.
     """
-    from shoal.numerics import compiled
-
-    folder, last = compiled.FOLDER, "spectrum._fast_block*.nbi" if accounting else "formation._sweep*.nbi"
-    if folder is None or any(folder.rglob(last)):
-        return
-    import numpy as np
-
-    from shoal.accounting.spectrum import edge_spectra
-
-    words = "compiling, once on this machine, in a minute or two"
-    tell("compile", words, 0, 0)
-    shoal.forecast(shoal.simulate_meters(2, 3, step_minutes=30), (2, 1), 2, 2, "day")
-    shoal.crowd_graph(np.arange(12.0).reshape(6, 2) ** 2, 2)
-    if accounting:
-        laws = shoal.GaussianClasses([[0.0, 0.0], [1.0, 0.0]], [[[1.0, 0.5], [0.5, 1.0]], [[2.0, 0.5], [0.5, 1.0]]])
-        edge_spectra(laws, np.array([[0, 1]]), precise=True).reversed()
-        graph = shoal.NeighborGraph.complete(laws.labels)
-        for scope in ("answer", "table"):
-            shoal.privacy_curve(laws, graph, [0.5, 1.0], scope=scope)
-            shoal.renyi_curve(laws, graph, [2.0], scope=scope)
-    tell("compile", words, 1, 1)
+    rooms = ["crowds"] if config.label is not None else ["arma", "crowds"]
+    if config.charged or config.secret == secret.READINGS:
+        rooms.append("accounting")
+    if config.method is not None and config.method in METHODS and METHODS[config.method].timed:
+        rooms.append("designs")
+    if warmup.compile_kernels(lambda words: tell("compile", words, 0, 0), rooms=rooms):
+        tell("compile", warmup.WORDS, 1, 1)
 
 
 def _now() -> str:

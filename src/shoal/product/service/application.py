@@ -80,7 +80,7 @@ def problem(status: int, detail: str = "", headers: Mapping[str, str] | None = N
 
 
 def _fault(fault: Mapping[str, Any]) -> str:
-    """What is wrong with a field, in pydantic's words, which are about what is expected and repeat nothing of it."""
+    """The fault of a field, in pydantic's words, which are about what is expected and repeat nothing of it."""
     if fault["type"] == "json_invalid":
         return "the body is not JSON"
     field = next((str(part) for part in fault["loc"][1:2] if part in FIELDS), "the body")
@@ -116,7 +116,7 @@ class OuterGuard:
             return
         begun, status, length = time.perf_counter(), 500, 0
 
-        async def limited() -> Message:
+        async def limit() -> Message:
             nonlocal length
             message = await receive()
             length += len(message.get("body", b""))
@@ -135,7 +135,7 @@ class OuterGuard:
         if not stated.isdigit() or len(stated) > 9 or int(stated) > BODY:
             await problem(413 if stated.isdigit() else 400)(scope, receive, outward)
         else:
-            await self._app(scope, limited, outward)
+            await self._app(scope, limit, outward)
         route = getattr(scope.get("route"), "path", "other")
         role = getattr(scope.get("state", {}).get("person"), "role", "none")
         method = scope["method"] if scope["method"] in METHODS else "other"
@@ -184,7 +184,7 @@ def application(
     )
     app.state.access = Access(service, rate, burst, proxy)
 
-    async def failed(request: Request, error: Exception) -> Response:
+    async def fail(request: Request, error: Exception) -> Response:
         """An error as a page for a browser, as a problem document for everybody else."""
         if isinstance(error, SignInNeeded):
             return RedirectResponse("/sign-in", status_code=303)
@@ -205,7 +205,7 @@ def application(
         return problem(status, detail, headers)
 
     for kind in (HTTPException, RequestValidationError, ShoalError, SignInNeeded, Exception):
-        app.add_exception_handler(kind, failed)
+        app.add_exception_handler(kind, fail)
     health = router()
 
     @health.get("/healthz")

@@ -46,17 +46,17 @@ class LedgerRecord:
 
     def checkpoint(self, size: int | None = None) -> dict[str, Any]:
         """Size and root of the tree, of all entries or of the first ``size``: to be written down elsewhere."""
-        tree, upto = self._grown(size)
+        tree, upto = self._grow(size)
         return {"ledger": self._identity, "size": upto, "root": tree.root(upto).hex()}
 
     def inclusion(self, entry: Entry, size: int | None = None) -> dict[str, Any]:
-        """How an entry leads to a checkpoint: the newest, or the one of ``size`` entries."""
-        tree, upto = self._grown(size, entry.seq)
+        """Path from an entry to a checkpoint: the newest, or the one of ``size`` entries."""
+        tree, upto = self._grow(size, entry.seq)
         path = [step.hex() for step in tree.inclusion(entry.seq - 1, upto)]
         inclusion = {"index": entry.seq - 1, "size": upto, "path": path}
         return {"checkpoint": self.checkpoint(upto), "inclusion": inclusion, "entry": vars(entry)}
 
-    def _grown(self, size: int | None = None, least: int = 0) -> tuple[Tree, int]:
+    def _grow(self, size: int | None = None, least: int = 0) -> tuple[Tree, int]:
         """The tree with the entries that came since, which must continue it, and ``size``, by default all of it."""
         with self._reading, self._ledger.storage.reading() as transaction:
             hashes = chain.hashes(transaction, max(self._tree.size - 1, 0))

@@ -119,7 +119,7 @@ class Person:
 
 @dataclass(frozen=True)
 class Caller:
-    """Who makes a call, and with which key; without one where a proxy vouches for them."""
+    """The person who makes a call, and the key; without one where a proxy vouches for them."""
 
     person: Person
     key: str | None = None
@@ -131,7 +131,7 @@ class Caller:
 
 @dataclass(frozen=True)
 class _Ending:
-    """What ends by itself, or is ended."""
+    """A thing that ends by itself, or is ended."""
 
     id: str
     person: str
@@ -156,7 +156,7 @@ class KeyRecord(_Ending):
 
 @dataclass(frozen=True)
 class Grant(_Ending):
-    """What an analyst may ask, and within which budget; without one only what is never charged."""
+    """A question that an analyst may ask, and its budget; without one only what is never charged."""
 
     questions: tuple[str, ...]
     epsilon: float | None
@@ -190,17 +190,17 @@ class Register:
         with self._storage.reading() as transaction:
             return _people(transaction)
 
-    def named(self, name: str) -> Person | None:
+    def find_person(self, name: str) -> Person | None:
         """The person of this name, unless dismissed."""
         with self._storage.reading() as transaction:
-            return _person(transaction, PEOPLE.c.name == _spelled(name))
+            return _person(transaction, PEOPLE.c.name == _spelling(name))
 
     def admit(
         self, name: str, role: str, by: Caller | None = None, expires: datetime | None = None
     ) -> tuple[Person, Key]:
         """Admit someone, with a first key; who was dismissed comes back as the same person, with the same account."""
         with self._writing() as transaction:
-            person = _admitted(transaction, name, role, by)
+            person = _admit(transaction, name, role, by)
             return person, _new_key(transaction, person, by, _instant(expires))[1]
 
     def dismiss(self, id: str) -> None:
@@ -220,7 +220,7 @@ class Register:
             return [key for key in _keys(transaction) if caller.is_owner or key.person == caller.person.id]
 
     def holder(self, text: str) -> Caller | None:
-        """Who holds a key that is in force."""
+        """The holder of a key that is in force."""
         return self._caller(KEYS.c.digest == _digest(text.strip()))
 
     def first_key(self) -> Key | None:
@@ -233,7 +233,7 @@ class Register:
         """A key for the first owner, in the place of a lost one, for whoever holds the ledger's file."""
         with self._writing() as transaction:
             person = _person(transaction, PEOPLE.c.name == FIRST_OWNER)
-            person = person or _admitted(transaction, FIRST_OWNER, "owner", None)
+            person = person or _admit(transaction, FIRST_OWNER, "owner", None)
             transaction.run(update(PEOPLE).where(PEOPLE.c.id == person.id).values(role="owner"))
             record, key = _new_key(transaction, replace(person, role="owner"), None, lasting=True)
             for old in _keys(transaction):
@@ -282,7 +282,7 @@ class Register:
         return text
 
     def session(self, cookie: str) -> Caller | None:
-        """Who is signed in with a cookie, by a key that is still in force."""
+        """The person who is signed in with a cookie, by a key that is still in force."""
         current = select(SESSIONS.c.key_id).where(SESSIONS.c.digest == _digest(cookie), SESSIONS.c.expires > _now())
         return self._caller(KEYS.c.id == current.scalar_subquery())
 
@@ -323,7 +323,7 @@ class Register:
         """
         if (epsilon is None) != (delta is None):
             raise InputError("epsilon and delta are one budget: give both, or neither for what is never charged")
-        until, name = _instant(expires), _spelled(analyst)
+        until, name = _instant(expires), _spelling(analyst)
         with self._writing() as transaction:
             person = _person(transaction, PEOPLE.c.name == name)
             if person is None and not new:
@@ -333,7 +333,7 @@ class Register:
                 )
             if person is not None and (person.role != "analyst" or new):
                 raise NotNow("somebody of this name is here already; grants are for known analysts, or for new ones")
-            person = person or _admitted(transaction, name, "analyst", by)
+            person = person or _admit(transaction, name, "analyst", by)
             grant = Grant(f"g_{secrets.token_hex(8)}", person.id, _now(), until, None, tuple(questions), epsilon, delta)
             origin = _maker(transaction, by)
             transaction.insert(GRANTS, asdict(grant) | {"questions": json.dumps(questions)} | origin)
@@ -394,11 +394,11 @@ def _instant(expires: datetime | None) -> str | None:
 
 
 def _digest(text: str) -> str:
-    """What is stored of a key, without salt, which 256 random bits do not need."""
+    """The digest that is stored of a key, without salt, which 256 random bits do not need."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _spelled(name: str) -> str:
+def _spelling(name: str) -> str:
     """A name in one spelling: what looks the same is the same person."""
     return word(name=unicodedata.normalize("NFC", name).strip())
 
@@ -433,14 +433,14 @@ def _key_in_force(transaction: Transaction, id: str) -> KeyRecord:
 
 
 def _maker(transaction: Transaction, by: Caller | None) -> dict[str, str | None]:
-    """Who makes something, and with which key; raised where that key is not in force."""
+    """The person who makes something, and the key; raised where that key is not in force."""
     if by is not None and by.key is not None:
         _key_in_force(transaction, by.key)
     return {"made_by": None, "parent": None} if by is None else {"made_by": by.person.id, "parent": by.key}
 
 
-def _admitted(transaction: Transaction, name: str, role: str, by: Caller | None) -> Person:
-    name, origin = _spelled(name), _maker(transaction, by)
+def _admit(transaction: Transaction, name: str, role: str, by: Caller | None) -> Person:
+    name, origin = _spelling(name), _maker(transaction, by)
     row = transaction.first(select(PEOPLE.c.id, PEOPLE.c.ended).where(PEOPLE.c.name == name))
     if row is not None and row[1] is None:
         raise NotNow("somebody of this name is here already; a new key for them is made under keys")

@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from shoal.errors import InputError, LedgerError
-from shoal.files import held, write_whole
+from shoal.files import write_whole
 from shoal.product.ledger.ledger import Ledger
 from shoal.product.ledger.storage import Storage
+from shoal.product.locks import hold_lock
 from shoal.product.runs.owner_ledger import Place
 from shoal.product.service.catalog import ledger_place
 from shoal.product.service.record import database_file
@@ -127,7 +128,7 @@ def alone(ledger: Ledger, place: Place) -> Iterator[None]:
     )
     file = database_file(ledger.storage)
     if file is not None:
-        with held(file.with_name(f"{file.name}-serving"), busy):
+        with hold_lock(file.with_name(f"{file.name}-serving"), busy):
             yield
         return
     # A connection of its own, which nothing else uses and which holds the lock as long as it is open.

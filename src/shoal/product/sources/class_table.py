@@ -33,8 +33,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from shoal import archive
 from shoal.audits.guard import ModelGuard, model_guard
+from shoal.columns import public_columns
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.mechanism.mechanism import Mechanism
@@ -42,6 +42,7 @@ from shoal.mechanism.releasable import Releasable
 from shoal.numerics.eigenpairs import eigh
 from shoal.product.card.facts import Accuracy
 from shoal.product.card.measures import accuracy_facts
+from shoal.product.sources.frame_archive import load_record, save_record
 from shoal.product.sources.frames import UNREADABLE, open_file
 from shoal.validation import FloatArray, IndexArray
 
@@ -49,8 +50,8 @@ from shoal.validation import FloatArray, IndexArray
 LOOKED_AT = 1000
 #: Columns of the released table that are shoal's own.
 SOURCE_ROW, LABEL, CROWD, ROW = "source_row", "label", "crowd", "row"
-OWN = (SOURCE_ROW, LABEL, CROWD, ROW, "homes")
-FORMAT, VERSION = "shoal class table", 2
+OWN = (SOURCE_ROW, LABEL, CROWD, ROW, *public_columns("figures")[1:])
+FORMAT, VERSION = "shoal class table", 3
 #: Smallest eigenvalue of the correlations within labels: below it a column is a combination of the others.
 DEPENDENT = 1e-9
 #: Share of rows that may repeat another row of their label: rounded figures do, once in a while.
@@ -83,7 +84,7 @@ def table_rows(
     raw, header = pl.concat([part.raw for part in parts]), list(schemas[0])
     for name, setting in ((label, "label"), (time, "timestamp_column"), (value, "value_column")):
         if name is not None and name not in header:
-            raise InputError(f"{setting}: the table has no column {name!r}; its columns are {_listed(header)}")
+            raise InputError(f"{setting}: the table has no column {name!r}; its columns are {_list_names(header)}")
     if (time is None) != (value is None):
         raise InputError("timestamp_column and value_column belong together: a long table has a time and a value")
     if time is not None and columns:
@@ -97,7 +98,7 @@ def table_rows(
         chosen = rows.select(names, pl.col(SOURCE_ROW).cast(pl.Int64), *entries, *moments).collect()
     except UNREADABLE:
         raise InputError("table: its rows do not have the columns of its header, or it is damaged") from None
-    checked = _checked(chosen, entries)
+    checked = _check(chosen, entries)
     if time is None:
         return checked, entries, left_out
     long = checked.with_columns(chosen["time"])
@@ -112,7 +113,7 @@ def table_rows(
 
 def _entries(raw: pl.LazyFrame, schema: Mapping[str, Any], label: str, columns: Sequence[str]) -> tuple[str, ...]:
     """The columns that are entries."""
-    named, dropped = _named(columns, list(schema))
+    named, dropped = _name_columns(columns, list(schema))
     if label in named or label in dropped:
         raise InputError("label: the column of labels can be neither an entry nor dropped")
     numeric = _numeric(raw, schema)
@@ -134,7 +135,7 @@ def _entries(raw: pl.LazyFrame, schema: Mapping[str, Any], label: str, columns: 
     return entries
 
 
-def _named(given: Sequence[str], header: Sequence[str]) -> tuple[list[str], list[str]]:
+def _name_columns(given: Sequence[str], header: Sequence[str]) -> tuple[list[str], list[str]]:
     """Columns that were named and those named as -NAME, each for itself or several with commas between them."""
     names: list[str] = []
     for text in given:
@@ -143,7 +144,7 @@ def _named(given: Sequence[str], header: Sequence[str]) -> tuple[list[str], list
     dropped = [name[1:] for name in names if name not in named]
     missing = [name for name in (*named, *dropped) if name not in header]
     if missing:
-        raise InputError(f"columns: the table has no column {missing[0]!r}; its columns are {_listed(header)}")
+        raise InputError(f"columns: the table has no column {missing[0]!r}; its columns are {_list_names(header)}")
     return named, dropped
 
 
@@ -164,7 +165,7 @@ def _numeric(raw: pl.LazyFrame, schema: Mapping[str, Any]) -> set[str]:
     return numbers
 
 
-def _checked(batch: pl.DataFrame, entries: Sequence[str]) -> pl.DataFrame:
+def _check(batch: pl.DataFrame, entries: Sequence[str]) -> pl.DataFrame:
     names = batch[LABEL].str.strip_chars()
     if names.null_count() or (names == "").any():
         raise InputError(f"label: {int((names.fill_null('') == '').sum())} row(s) have no label; give every row one")
@@ -191,7 +192,7 @@ def _checked(batch: pl.DataFrame, entries: Sequence[str]) -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list_names(names: Sequence[str]) -> str:
     """Names of columns for a message; numbers may be the first row of a file without a header, and stay out."""
     words = [name for name in names if not re.fullmatch(r"\s*[+-]?[\d.,]+(e[+-]?\d+)?\s*|[+-]?(nan|inf)", name.lower())]
     more = ", …" if len(words) > 12 or len(words) < len(names) else ""
@@ -285,7 +286,7 @@ class ClassTable:
         return model_guard(group, observed, query=self.query, fitted_on_private_data=True, n_draws=draws, seed=seed)
 
     def observations(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """What the law of each label rests on, as :func:`shoal.model_guard` asks for it."""
+        """The samples that the law of each label rests on, as :func:`shoal.model_guard` asks for it."""
         part = self.take(labels)
         assert part.covs is not None
         assert part.degrees is not None
@@ -310,12 +311,12 @@ class ClassTable:
 
     def save(self, path: str | Path) -> None:
         """Write a versioned file without pickle. It holds the rows: guard it like them."""
-        archive.save_record(self, path, FORMAT, VERSION)
+        save_record(self, path, FORMAT, VERSION)
 
     @staticmethod
     def load(path: str | Path) -> ClassTable:
         """Read a file that :meth:`save` wrote; a damaged or altered one is refused."""
-        return archive.load_record(ClassTable, path, FORMAT, VERSION)
+        return load_record(ClassTable, path, FORMAT, VERSION)
 
 
 def label_means(values: FloatArray, owner: IndexArray, n: int) -> FloatArray:

@@ -27,7 +27,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 from zoneinfo import available_timezones
 
 import numpy as np
@@ -35,6 +35,9 @@ import polars as pl
 
 from shoal.errors import InputError, StorageError
 from shoal.files import disk_space, private
+from shoal.plaintext import FORMULA, cell
+
+Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
 
 WORKBOOKS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods")
 _WORKBOOK_BYTES = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
@@ -160,7 +163,7 @@ def open_file(file: Path) -> FileTable:
 def beginning(file: Path) -> tuple[str, str]:
     """The encoding of a text file and its first characters; archives and workbooks are refused."""
     name = file.name.lower()
-    with opened(file) as handle:
+    with open_bytes(file) as handle:
         start = handle.read(4096)
     if name.endswith(".zip"):
         raise InputError(f"path: {file.name} is a ZIP archive; unpack it, and name what is inside")
@@ -173,7 +176,7 @@ def beginning(file: Path) -> tuple[str, str]:
     return encoding, start.decode(encoding, errors="ignore").lstrip("\ufeff \r\n")
 
 
-def opened(file: Path) -> IO[bytes]:
+def open_bytes(file: Path) -> IO[bytes]:
     """The bytes of a file, unpacked if its name ends in .gz."""
     return gzip.open(file, "rb") if file.name.lower().endswith(".gz") else file.open("rb")  # type: ignore[return-value]
 
@@ -184,7 +187,7 @@ def encoding_of(file: Path) -> str:
     UTF-16 and UTF-32 are known by their byte order mark or by the zeros between letters; what is not valid UTF-8 is
     taken for Windows-1252, in which every byte that occurs in practice is a character.
     """
-    with opened(file) as handle:
+    with open_bytes(file) as handle:
         start = handle.read(400)
         for mark, name in _MARKS:
             if start.startswith(mark):
@@ -207,7 +210,7 @@ def encoding_of(file: Path) -> str:
 def text_of(file: Path, encoding: str) -> IO[str]:
     """The text of a file in its encoding; a byte that the encoding does not know becomes a replacement character."""
     name = "utf-8-sig" if encoding == "utf-8" else encoding
-    return io.TextIOWrapper(opened(file), encoding=name, errors="replace", newline="")
+    return io.TextIOWrapper(open_bytes(file), encoding=name, errors="replace", newline="")
 
 
 # ------------------------------------------------------------------ frames and addresses
@@ -219,7 +222,7 @@ def table_of(source: Any, name: str = "source") -> pl.LazyFrame | None:
     ``name`` is the argument that it came in as.
     """
     if isinstance(source, (str, os.PathLike)):
-        return _scanned(os.fspath(source))
+        return _scan(os.fspath(source))
     if isinstance(source, (pl.DataFrame, pl.LazyFrame)):
         return source.lazy()
     if is_pandas(source):
@@ -229,10 +232,10 @@ def table_of(source: Any, name: str = "source") -> pl.LazyFrame | None:
             return pl.DataFrame(source).lazy()
     except pl.exceptions.PolarsError:
         raise InputError(f"{name}: it has columns of a type that no table of numbers, text and times has") from None
-    return from_pandas(_interchanged(source, name), name).lazy() if hasattr(source, "__dataframe__") else None
+    return from_pandas(_interchange(source, name), name).lazy() if hasattr(source, "__dataframe__") else None
 
 
-def _interchanged(source: Any, name: str) -> Any:
+def _interchange(source: Any, name: str) -> Any:
     """A frame of the older protocol as one of pandas, whose warning that the protocol ends is not the user's."""
     try:
         from pandas.api.interchange import from_dataframe
@@ -246,7 +249,7 @@ def _interchanged(source: Any, name: str) -> Any:
         return from_dataframe(source)
 
 
-def stored(source: Any) -> Scratch | None:
+def store_rows(source: Any) -> Scratch | None:
     """The rows of :func:`table_of` as a Parquet file; those of DuckDB and of lazy tables are not in memory together.
 
     The same rows in the same order make the same bytes, whatever they came from; None for a path of local files.
@@ -273,8 +276,8 @@ def stored(source: Any) -> Scratch | None:
     return scratch
 
 
-def _scanned(path: str) -> pl.LazyFrame | None:
-    """What Polars scans by itself: an address with a scheme, or a Delta table, also in a local folder."""
+def _scan(path: str) -> pl.LazyFrame | None:
+    """Scan what Polars scans by itself: an address with a scheme, or a Delta table, also in a local folder."""
     address = "://" in path
     if not address and not os.path.isdir(os.path.join(path, "_delta_log")):
         return None
@@ -327,3 +330,14 @@ def _column(cells: Any) -> pl.Series:
     if all(cell is None or type(cell) in (int, float) for cell in values):
         return pl.Series(values, dtype=pl.Float64, strict=False)
     return pl.Series(values, strict=True)
+
+
+def as_cells(frame: Frame) -> Frame:
+    """A table with every text and every column's name as a cell of CSV (:mod:`shoal.plaintext`); numbers stay."""
+    schema = frame.collect_schema()
+    shown = frame.with_columns(
+        pl.when(pl.col(name).str.contains(FORMULA)).then("'" + pl.col(name)).otherwise(pl.col(name)).alias(name)
+        for name, kind in schema.items()
+        if kind == pl.String
+    )
+    return shown.rename({name: cell(name) for name in schema})

@@ -214,14 +214,14 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
             )
         varies = np.isnan(self.constants_)
         result = np.broadcast_to(self.constants_, rows.shape).copy()
-        result[:, varies] = self._released(rows[:, varies], names)
+        result[:, varies] = self._release(rows[:, varies], names)
         if is_pandas(X):
             frame = type(X)(result, index=X.index, columns=X.columns)
             frame.attrs["not_private"] = self.seed is not None
             return frame
         return result if self.seed is None else result.view(NotPrivate)
 
-    def _released(self, rows: FloatArray, names: Any) -> FloatArray:
+    def _release(self, rows: FloatArray, names: Any) -> FloatArray:
         if self.seed is None:
             return np.asarray(self.mechanism_.release(rows, names))
         release, result = seeded_release(self.mechanism_, self.seed), np.empty(rows.shape)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from shoal import __version__, validation
 from shoal.crowds.formation import means
-from shoal.crowds.membership import formed
+from shoal.crowds.membership import form_crowds
 from shoal.errors import InputError
 from shoal.product.sources.meters.forecast import forecast
 from shoal.product.sources.meters.neighborhoods import likeness
@@ -35,8 +35,8 @@ from shoal.product.studies.attackers import (
     WeekMetric,
     curves,
     fingerprint,
-    ranked,
-    scored,
+    rank_rows,
+    score_rows,
     weekly,
 )
 from shoal.records import plain
@@ -176,29 +176,31 @@ def reidentify(
     rows = {at: weeks.of_homes(fc.households, fc.power) for at, fc in made.items()}
     power, guessed = ([rows[days, week] for week in weeks.judged] for days in (train_days, min(7, train_days)))
     first = made[train_days, weeks.judged[0]]
-    member = formed(weeks.of_homes(first.households, likeness(first)), crowd, beside=power[0])
+    member = form_crowds(weeks.of_homes(first.households, likeness(first)), crowd, beside=power[0])
     prints, ends = weeks.prints
     known = [
-        np.concatenate([prints[:, week - 1], shown(guess)], axis=1)
+        np.concatenate([prints[:, week - 1], comparable_curves(guess)], axis=1)
         for week, guess in zip(weeks.judged, guessed, strict=True)
     ]
 
     tell("attacking raw readings", 0.5)
-    findings = _found("raw readings", [raw_scores(prints, ends, week, 1, seed) for week in weeks.judged])
+    findings = _findings("raw readings", [raw_scores(prints, ends, week, 1, seed) for week in weeks.judged])
 
-    def attacked(rows: Sequence[FloatArray]) -> list[dict[str, FloatArray]]:
-        return [curve_scores(known, [shown(one) for one in rows], origin, seed) for origin in range(len(rows))]
+    def attack(rows: Sequence[FloatArray]) -> list[dict[str, FloatArray]]:
+        return [
+            curve_scores(known, [comparable_curves(one) for one in rows], origin, seed) for origin in range(len(rows))
+        ]
 
     tell("attacking unprotected forecasts", 0.65)
-    findings += _found("unprotected forecasts", attacked(power))
+    findings += _findings("unprotected forecasts", attack(power))
     tell("attacking crowds", 0.85)
     released = [np.asarray(means(one, member)[member]) for one in power]
     off = float(np.sqrt(((np.concatenate(released) - np.concatenate(power)) ** 2).mean()))
-    findings += _found("crowds", attacked(released), member, off)
+    findings += _findings("crowds", attack(released), member, off)
     return Reidentification(len(weeks.names), weeks.days, weeks.origins, crowd, tuple(findings), weeks.left_out)
 
 
-def shown(kw: FloatArray) -> FloatArray:
+def comparable_curves(kw: FloatArray) -> FloatArray:
     """Curves as attackers compare them: differences are shares of power."""
     return np.asarray(np.log(np.maximum(kw, LEAST)))
 
@@ -233,7 +235,7 @@ class Weeks:
         count = min(count, most)
         whole = own.cut(start, count * 7 * steps)
         enough = np.isfinite(whole.kw).mean(axis=1) >= OBSERVED
-        kw = _filled(whole.kw[enough], steps).reshape(int(enough.sum()), count, 7, steps)
+        kw = _fill(whole.kw[enough], steps).reshape(int(enough.sum()), count, 7, steps)
         names = tuple(name for name, there in zip(whole.households, enough, strict=True) if there)
         gaps = len(enough) - len(names)
         days = [[begin + (7 * number + day) * DAY for day in range(7)] for number in range(count)]
@@ -291,7 +293,7 @@ class Weeks:
         return tuple(self.starts[week].isoformat() for week in self.judged)
 
 
-def _filled(kw: FloatArray, steps: int) -> FloatArray:
+def _fill(kw: FloatArray, steps: int) -> FloatArray:
     """Missing readings as the home's mean at that time of day."""
     n = len(kw)
     by_time = np.nanmean(kw.reshape(n, -1, steps), axis=1)
@@ -352,7 +354,7 @@ def _scores(
         attackers: dict[str, Attacker] = dict(zip(names, compare(learned_from), strict=True))
         attackers |= more(learned_from) if more is not None else {}
         for name, attacker in attackers.items():
-            scores.setdefault(name, np.empty((n, n)))[fold] = scored(attacker, known[fold], rows)
+            scores.setdefault(name, np.empty((n, n)))[fold] = score_rows(attacker, known[fold], rows)
     return scores
 
 
@@ -361,16 +363,16 @@ def inside_crowds(scores: FloatArray, member: NDArray[np.int64]) -> FloatArray:
     return np.where(member[:, None] == member[None], scores, -np.inf)
 
 
-def _found(
+def _findings(
     what: str, scores: Sequence[Mapping[str, FloatArray]], member: NDArray[np.int64] | None = None, off: float = 0.0
 ) -> list[AttackFinding]:
-    """What every attacker's scores at all origins come to; inside crowds of identical rows, a guess bounds it."""
+    """Findings from every attacker's scores at all origins; inside crowds of identical rows, a guess bounds it."""
     bound = None if member is None else float((1 / np.bincount(member)[member]).mean())
     findings = []
     for attacker in scores[0]:
         every = [one[attacker] for one in scores]
-        inside = None if member is None else Hits.over([ranked(inside_crowds(one, member)) for one in every])
-        everywhere = Hits.over([ranked(one) for one in every])
+        inside = None if member is None else Hits.over([rank_rows(inside_crowds(one, member)) for one in every])
+        everywhere = Hits.over([rank_rows(one) for one in every])
         findings.append(AttackFinding(what, attacker, everywhere, inside, bound, off))
     return findings
 

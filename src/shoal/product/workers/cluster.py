@@ -83,18 +83,18 @@ class Cluster(Processes):
             reference = self._remote.remote(work, task)
             future: Future[Any] = reference.future()
         except (self._ray.exceptions.RayError, ConnectionError) as error:
-            raise self.explained(error) from None
+            raise self.explain(error) from None
         self._sent[future] = reference
         future.add_done_callback(lambda ended: self._sent.pop(ended, None))
         return future
 
-    def explained(self, error: BaseException) -> Exception:
+    def explain(self, error: BaseException) -> Exception:
         errors = self._ray.exceptions
         if isinstance(error, errors.RayError | ConnectionError) and not isinstance(error, errors.RayTaskError):
             return WorkerError(
                 f"workers: Ray is gone or refuses work ({type(error).__name__}); what is finished is kept, run again"
             )
-        return super().explained(getattr(error, "cause", error))
+        return super().explain(getattr(error, "cause", error))
 
     def drop(self) -> None:
         if self._open and self._ray.is_initialized():

@@ -97,7 +97,7 @@ def attempt(work: Callable[[Task], Any], task: Task) -> Any:
         return TaskError(f"a task ended with {type(error).__name__}{reason} at {places or 'an unknown place'}")
 
 
-def settled(outcome: Any) -> Any:
+def result_or_raise(outcome: Any) -> Any:
     """In the driver: the result or ``Failure``, or raise the exception that ends the run."""
     if isinstance(outcome, StorageError | TaskError):
         raise outcome
@@ -119,19 +119,19 @@ class Executor:
         for position, task in enumerate(tasks):
             with one_library_thread():
                 outcome = attempt(work, task)
-            yield position, settled(outcome)
+            yield position, result_or_raise(outcome)
 
     def every(
-        self, works: Sequence[Callable[[], Result]], heard: Callable[[float], None] = lambda _: None
+        self, works: Sequence[Callable[[], Result]], report: Callable[[float], None] = lambda _: None
     ) -> list[Result]:
         """Call all functions; their results in order. ``heard`` gets the number done; the first failure is raised."""
         results: dict[int, Result] = {}
-        with listening(lambda share: heard(len(results) + min(share, 1.0))):
+        with listening(lambda share: report(len(results) + min(share, 1.0))):
             for position, result in self.run(call, works):
                 if isinstance(result, Failure):
                     raise InputError(result.message)
                 results[position] = result
-                heard(len(results))
+                report(len(results))
         return [results[position] for position in range(len(works))]
 
     def close(self) -> None:
@@ -183,10 +183,10 @@ class Processes(Executor):
                 for future in wait(flying, LOOK, FIRST_COMPLETED).done:
                     position, error = flying.pop(future), future.exception()
                     if error is None:
-                        answers.append((position, settled(future.result())))
+                        answers.append((position, result_or_raise(future.result())))
                         continue
                     if not isinstance(error, self.deadly):
-                        raise self.explained(error) from None
+                        raise self.explain(error) from None
                     if self.shared_fate:
                         self.drop()
                     deaths[position] += 1
@@ -209,8 +209,8 @@ class Processes(Executor):
                 return self._pool.submit(attempt, work, task)
             self.drop()
 
-    def explained(self, error: BaseException) -> Exception:
-        """What is raised in the place of an exception on the way to the worker or back, whose text may quote data."""
+    def explain(self, error: BaseException) -> Exception:
+        """Exception in the place of an exception on the way to the worker or back, whose text may quote data."""
         return TaskError(f"a task, or what a task returns does not travel: {type(error).__name__}")
 
     def drop(self) -> None:

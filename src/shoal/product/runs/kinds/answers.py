@@ -172,7 +172,7 @@ def release(work: Work) -> StageOutcome:
             for _, block in whole:  # a damaged one fails by itself, where it is read
                 shard = answers_of(block.path, config)
                 ledger.refuse_seen(shard.owners, shard.readings(), work.series)
-            ledger.refuse_apart(load(mechanism.path) for mechanism, _ in whole)
+            ledger.refuse_unusable(load(mechanism.path) for mechanism, _ in whole)
         works = [partial(draw_block, *pair, config, work.path / SHARDS, name) for pair in pairs]
         work.tell(DOING, 0, len(works))
         for number, result in executor.run(call, works):
@@ -222,7 +222,7 @@ def release(work: Work) -> StageOutcome:
         )
     every = pl.concat(tables).sort("crowd", maintain_order=True)
     if facts.rounded:
-        rows = work.tables.lasting.select("crowd", "homes", "kept").iter_rows()
+        rows = work.tables.lasting.select("crowd", "members", "kept").iter_rows()
         kept = {numbers.get(number, number): (members, text) for number, members, text in rows}
         every = round_rows(every, kept, work.facts.plan.columns or ["kw"])
     return StageOutcome(write_tables(work, every.drop(private), every), facts)

@@ -1,7 +1,7 @@
 """Averages, the default: the row of each crowd is its mean, recorded in the ledger in one transaction, then written.
 
 No noise, no ε, nothing charged: aggregation with a least crowd (k-anonymity). Rows come from the stage of crowds
-(:mod:`shoal.product.runs.rows`); here the numbers of new crowds are drawn. The public table has crowd, homes,
+(:mod:`shoal.product.runs.rows`); here the numbers of new crowds are drawn. The public table has crowd, members,
 then step, timestamp and kw, or a table's columns.
 """
 
@@ -20,6 +20,7 @@ from shoal.errors import InputError
 from shoal.mechanism.releasable import ReleaseErrors
 from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import FitFacts, ReleaseFacts
+from shoal.product.card.ladder import NOTHING_TO_PROVE
 from shoal.product.card.measures import errors
 from shoal.product.card.pictures import CrowdCurves
 from shoal.product.runs import reader
@@ -30,7 +31,7 @@ from shoal.product.runs.rows import CrowdTables, draw_numbers, record_rows
 from shoal.product.runs.stages import card_stage, crowd_stage
 from shoal.product.runs.stages.release_stage import SETTINGS, csv_bytes, release_facts, write_tables
 from shoal.product.runs.work import Stage, StageOutcome, Work
-from shoal.product.sources.meters.answered import off_by
+from shoal.product.sources.meters.answers import off_by
 
 DOING = "recording crowds"
 #: Where a rehearsal writes.
@@ -41,10 +42,7 @@ class Averages(Kind):
     """A row is the mean of a crowd, with the rules of aggregation."""
 
     word = "averages"
-    has_not: ClassVar = {
-        "proof": "dir: nothing is certified here: rows are averages over a crowd, without noise, ε or δ. A method= has "
-        "something to certify"
-    }
+    has_not: ClassVar = {"proof": NOTHING_TO_PROVE}
 
     def fits(self, settings: Config, fit: FitFacts | None) -> bool:
         return True
@@ -141,7 +139,7 @@ def _with_other_offsets(rows: pl.DataFrame) -> pl.DataFrame:
     """The rows of crowds with offsets that are thrown away: those of the release are kept for it."""
     values = [
         redraw(kept, homes, sums, shown) if sums else shown
-        for homes, shown, sums, kept in rows.select("homes", "values", "sums", "kept").iter_rows()
+        for homes, shown, sums, kept in rows.select("members", "values", "sums", "kept").iter_rows()
     ]
     return rows.with_columns(values=pl.Series(values, dtype=rows.schema["values"]))
 
@@ -151,7 +149,7 @@ def make_tables(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """One row per crowd (and step), sorted by the public number; and the owner's, with the label of each row."""
     number, plan = pl.col("crowd").replace(numbers), work.facts.plan
-    table = (work.tables if tables is None else tables).lasting.select(number, "homes", "values").sort("crowd")
+    table = (work.tables if tables is None else tables).lasting.select(number, "members", "values").sort("crowd")
     public, order = work.input.public_rows(work.settings, plan, table)
     key = work.tables.members.filter(~pl.col("waits")).select(pl.col("label").alias(order[0]), number)
     return public, key.join(public, on="crowd", how="inner").select(order[0], *public.columns).sort(order)

@@ -40,11 +40,12 @@ from shoal.product.runs.stages.release_stage import CSV, PARQUET, release_facts
 from shoal.product.runs.stages.table_stage import noun_of
 from shoal.product.runs.work import Carry, Stage, StageOutcome, Work
 from shoal.product.sources.class_table import LABEL, table_rows
+from shoal.product.sources.frames import as_cells
 from shoal.readings.account import MembershipAudit, audit_membership
-from shoal.readings.crowds import accepted, contributions, described, publish, vector_sum
+from shoal.readings.crowds import check_curves, contributions, describe, publish, vector_sum
 from shoal.readings.error import w1
 from shoal.readings.plan import CrowdsPlan
-from shoal.readings.publication import PLAN, PublicSettings, joined, public_curves, public_files, timestamps
+from shoal.readings.publication import PLAN, PublicSettings, join_curves, public_curves, public_files, timestamps
 from shoal.readings.tables import table_sum
 from shoal.rounding import lower, percent, upper
 from shoal.validation import FloatArray
@@ -226,14 +227,14 @@ def homes_of(work: Work) -> Homes:
 def total_of(homes: Homes, plan: Any) -> FloatArray:
     """The exact sum of all homes' vectors."""
     if isinstance(plan, CrowdsPlan):
-        return vector_sum(accepted(homes.curves, plan), plan)
+        return vector_sum(check_curves(homes.curves, plan), plan)
     return table_sum(homes.columns, plan)
 
 
 def attack_largest(homes: Homes, plan: Any, total: FloatArray) -> MembershipAudit:
     """An attack on the home with the largest vector, by somebody who has all others; refuses where it succeeds."""
     if isinstance(plan, CrowdsPlan):
-        vectors = contributions(accepted(homes.curves[:LOOKED_AT], plan), plan)
+        vectors = contributions(check_curves(homes.curves[:LOOKED_AT], plan), plan)
     else:
         rows = ({name: column[i : i + 1] for name, column in homes.columns.items()} for i in range(len(homes.labels)))
         vectors = np.array([table_sum(row, plan) for row in islice(rows, 100)])
@@ -265,7 +266,7 @@ def release(work: Work) -> StageOutcome:
     if vector is None:
         total = total_of(homes, settings.plan)
         audit = attack_largest(homes, settings.plan, total)
-        noisy = settings.plan.account.released(total)
+        noisy = settings.plan.account.release(total)
         vector = {"made from": made_from, "noisy": noisy.tolist(), "audit": asdict(audit)}
         work.folder.put(NOISY, json.dumps(vector))
     try:
@@ -288,9 +289,9 @@ def release(work: Work) -> StageOutcome:
     for name, content in files.items():
         work.folder.put(name, content)
     owner = owner_rows(homes, noisy, settings)
-    work.folder.write(CSV, lambda path: owner.write_csv(path))
+    work.folder.write(CSV, lambda path: as_cells(owner).write_csv(path))
     work.folder.write(PARQUET, lambda path: owner.write_parquet(path))
-    known = {"homes": len(homes.labels), "left_out": work.facts.known_fit.left_out, "audit": vector["audit"]}
+    known = {"members": len(homes.labels), "left_out": work.facts.known_fit.left_out, "audit": vector["audit"]}
     work.folder.put(OWNER, json.dumps({**known, **errors(homes, noisy, settings)}, indent=1))
     return StageOutcome((NOISY, CSV, PARQUET, OWNER, *files), facts)
 
@@ -314,15 +315,15 @@ def owner_rows(homes: Homes, noisy: FloatArray, settings: PublicSettings) -> pl.
     """Which public row each home is nearest to: the owner's, never to leave."""
     if not isinstance(settings.plan, CrowdsPlan):
         return pl.DataFrame({"label": homes.labels, **homes.columns})
-    crowds = described(homes.curves, noisy, settings.plan)
+    crowds = describe(homes.curves, noisy, settings.plan)
     curves, counts, _ = public_curves(noisy, settings)
-    row = joined(publish(noisy, settings.plan, settings.horizon))[crowds.crowd_of]
+    row = join_curves(publish(noisy, settings.plan, settings.horizon))[crowds.crowd_of]
     steps = settings.horizon
     return pl.DataFrame(
         {
             "household": np.repeat(np.array(homes.labels, dtype=object), steps).astype(str),
             "crowd": np.repeat(row + 1, steps),
-            "homes": np.repeat(counts[row], steps),
+            "members": np.repeat(counts[row], steps),
             "step": np.tile(np.arange(1, steps + 1), len(row)),
             "timestamp": timestamps(settings) * len(row),
             "kw": curves[row].ravel(),
@@ -360,7 +361,7 @@ def own_statements(folder: Path) -> tuple[Statement, ...]:
         return ()
     audit, left_out = known["audit"], known["left_out"]
     certain, power = lower(audit["advantage_lower"], 2), audit.get("power", 0.0)
-    in_it = f"{known['homes']} are in it, {left_out} could not be used. These numbers are yours alone."
+    in_it = f"{known['members']} are in it, {left_out} could not be used. These numbers are yours alone."
     attack = (
         f"Attacked {audit['draws']} times before the release, by somebody who has all others: an advantage of "
         f"{certain} is certain, {upper(audit['advantage_promised'], 2)} is allowed. So few draws show gross mistakes "

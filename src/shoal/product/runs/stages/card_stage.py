@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from shoal.audits.naming import attack_means, attack_rows
+from shoal.audits.naming import attack_means
 from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import Course, OwnAttack
 from shoal.product.card.package import package
@@ -30,6 +30,7 @@ from shoal.product.runs.rows import CROWDS, ROWS, CrowdTables
 from shoal.product.runs.stages.release_stage import PARQUET
 from shoal.product.runs.stages.release_stage import PUBLIC as TABLE
 from shoal.product.runs.work import StageOutcome, Work
+from shoal.product.studies.attackers import attack_rows
 from shoal.readings.publication import NOISY as VECTOR
 from shoal.readings.publication import PLAN, TOTAL
 
@@ -76,7 +77,7 @@ def _attack_averages(work: Work) -> OwnAttack | None:
     knowledge = [(f"each {noun}'s own figures", values)]
     if truth.shape == values.shape:
         knowledge.append((f"what each {noun} used later", truth))
-    crowd, homes, table = both["crowd"].to_numpy(), both["homes"].to_numpy(), np.array(both["row"].to_list())
+    crowd, homes, table = both["crowd"].to_numpy(), both["members"].to_numpy(), np.array(both["row"].to_list())
     tried = [(words, attack_means(known, values, table, crowd, homes, most=SOUGHT)) for words, known in knowledge]
     attacks = [OwnAttack(words, *shares) for words, shares in tried if shares is not None]
     return max(attacks, key=lambda attack: attack.after, default=None)
@@ -99,11 +100,11 @@ def kept_rules(tables: CrowdTables) -> tuple[str, ...]:
     table = tables.lasting
     if not len(table):
         return ()
-    smallest = int(table["homes"].min())  # type: ignore[arg-type]
+    smallest = int(table["members"].min())  # type: ignore[arg-type]
     largest: float | None = None
     both = tables.with_rows()
-    counted = both.group_by("crowd").len().join(table.select("crowd", "homes"), on="crowd", how="right")
-    if counted["len"].fill_null(0).to_list() == counted["homes"].to_list():  # everybody's figure is known
+    counted = both.group_by("crowd").len().join(table.select("crowd", "members"), on="crowd", how="right")
+    if counted["len"].fill_null(0).to_list() == counted["members"].to_list():  # everybody's figure is known
         values, crowd = both["value"].to_numpy(), np.unique(both["crowd"].to_numpy(), return_inverse=True)[1]
         if (values >= 0).all():
             total = np.zeros((int(crowd.max()) + 1, values.shape[1]))
@@ -161,13 +162,13 @@ def handing_of(work: Work) -> tuple[Statement, ...]:
 def report_stage(work: Work) -> StageOutcome:
     """Write the owner's page, and everything in ``public/`` beside the table."""
     settings, card, made = work.settings, work.kind.card(work), work.kind.day(work)
-    crowds, axis, unit = work.kind.page_crowds(work), f"{settings.horizon} steps", "kW"
+    crowds, axis, unit = work.kind.page_crowds(work), "", "kW"
     if work.facts.crowds is not None:
         axis, unit = work.input.axis(settings, work.facts.crowds), work.input.page_unit
-    about: dict[str, Any] = {"timings": work.timings, "handed": handing_of(work)}
-    work.folder.put(REPORT, report(card, crowds, unit=unit, axis=axis, title=settings.title, made=made, **about))
     tables = {Path(name).name: work.folder / f"public/{Path(name).name}" for name in TABLES}
     known = {name: path.read_bytes() for name, path in tables.items() if path.is_file()}
+    about: dict[str, Any] = {"title": settings.title, "timings": work.timings, "handed": handing_of(work)}
+    work.folder.put(REPORT, report(card, crowds, unit=unit, axis=axis, public=known, made=made, **about))
     precision = work.kind.precision(work)
     files = package(card, known, title=settings.title, licence=settings.licence, made=made, precision=precision)
     for name, text in files.items():
@@ -193,7 +194,7 @@ def draw_crowds(work: Work, *, same: bool) -> list[CrowdCurves]:
     values = both["value"].to_numpy()
     center, spread = (0.0 if work.input.of_meters else values.mean(axis=0)), work.input.spread(values)
     scale = np.where(spread > 0, spread, 1.0)
-    sizes = dict(released.select("crowd", "homes").iter_rows()) if same else {}
+    sizes = dict(released.select("crowd", "members").iter_rows()) if same else {}
     crowds = []
     for (number,), part in both.partition_by("crowd", maintain_order=True, as_dict=True).items():
         rows = (np.array(part["row"].to_list()) - center) / scale

@@ -16,7 +16,6 @@ import polars as pl
 from shoal.crowds.diversity import CLOSENESS
 from shoal.crowds.membership import formation_size
 from shoal.errors import InputError
-from shoal.plaintext import as_cells
 from shoal.product.card.facts import LISTED, FitFacts, most_common
 from shoal.product.runs.book import Book, as_period
 from shoal.product.runs.facts import CrowdFacts
@@ -24,7 +23,8 @@ from shoal.product.runs.folder import FIT
 from shoal.product.runs.rows import CROWDS, ROWS, WAITS, CrowdTables, Plan, crowd_setting
 from shoal.product.runs.stages.fit_stage import QUALITY_TABLE
 from shoal.product.runs.work import Carry, StageOutcome, Work
-from shoal.rounding import counted
+from shoal.product.sources.frames import as_cells
+from shoal.rounding import count_of
 
 SETTINGS = (
     "crowd", "largest_share", "sensitive", "closeness", "boundaries", "method", "rho", "query", "label", "order",
@@ -55,12 +55,12 @@ def stage(work: Work) -> StageOutcome:
     before = max((entry["period"] for entry in book.lasting if entry["period"] < plan.period), default=plan.period)
     skipped = (datetime.fromisoformat(plan.period) - datetime.fromisoformat(before)).days - 1
     if work.input.of_meters and skipped > 0:
-        doubts.append(f"Since the last release, about {before[:16]}, {counted(skipped, 'day')} skipped.")
-    sizes, usual, about = shown["homes"].to_list(), formation_size(settings.crowd), list(fit.about)
+        doubts.append(f"Since the last release, about {before[:16]}, {count_of(skipped, 'day')} skipped.")
+    sizes, usual, about = shown["members"].to_list(), formation_size(settings.crowd), list(fit.about)
     tight = sum(size < usual for size in sizes)
     if tight:
         about.append(
-            f"{counted(tight, 'crowd')} of fewer than {usual}: little room for members who leave before a crowd has "
+            f"{count_of(tight, 'crowd')} of fewer than {usual}: little room for members who leave before a crowd has "
             "too few and is retired."
         )
     if book.members:
@@ -98,7 +98,7 @@ def insider_errors(shown: pl.DataFrame, columns: tuple[str, ...]) -> tuple[tuple
 
     An offset that is uniform on a window of n b leaves a standard error of n b/√12.
     """
-    kept = [(homes, json.loads(text)["bases"]) for homes, text in shown.select("homes", "kept").iter_rows() if text]
+    kept = [(homes, json.loads(text)["bases"]) for homes, text in shown.select("members", "kept").iter_rows() if text]
     windows = [[homes * float(base) for base in bases] for homes, bases in kept]
     names = [f"in {name}" for name in columns] or ["kW"]
     return tuple(zip(names, (min(of) / math.sqrt(12) for of in zip(*windows, strict=True)), strict=False))
@@ -131,7 +131,7 @@ def _left_out(work: Work, fit: FitFacts, plan: Plan, tables: CrowdTables) -> tup
     elif len(quiet):
         last = Counter(text[:10] for text in sorted(quiet["last"].to_list()))
         when = ", ".join(f"{day} ({count})" for day, count in last.items())
-        doubts.append(f"No figures of {counted(len(quiet), fit.noun)} in crowds since {when}: the last ones enter.")
+        doubts.append(f"No figures of {count_of(len(quiet), fit.noun)} in crowds since {when}: the last ones enter.")
     has_row = pl.col(who).is_in(as_cells(placed.select("label"))["label"].to_list())
     folder.write(LEFT_OUT, lambda path: out.filter(~has_row).write_csv(path))
     return Counter(out.filter(has_row)["reason"].to_list()), doubts

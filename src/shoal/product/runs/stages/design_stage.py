@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 
 from shoal.audits.audit import audit
-from shoal.audits.book_audit import audit_book
+from shoal.audits.codebook_audit import audit_codebook
 from shoal.designs.calibration import calibrate
 from shoal.designs.design import design
 from shoal.designs.methods import METHODS
+from shoal.designs.parameters import merge_mechanisms
 from shoal.designs.problem import DesignProblem
-from shoal.designs.stored import joined
 from shoal.errors import InputError, UnreachableError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
@@ -33,14 +33,14 @@ from shoal.mechanism.codebook import Codebook, codebook
 from shoal.mechanism.mechanism import Mechanism
 from shoal.mechanism.releasable import load
 from shoal.product.card.facts import LISTED, AuditFacts, DesignFacts
-from shoal.product.card.measures import audit_facts, book_audit_facts, design_facts
+from shoal.product.card.measures import audit_facts, codebook_audit_facts, design_facts
 from shoal.product.runs.blocks import Answers, BlockFacts, answers_of, laws_of, make_blocks
 from shoal.product.runs.config import SEARCH, Config
 from shoal.product.runs.folder import DESIGN, MECHANISM
 from shoal.product.runs.shards import Job, Part, out_path, put_whole, run_jobs
 from shoal.product.runs.work import StageOutcome, Work
 from shoal.product.workers.executor import tick
-from shoal.proofs.proof import proved
+from shoal.proofs.proof import prove_mechanism
 
 SETTINGS = ("query", "method", "epsilon", "delta", "rho", "shard_size")
 DOING, ATTACKING = "designing mechanisms", "attacking released answers"
@@ -79,7 +79,7 @@ def stage(work: Work) -> StageOutcome:
     with work.workers(len(jobs)) as executor:
         mechanisms = run_jobs(executor, DOING, jobs, work.tell)
     work.put(DESIGN, mechanisms)
-    facts = DesignFacts.merged([part.facts_as(DesignFacts) for part in mechanisms.parts])
+    facts = DesignFacts.merge([part.facts_as(DesignFacts) for part in mechanisms.parts])
     strange = sum(block.facts_as(BlockFacts).not_gaussian for block in blocks)
     facts = replace(facts, failed=mechanisms.failed[:LISTED], not_gaussian=strange)
     if facts.doubtful and "doubtful-law" not in config.accept:
@@ -102,7 +102,7 @@ def do(block: str, config: Config, method: str, out: str) -> DesignFacts:
         return design_facts(book, query=answers.query, target=target, accuracy=answers.accuracy(book))
     mechanism = _make_design(config, method, classes, graph, answers)
     put_whole(out, mechanism.save)  # by the bracket, which the ledger computes again
-    mechanism, proof = proved(mechanism)
+    mechanism, proof = prove_mechanism(mechanism)
     put_whole(Path(out).with_suffix(f".{PROOF}"), proof.save)
     return design_facts(mechanism, query=answers.query, target=target, accuracy=answers.accuracy(mechanism))
 
@@ -149,7 +149,7 @@ def _spend(config: Config, method: str, classes: GaussianClasses, graph: Neighbo
         epsilon = part.epsilons[:, 0].copy()
         designs.append((members, design(part.original, part.graph, method, epsilon, config.rho, **how)))
         tick(number + 1, len(groups))
-    return joined(method, problem, designs)
+    return merge_mechanisms(method, problem, designs)
 
 
 def intact_pairs(pairs: Sequence[tuple[Part, Part]]) -> list[tuple[Part, Part]]:
@@ -193,7 +193,7 @@ def audit_stage(work: Work) -> StageOutcome:
         if len(parts) == total
         else f"the group hardest to hide in and {len(parts) - 1} others drawn at random (seed {SEED})"
     )
-    facts = replace(AuditFacts.merged(parts), confidence=CONFIDENCE, of_groups=total, rule=rule)
+    facts = replace(AuditFacts.merge(parts), confidence=CONFIDENCE, of_groups=total, rule=rule)
     content = {"together": facts.to_json(), "groups": [part.to_json() for part in parts]}
     work.folder.put(AUDIT, json.dumps(content, indent=1, ensure_ascii=False))
     return StageOutcome((AUDIT,), facts)
@@ -220,7 +220,7 @@ def attack(mechanism: str, block: str, component: int, config: Config, confidenc
 
 
 def _attack_book(book: Codebook, confidence: float) -> AuditFacts:
-    return book_audit_facts(audit_book(book, n_samples=SAMPLES, confidence=confidence), book)
+    return codebook_audit_facts(audit_codebook(book, n_samples=SAMPLES, confidence=confidence), book)
 
 
 def _attack(mechanism: Mechanism, members: list[str], block: str, config: Config, confidence: float) -> AuditFacts:

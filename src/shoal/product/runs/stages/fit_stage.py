@@ -25,8 +25,7 @@ import numpy as np
 import polars as pl
 
 from shoal.errors import InputError
-from shoal.plaintext import as_cells
-from shoal.product.card.facts import LISTED, FitFacts, most_common, tallied
+from shoal.product.card.facts import LISTED, FitFacts, most_common, tally
 from shoal.product.runs import secret
 from shoal.product.runs.book import Book
 from shoal.product.runs.config import Config
@@ -59,15 +58,16 @@ from shoal.product.runs.shards import (
     seal_shard,
 )
 from shoal.product.runs.work import Carry, StageOutcome, Work
+from shoal.product.sources.frames import as_cells
 from shoal.product.sources.meters import clock
-from shoal.product.sources.meters.answered import off_by
+from shoal.product.sources.meters.answers import off_by
 from shoal.product.sources.meters.columns import ColumnsError, named_meter
 from shoal.product.sources.meters.forecast import ABSENT, ShortHistory, forecast, update_forecasts
 from shoal.product.sources.meters.neighborhoods import usual_day
 from shoal.product.sources.meters.predictive import Forecasts
 from shoal.product.sources.meters.quality import LARGE, NEGATIVE, REGISTER, Readings
 from shoal.product.workers.executor import tick
-from shoal.rounding import counted
+from shoal.rounding import count_of
 
 #: Settings that decide how meter files are read.
 READING = (
@@ -217,13 +217,13 @@ def _refuse_implausible(shards: Sequence[ShardFacts], config: Config, unit: str)
     usable = sum(facts.households for facts in shards)
     if large and "large" not in config.accept:
         raise InputError(
-            f"readings: {large} of {counted(usable, 'household')} {LARGE}. Nothing was released. If the unit is wrong, "
-            f"name it with unit= (it was read as {unit}); if they are totals, say unit='kwh-register'; if "
+            f"readings: {large} of {count_of(usable, 'household')} {LARGE}. Nothing was released. If the unit is "
+            f"wrong, name it with unit= (it was read as {unit}); if they are totals, say unit='kwh-register'; if "
             "single readings are faults, leave them out with max_kw=50; if these are large customers, go on with "
             "accept='large'"
         )
     if not usable and shards:
-        reasons = tallied(facts.reasons for facts in shards)
+        reasons = tally(facts.reasons for facts in shards)
         why = "; ".join(f"{reason} ({count})" for reason, count in reasons.most_common(3))
         more = ""
         if reasons[NEGATIVE]:
@@ -329,7 +329,7 @@ def fit_forecasts(work: Work) -> StageOutcome:
     columns = f"; {rows.taken}" if rows.taken else ""
     chosen = " (chosen: with less than four weeks a season by week fits badly)" if settings.train_days < 28 else ""
     facts = replace(
-        FitFacts.merged([part.facts_as(FitFacts) for part in forecasts.parts]),
+        FitFacts.merge([part.facts_as(FitFacts) for part in forecasts.parts]),
         failed=failed[:LISTED],
         source=str(work.source),
         left_out=sum(reasons.values()),
@@ -377,7 +377,7 @@ def _origin(shards: Sequence[ShardFacts], rows: MeterRows, given: str | None) ->
     """The given origin, else the latest one that at least half of the households reach."""
     if given is not None:
         return clock.instant(given, rows.time_zone, name="origin").isoformat()
-    ends = tallied(facts.ends for facts in shards)
+    ends = tally(facts.ends for facts in shards)
     if not ends:
         raise InputError(f"readings: no household is left; {QUALITY_TABLE} says why")
     return clock.in_zone(median_low(ends.elements()) + rows.grid.step_us, rows.time_zone).isoformat()

@@ -10,9 +10,9 @@ from typing import Any
 
 import polars as pl
 
-from shoal.plaintext import as_cells
 from shoal.product.card.facts import ReleaseFacts, SpentFacts
 from shoal.product.runs.work import Work
+from shoal.product.sources.frames import as_cells
 
 SETTINGS = ("query",)
 CSV, PARQUET, PUBLIC = "released.csv", "released.parquet", "public/released.csv"

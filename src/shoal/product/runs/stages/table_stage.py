@@ -31,7 +31,7 @@ from shoal.product.sources.class_table import (
     label_means,
     table_rows,
 )
-from shoal.rounding import counted, upper
+from shoal.rounding import count_of, upper
 
 #: Settings that decide how a table is read.
 SETTINGS = ("label", "columns", "timestamp_column", "value_column")
@@ -119,10 +119,10 @@ def read(source: Source, config: Config, known: Sequence[str] | None, out: Path)
     put_whole(out, shard.save)
     fewest, most = int(counts.min()), int(counts.max())
     gone = [
-        *([f"{counted(incomplete, 'row')} with an empty cell"] if incomplete else []),
-        *([f"{counted(copies, 'row')} with the same figures as another of the label"] if few and copies else []),
-        *([f"{counted(len(left_out), 'column')} that were not asked for or are no numbers"] if left_out else []),
-        *([f"{counted(len(without), 'column')} with one value in all rows"] if without else []),
+        *([f"{count_of(incomplete, 'row')} with an empty cell"] if incomplete else []),
+        *([f"{count_of(copies, 'row')} with the same figures as another of the label"] if few and copies else []),
+        *([f"{count_of(len(left_out), 'column')} that were not asked for or are no numbers"] if left_out else []),
+        *([f"{count_of(len(without), 'column')} with one value in all rows"] if without else []),
     ]  # fmt: skip
     return FitFacts(
         source="",
@@ -148,7 +148,7 @@ def noun_of(column: str) -> str:
 
 
 def _about(rows: int, columns: int, fewest: int, most: int) -> list[str]:
-    k = counted(columns, "column")
+    k = count_of(columns, "column")
     if most == 1:
         return [f"A table of one row per label, {k}."]
     span = f"{fewest}" if fewest == most else f"{fewest} to {most}"

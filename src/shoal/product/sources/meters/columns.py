@@ -52,12 +52,12 @@ def named_unit(unit: str | None) -> Unit | None:
         return None
     known = UNITS.get(unit.lower().partition("-")[0]) if isinstance(unit, str) else None
     if known is None:
-        raise InputError(f"unit must be one of {', '.join(UNITS)}")
+        raise InputError(f"unit must be one of {', '.join(UNITS)}", argument="unit")
     return known
 
 
 def named_meter(unit: str | None) -> str | None:
-    """What a caller says of the readings beside their unit: "register", "interval", or nothing."""
+    """The caller's word for the readings beside their unit: "register", "interval", or nothing."""
     return (unit or "").lower().partition("-")[2] or None
 
 
@@ -128,7 +128,7 @@ _TIMED = re.compile(r"^\d{1,2}:\d{2}(:\d{2})?$")
 
 @dataclass(frozen=True)
 class MeterColumns:
-    """How one file is laid out.
+    """Layout of one file.
 
     ``long``: one reading per row. ``households``: a row per time, a column per household. ``times``: a row per
     household, a column per time. ``days``: a row per household and day, a column per time of the day. ``single``: time
@@ -153,7 +153,7 @@ class MeterColumns:
 
 def recognize(header: Sequence[str], columns: Mapping[str, str] | None, file: str) -> MeterColumns:
     """The layout of a file with this header; ``columns`` maps a role to a column and wins over guessing."""
-    given = _named(header, columns, file)
+    given = _columns_by_role(header, columns, file)
     household = given.get("household") or first_known(header, HOUSEHOLD)
     timestamp, clock = given.get("timestamp"), given.get("clock")
     if timestamp is None:
@@ -200,7 +200,7 @@ def first_known(header: Sequence[str], known: Sequence[str]) -> str | None:
     return next((names[k] for k in known if k in names), None)
 
 
-def _named(header: Sequence[str], columns: Mapping[str, str] | None, file: str) -> dict[str, str]:
+def _columns_by_role(header: Sequence[str], columns: Mapping[str, str] | None, file: str) -> dict[str, str]:
     """Role -> column, as the caller names them; ``"Date+Time"`` for the timestamp names that of the ``clock`` too."""
     given = dict(columns or {})
     unknown = sorted(set(given) - set(ROLES))

@@ -93,10 +93,10 @@ def forecast(
     if length < least:
         raise InputError(f"order does not fit: ({p}, {q}) needs {least} training readings, train_days gives {length}")
     at = data.place(origin)
-    return _fitted(data, data.cut(at, -length), at, (p, q), train_days, horizon, season, floor, export, progress)
+    return _fit(data, data.cut(at, -length), at, (p, q), train_days, horizon, season, floor, export, progress)
 
 
-def _fitted(
+def _fit(
     data: Readings,
     past: TrainingWindow,
     at: int,
@@ -111,7 +111,7 @@ def _fitted(
     """Fit the homes of a training window that ends at ``at``, microseconds of the epoch, and predict from there."""
     n, length = past.kw.shape
     if horizon > length:
-        raise InputError(f"horizon must not exceed the training window of {length} steps")
+        raise InputError(f"horizon must not exceed the training window of {length} steps", argument="horizon")
     below = np.zeros(n, dtype=np.int64)
     if not export:
         below = (past.kw < 0).sum(axis=1)
@@ -262,7 +262,9 @@ def update_forecasts(
     if rest:
         raise InputError("readings must lie on the grid of those that the forecasts were made from")
     if steps <= 0:
-        raise InputError("origin must lie after that of the forecasts: the readings hold nothing new")
+        raise InputError(
+            "origin must lie after that of the forecasts: the readings hold nothing new", argument="origin"
+        )
     new = data.cut(at, -max(length, steps))
     names = sorted({*history.households, *new.households})
     place = {name: i for i, name in enumerate(names)}
@@ -273,8 +275,8 @@ def update_forecasts(
     news = np.asarray((new.kw[:, -steps:] >= (-np.inf if export else 0.0)).any(axis=1))
     there = np.flatnonzero(np.isfinite(kw).any(axis=1))
     past = TrainingWindow(tuple(names[i] for i in there), new.timestamps[-length:], kw[there])
-    moved = _fitted(
-        replace(data, quality=_accounted(data.quality, past.households)),
+    moved = _fit(
+        replace(data, quality=_with_absent_homes(data.quality, past.households)),
         past,
         at,
         forecasts.models.order,
@@ -287,7 +289,7 @@ def update_forecasts(
     return moved, frozenset(new.households[i] for i in np.flatnonzero(news))
 
 
-def _accounted(table: pl.DataFrame, homes: tuple[str, ...]) -> pl.DataFrame:
+def _with_absent_homes(table: pl.DataFrame, homes: tuple[str, ...]) -> pl.DataFrame:
     """A quality table with a row for every home of the window, also for those without new readings.
 
     A home that only the new readings leave out is not left out of the window for it.

@@ -38,16 +38,17 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from shoal import archive, validation
+from shoal import validation
 from shoal.arma import ArmaModels
 from shoal.arma.predict import Checks
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.numerics.eigenpairs import eigh
 from shoal.numerics.notebook import table
+from shoal.product.sources.frame_archive import load_record, save_record
 from shoal.product.sources.meters.quality import TrainingWindow
 from shoal.product.sources.meters.season import Season, phases
-from shoal.rounding import counted
+from shoal.rounding import count_of
 from shoal.validation import FloatArray
 
 if TYPE_CHECKING:
@@ -231,7 +232,7 @@ class Forecasts:
         return np.asarray(np.sqrt(np.diagonal(self.error_cov, axis1=1, axis2=2)))
 
     def facts(self, graph: NeighborGraph | None) -> FitFacts:
-        """What a release card says: who has a forecast, whose model holds, and, where known, who hides among whom."""
+        """Facts for a release card: who has a forecast, whose model holds, and, where known, who hides among whom."""
         from shoal.product.card.facts import LISTED, FitFacts, ModelChecks
         from shoal.product.card.measures import hiding
 
@@ -246,7 +247,7 @@ class Forecasts:
             reasons=tuple(Counter(self.left_out.values()).most_common(LISTED)),
             noun="household",
             about=(
-                f"Forecasts: {counted(self.horizon, 'step')} ({self.horizon * minutes / 60:g} h) from "
+                f"Forecasts: {count_of(self.horizon, 'step')} ({self.horizon * minutes / 60:g} h) from "
                 f"{self.origin:%Y-%m-%d %H:%M}.",
             ),
             origin=self.origin.isoformat(),
@@ -259,12 +260,12 @@ class Forecasts:
         """Errors in kW of what a mechanism releases of these forecasts, whose answers are in log power."""
         if self.households != mechanism.classes.labels:
             raise InputError("forecasts must be of the mechanism's labels, in the same order")
-        from shoal.product.sources.meters.answered import power_accuracy
+        from shoal.product.sources.meters.answers import power_accuracy
 
         return power_accuracy(mechanism)
 
     def observations(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """What the law of each label rests on, for :func:`shoal.model_guard`.
+        """The samples that the law of each label rests on, for :func:`shoal.model_guard`.
 
         Repeats of the season behind the mean, degrees of freedom of the covariance (readings less parameters fitted),
         and the covariance of one observation.
@@ -282,7 +283,7 @@ class Forecasts:
 
     def take(self, rows: Any) -> Forecasts:
         """The forecasts of some households, by position."""
-        part = _combined([self], lambda arrays: arrays[0][np.asarray(rows)])
+        part = _combine([self], lambda arrays: arrays[0][np.asarray(rows)])
         return replace(part, households=tuple(self.households[i] for i in rows))
 
     def save(self, path: str | Path) -> None:
@@ -291,12 +292,12 @@ class Forecasts:
         It holds the readings of the training window, from which the next day's forecasts are made
         (``update_forecasts``): guard it like them.
         """
-        archive.save_record(self, path, FORMAT, VERSION)
+        save_record(self, path, FORMAT, VERSION)
 
     @staticmethod
     def load(path: str | Path) -> Forecasts:
         """Read a file that :meth:`save` wrote; a damaged or altered one is refused."""
-        return archive.load_record(Forecasts, path, FORMAT, VERSION)
+        return load_record(Forecasts, path, FORMAT, VERSION)
 
 
 def joined_forecasts(parts: Sequence[Forecasts]) -> Forecasts:
@@ -305,7 +306,7 @@ def joined_forecasts(parts: Sequence[Forecasts]) -> Forecasts:
     names = tuple(name for part in parts for name in part.households)
     recent = np.concatenate([part.recent for part in parts])
     return replace(
-        _combined(parts, np.concatenate),
+        _combine(parts, np.concatenate),
         households=names,
         quality=pl.concat([part.quality for part in parts], how="diagonal_relaxed"),
         left_out={},
@@ -313,7 +314,7 @@ def joined_forecasts(parts: Sequence[Forecasts]) -> Forecasts:
     )
 
 
-def _combined(parts: Sequence[Forecasts], change: Callable[[list[Any]], Any]) -> Forecasts:
+def _combine(parts: Sequence[Forecasts], change: Callable[[list[Any]], Any]) -> Forecasts:
     """Forecasts with ``change`` of all arrays of the parts, which have a row per household."""
     inside: dict[str, Any] = {
         name: by_row([getattr(part, name) for part in parts], change) for name in ("season", "models", "checks")

@@ -46,7 +46,7 @@ from shoal.errors import InputError
 from shoal.product.sources import frames
 from shoal.product.sources.meters import clock
 from shoal.product.sources.meters.clock import MICROSECOND
-from shoal.rounding import counted
+from shoal.rounding import count_of
 from shoal.validation import FloatArray
 
 #: A household with readings at fewer than this share of the grid points between its first and last is left out:
@@ -172,7 +172,7 @@ class Readings:
             self.frame.select(time.min()).item(),
         )
         if (at - first) % width:
-            raise InputError("origin must fall on the grid of the readings")
+            raise InputError("origin must fall on the grid of the readings", argument="origin")
         if at > ends[-1] + width:
             raise InputError("origin lies after the last reading of every household")
         if at <= first:
@@ -180,7 +180,7 @@ class Readings:
         return at
 
     def notes(self, *, export: bool = True) -> list[str]:
-        """What an owner should settle about these readings, in sentences with the option that settles it.
+        """Sentences on what an owner should settle about these readings, with the option that settles it.
 
         ``export``: readings below zero are forecast, but for those of homes that are left out.
         """
@@ -192,8 +192,8 @@ class Readings:
         for name, column in counts.items():
             total, homes = int(column.sum()), int((column > 0).sum())
             if total:
-                things = counted(total, "instant" if name == "conflicts" else "reading")
-                sentences.append(NOTES[name].format(total=things, homes=counted(homes, "household"), zone=zone))
+                things = count_of(total, "instant" if name == "conflicts" else "reading")
+                sentences.append(NOTES[name].format(total=things, homes=count_of(homes, "household"), zone=zone))
         return sentences
 
     def summary(self) -> dict[str, int]:

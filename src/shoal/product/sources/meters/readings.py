@@ -162,7 +162,7 @@ class Opened:
 
     @property
     def dates(self) -> str:
-        """What comes first in dates of two numbers and a year, "%d" or "%m"; empty where there are none."""
+        """The part that comes first in dates of two numbers and a year, "%d" or "%m"; empty where there are none."""
         return next((form[:2] for one in self.sources for form in one.forms if re.match("%[dm][/-]", form)), "")
 
 
@@ -284,16 +284,15 @@ def _open(file: Path) -> tuple[FileTable, Unit | None, str]:
     """A lazy table; with its unit and why, where the format of the file has one of its own."""
     if not file.name.lower().endswith((*PARQUET, *ARROW)):
         _, text = beginning(file)
-        if text.startswith("<"):
-            return _translated(formats.green_button_rows, file, "Wh", "its reading type says so (Green Button)")
-        if text.startswith(formats.NEM12):
-            return _translated(formats.nem12_rows, file, "kWh", "its records say so (NEM12)")
-        if text.startswith(formats.NEM13):
-            raise InputError(f"path: {file.name} is NEM13, which has no readings of intervals; ask for NEM12 data")
+        for one in formats.FORMATS:
+            if text.startswith(one.beginnings):
+                if one.rows is None:
+                    raise InputError(f"path: {file.name} is {one.name}, {one.words}")
+                return _translate(one.rows, file, one.unit, one.words)
     return open_file(file), None, ""
 
 
-def _translated(
+def _translate(
     rows: Callable[[Path], Iterable[tuple[str, str, str, str]]], file: Path, unit: str, reason: str
 ) -> tuple[FileTable, Unit, str]:
     """Another format as a long table of mean power; channels of one household that meet are added."""
@@ -318,7 +317,7 @@ def _translated(
 def _melt(raw: pl.LazyFrame, layout: MeterColumns, file: Path) -> pl.LazyFrame:
     household = pl.lit(file.name.split(".")[0]) if layout.household is None else pl.col(layout.household)
     stamp = pl.col(layout.timestamp or "")
-    stamp = stamp if layout.clock is None else clock.joined(stamp, pl.col(layout.clock))
+    stamp = stamp if layout.clock is None else clock.join_date_and_time(stamp, pl.col(layout.clock))
     if layout.shape in ("long", "single"):
         return raw.select(household=household, timestamp=stamp, kw=layout.value)
     index = [c for c in (layout.household, layout.timestamp, layout.clock) if c is not None]
@@ -330,7 +329,7 @@ def _melt(raw: pl.LazyFrame, layout: MeterColumns, file: Path) -> pl.LazyFrame:
     elif layout.shape == "times":
         stamp = pl.col("across_")
     else:
-        long, stamp = long.sort("row_", maintain_order=True), clock.joined(stamp, pl.col("across_"))
+        long, stamp = long.sort("row_", maintain_order=True), clock.join_date_and_time(stamp, pl.col("across_"))
     return long.select(household=household, timestamp=stamp, kw="kw_")
 
 

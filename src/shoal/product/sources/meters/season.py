@@ -52,7 +52,7 @@ class Season:
 
     def remove(self, kw: FloatArray, phase: NDArray[np.int64]) -> FloatArray:
         """(n, T) kW at the given phases (T,) to x; NaN stays NaN."""
-        return np.asarray(scaled(kw, self.floor, self.scale) - self.profile[:, phase], dtype=np.float64)
+        return np.asarray(to_scale(kw, self.floor, self.scale) - self.profile[:, phase], dtype=np.float64)
 
     def power(self, values: FloatArray) -> FloatArray:
         """(n, h) values on the scale of each home back to kW."""
@@ -76,7 +76,7 @@ def export_scale(kw: FloatArray, floor: float) -> FloatArray:
     return scale
 
 
-def scaled(kw: FloatArray, floor: float, scale: FloatArray) -> FloatArray:
+def to_scale(kw: FloatArray, floor: float, scale: FloatArray) -> FloatArray:
     """(n, T) readings on the scale of each home: ln max(p, floor), or asinh(p/s) where s is above zero."""
     s = scale[:, None]
     return np.where(s > 0, np.arcsinh(kw / np.where(s > 0, s, 1.0)), log_power(kw, floor))
@@ -106,7 +106,7 @@ def fit_season(
     per_day = int(timedelta(days=1) / step)
     total = per_day * PERIODS[validation.choice(tuple(PERIODS), season=period)]
     scale = export_scale(kw, floor)
-    logs = scaled(kw, floor, scale)
+    logs = to_scale(kw, floor, scale)
     profile, repeats = phase_means(logs, phase, total)
     empty = repeats == 0
     if empty.any():

@@ -27,7 +27,7 @@ from shoal.product.sources.meters.quality import Readings, as_readings
 from shoal.product.studies.attackers import ERROR
 from shoal.product.studies.reidentification import share
 from shoal.records import plain
-from shoal.rounding import counted
+from shoal.rounding import count_of
 from shoal.validation import FloatArray
 
 #: What the rows of a table may be known by, and the names of the homes in it.
@@ -37,7 +37,7 @@ KNOWN_DAYS = 7
 
 @dataclass(frozen=True)
 class PublishedAttack:
-    """What an attacker finds in a published table; shares are means over the homes that are looked for."""
+    """Result of an attack on a published table; shares are means over the homes that are looked for."""
 
     knowledge: str
     rows: int
@@ -56,7 +56,7 @@ class PublishedAttack:
 
     def __str__(self) -> str:
         lines = [
-            f"{counted(self.rows, 'row')} were published; looked for: {counted(self.homes, 'home')} "
+            f"{count_of(self.rows, 'row')} were published; looked for: {count_of(self.homes, 'home')} "
             f"of whom the attacker knows {self.knowledge}."
         ]
         if self.named is None or self.named_interval is None or self.guess is None or self.found is None:
@@ -70,7 +70,7 @@ class PublishedAttack:
                 f"named (95 % interval); somebody who is told the row names {self.guess:.1%}."
             )
         if self.left_out:
-            lines.append(f"Left out: {counted(self.left_out, 'home')} without a row, or with too few readings.")
+            lines.append(f"Left out: {count_of(self.left_out, 'home')} without a row, or with too few readings.")
         return "\n".join(lines)
 
 
@@ -112,20 +112,20 @@ def find_published(published: Any, readings: Any, *, train_days: int = KNOWN_DAY
         )
     rows = wide.select(times).to_numpy().astype(np.float64)
     homes = np.ones(len(wide))
-    if "homes" in table.columns:
-        sizes = table.group_by(key).agg(pl.col("homes").cast(pl.Float64).first())
-        if (sizes["homes"] % 1 != 0).any() or (sizes["homes"] < 1).any():
+    if "members" in table.columns:
+        sizes = table.group_by(key).agg(pl.col("members").cast(pl.Float64).first())
+        if (sizes["members"] % 1 != 0).any() or (sizes["members"] < 1).any():
             raise InputError(
-                "published: its homes are noisy weights, of a release that protects readings: no row is a home's, and "
-                "there is nobody to name"
+                "published: its members are noisy weights, of a release that protects readings: no row is a home's, "
+                "and there is nobody to name"
             )
-        homes = wide.select(key).join(sizes, on=key, how="left", maintain_order="left")["homes"].to_numpy()
+        homes = wide.select(key).join(sizes, on=key, how="left", maintain_order="left")["members"].to_numpy()
     place = {tuple(map(str, row)): i for i, row in enumerate(wide.select(key).iter_rows())}
     if owners is None and key[0] in NAMES:
         owners = {name: (name,) for (name,) in place}
     tried = [
-        _attacked(words, curves, rows, homes, place, owners)
-        for words, curves in _expected(own, times[0], len(times), train_days).items()
+        _attack(words, curves, rows, homes, place, owners)
+        for words, curves in _expected_curves(own, times[0], len(times), train_days).items()
     ]
     attacks = [attack for attack in tried if attack is not None]
     if not attacks:
@@ -165,7 +165,7 @@ def _steps(times: list[str]) -> set[timedelta]:
         return set()
 
 
-def _expected(own: Readings, origin: str, steps: int, days: int) -> dict[str, dict[str, FloatArray]]:
+def _expected_curves(own: Readings, origin: str, steps: int, days: int) -> dict[str, dict[str, FloatArray]]:
     """Knowledge -> home -> the curve that is expected of it."""
     try:
         later = own.cut(own.place(origin), steps)
@@ -180,7 +180,7 @@ def _expected(own: Readings, origin: str, steps: int, days: int) -> dict[str, di
     return {f"{days} days of readings before": dict(zip(fc.households, fc.power, strict=True)), **expected}
 
 
-def _attacked(
+def _attack(
     words: str,
     curves: dict[str, FloatArray],
     rows: FloatArray,

@@ -26,8 +26,8 @@ LAWS = 0.5
 
 
 @dataclass(frozen=True)
-class BookAudit:
-    """What attacks on a codebook came to; ``verdict`` is "consistent" or "violated".
+class CodebookAudit:
+    """Result of attacks on a codebook; ``verdict`` is "consistent" or "violated".
 
     ``wrong_laws`` counts labels whose draws do not follow their stored probabilities. ``named`` of ``n_rows`` rows were
     named right, one row of every table looked at; ``named_lower`` and ``named_upper`` hold its probability.
@@ -60,9 +60,9 @@ class BookAudit:
         )
 
 
-def audit_book(
+def audit_codebook(
     book: Codebook, *, scope: str | None = None, n_samples: int = 2000, confidence: float = 0.95, seed: int = 0
-) -> BookAudit:
+) -> CodebookAudit:
     """Attack draws of a codebook.
 
     Args:
@@ -115,4 +115,4 @@ def audit_book(
     share = (1.0 - LAWS) * error / 2
     least, most = (float(bound(named, max(rows, 1), share)) for bound in (lower_bound, upper_bound))
     held = min(promise * (1 + 1e-12), 1.0)
-    return BookAudit(scope, confidence, n_samples, n_labels, wrong, named, rows, least, most, held, guessing)
+    return CodebookAudit(scope, confidence, n_samples, n_labels, wrong, named, rows, least, most, held, guessing)

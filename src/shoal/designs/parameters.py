@@ -3,7 +3,7 @@
 Labels that meet do so up to rounding: μ + shift differs between them in the last bits. Where that is all that is left
 of the difference, the sums are put on a common grid (``Mechanism.mean_grid``), which all of them round to the same
 point of: then the expected released answers are equal, exactly, in what is released. Mechanisms of crowds that were
-designed apart become one for all labels (:func:`joined`).
+designed apart become one for all labels (:func:`merge_mechanisms`).
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ def mechanism_of(method: str, problem: DesignProblem, moves: Moves, *, notes: tu
             notes=notes,
             history=np.empty(0) if moves.history is None else moves.history,
         )
-        for candidate in (met(mechanism, problem.components), mechanism):
+        for candidate in (on_common_grid(mechanism, problem.components), mechanism):
             if candidate is not None and (candidate.weighted_rho <= candidate.budget).all():
                 return candidate
     raise InputError("rho is too small for its noise_floor: the budget cannot be met in double precision")
 
 
-def certified(problem: DesignProblem, moves: Moves) -> float:
+def certify(problem: DesignProblem, moves: Moves) -> float:
     """Upper end of the ideal law's worst ln δ once the moves are a mechanism; 0 where no claim can be made."""
     mechanism = mechanism_of("", problem, moves)
     if mechanism.rests_on_rounding[mechanism.pairs].any():
@@ -63,7 +63,7 @@ def certified(problem: DesignProblem, moves: Moves) -> float:
     return float(mechanism.ideal.log_delta_upper)
 
 
-def met(mechanism: Mechanism, components: Sequence[IndexArray]) -> Mechanism | None:
+def on_common_grid(mechanism: Mechanism, components: Sequence[IndexArray]) -> Mechanism | None:
     """The mechanism with the sums μ + shift that have met inside a component on a common grid; None where none have."""
     if not mechanism.shift.any():
         return None
@@ -90,7 +90,7 @@ def met(mechanism: Mechanism, components: Sequence[IndexArray]) -> Mechanism | N
     return replace(mechanism, shift=shift, mean_grid=grid)
 
 
-def joined(method: str, problem: DesignProblem, mechanisms: list[tuple[Any, Mechanism]]) -> Mechanism:
+def merge_mechanisms(method: str, problem: DesignProblem, mechanisms: list[tuple[Any, Mechanism]]) -> Mechanism:
     """One mechanism for all labels from those of groups.
 
     A label in none is left as it is, but for the noise floor: nothing is claimed of it.

@@ -23,7 +23,9 @@ from typing import Any, TypeVar, cast
 
 import numba
 from numba import njit
-from numba.core import types
+from numba.core import event, types
+
+from shoal.numerics import warmup
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -34,19 +36,33 @@ plain: Callable[[Any], Any] = types.unliteral
 
 PACKAGE = Path(__file__).parents[1]
 #: What the text of a file with kernels contains.
-MARK = b"compiled import"
+MARK = b"compilation import"
 #: Files without kernels that define a constant which some kernel uses (a test looks for others).
-CONSTANTS = ("accounting/curve.py", "numerics/compiled.py", "numerics/matrices.py")
+CONSTANTS = ("accounting/curve.py", "numerics/compilation.py", "numerics/matrices.py")
+
+
+class _Compilations(event.Listener):
+    """Numba reports what it compiles, not what it loads from the cache: that of our kernels is announced."""
+
+    def on_start(self, event: Any) -> None:
+        if event.data["dispatcher"].py_func.__module__.startswith("shoal."):
+            warmup.announce()
+
+    def on_end(self, event: Any) -> None:
+        pass
+
+
+event.register("numba:compile", _Compilations())  # type: ignore[no-untyped-call]
 
 
 def kernel(function: Function) -> Function:
     """Compile on first call; later processes load the result from the cache."""
-    return _compiled(function)
+    return _compile(function)
 
 
-def inlined(function: Function) -> Function:
+def inline(function: Function) -> Function:
     """The same for a few operations that must not cost a call."""
-    return _compiled(function, inline="always")
+    return _compile(function, inline="always")
 
 
 def summing(function: Function) -> Function:
@@ -55,10 +71,10 @@ def summing(function: Function) -> Function:
     What the order is depends on the machine, as it does in BLAS, never on the run; infinities and NaN are respected.
     Not for anything that a privacy figure rests on.
     """
-    return _compiled(function, fastmath={"reassoc", "contract"})
+    return _compile(function, fastmath={"reassoc", "contract"})
 
 
-def _compiled(function: Function, **options: Any) -> Function:
+def _compile(function: Function, **options: Any) -> Function:
     """Numba asks where to cache when it decorates: only our functions go to our folder."""
     before = config.CACHE_DIR
     config.CACHE_DIR = str(FOLDER)
@@ -77,7 +93,7 @@ def _compiled(function: Function, **options: Any) -> Function:
 
 
 def sources_digest(package: Path = PACKAGE) -> str:
-    """What the kernels depend on: names and contents of the files that hold them or their constants."""
+    """Digest of what the kernels depend on: names and contents of the files that hold them or their constants."""
     state = hashlib.sha256()
     for source in sorted(package.rglob("*.py")):
         place, content = source.relative_to(package).as_posix(), source.read_bytes()
