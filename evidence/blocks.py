@@ -235,6 +235,41 @@ def year_blocks(found: dict[str, Any]) -> dict[str, str]:
     return {"year-says": "\n".join(f"- {line}" for line in lines), "year": table(heads, listed)}
 
 
+# ---------------------------------------------------------------- rows of averages
+
+
+def row_blocks(found: dict[str, Any]) -> dict[str, str]:
+    """What rows of averages tell: price, totals, who is held, and what attackers read."""
+
+    def share(row: dict[str, Any], name: str) -> str:
+        return f"{100 * row[name]:.0f} ({100 * row[f'{name} exact']:.0f})" if name in row else ""
+
+    listed = [
+        [
+            f"{row['data']}, {row['season']}, {row['what']}", f"{row['price_exact']:.3f} → {row['price']:.3f}",
+            f"{100 * row['total_off']:.1f} %", f"{100 * row['held']:.1f} %",
+            *(share(row, f"read_{who}{many}") for who in ("", "landlord ") for many in (1, 3, 8)),
+            f"{row['insider_all']:.2f}" if "insider_all" in row else "",
+        ]
+        for row in found["rows"]
+    ]  # fmt: skip
+    heads = (
+        "releases | price of means → of rows | total off | held | change of 1 read, % (exact means) | of 3 | of 8 | "
+        "landlord, 1 | of 3 | of 8 | insider's error, usual figures"
+    )
+    pay, guess, two = found["payroll"], found["yes_no"], found["two_crowds"]
+    lines = [
+        f"**A payroll** of {pay['labels']:,}, 24 months, raises of 5 to 15 %: {100 * pay['read']:.1f} % of the raises "
+        f"are read from two tables, {100 * pay['exact']:.0f} % from exact means. {100 * pay['held']:.1f} % of the figures "
+        f"are held and {100 * pay['withheld']:.1f} % withheld; the total of salaries is {100 * pay['total']:.1f} % off.",
+        f"**A yes or no** over {guess['tables']} tables, the others' figures known and chosen: guessed right in "
+        f"{guess['right']:.3f} of cases; the bound is {guess['bound']:.3f}.",
+        f"**A crowd that retires**: a constant figure is off by {two['one']:.2f} n b for someone who knows all others, "
+        f"and by {two['two']:.2f} n b once its owner was in a second crowd.",
+    ]
+    return {"rows": table(heads, listed) + "\n\n" + "\n".join(f"- {line}" for line in lines)}
+
+
 # ---------------------------------------------------------------- rivals
 
 
