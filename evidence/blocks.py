@@ -260,8 +260,9 @@ def row_blocks(found: dict[str, Any]) -> dict[str, str]:
     pay, guess, two = found["payroll"], found["yes_no"], found["two_crowds"]
     lines = [
         f"**A payroll** of {pay['labels']:,}, 24 months, raises of 5 to 15 %: {100 * pay['read']:.1f} % of the raises "
-        f"are read from two tables, {100 * pay['exact']:.0f} % from exact means. {100 * pay['held']:.1f} % of the figures "
-        f"are held and {100 * pay['withheld']:.1f} % withheld; the total of salaries is {100 * pay['total']:.1f} % off.",
+        f"are read from two tables, {100 * pay['exact']:.0f} % from exact means. {100 * pay['held']:.1f} % of the "
+        f"figures are held and {100 * pay['withheld']:.1f} % withheld; the total of salaries is "
+        f"{100 * pay['total']:.1f} % off.",
         f"**A yes or no** over {guess['tables']} tables, the others' figures known and chosen: guessed right in "
         f"{guess['right']:.3f} of cases; the bound is {guess['bound']:.3f}.",
         f"**A crowd that retires**: a constant figure is off by {two['one']:.2f} n b for someone who knows all others, "

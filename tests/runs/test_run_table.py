@@ -71,8 +71,10 @@ def assert_released_as_charged(out: Path) -> pl.DataFrame:
         seen[row["label"]] += 1
         query = name if seen[row["label"]] == 1 else f"{name} row {seen[row['label']]}"
         units.add(tuple(row[c] / recorded for c, recorded in zip(columns, answers[row["label"], query], strict=True)))
-    [scales] = units  # one power of two for every column
-    assert all(np.frexp(scale)[0] == 0.5 for scale in scales)
+    run = shoal.Run.open(out)
+    if run.release is None or not run.release.rounded:  # rounding is of what is on record
+        [scales] = units  # one power of two for every column
+        assert all(np.frexp(scale)[0] == 0.5 for scale in scales)
     assert sum(seen.values()) == sum(query.startswith(name) for _, query in answers)
     for _, rows in owned.group_by("crowd"):
         assert sorted(rows["row"]) == list(range(1, len(rows) + 1))
@@ -89,8 +91,8 @@ def test_constants_become_the_answer_of_their_crowd(once: Path) -> None:
         spread = float(true[name].std())  # type: ignore[arg-type]
         for _, rows in both.group_by("crowd"):
             assert len(rows) >= CONSTANTS.crowd
-            mean = rows[f"{name}_right"].mean()
-            np.testing.assert_allclose(rows[name].to_numpy(), mean, atol=1e-2 * spread)
+            mean = rows[f"{name}_right"].mean()  # rounded to a base of at most two usual figures over the members
+            np.testing.assert_allclose(rows[name].to_numpy(), mean, atol=4 * spread / len(rows))
 
 
 def test_the_card_speaks_of_columns(once: Path) -> None:
