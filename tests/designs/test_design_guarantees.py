@@ -13,11 +13,12 @@ import shoal
 from shoal import GaussianClasses, Mechanism, NeighborGraph
 
 CASES = hard_families()
-METHODS = ("none", "white", "paper", "covariance", "additive", "transport", "center")
+METHODS = ("none", "white", "paper", "covariance", "additive", "transport", "center", "ellipsoid")
 CONTAINS = (
     ("none", "covariance"),
     ("white", "covariance"),
     ("paper", "covariance"),
+    ("ellipsoid", "covariance"),
     ("covariance", "additive"),
     ("additive", "transport"),
     ("center", "transport"),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from shoal.designs.barycenter import Center
     from shoal.designs.descent import Settings
     from shoal.designs.problem import DesignProblem, Moves
-    from shoal.validation import FloatArray
+    from shoal.laws.classes import GaussianClasses
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ class Method:
         function: Any = getattr(import_module(f"shoal.designs.methods.{self.module}"), self.name)
         return function  # type: ignore[no-any-return]
 
-    def common_law(self, means: FloatArray, covs: FloatArray) -> Center:
-        """The law at which labels of these means and covariances meet, with its price."""
+    def common_law(self, classes: GaussianClasses) -> Center:
+        """The law at which these labels meet, with its price."""
         assert self.center is not None
-        law: Center = getattr(import_module("shoal.designs.barycenter"), self.center)(means, covs)
+        law: Center = import_module("shoal.designs.barycenter").center_of(self.center, classes)
         return law
 
     @property
@@ -64,6 +64,7 @@ METHODS = {
         Method("none", "simple", by_component=False, perturbs=False),
         Method("white", "simple", by_component=False),
         Method("paper", "paper", by_component=False, timed=True),
+        Method("ellipsoid", "ellipsoid", timed=True),
         Method("covariance", "searches", searched=True, timed=True),
         Method("additive", "searches", searched=True, timed=True, uses=("shift",), center="additive_center"),
         Method("transport", "searches", searched=True, timed=True, uses=("map", "shift"), center="transport_center"),
