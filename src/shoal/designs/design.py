@@ -24,7 +24,6 @@ from shoal.numerics.notebook import table
 from shoal.rounding import upper
 from shoal.validation import FloatArray
 
-
 #: Share of a time limit that is left for the certificates.
 CERTIFYING = 0.05
 
