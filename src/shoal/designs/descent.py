@@ -31,8 +31,8 @@ DIVERGENCE = ((8.0, 40), (32.0, 40), (128.0, 40))
 #: Those of a first look.
 GLANCE = ((8.0, 20), (32.0, 20))
 #: Sharpness and steps of the stages on the log odds; those of a δ below :data:`SMALL_ODDS`, which gains from more.
-STAGES = ((64.0, 60), (256.0, 40), (1024.0, 40))
-LONG = ((64.0, 100), (256.0, 60), (1024.0, 60))
+STAGES = ((64.0, 40), (256.0, 20), (1024.0, 30))
+LONG = ((64.0, 100), (256.0, 50), (1024.0, 40))
 SMALL_ODDS = -2.0
 #: Steps between two looks at all edges.
 ROUND = 20

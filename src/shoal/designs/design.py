@@ -24,6 +24,9 @@ from shoal.numerics.notebook import table
 from shoal.rounding import upper
 from shoal.validation import FloatArray
 
+#: Share of a time limit that is left for the certificates.
+CERTIFYING = 0.05
+
 
 def design(
     classes: GaussianClasses,
@@ -110,7 +113,7 @@ def design(
     limit = math.inf if time_limit is None else validation.positive(time_limit=time_limit)
     settings = Settings(
         iterations=None if iterations is None else validation.count(iterations=iterations),
-        deadline=monotonic() + limit,
+        deadline=monotonic() + (1 - CERTIFYING) * limit,
         report=progress,
         seed=validation.count(seed=seed, at_least=0),
         interruptible=interruptible,

@@ -40,7 +40,7 @@ def ellipsoid(problem: DesignProblem, settings: Settings | None = None, starts: 
         trace = float(np.trace(shape))
         if trace > 0:
             root = square_root(shape[None] * (size**2 / trace))
-            choices.append(Moves(np.zeros((n, k)), None, np.tile(root, (n, 1, 1))).within(problem))
+            choices.append(Moves(np.zeros((n, k)), None, np.tile(root, (n, 1, 1))))
     return min(reversed(choices), key=lambda moves: worst_value(problem, moves))
 
 
