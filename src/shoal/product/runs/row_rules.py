@@ -58,6 +58,7 @@ class LoadRules:
         if len(curves.frame) and np.abs(curves.values).max() * 10**WATTS > np.iinfo(LOADS).max:
             raise InputError("readings: some forecasts are beyond 2 GW; give the unit of the readings (unit=)")
         self.watts = in_units(curves.values, WATTS)
+        self.days = in_units(curves.frame["stored"].to_numpy(), WATTS)
 
     @property
     def decided(self) -> dict[str, Any]:
@@ -98,7 +99,7 @@ class LoadRules:
 
     def stored(self, at: IndexArray) -> Units:
         """(n, steps of a day) the usual days of labels of today, in watts."""
-        return in_units(self.curves.frame["stored"].to_numpy()[at], WATTS)
+        return self.days[at]
 
     def decode(self, kept: str, stored: Sequence[bytes], entered: Sequence[bytes]) -> LoadCrowd:
         """A crowd from what the ledger keeps of it and of its members."""

@@ -161,7 +161,7 @@ class Plan:
             for name, entry in book.members.items()
             if not book.crowds[entry["crowd"]]["retired"] or entry["block"] == entry["crowd"]
         }
-        self._first = book.is_first(lasting)
+        self._first, self._stored = book.is_first(lasting), curves.frame["stored"].to_numpy()
         self._begun: dict[int, LoadCrowd | TableCrowd] = {}
         self._retire()
         self._admit()
@@ -251,8 +251,7 @@ class Plan:
     def _key(self, name: str) -> list[float]:
         """All values of a label: figures of today, and what is stored of it."""
         at = self.members[name].at
-        stored = self._curves.frame["stored"].to_numpy()
-        return [] if at < 0 else [*self._values[at].tolist(), *stored[at].tolist()]
+        return [] if at < 0 else [*self._values[at].tolist(), *self._stored[at].tolist()]
 
     def _today(self, at: IndexArray) -> Units:
         assert self.rules is not None
