@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from evidence.homes import EVERY
 from evidence.occasions import occasion
-from shoal.crowds.columns import Columns
+from shoal.crowds.columns import ColumnRoles
 from shoal.crowds.loads import WATTS, LoadCrowd, begin_loads, next_loads
 from shoal.crowds.membership import form_crowds
 from shoal.crowds.precision import base_of_few, decimals_of, in_units, round_sums, window_of
@@ -294,7 +294,7 @@ def tables(n: int = 1000, seed: int = 0) -> dict[str, float]:
     """A payroll month after month: raises read from two rows, who is held, what is withheld, how far totals are off."""
     random = np.random.default_rng(seed)
     every = payroll(n, seed)
-    columns = Columns.of(every[0])
+    columns = ColumnRoles.of(every[0])
     crowd = form_crowds(likeness_of(every[0], columns), 10, beside=every[0], limits=table_limits(every[0], columns))
     inside = members_at(crowd)
     bases = [column_bases(every[0], columns, len(at)) for at in inside]

@@ -20,7 +20,6 @@ if TYPE_CHECKING:  # the library: pip install shoal
     from shoal.arma.fit import fit_arma as fit_arma
     from shoal.audits.audit import audit as audit
     from shoal.audits.guard import model_guard as model_guard
-    from shoal.crowds.publish import PublicRows as PublicRows
     from shoal.crowds.publish import RowsState as RowsState
     from shoal.crowds.publish import publish_rows as publish_rows
     from shoal.designs.calibration import calibrate as calibrate

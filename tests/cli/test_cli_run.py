@@ -61,7 +61,7 @@ def test_only_the_owner_reads_a_run(finished):
 
 def test_rows_are_averages_and_the_owner_has_the_key(finished):
     public, key = pl.read_csv(finished / "public" / "released.csv"), pl.read_csv(finished / "released.csv")
-    assert public.columns == ["crowd", "members", "news", "step", "timestamp", "kw"]
+    assert public.columns == ["crowd", "members", "step", "timestamp", "kw"]
     assert key.columns == ["household", *public.columns]
     assert len(key) == 12 * 4
     assert public["members"].min() >= 5

@@ -284,10 +284,10 @@ def test_a_member_without_new_readings_has_a_row_and_is_not_called_left_out(here
     assert silent in pl.read_csv("run/released.csv")["household"].to_list()
     assert silent not in pl.read_csv("run/left_out.csv", infer_schema=False)["household"].to_list()
     words = " ".join(done.out.split())
-    assert "No news of 1 household in crowds since 2024-01-19 (1):" in words
+    assert "No figures of 1 household in crowds since 2024-01-19 (1):" in words
     assert "without a row" not in done.out
     for path in (here / "run" / "public").iterdir():
-        assert "No news of" not in path.read_text(), path
+        assert "No figures of" not in path.read_text(), path
 
 
 def test_a_skipped_day_is_said(here: Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.crowds.columns import Columns, ruled_columns
+from shoal.crowds.columns import ColumnRoles, ruled_columns
 from shoal.crowds.difference import held_members, hold_loads
 from shoal.crowds.diversity import deal, deal_blocks, keeps_closeness
 from shoal.crowds.dominance import coalition_of, keeps_dominance
@@ -113,7 +113,7 @@ def test_a_home_that_makes_most_of_a_row_has_it_withheld() -> None:
 def test_crowds_are_formed_close_to_all_and_by_values_alone(n: int, seed: int, share: float) -> None:
     rng = np.random.default_rng(seed)
     values = np.column_stack([rng.normal(10, 2, n).round(2), rng.random(n) < share]).astype(float)
-    columns = Columns.of(values)
+    columns = ColumnRoles.of(values)
 
     def crowds(order: np.ndarray) -> np.ndarray:
         own = values[order]
@@ -132,8 +132,8 @@ def test_crowds_are_formed_close_to_all_and_by_values_alone(n: int, seed: int, s
 
 def test_a_table_of_ten_labels_is_no_table_of_categories() -> None:
     rng = np.random.default_rng(0)
-    assert not Columns.of(rng.normal(size=(10, 5))).few.any()
-    assert Columns.of(rng.integers(0, 2, (10, 5)).astype(float)).few.all()
+    assert not ColumnRoles.of(rng.normal(size=(10, 5))).few.any()
+    assert ColumnRoles.of(rng.integers(0, 2, (10, 5)).astype(float)).few.all()
 
 
 def test_two_columns_that_agree_for_all_but_one_are_ruled_by_their_difference() -> None:

@@ -25,7 +25,7 @@ FEW = 10
 
 
 @dataclass(frozen=True)
-class Columns:
+class ColumnRoles:
     """Which columns are few-valued, half alike and named sensitive, each (k,)."""
 
     few: BoolArray
@@ -33,10 +33,10 @@ class Columns:
     sensitive: BoolArray
 
     @classmethod
-    def of(cls, values: FloatArray, sensitive: Iterable[int] = ()) -> Columns:
+    def of(cls, values: FloatArray, sensitive: Iterable[int] = ()) -> ColumnRoles:
         """From the figures of all labels (n, k) and the positions of sensitive columns.
 
-        >>> Columns.of(np.array([[0, 1.0], [1, 2.0], [0, 3.0], [1, 4.0]])).few.tolist()
+        >>> ColumnRoles.of(np.array([[0, 1.0], [1, 2.0], [0, 3.0], [1, 4.0]])).few.tolist()
         [True, False]
         """
         ordered = np.sort(values, axis=0)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from shoal import validation
 from shoal.archive import content_of, pack, unpack
-from shoal.crowds.columns import Columns
+from shoal.crowds.columns import ColumnRoles
 from shoal.crowds.diversity import CLOSENESS
 from shoal.crowds.membership import Shuffle, form_crowds, waiting_size, with_blocks
 from shoal.crowds.precision import Units, decimals_of, in_units
@@ -38,7 +38,7 @@ from shoal.files import write_private
 from shoal.validation import BoolArray, FloatArray
 
 FORM, VERSION = "shoal rows state", 1
-#: Columns that a refusal names, at most.
+#: ColumnRoles that a refusal names, at most.
 _NAMED = 5
 
 
@@ -74,7 +74,7 @@ class RowsState:
     size: int
     closeness: float
     largest_share: float | None
-    columns: Columns
+    columns: ColumnRoles
     releases: int
     crowds: Mapping[int, KeptCrowd] = field(repr=False)
     waiting: tuple[str, ...] = field(default=(), repr=False)  #: new labels, and rests of retired crowds
@@ -124,7 +124,7 @@ class RowsState:
             table = TableCrowd(bases, tuple(one["offsets"]), last, tuple(one["decimals"]))
             kept = KeptCrowd(tuple(one["labels"]), table, tuple(one["seen"]), arrays[f"since-{one['crowd']}"])
             crowds[int(one["crowd"])] = replace(kept, retired=one["retired"], rest=tuple(one["rest"]))
-        columns = Columns(*(arrays[name] for name in ("few", "alike", "sensitive")))
+        columns = ColumnRoles(*(arrays[name] for name in ("few", "alike", "sensitive")))
         size, closeness, share = header["size"], header["closeness"], header["largest_share"]
         return cls(size, closeness, share, columns, header["releases"], crowds, tuple(header["waiting"]))
 
@@ -156,6 +156,9 @@ def publish_rows(
         closeness: how far a crowd's mean may be from that of all labels in a protected column, in standard deviations.
         largest_share: no member has more than this share of a figure's total.
 
+    Returns:
+        The rows of all crowds, NaN where a figure is withheld, and the state, with ``held`` and ``save``.
+
     Raises:
         UnreachableError: the first crowds cannot keep a rule; the text names it and the ways out.
 
@@ -167,7 +170,7 @@ def publish_rows(
         validation.count(at_least=2, size=size),
         validation.positive(closeness=closeness),
         None if largest_share is None else validation.probability(above_zero=True, largest_share=largest_share),
-        Columns(*np.zeros((3, 0), dtype=np.bool_)),
+        ColumnRoles(*np.zeros((3, 0), dtype=np.bool_)),
         0,
         {},
     )
@@ -224,7 +227,7 @@ class _Release:
             raise InputError(f"sensitive must name columns by position, 0 to {k - 1}")
         if len(whole) < m:
             raise InputError(f"figures: {len(whole)} labels have a figure in every column; a crowd of {m} needs {m}")
-        self.columns = Columns.of(values, sensitive)
+        self.columns = ColumnRoles.of(values, sensitive)
         limits = table_limits(values, self.columns, self.state.closeness, self.state.largest_share)
         walls = None if self.boundaries is None else [self.boundaries[i] for i in whole]
         crowd = form_crowds(likeness_of(values, self.columns), m, boundaries=walls, beside=values, limits=limits)
@@ -354,7 +357,7 @@ class _Release:
         return rows, after
 
 
-def rules_failed(kept: BoolArray, columns: Columns, names: Sequence[str] | None = None) -> str:
+def rules_failed(kept: BoolArray, columns: ColumnRoles, names: Sequence[str] | None = None) -> str:
     """Why crowds cannot be formed: the rule, the columns, the number of rows, and the ways out."""
     failed = np.flatnonzero(~kept.all(axis=0)).tolist()
     words = []

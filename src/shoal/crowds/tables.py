@@ -16,7 +16,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.crowds.columns import Columns, amounts_of, ruled_columns
+from shoal.crowds.columns import ColumnRoles, amounts_of, ruled_columns
 from shoal.crowds.difference import hold_in_columns
 from shoal.crowds.diversity import CLOSENESS, keeps_closeness, standing
 from shoal.crowds.dominance import keeps_dominance
@@ -68,11 +68,11 @@ class TableRows:
     crowds: tuple[TableCrowd, ...]  #: after the release
 
 
-def column_bases(values: FloatArray, columns: Columns, n: int, precision: float = PRECISION) -> tuple[Decimal, ...]:
+def column_bases(values: FloatArray, columns: ColumnRoles, n: int, precision: float = PRECISION) -> tuple[Decimal, ...]:
     """The base of each column in a crowd of n members, from the figures of all labels (N, k).
 
     >>> values = np.array([[0, 10.0], [1, 20.0], [0, 30.0], [1, 40.0]])
-    >>> [str(base) for base in column_bases(values, Columns.of(values), 12)]
+    >>> [str(base) for base in column_bases(values, ColumnRoles.of(values), 12)]
     ['0.2', '1']
     """
     bases = []
@@ -100,7 +100,7 @@ def next_table(
     crowds: Sequence[TableCrowd],
     figures: Sequence[Units],
     present: Sequence[BoolArray],
-    columns: Columns,
+    columns: ColumnRoles,
     closeness: float = CLOSENESS,
     largest_share: float | None = None,
 ) -> TableRows:
@@ -119,7 +119,7 @@ def next_table(
     >>> crowd = begin_table(np.full((12, 1), 4000), [Decimal(50)], [0], lambda n: 0)
     >>> raised, known = np.full((12, 1), 4000), np.full((12, 1), True)
     >>> raised[0] += 730
-    >>> plain = Columns(*np.zeros((3, 1), dtype=bool))
+    >>> plain = ColumnRoles(*np.zeros((3, 1), dtype=bool))
     >>> step = next_table([crowd], [raised], [known], plain)
     >>> int(step.held[0].sum()), step.rows.tolist()
     (1, [[4000.0]])
@@ -143,7 +143,7 @@ def next_table(
 def rules_kept(
     values: Units,
     crowd: NDArray[np.int64],
-    columns: Columns,
+    columns: ColumnRoles,
     closeness: float = CLOSENESS,
     largest_share: float | None = None,
     among: Units | None = None,
@@ -176,7 +176,7 @@ def rules_kept(
 
 def table_limits(
     values: FloatArray,
-    columns: Columns,
+    columns: ColumnRoles,
     closeness: float = CLOSENESS,
     largest_share: float | None = None,
     among: FloatArray | None = None,
@@ -201,10 +201,10 @@ def table_limits(
     )
 
 
-def likeness_of(values: FloatArray, columns: Columns) -> FloatArray:
+def likeness_of(values: FloatArray, columns: ColumnRoles) -> FloatArray:
     """(n, d) what crowds are alike in: the columns that are not protected, each over its standard deviation.
 
-    >>> likeness_of(np.array([[0, 1.0], [1, 3.0]]), Columns(*np.array([[True, False]] * 3))).tolist()
+    >>> likeness_of(np.array([[0, 1.0], [1, 3.0]]), ColumnRoles(*np.array([[True, False]] * 3))).tolist()
     [[1.0], [3.0]]
     """
     plain = values[:, ~columns.protected]

@@ -9,7 +9,7 @@ law over all homes of the release:
 and of d, step by step, the quantiles :data:`QUANTILES`, pooled over all crowds, rounded to hundredths, and
 only where at least :data:`FEWEST` crowds are pooled. For a table d is in units of the column, not relative. With at
 least a tenth of all homes on either side of every quantile, no single home moves it by more than the distance to the
-next one. It does not hide what no mean hides: who knows the figures of all other homes computes the last one. It is the
+next one. It is computed from printed rows, and outside of what the rules of a row promise. It is the
 same file under every exchange of members and every order of homes.
 """
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from shoal.crowds.columns import Columns
+from shoal.crowds.columns import ColumnRoles
 from shoal.crowds.diversity import CLOSENESS
 from shoal.crowds.dominance import keeps_dominance
 from shoal.crowds.formation import Limits
@@ -152,9 +152,9 @@ class TableRules:
         k = len(self.names)
         if "few" in setting:  # decided by the first release
             masks = [np.isin(np.arange(k), setting[name]) for name in ("few", "alike")]
-            self.columns = Columns(masks[0], masks[1], np.isin(self.names, list(sensitive)))
+            self.columns = ColumnRoles(masks[0], masks[1], np.isin(self.names, list(sensitive)))
         else:
-            self.columns = Columns.of(curves.values, [self.names.index(name) for name in sensitive])
+            self.columns = ColumnRoles.of(curves.values, [self.names.index(name) for name in sensitive])
         self.decimals: tuple[int, ...] = tuple(setting.get("decimals") or ())
         if not self.decimals:
             smallest = column_bases(curves.values, self.columns, 2 * int(setting["m"]) + 2)
