@@ -145,7 +145,7 @@ def test_the_card_says_what_is_protected_first(released: Path) -> None:
     assert first.startswith(card.statement)
     assert "at most 2.72 times as likely" in first
     content = json.loads((released / "card.json").read_text())
-    plan = shoal.noisy_crowds_plan(customers=40, epsilon=1.0)
+    plan = shoal.noisy_crowds_plan(customers=40, epsilon=1.0, typical_kw=1.5)
     assert content["delta"] == plan.delta(1.0) <= 1 / 400
     assert content["delta_replaced"] == plan.delta(1.0, "replace")
     assert any("curves, counts and total only" in said.sentence for said in card.public)
@@ -314,7 +314,7 @@ def test_the_summary_of_a_label_run_names_the_other_secret(meters: Path, tmp_pat
     label = dict.fromkeys(("customers", "epsilon")) | {"secret": "label", "crowd": 5}
     run = go(meters, tmp_path / "label", until="fit", **label)
     (line,) = [line for _, lines in run.summary() for line in lines if "would protect" in line]
-    plan = shoal.noisy_crowds_plan(customers=31, epsilon=1.0)
+    plan = shoal.noisy_crowds_plan(customers=31, epsilon=1.0, typical_kw=1.5)
     assert "`--secret readings` would protect every" in line
     assert f"{100 * plan.expected_w1:.3g}" in line
 

@@ -101,6 +101,10 @@ _REPAIRS = (*_FAULTS, "above_max", "out_of_order", "off_grid", "falls", "duplica
 _COUNTS = (*_FAULTS, "negative", *_REPAIRS[3:-1], "conflicts", "missing")
 
 
+class NothingToForecast(InputError):
+    """No household of these readings can be forecast from the origin that was named."""
+
+
 class QualityWarning(UserWarning):
     """Some readings were repaired or some households left out; the quality table says which and why."""
 
@@ -164,7 +168,7 @@ class Readings:
         width, time = self.step // MICROSECOND, pl.col("timestamp").dt.epoch("us")
         ends = self.frame.group_by("household").agg(end=time.max())["end"].sort()
         if not len(ends):
-            raise InputError("readings: no household is left; the quality table says why")
+            raise NothingToForecast("readings: no household is left; the quality table says why")
         if origin is None:
             return int(ends[(len(ends) - 1) // 2]) + width
         at, first = (
@@ -174,9 +178,11 @@ class Readings:
         if (at - first) % width:
             raise InputError("origin must fall on the grid of the readings")
         if at > ends[-1] + width:
-            raise InputError("origin lies after the last reading of every household")
+            raise NothingToForecast("origin lies after the last reading of every household")
         if at <= first:
-            raise InputError("origin lies before the first reading of every household: nothing is left to train on")
+            raise NothingToForecast(
+                "origin lies before the first reading of every household: nothing is left to train on"
+            )
         return at
 
     def notes(self, *, export: bool = True) -> list[str]:
@@ -203,9 +209,18 @@ class Readings:
         return counts | {c: int(self.quality[c].sum()) for c in (*_COUNTS, "zeros", "flat", "large")}
 
 
-def as_readings(readings: Readings | pl.DataFrame) -> Readings:
-    """Readings as they are; a frame is put on its grid first."""
-    return readings if isinstance(readings, Readings) else repair(readings)
+def as_readings(
+    readings: Readings | pl.DataFrame, interval: Any = None, origin: datetime | str | None = None
+) -> Readings:
+    """Readings as they are; a frame is put on its grid first: with an interval and an origin, on that of the origin."""
+    if isinstance(readings, Readings):
+        return readings
+    width, phase = clock.step(interval), None
+    if width is not None and origin is not None:
+        kind = frames.table_of(readings, "readings")
+        zone = None if kind is None else getattr(kind.collect_schema().get("timestamp"), "time_zone", None)
+        phase = clock.epoch(clock.instant(origin, zone, name="origin")) % (width // MICROSECOND)
+    return repair(readings, interval=interval, phase=phase)
 
 
 def repair(
