@@ -1,4 +1,4 @@
-"""Two worlds that differ in one home: everything that it sent is there, or taken away with all that is there because of it.
+"""Two worlds that differ in one home: all that it sent is there, or taken away with whatever is there because of it.
 
 A world is the files of a folder. Three homes send half-hourly readings; the fourth, the odd one, sends whatever a cell
 can hold: text, quotes, bytes that are no characters, other intervals, instants that do not exist, repeated hours, names
@@ -13,6 +13,8 @@ from __future__ import annotations
 import gzip
 import random
 import warnings
+import zlib
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,28 +26,31 @@ import polars as pl
 import shoal
 from shoal.product.runs import secret
 from shoal.product.runs.meter_rows import make_shard, open_files, read_readings, sort_files
+from shoal.product.sources.meters.quality import repair
+from shoal.product.sources.meters.readings import in_order, respelled
 
 LAYOUTS = ("long", "households", "times", "days", "single")
 ENCODINGS = (None, "cp1252", "utf-16", "latin-1")
 #: Origin, zone of the clocks, and whether timestamps have offsets.
 CLOCKS = (
     ("2024-01-09T00:00", None, False),
-    ("2024-10-29T00:00", "Europe/Zurich", False),
-    ("2024-04-02T00:00", "Europe/Zurich", False),
-    ("2024-10-29T00:00+01:00", "Europe/Zurich", True),
-    ("2024-04-01T22:00+00:00", "Europe/London", True),
+    ("2024-10-28T00:00", "Europe/Zurich", False),
+    ("2024-04-01T00:00", "Europe/Zurich", False),
+    ("2024-10-28T00:00+01:00", "Europe/Zurich", True),
+    ("2024-03-31T22:00+00:00", "Europe/London", True),
 )
-DAYS, MINUTES = 4, 30
+MINUTES = 30
 OTHERS = ("Bühl 1", "B2", "É 3")
 ODD = "A000"
 
 VALUES = (
-    "", " ", "n/a", "nan", "inf", "-inf", "1e400", "1e308", "-5", "0", "0.0001", "99999", "1.5.5", "=1+1", '"', '"1', '1"5',
-    '""', '"1.5"', "'", "\ufffd", "\x00", "\x1f", "\r", "\u00a0", "\u200b1", "１２", "½", "0x1A", "1_000", "+3", "NULL", "#",
-    "true", "2024-01-01", "\x85", "\x1c", "ÿ", "1.25", "2.5",
+    "", " ", "n/a", "nan", "inf", "-inf", "1e400", "1e308", "-5", "0", "0.0001", "99999", "1.5.5", "=1+1", '"', '"1',
+    '1"5', '""', '"1.5"', "'", "\ufffd", "\x00", "\x1f", "\r", "\u00a0", "\u200b1", "１２", "½", "0x1A", "1_000", "+3",
+    "NULL", "#", "true", "2024-01-01", "\x85", "\x1c", "ÿ", "1.25", "2.5",
 )  # fmt: skip
 TIMES = (
-    "", "yesterday", "2024-13-01 00:00", "2024-02-30 00:00", "0001-01-01 00:00", "9999-12-31 23:59", "99999-01-01 00:00",
+    "", "yesterday", "2024-13-01 00:00", "2024-02-30 00:00", "0001-01-01 00:00", "9999-12-31 23:59",
+    "99999-01-01 00:00",
     "262142-01-01 00:00", "-0001-01-01 00:00", "2024-10-27 02:00", "2024-10-27 02:30", "2024-03-31 02:30", "1704067200",
     "2024-01-05 00:00Z", "2024-01-05 00:00+01:00", "2024-01-05T00:00:00.000001", "2024-01-05 00:00-99:99", "2024-01-05",
     "03/04/2024 00:00", "20240105 0000", "202401050000", "2024/01/05 00:00", "05.01.2024 00:00", "24:00", '"', "\x00",
@@ -53,28 +58,29 @@ TIMES = (
 NAMES = (ODD, ODD, ODD, "a000", "A000\u200b", "\u00a0A000", "A000 ", "A" * 2000, "A\x000", "", '"A000"', "Ａ000")
 #: Files of one household that cannot be read.
 FILES = (
-    b"", b"\n", b"foo\nbar\n", b"PK\x03\x04", b"100,NEM12,2024", b"<feed/>", b"\xff\xfe\x00", b"timestamp\n", b"kw\n1\n",
-    b"timestamp,kw,kw\n", b"timestamp,kw\n", b"\x1f\x8b", b"household,timestamp,kw\n",
+    b"", b"\n", b"foo\nbar\n", b"PK\x03\x04", b"100,NEM12,2024", b"<feed/>", b"\xff\xfe\x00", b"timestamp\n",
+    b"kw\n1\n",     b"timestamp,kw,kw\n", b"timestamp,kw\n", b"\x1f\x8b", b"household,timestamp,kw\n",
 )  # fmt: skip
 
 
 class World:
     """The settings and the content of one pair of worlds, made from a seed."""
 
-    def __init__(self, seed: int, shape: int | None = None) -> None:
+    def __init__(self, seed: int, shape: int | None = None, days: int = 4) -> None:
         chance = random.Random(seed if shape is None else shape)  # what is shared by the pairs of a shape
-        self.layout = chance.choice(LAYOUTS)
+        self.days = days
+        self.layout = LAYOUTS[(seed if shape is None else shape) % len(LAYOUTS)]
         self.encoding = chance.choice(ENCODINGS)
-        self.origin, self.zone, self.instants = chance.choice(CLOCKS)
+        self.origin, self.zone, self.instants = chance.choice(CLOCKS[:3] if self.layout == "days" else CLOCKS)
         self.separator = chance.choice(",;\t|")
         self.size = chance.choice((1, 2, 3, 1000))
         self.quoted = self.layout in ("long", "households") and chance.random() < 0.3
         self.end = chance.choice(("\n", "\r\n"))
-        self.values = {(home, i): round(chance.uniform(0.1, 3), 3) for home in OTHERS for i in range(DAYS * 48)}
+        self.values = {(home, i): round(chance.uniform(0.1, 3), 3) for home in OTHERS for i in range(days * 48)}
         self.gaps = {key for key in self.values if chance.random() < 0.03}
         self.chance = random.Random(seed)
-        start = shoal_instant(self.origin, self.zone) - timedelta(days=DAYS)
-        self.stamps = [self.stamp(start + timedelta(minutes=MINUTES * i)) for i in range(DAYS * 48)]
+        start = shoal_instant(self.origin, self.zone) - timedelta(days=days)
+        self.stamps = [self.stamp(start + timedelta(minutes=MINUTES * i)) for i in range(days * 48)]
 
     def stamp(self, moment: datetime) -> str:
         """An instant as the files have it."""
@@ -86,8 +92,9 @@ class World:
     def config(self) -> Any:
         """The settings that everything is declared by."""
         return shoal.Config(
-            secret="readings", customers=9, origin=self.origin, epsilon=1.0, typical_kw=1.0, unit="kw", interval=MINUTES,
-            time_zone=self.zone, encoding=self.encoding, train_days=DAYS, horizon=2, order=(1, 0), shard_size=self.size,
+            secret="readings", customers=9, origin=self.origin, epsilon=1.0, typical_kw=1.0, unit="kw", horizon=2,
+            interval=MINUTES, time_zone=self.zone, encoding=self.encoding, train_days=self.days, order=(1, 0),
+            shard_size=self.size,
         )  # fmt: skip
 
     def cell(self, home: str, i: int) -> str:
@@ -130,12 +137,14 @@ class World:
         text = self.end.join(self.separator.join(line) for line in lines) + self.end
         content = text.encode(self.encoding or "utf-8", "surrogatepass" if self.encoding == "utf-16" else "replace")
         if self.chance.random() < 0.3 and self.encoding is None:  # bytes that are no characters, in the odd cells alone
-            content = content.replace("½".encode(), b"\xa0").replace("ÿ".encode(), b"\xe2\x82").replace(b"true", b"\xff")
+            for text, raw in (("½", b"\xa0"), ("ÿ", b"\xe2\x82"), ("true", b"\xff")):
+                content = content.replace(text.encode(), raw)
         return content
 
     def _long(self, odd: bool) -> dict[str, bytes]:
         lines = [[home, at, self.cell(home, i)] for home in OTHERS for i, at in enumerate(self.stamps)]
-        lines = [lines[i] for i in sorted(range(len(lines)), key=lambda i: (i * 7919) % 997)] if self.size < 3 else lines
+        if self.size < 3:  # in any order
+            lines.sort(key=lambda line: hash_of(*line))
         if odd:
             for at in self.odd_times():
                 row = [self.chance.choice(NAMES), at, self.odd_value(shared=False)]
@@ -161,8 +170,8 @@ class World:
         stamps, extra = list(self.stamps), []
         if odd and self.chance.random() < 0.7:
             known = set(stamps)
-            extra = [at for at in dict.fromkeys(self.odd_times()) if at not in known and at[:2] == "20" and len(at) > 11]
-            extra = [at for at in extra if at[4] == "-"]
+            dated = [at for at in dict.fromkeys(self.odd_times()) if at[:2] == "20" and at[4:5] == "-" and len(at) > 11]
+            extra = [at for at in dated if at not in known]
         if len(set(stamps)) < len(stamps):  # the repeated hour cannot be columns
             stamps = list(dict.fromkeys(stamps))
         place = {at: i for i, at in reversed(list(enumerate(self.stamps)))}
@@ -177,13 +186,10 @@ class World:
         step = 10 if odd and self.chance.random() < 0.5 else 30
         clock = [f"{h:02}:{m:02}" for h in range(24) for m in range(0, 60, step)]
         days = list(dict.fromkeys(at[:10] for at in self.stamps))
-        ends = {at[16:] for at in self.stamps}
-        zone = ends.pop() if len(ends) == 1 else "+01:00" if self.instants else ""
-        clock = [at + zone for at in clock] if not self.instants else clock
         rows = []
         for home in OTHERS:
             for d, day in enumerate(days):
-                cells = [self.cell(home, (d * 48 + int(at[:2]) * 2 + int(at[3:5]) // 30) % (DAYS * 48))
+                cells = [self.cell(home, (d * 48 + int(at[:2]) * 2 + int(at[3:5]) // 30) % (self.days * 48))
                          if at[3:5] in ("00", "30") else "" for at in clock]  # fmt: skip
                 rows.append([home, day, *cells])
         if odd:
@@ -211,10 +217,14 @@ def shoal_instant(origin: str, zone: str | None) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC if zone is None else ZoneInfo(zone)).astimezone(UTC)
 
 
-def readings_of(files: dict[str, bytes], world: World, folder: Path, *, curves: bool = False) -> dict[str, bytes]:
-    """Home -> the bits of its readings on the grid, or of its forecast, by the stages of a run."""
-    config, bits = world.config, {}
-    given = folder / "in"
+def hash_of(*texts: str) -> int:
+    """A number by which rows are put in an order that means nothing."""
+    return zlib.crc32("|".join(texts).encode())
+
+
+def readings_of(files: dict[str, bytes], world: World, folder: Path, kind: str = "shards") -> dict[str, bytes]:
+    """Home -> the bits of its readings on the grid, by the "shards" of a run or in "memory", or of its "curves"."""
+    config, bits, given = world.config, {}, folder / "in"
     given.mkdir(parents=True, exist_ok=True)
     for old in given.iterdir():
         old.unlink()
@@ -223,25 +233,38 @@ def readings_of(files: dict[str, bytes], world: World, folder: Path, *, curves: 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         opened = open_files(sorted(given.iterdir()), config, "")
-        rows = sort_files(opened, folder / "rows", config)
-        rows = replace(rows, grid=secret.declared_grid(config, energy=rows.energy))
-        for bucket in rows.filled:
-            make_shard(rows, bucket, str(folder / "shard.parquet"))
-            data = read_readings(folder / "shard.parquet")
-            if curves:
+        grid = secret.declared_grid(config, energy=opened.energy)
+        for data in in_memory(opened, grid, world) if kind == "memory" else in_shards(opened, grid, config, folder):
+            if kind == "curves":
                 bits |= forecasts_of(data, world)
                 continue
             for (home,), own in data.frame.drop_nulls().partition_by("household", as_dict=True).items():
                 stamps = own["timestamp"].dt.epoch("us").to_numpy().tobytes()
                 bits[str(home)] = stamps + own["kw"].to_numpy().tobytes()
-    return {home: own for home, own in bits.items() if not home.startswith(("A", "Ａ", "a"))}
+    return {home: own for home, own in bits.items() if home in (*OTHERS, "site.0", "site.1", "site.2")}
+
+
+def in_shards(opened: Any, grid: Any, config: Any, folder: Path) -> Iterator[Any]:
+    """Readings as a run makes them: sorted into buckets on disk, then shard by shard."""
+    rows = replace(sort_files(opened, folder / "rows", config), grid=grid)
+    for bucket in rows.filled:
+        make_shard(rows, bucket, str(folder / "shard.parquet"))
+        yield read_readings(folder / "shard.parquet")
+
+
+def in_memory(opened: Any, grid: Any, world: World) -> Iterator[Any]:
+    """The same, without files in between."""
+    pieces = pl.concat([piece for number, source in enumerate(opened.sources) for piece in source.pieces(number)])
+    names = respelled(pieces["household"].unique().to_list(), {}, together=True)
+    rows = in_order(pieces.with_columns(pl.col("household").replace(names)), opened.time_zone)
+    yield repair(rows, interval=timedelta(microseconds=grid.step_us), phase=grid.phase_us)
 
 
 def forecasts_of(data: Any, world: World) -> dict[str, bytes]:
     """Home -> the bits of its forecast, where it has one."""
     try:
         given = datetime.fromisoformat(world.origin)
-        made = shoal.forecast(data, order=(1, 0), train_days=DAYS, horizon=2, season="day", origin=given)
+        made = shoal.forecast(data, order=(1, 0), train_days=world.days, horizon=2, season="day", origin=given)
     except shoal.InputError:
         return {}
     return {home: own.tobytes() for home, own in zip(made.households, made.power, strict=True)}

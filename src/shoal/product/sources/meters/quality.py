@@ -84,6 +84,11 @@ NOTES = {
     "Otherwise take the wrong rows out of the file.",
     "no_such_time": "{total} at wall times that the spring clock change skips, in {homes}, left missing. If the meter "
     "ignores summer time, name a fixed zone: --time-zone Etc/GMT-1 for UTC+1.",
+    "bad_time": "{total} with a timestamp that cannot be read, in {homes}, left missing. Write all of them in one "
+    "way: with an offset from UTC, or without.",
+    "invalid": "{total} that are no numbers, in {homes}, left missing. If they have a decimal comma, separate "
+    "columns by semicolons.",
+    "duplicates": "{total} that are in the input more than once, in {homes}, counted once. Was a file given twice?",
     "export": "{total} below zero, in {homes}, taken for export. If there is none, they are faults: take them out of "
     "the file.",
     "no export": "{total} below zero, in {homes}, taken for missing: export is forecast only where the mean of each "
@@ -192,7 +197,8 @@ class Readings:
         """
         zone = AUTUMN if self.time_zone is None else ""
         used = self.quality.filter(pl.col("verdict") != "left out")
-        counts = {name: self.quality[name] for name in ("conflicts", "no_such_time")}
+        counts = {name: self.quality[name] for name in ("conflicts", "no_such_time", "bad_time", "invalid")}
+        counts["duplicates"] = (self.quality["duplicates"] - self.quality["conflicts"]).clip(0)
         counts |= {"export": used["negative"]} if export else {"no export": self.quality["negative"]}
         sentences = []
         for name, column in counts.items():
@@ -387,6 +393,10 @@ def _table(
     reason = (
         pl.when(pl.col("household").cast(pl.String) == "")
         .then(pl.lit("rows without a household id"))
+        .when((pl.col("invalid") == pl.col("rows")) & (pl.col("rows") > 0))
+        .then(pl.lit("no reading is a number; decimal commas need columns separated by semicolons"))
+        .when((pl.col("bad_time") == pl.col("rows")) & (pl.col("rows") > 0))
+        .then(pl.lit("no timestamp can be read; write all with an offset from UTC, or all without"))
         .when(pl.col("present") == 0)
         .then(pl.lit("no usable reading"))
         .when(pl.col("_never_above") & (span * width >= DAYS_BELOW * DAY))
