@@ -51,8 +51,10 @@ class UnreadableFile(MeterSource):
     def pieces(self, number: int) -> Iterator[pl.DataFrame]:
         """One row without a reading."""
         kinds = {"household": pl.String, "file": pl.UInt32, "turn": pl.UInt32, "time": pl.Int64, "wall": pl.Boolean}
-        row = (file_household(self.file), number, 0, None, self.time_zone is None, None, True)
-        yield pl.DataFrame([row], schema={**kinds, "kw": pl.Float64, "invalid": pl.Boolean}, orient="row")
+        row = (file_household(self.file), number, 0, None, self.time_zone is None, None, True, False)
+        yield pl.DataFrame(
+            [row], schema={**kinds, "kw": pl.Float64, "invalid": pl.Boolean, "empty": pl.Boolean}, orient="row"
+        )
 
 
 def open_by_header(files: Sequence[Path], declared: Declared) -> Opened:

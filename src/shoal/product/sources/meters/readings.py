@@ -103,7 +103,8 @@ class MeterSource:
         """The rows in standard types, about :data:`BATCH` readings at a time; ``number`` is that of the file.
 
         Columns: household, file, turn (order of appearance where batches do not follow it), time in microseconds, wall
-        (whether that is of the clock on the wall), kw (kWh where the unit is one of energy), invalid.
+        (whether that is of the clock on the wall), kw (kWh where the unit is one of energy), invalid, empty (a cell without
+        a reading in a row or column that may be there because of another household).
         """
         name, layout = self.file.name, self.layout
         rows = readable = 0
@@ -119,6 +120,7 @@ class MeterSource:
                     wall=pl.lit(self.time_zone is None),
                     kw="kw",
                     invalid="invalid",
+                    empty=pl.lit(bool(layout.across)) & ~pl.col("invalid") & pl.col("kw").fill_nan(None).is_null(),
                 ).collect(engine="in-memory")  # fmt: skip
                 rows, readable = rows + len(piece), readable + piece["time"].count()
                 yield piece
@@ -506,8 +508,7 @@ def in_order(rows: pl.DataFrame, time_zone: str | None) -> pl.DataFrame:
     Empty cells are dropped before anything is counted, but for households that have nothing else: in a wide file there
     is a row wherever any household has a reading.
     """
-    live = (pl.col("kw").is_not_null() & pl.col("kw").is_not_nan()) | pl.col("invalid")
-    rows = rows.filter(live | ~live.any().over("household"))
+    rows = rows.filter(~pl.col("empty") | pl.col("empty").all().over("household"))
     if rows["turn"].max():
         rows = rows.sort("file", "turn", maintain_order=True)
     time, wall = pl.col("time"), pl.col("wall")
