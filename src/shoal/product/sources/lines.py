@@ -26,6 +26,8 @@ from shoal.product.sources.frames import ARROW, PARQUET, SEPARATORS, UNREADABLE,
 
 #: What stands between fields, and for a decoding error, in the file that is written here.
 UNIT, LOST = "\x1f", "\ufffd"
+#: What some encodings read as other characters than it holds.
+ESCAPES = b"\\u0041,\\x41,+AGE-,~{!!~},\x1b$B!!\x1b(B"
 
 
 def encoding_named(encoding: str | None) -> str:
@@ -37,10 +39,10 @@ def encoding_named(encoding: str | None) -> str:
         return "utf-8"
     try:
         name = codecs.lookup(encoding).name
-        single = len(bytes(range(256)).decode(name, errors="replace")) == 256
+        single = all(len(part.decode(name, errors="replace")) == len(part) for part in (bytes(range(256)), ESCAPES))
     except (LookupError, UnicodeError, TypeError):
         raise InputError("encoding must name a text encoding, such as utf-8, cp1252, latin-1 or utf-16") from None
-    if not single and not name.startswith("utf-"):
+    if not single and not name.startswith(("utf-8", "utf-16", "utf-32")):
         raise InputError("encoding: one byte may change the meaning of the next there; convert the file to UTF-8")
     return name
 

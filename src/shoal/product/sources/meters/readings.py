@@ -55,8 +55,8 @@ from shoal.rounding import counted
 
 #: Readings taken from the input at a time.
 BATCH = 2_000_000
-#: Characters of a name that the ledger takes, at most.
-LONGEST = 1000
+#: Characters of a name, at most: in normal form C, three times as long, the ledger takes it.
+LONGEST = 300
 #: What is said of files that cannot be used, here and where they are read in batches.
 ODD_ROWS = "path: {} cannot be read as a table: its rows do not fit its header"
 ROW_NUMBERS = (
@@ -103,8 +103,8 @@ class MeterSource:
         """The rows in standard types, about :data:`BATCH` readings at a time; ``number`` is that of the file.
 
         Columns: household, file, turn (order of appearance where batches do not follow it), time in microseconds, wall
-        (whether that is of the clock on the wall), kw (kWh where the unit is one of energy), invalid, empty (a cell without
-        a reading in a row or column that may be there because of another household).
+        (whether that is of the clock on the wall), kw (kWh where the unit is one of energy), invalid, empty (no reading
+        in a row or column that may be there because of another household).
         """
         name, layout = self.file.name, self.layout
         rows = readable = 0
@@ -125,7 +125,8 @@ class MeterSource:
                 rows, readable = rows + len(piece), readable + piece["time"].count()
                 yield piece
         except UNREADABLE:
-            raise InputError(ODD_ROWS.format(name)) from None
+            if not self.declared or layout.shape != "single":
+                raise InputError(ODD_ROWS.format(name)) from None
         if self.declared:
             return
         if not rows:
@@ -197,7 +198,8 @@ def file_household(file: Path) -> str:
     >>> file_household(Path("site.1.csv.gz")), file_household(Path("H7.PARQUET")), file_household(Path("a.b"))
     ('site.1', 'H7', 'a.b')
     """
-    name = file.name[: -len(".gz")] if file.name.lower().endswith(".gz") else file.name
+    name = file.name.encode("utf-8", "backslashreplace").decode()  # of bytes that are no text
+    name = name[: -len(".gz")] if name.lower().endswith(".gz") else name
     suffix = next((end for end in SUFFIXES if name.lower().endswith(end)), "")
     return name[: len(name) - len(suffix)].strip()
 
