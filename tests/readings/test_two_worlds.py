@@ -20,7 +20,8 @@ def compare(seeds: range, shapes: int, folder: Path) -> None:
         world = World(seed, shape, days)
         if (shape, kind) not in without:
             without[shape, kind] = readings_of(world.files(odd=False), World(shape, shape, days), folder, kind)
-            assert len(without[shape, kind]) == len(OTHERS)
+            # A home with too many gaps for a model has no forecast, in either world.
+            assert len(without[shape, kind]) >= (1 if kind == "curves" else len(OTHERS))
         assert readings_of(world.files(odd=True), world, folder, kind) == without[shape, kind], (seed, world.layout)
     assert {World(seed, shape).layout for shape, _ in without} == set(LAYOUTS)
 
