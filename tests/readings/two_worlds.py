@@ -264,7 +264,9 @@ def forecasts_of(data: Any, world: World) -> dict[str, bytes]:
     """Home -> the bits of its forecast, where it has one."""
     try:
         given = datetime.fromisoformat(world.origin)
-        made = shoal.forecast(data, order=(1, 0), train_days=world.days, horizon=2, season="day", origin=given)
+        made = shoal.forecast(
+            data, order=(1, 0), train_days=world.days, horizon=2, season="day", origin=given, interval=data.step
+        )
     except shoal.InputError:
         return {}
     return {home: own.tobytes() for home, own in zip(made.households, made.power, strict=True)}

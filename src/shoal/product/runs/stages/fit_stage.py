@@ -96,6 +96,7 @@ def do(readings: str, origin: str, config: Config, before: str | None, lasting: 
                 origin=instant,
                 progress=tick,
                 export=exports(config),
+                interval=data.step if config.secret == secret.READINGS else None,
             )
         except NothingToForecast as error:
             if config.secret == secret.READINGS:  # whether its shard has others must not decide about a home
@@ -109,7 +110,7 @@ def do(readings: str, origin: str, config: Config, before: str | None, lasting: 
             Forecasts.load(before), data, origin=instant, horizon=config.horizon, export=exports(config)
         )
     names = forecasts.households
-    part = data.cut(data.place(forecasts.origin), forecasts.horizon)
+    part = data.cut(data.place(forecasts.origin, anywhere=True), forecasts.horizon)
     later = dict(zip(part.households, part.kw, strict=True))
     unknown = np.full(forecasts.horizon, np.nan)
     truth = np.array([later.get(name, unknown) for name in names])

@@ -66,7 +66,7 @@ def forecast(
         export: whether homes with readings below zero are forecast too, on a scale that allows it; their answers are
             then in kW alone, as a run by label has them. By default readings below zero count as missing.
         interval: timedelta or minutes between the readings of a frame; by default the most common distance. With it and
-            an ``origin`` the grid is the one that the origin lies on, whatever the readings are.
+            an ``origin`` the grid is that of the origin, and no home decides whether others have a forecast.
 
     Returns:
         The predictive laws in ln kW, with models, checks, quality and who was left out.
@@ -96,7 +96,7 @@ def forecast(
     least = max(10 * (p + q + 1), 4 * max(LAGS, p + q + 2))
     if length < least:
         raise InputError(f"order does not fit: ({p}, {q}) needs {least} training readings, train_days gives {length}")
-    at = data.place(origin)
+    at = data.place(origin, anywhere=interval is not None)
     return _fitted(data, data.cut(at, -length), at, (p, q), train_days, horizon, season, floor, export, progress)
 
 

@@ -165,10 +165,11 @@ class Readings:
         kw[row, part["slot"].to_numpy()] = part["kw"].fill_null(float("nan")).to_numpy()
         return TrainingWindow(tuple(households.to_list()), clock.stamps(start, self.step, length, self.time_zone), kw)
 
-    def place(self, origin: datetime | str | None) -> int:
+    def place(self, origin: datetime | str | None, *, anywhere: bool = False) -> int:
         """The end of the training window, in microseconds of the epoch.
 
-        By default the latest one that at least half of the households reach with their readings.
+        By default the latest one that at least half of the households reach with their readings. One that no household
+        reaches is refused, unless it may be ``anywhere``: then no home decides whether others have a forecast.
         """
         width, time = self.step // MICROSECOND, pl.col("timestamp").dt.epoch("us")
         ends = self.frame.group_by("household").agg(end=time.max())["end"].sort()
@@ -182,6 +183,8 @@ class Readings:
         )
         if (at - first) % width:
             raise InputError("origin must fall on the grid of the readings")
+        if anywhere:
+            return at
         if at > ends[-1] + width:
             raise NothingToForecast("origin lies after the last reading of every household")
         if at <= first:
