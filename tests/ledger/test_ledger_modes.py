@@ -78,7 +78,7 @@ def test_what_is_spent_is_what_the_filter_counts(ledger: Ledger) -> None:
     for other in ("h0", "h2"):
         ends = [equal.classes.labels.index(name) for name in ("h1", other)]
         laws = [mechanism.output.take(ends) for mechanism in (equal, equal, unequal)]
-        counted = max(counted, rule.least_delta(laws, NeighborGraph.complete(["h1", other])))
+        counted = max(counted, rule.spent(laws, NeighborGraph.complete(["h1", other])))
     assert ledger.spent()["h1"].spent == pytest.approx(counted, rel=1e-6)
     overview = ledger.overview()
     assert overview.worst[0].mode == "adaptive"

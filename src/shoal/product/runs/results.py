@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import shoal
-from shoal.errors import InputError
+from shoal.errors import InputError, ShoalError
 from shoal.files import digest_of, file_digest
 from shoal.numerics.notebook import sections
 from shoal.product.card.card import ReleaseCard
@@ -22,7 +22,7 @@ from shoal.product.card.facts import AuditFacts, DesignFacts, FitFacts, ReleaseF
 from shoal.product.card.statements import HEADINGS, Statement, handing, would_protect
 from shoal.product.runs import reader, secret
 from shoal.product.runs.config import Config
-from shoal.product.runs.folder import DESIGN, LEDGER, Context, StageOutcome
+from shoal.product.runs.folder import DESIGN, FIT, LEDGER, Context, StageOutcome
 from shoal.product.runs.stages import (
     card_stage,
     crowd_stage,
@@ -32,7 +32,7 @@ from shoal.product.runs.stages import (
     release_stage,
     table_stage,
 )
-from shoal.product.runs.stages.crowd_stage import CrowdFacts
+from shoal.product.runs.stages.crowd_stage import CrowdFacts, gathered
 from shoal.records import Record
 
 if TYPE_CHECKING:
@@ -402,6 +402,16 @@ class Results(Context):
             },
         }
 
+    def _mean_kw(self) -> float | None:
+        """The homes' own mean load, over the steps of their forecasts: the owner's; None of a table."""
+        if self.config.label is not None:
+            return None
+        try:
+            every = gathered(self.listing(FIT).parts)
+        except (OSError, ShoalError):
+            return None
+        return float(every["value"].to_numpy().mean()) if "value" in every.columns and len(every) else None
+
     def summary(self, *, verbose: bool = False) -> list[tuple[str, list[str]]]:
         """What happened, for people: headings with their sentences; five of them, or with ``verbose`` everything."""
         from shoal.product.card.render import summary
@@ -411,10 +421,11 @@ class Results(Context):
         # With a new table only: it takes longer to compute than a second look at all the rest.
         if self.did and not self.of_readings and fit is not None:
             attack = next((lines for heading, lines in parts if heading == HEADINGS["attack"]), parts[0][1])
-            attack.append(would_protect(fit))
+            attack.append(would_protect(fit, self._mean_kw()))
         # The card of a release of readings is made of public settings alone: what only the owner may know is put here.
-        if self.of_readings and fit is not None and fit.doubts:
-            parts.append(("Mind", list(fit.doubts)))
+        if self.of_readings and fit is not None:
+            price = secret.price(self.config, self._mean_kw())
+            parts.append(("Mind", [*fit.doubts, *([price] if price else [])]))
         if self.audit is not None and self.audit.verdict == "violated":
             parts.insert(0, ("Violated", ["The audit found more than is promised. Do not use this release."]))
         if self.rehearsed is not None:

@@ -28,7 +28,7 @@ import polars as pl
 
 from shoal.crowds.membership import can_have_news, crowd_row, form_crowds, formation_size, value_digest, with_blocks
 from shoal.errors import InputError
-from shoal.plaintext import as_cells
+from shoal.plaintext import as_cells, name_key
 from shoal.product.card.facts import LISTED, FitFacts, most_common
 from shoal.product.ledger.ledger import Ledger
 from shoal.product.runs.config import Config
@@ -203,7 +203,8 @@ class Curves:
 
 def gathered(shards: Sequence[Part]) -> pl.DataFrame:
     """The curves of every shard: label, value, truth, stored and, of a table, habits."""
-    return pl.concat([pl.read_parquet(part.beside(CURVES)) for part in shards]).sort("label")
+    parts = [pl.read_parquet(part.beside(CURVES)) for part in shards]
+    return pl.concat([part for part in parts if "value" in part.columns] or parts[:1]).sort("label")
 
 
 # ------------------------------------------------------------------ the stage
@@ -370,11 +371,14 @@ def boundaries_of(config: Config, labels: Sequence[str]) -> Any:
         )
     if table[who].n_unique() != len(table):
         raise InputError(f"boundaries: {Path(file).name} must have one row per label, and some occur twice")
-    value = dict(zip(table[who].str.strip_chars().to_list(), table[column].fill_null("").to_list(), strict=True))
-    missing = sum(label not in value for label in labels)
+    keys = [name_key(name or "") for name in table[who].to_list()]
+    if len(set(keys)) < len(keys):
+        raise InputError(f"boundaries: {Path(file).name} must have one row per label, and some occur in two spellings")
+    value = dict(zip(keys, table[column].fill_null("").to_list(), strict=True))
+    missing = sum(name_key(label) not in value for label in labels)
     if missing:
         raise InputError(f"boundaries: {Path(file).name} has no row for {count_of(missing, 'label')}; add them")
-    return np.array([value[label] for label in labels], dtype=object)
+    return np.array([value[name_key(label)] for label in labels], dtype=object)
 
 
 # ------------------------------------------------------------------ the rules, applied

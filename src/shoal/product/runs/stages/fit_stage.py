@@ -48,7 +48,7 @@ from shoal.product.sources.meters.columns import ColumnsError, named_meter
 from shoal.product.sources.meters.forecast import ABSENT, ShortHistory, forecast, update_forecasts
 from shoal.product.sources.meters.neighborhoods import usual_day
 from shoal.product.sources.meters.predictive import Forecasts
-from shoal.product.sources.meters.quality import LARGE, NEGATIVE, REGISTER, Readings
+from shoal.product.sources.meters.quality import LARGE, NEGATIVE, REGISTER, NothingToForecast, Readings
 from shoal.product.workers.executor import Executor, tick
 from shoal.rounding import count_of
 from shoal.validation import FloatArray
@@ -56,7 +56,7 @@ from shoal.validation import FloatArray
 #: Settings that decide how meter files are read.
 READING = (
     "unit", "interval", "time_zone", "timestamp_format", "max_kw", "household_column", "timestamp_column",
-    "value_column",
+    "value_column", "encoding",
 )  # fmt: skip
 SETTINGS = (*READING, "train_days", "horizon", "order", "origin", "shard_size", "secret", "query")
 #: Those that may differ from day to day: how a file is read is no property of a crowd.
@@ -69,6 +69,8 @@ SHORT = (
     "was released"
 )
 QUALITY_TABLE = "quality.csv"
+#: Why a home of a shard in which none can be forecast has no curve.
+UNUSED = "too few readings in the training window"
 #: Suffix of the curves beside a shard.
 CURVES = "curves.parquet"
 
@@ -94,9 +96,12 @@ def do(readings: str, origin: str, config: Config, before: str | None, lasting: 
                 origin=instant,
                 progress=tick,
                 export=exports(config),
+                interval=data.step if config.secret == secret.READINGS else None,
             )
-        except ShortHistory:
-            if not lasting:
+        except NothingToForecast as error:
+            if config.secret == secret.READINGS:  # whether its shard has others must not decide about a home
+                return _nobody(path, data, origin)
+            if not lasting or not isinstance(error, ShortHistory):
                 raise
             raise InputError(SHORT.format(config.train_days)) from None
         heard = frozenset(forecasts.households)
@@ -105,7 +110,7 @@ def do(readings: str, origin: str, config: Config, before: str | None, lasting: 
             Forecasts.load(before), data, origin=instant, horizon=config.horizon, export=exports(config)
         )
     names = forecasts.households
-    part = data.cut(data.place(forecasts.origin), forecasts.horizon)
+    part = data.cut(data.place(forecasts.origin, anywhere=True), forecasts.horizon)
     later = dict(zip(part.households, part.kw, strict=True))
     unknown = np.full(forecasts.horizon, np.nan)
     truth = np.array([later.get(name, unknown) for name in names])
@@ -121,6 +126,17 @@ def do(readings: str, origin: str, config: Config, before: str | None, lasting: 
     put_whole(path, forecasts.save)
     known, off = off_by(truth, forecasts.power)
     return replace(forecasts.facts(None), later_known=known, later_absolute=off)
+
+
+def _nobody(path: Path, data: Readings, origin: str) -> FitFacts:
+    """Write a shard of which no home can be forecast."""
+    out = pl.when(pl.col("verdict") == "left out").then("reason").otherwise(pl.lit(UNUSED))
+    quality = data.quality.with_columns(reason=out, verdict=pl.lit("left out"))
+    put_frame(path.with_suffix(f".{QUALITY}"), quality)
+    put_frame(path.with_suffix(f".{CURVES}"), pl.DataFrame(schema={"label": pl.String}))
+    put_whole(path, lambda file: Path(file).write_bytes(b""))
+    minutes = data.step.total_seconds() / 60
+    return FitFacts("", 0, 0, 0, 0, 0, left_out=len(quality), noun="household", origin=origin, step_minutes=minutes)
 
 
 def exports(config: Config) -> bool:
@@ -196,9 +212,8 @@ def _sorted(executor: Executor, context: Context, folder: Path, buckets: int | N
     context.tell("sorting readings by household", 0, 0)
     try:
         opened = open_files(context.source.paths, config, context.state.dates)
-        if config.secret == secret.READINGS:
-            secret.check_files(config, opened)
-        rows = sort_files(opened, folder, config, buckets)
+        with context.existing_ledger() as ledger:
+            rows = sort_files(opened, folder, config, buckets, None if ledger is None else ledger.spellings)
         if config.secret == secret.READINGS:
             grid = secret.declared_grid(config, energy=rows.energy)
         else:
@@ -216,7 +231,8 @@ def _refuse_implausible(shards: Sequence[ShardFacts], config: Config, unit: str)
     """Before anything is made of readings: refuse those of which none can be used, and those no home has."""
     large = sum(facts.large for facts in shards)
     usable = sum(facts.households for facts in shards)
-    if large and "large" not in config.accept:
+    of_readings = config.secret == secret.READINGS  # then no home decides whether there is a release
+    if large and "large" not in config.accept and not of_readings:
         raise InputError(
             f"readings: {large} of {count_of(usable, 'household')} {LARGE}. Nothing was released. If the unit is "
             f"wrong, name it with unit= (it was read as {unit}); if they are totals, say unit='kwh-register'; if "
@@ -229,6 +245,12 @@ def _refuse_implausible(shards: Sequence[ShardFacts], config: Config, unit: str)
         more = ""
         if reasons[NEGATIVE]:
             more = ". Consumption is positive: name its column with value_column=, or turn the sign round in the file"
+        if of_readings:
+            more += (
+                ". With secret='readings' timestamps are ISO 8601, with an offset where origin= has one, or as "
+                "timestamp_format= says; numbers have a decimal point, or a comma where columns are not separated by "
+                "commas; text is UTF-8, or as encoding= says"
+            )
         raise InputError(f"readings: none of the {reasons.total()} households can be used: {why}{more}")
 
 
@@ -260,7 +282,8 @@ def stage(context: Context) -> StageOutcome:
             config = replace(config, horizon=clock.steps(context.horizon, rows.step))
         names = pl.concat([pl.read_parquet(part.path, columns=["household"]).unique() for part in readings.parts])
         minutes = rows.step / timedelta(minutes=1)
-        lasting = context.foresee(names["household"].to_list(), origin, minutes)
+        # Under the readings' promise the ledger decides with the release: no home does before it.
+        lasting = config.secret != secret.READINGS and context.foresee(names["household"].to_list(), origin, minutes)
         # The forecasts of an earlier day, by the bucket of the homes in them.
         earlier = {} if before is None else {shard.facts_as(ShardFacts).number: part for part, shard in before.pairs}
         jobs = [

@@ -27,12 +27,13 @@ from shoal.files import digest_of
 from shoal.product.card.facts import FitFacts
 from shoal.product.card.statements import OWNER as TO_OWNER
 from shoal.product.card.statements import Statement
+from shoal.product.ledger.budgets import window_start
 from shoal.product.runs import secret
 from shoal.product.runs.folder import FIT, Context, StageOutcome
 from shoal.product.runs.stages.crowd_stage import as_period, gathered
 from shoal.product.runs.stages.release_stage import CSV, PARQUET, facts_of
 from shoal.product.runs.stages.table_stage import noun_of
-from shoal.product.sources.class_table import LABEL, table_rows
+from shoal.product.sources.class_table import LABEL, declared_rows
 from shoal.readings.account import MembershipAudit, audit_membership
 from shoal.readings.crowds import check_curves, contributions, describe, publish, vector_sum
 from shoal.readings.error import w1
@@ -64,17 +65,17 @@ class Homes:
 
 
 def read_table(context: Context) -> StageOutcome:
-    """The named columns of a class table, one row a label; rows with an empty cell in one of them are left out."""
+    """The named columns of a class table, one row a label; labels with a cell that is no number are left out."""
     config = context.config
     names = tuple(dict.fromkeys((*secret.bounds_of(config), *secret.cells_of(config))))
-    rows, _, _ = table_rows(context.source.paths, str(config.label), names)
-    if rows[LABEL].n_unique() != len(rows):
-        raise InputError("label: with secret='readings' a table has one row per label; join the rows of a label first")
-    whole = rows.drop_nulls()
+    whole, left_out = declared_rows(context.source.paths, str(config.label), names, config.encoding)
+    with context.existing_ledger() as ledger:
+        known = {} if ledger is None else ledger.spellings(whole[LABEL].to_list())
+    whole = whole.with_columns(pl.col(LABEL).replace(known))
     context.folder.write(ROWS, lambda path: whole.select(LABEL, *names).write_parquet(path))
-    facts = FitFacts(str(context.source), len(whole), 0, 0, 0, 0, left_out=len(rows) - len(whole),
+    facts = FitFacts(str(context.source), len(whole), 0, 0, 0, 0, left_out=left_out,
                      noun=noun_of(str(config.label)), entry="column",
-                     doubts=context.elsewhere(rows[LABEL].to_list()))  # fmt: skip
+                     doubts=context.elsewhere(whole[LABEL].to_list()))  # fmt: skip
     return StageOutcome((ROWS,), facts)
 
 
@@ -120,6 +121,10 @@ def homes_of(context: Context) -> Homes:
                 "others. Nothing was released; run again, or leave out the files they are from"
             )
         every = gathered(listing.parts)
+        if "value" not in every.columns:
+            raise InputError("readings: no home can be used. Nothing was released")
+        usable = np.isfinite(every["value"].to_numpy()).all(axis=1)  # of readings beyond any number, home by home
+        every = every.filter(pl.Series(usable))
         homes = Homes(every["label"].to_list(), every["value"].to_numpy(), every["truth"].to_numpy())
     if len(homes.labels) > (config.customers or 0):
         raise InputError(
@@ -184,6 +189,7 @@ def stage(context: Context, fit: FitFacts) -> StageOutcome:
                 labels=homes.labels,
                 mu=settings.plan.mu,
                 cap=settings.series.cap,
+                since=window_start(settings.period, None if context.config.label else context.config.train_days),
             )
         except BudgetError as error:
             raise BudgetError(

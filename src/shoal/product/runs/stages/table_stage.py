@@ -8,11 +8,12 @@ spreads too.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 
 from shoal.errors import InputError
 from shoal.product.card.facts import FitFacts
@@ -30,10 +31,12 @@ from shoal.product.sources.class_table import (
     label_means,
     table_rows,
 )
+from shoal.product.sources.meters.readings import respelled
 from shoal.rounding import count_of, upper
 
+OnRecord = Callable[[list[str]], Mapping[str, str]]
 #: Settings that decide how a table is read.
-SETTINGS = ("label", "columns", "timestamp_column", "value_column")
+SETTINGS = ("label", "columns", "timestamp_column", "value_column", "encoding")
 DOING = "reading the table"
 #: Those that may differ from table to table.
 DAILY = ("period",)
@@ -51,7 +54,9 @@ def stage(context: Context) -> StageOutcome:
     settings = {**config.part(*SETTINGS), "source": context.source.digest, "known": known, "charged": config.charged}
     out = out_path(context.path, LAWS, SUFFIX, settings)
     context.tell(DOING, 0, 0)
-    part = finished(out) or receipted(out, read(context.source, config, known, Path(out)))
+    with context.existing_ledger() as ledger:
+        on_record = None if ledger is None else ledger.spellings
+        part = finished(out) or receipted(out, read(context.source, config, known, Path(out), on_record))
     context.put(FIT, Listing((part,)))
     doubts = context.elsewhere(ClassTable.load(part.path).labels)
     facts = replace(part.facts_as(FitFacts), source=str(context.source), crowd=config.crowd, doubts=doubts)
@@ -59,11 +64,17 @@ def stage(context: Context) -> StageOutcome:
     return StageOutcome((FIT,), facts)
 
 
-def read(source: Source, config: Config, known: Sequence[str] | None, out: Path) -> FitFacts:
-    """Write the rows of a table and their curves; ``known`` columns are those of an earlier table that goes on."""
-    rows, entries, left_out = table_rows(
-        source.paths, str(config.label), config.columns, config.timestamp_column, config.value_column
-    )
+def read(
+    source: Source, config: Config, known: Sequence[str] | None, out: Path, on_record: OnRecord | None = None
+) -> FitFacts:
+    """Write the rows of a table and their curves; ``known`` columns are those of an earlier table that goes on.
+
+    ``on_record`` gives labels their spelling on record, where that is another.
+    """
+    columns = config.columns, config.timestamp_column, config.value_column
+    rows, entries, left_out = table_rows(source.paths, str(config.label), *columns, config.encoding)
+    given = rows[LABEL].unique().to_list()
+    rows = rows.with_columns(pl.col(LABEL).replace(respelled(given, on_record(given) if on_record else {})))
     whole = rows.drop_nulls().sort(LABEL, SOURCE_ROW)
     incomplete = len(rows) - len(whole)
     if not len(whole):
