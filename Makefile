@@ -5,11 +5,11 @@ BIN    := $(VENV)/bin
 
 .PHONY: demo test test-all lint types kernels check check-slow campaigns docs dist lock bench evidence clean
 
-# The package alone, which is all that the demo needs; then what tests need. Of aeon they take a data set and its
+# The package with the command, which is all that the demo needs; then what tests need. Of aeon they take a data set and its
 # reader; the rest of it asks for an older numba than ours.
 $(VENV)/package: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -e .
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[run]'
 	touch $@
 
 $(VENV)/installed: $(VENV)/package
@@ -29,7 +29,7 @@ types: $(VENV)/installed
 
 # Compiled once, while types are checked.
 kernels: $(VENV)/package
-	$(BIN)/python -c "from shoal.product.runs.run import compile_first; compile_first(print)"
+	$(BIN)/python -c "from shoal.numerics.warmup import compile_kernels; compile_kernels(print)"
 
 # Each worker has whole modules, whose fixtures it makes once; a third works while others wait for a process or a page.
 SPREAD := -n 3 --dist loadscope --no-loadscope-reorder

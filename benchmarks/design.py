@@ -1,15 +1,19 @@
 """Mechanism design: worst-edge δ at equal ρ, distance from the lower bound, times, peers, and the two pictures.
 
-    python -m benchmarks.design [--quick] [--pictures FOLDER] [--only quality|family|households|times|pictures]
+    python -m benchmarks.design [--quick] [--pictures FOLDER] [--only quality|family|households|times|size|pictures]
+    python -m benchmarks.design --only size --beside FOLDER
 
 Prints Markdown. The peers run in the same process on the same problem: a generic SciPy SLSQP on the smoothed worst edge
-(once with its own finite differences, once with our gradient), and Algorithm 1 in plain NumPy.
+(once with its own finite differences, once with our gradient), and Algorithm 1 in plain NumPy. ``--beside`` takes the
+``src`` folder of another version of shoal, whose designs are made in turns with these.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -32,6 +36,32 @@ Array = NDArray[np.float64]
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "swiss_residential_15min" / "swiss15_clean.parquet"
 
 METHODS = ("none", "white", "paper", "covariance", "additive", "center", "transport")
+
+#: One design in a process of its own: kernels compiled before, one thread, processor time with the center.
+ONE_DESIGN = """
+import resource, sys, time
+import numpy as np
+import shoal
+
+def laws(n, k, seed):
+    rng = np.random.default_rng(seed)
+    means = rng.standard_normal((n, k))
+    roots = rng.standard_normal((n, k, k)) / np.sqrt(k)
+    classes = shoal.GaussianClasses(means, roots @ np.swapaxes(roots, 1, 2) + 0.3 * np.eye(k))
+    return classes, shoal.NeighborGraph.complete(classes.labels)
+
+n, k, seed, share, limit = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]), float(sys.argv[5])
+small = laws(3, 3, 0)
+shoal.design(*small, rho=0.5 * shoal.perfect_rho(*small), iterations=3)
+problem = laws(n, k, seed)
+begin, wall = time.process_time(), time.perf_counter()
+price = shoal.perfect_rho(*problem)
+center = time.process_time() - begin
+made = shoal.design(*problem, "transport", 1.0, share * price, **({"time_limit": limit} if limit else {}))
+certificate = made.certificate
+print(certificate.delta_upper, time.process_time() - begin, center, time.perf_counter() - wall,
+      resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+"""
 
 
 # ------------------------------------------------------------------ problems
@@ -117,18 +147,20 @@ def slsqp(problem: Any, *, own_gradient: bool, iterations: int) -> tuple[float, 
     """The same smoothed objective over the additive moves by SciPy's SLSQP: (worst ln δ, seconds)."""
     from scipy.optimize import minimize
 
-    from shoal.designs.descent import _Layout, _smoothed, worst_value
-    from shoal.designs.methods import white
+    from shoal.designs.descent import worst_value
+    from shoal.designs.exact import smoothed_odds
+    from shoal.designs.layout import Layout, smoothed
+    from shoal.designs.methods.simple import white
 
-    layout = _Layout(problem, False, True)
-    everything = np.ones(len(problem.pairs), dtype=bool)
+    layout = Layout(problem, False, True)
+    everything = np.arange(len(problem.pairs))
     point = layout.flatten(white(problem))
     point = point + 1e-2 * np.random.default_rng(0).standard_normal(len(point))
     begin = time.perf_counter()
     for sharpness in (4.0, 64.0, 1024.0):
 
         def value(x: Array, tau: float = sharpness) -> Any:
-            found = _smoothed(problem, layout, tau, everything, x)
+            found = smoothed(layout, partial(smoothed_odds, problem, everything, tau), x)
             return found if own_gradient else found[0]
 
         point = minimize(
@@ -290,6 +322,51 @@ def peers(quick: bool) -> None:
     row("NumPy", f"{plain[-1]:.6f}", f"{spent:.3f}", f"{spent / seconds:.0f}")
 
 
+def sizes(quick: bool, beside: Path | None) -> None:
+    """The mechanism at the size of a day: δ, processor seconds and memory, each design in a process of its own."""
+    cases = [(10, 12, 7, 0.5, 0.0)]
+    if not quick:
+        cases += [(100, 12, 7, 0.5, 0.0), (10, 48, 7, 0.5, 0.0), (10, 48, 7, 0.9, 0.0)]
+        cases += [(10, 12, 8, 0.5, 0.0), (10, 48, 8, 0.5, 0.0), (10, 48, 9, 0.9, 0.0)]
+        cases += [(30, 96, 7, 0.5, 60.0), (30, 96, 7, 0.5, 5.0)]
+    print("\n### Random laws, complete graph, ε = 1, transport, one thread; seconds of the processor, center included")
+    columns = ("δ", "s", "of it the center, s", "MB")
+    header(
+        "labels × entries",
+        "seed",
+        "ρ / perfect_rho",
+        "time limit",
+        *columns,
+        *((*(f"{c}, before" for c in columns), "ratio") if beside else ()),
+    )
+    for n, k, seed, share, limit in cases:
+        own = one_design(Path(shoal.__file__).parents[1], n, k, seed, share, limit)
+        cells = [f"{n} × {k}", seed, share, f"{limit:g} s" if limit else "", *own_cells(own)]
+        if beside is not None and not (k > 48):
+            other = one_design(beside, n, k, seed, share, limit)
+            cells += [*own_cells(other), f"{other[1] / own[1]:.1f}"]
+        row(*cells)
+
+
+def own_cells(found: list[float]) -> list[str]:
+    delta, seconds, center, _, memory = found
+    return [f"{up(delta, 4):.4g}", f"{seconds:.1f}", f"{center:.1f}", f"{memory:.0f}"]
+
+
+def one_design(source: Path, *arguments: float) -> list[float]:
+    """δ, seconds, seconds of the center, wall seconds and MB of a design by the shoal in a folder."""
+    env = {
+        **os.environ,
+        "PYTHONPATH": str(source),
+        "SHOAL_THREADS": "1",
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+    command = [sys.executable, "-c", ONE_DESIGN, *map(str, arguments)]
+    printed = subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout
+    return [float(value) for value in printed.split()]
+
+
 # ------------------------------------------------------------------ pictures
 
 
@@ -387,10 +464,13 @@ def mechanisms_picture(path: Path, classes: Any, graph: Any, total: float = 4.0)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="small sizes: does it run?")
-    parser.add_argument("--only", choices=["quality", "family", "households", "times", "pictures"], action="append")
+    parser.add_argument(
+        "--only", choices=["quality", "family", "households", "times", "size", "pictures"], action="append"
+    )
     parser.add_argument("--pictures", type=Path, default=Path("docs/pictures"), help="folder of the pictures")
+    parser.add_argument("--beside", type=Path, help="folder src of another version, to compare sizes with")
     chosen = parser.parse_args()
-    wanted = chosen.only or ["quality", "family", "households", "times", "pictures"]
+    wanted = chosen.only or ["quality", "family", "households", "times", "size", "pictures"]
     print("## Mechanism design")
     if "quality" in wanted:
         quality(chosen.quick)
@@ -400,6 +480,8 @@ def main() -> None:
         households(chosen.quick)
     if "times" in wanted:
         times(chosen.quick)
+    if "size" in wanted:
+        sizes(chosen.quick, chosen.beside)
     if "pictures" in wanted:
         pictures(chosen.pictures, chosen.quick)
 

@@ -111,7 +111,7 @@ def releasing(out: Path) -> bool:
 
 def failed(out: Path) -> bool:
     """Whether the run has left out shards."""
-    return any(done.facts.get("failed") for done in Folder(out).state().stages.values())
+    return Folder(out).state().facts.has_failed("fit", "design", "release")
 
 
 def torment(out: Path, households: int, workers: str, seed: int = 0) -> Tally:

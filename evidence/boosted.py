@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.product.studies.attackers import Comparison, Table, distinct, inverse_root, weekly, weekly_scatter
+from shoal.product.studies.attackers import Table, WeekMetric, distinct, inverse_root, weekly, weekly_scatter
 from shoal.validation import FloatArray
 
 #: The attacker's name.
@@ -18,14 +18,14 @@ RERANKED, WRONG = 30, 15
 PARTS = 8
 
 
-def weekly_blocks(tables: Sequence[Table], ends: Sequence[int]) -> list[Comparison]:
+def weekly_blocks(tables: Sequence[Table], ends: Sequence[int]) -> list[WeekMetric]:
     """Comparisons of fingerprints: as the plain attackers make them, and each block for itself."""
     comparisons, scatter = weekly(tables, ends), weekly_scatter(tables)
     width = len(scatter)
     for start, end in zip((0, *ends[:-1]), ends, strict=True):
         block = np.zeros((width, end - start))
         block[start:end] = inverse_root(scatter[start:end, start:end])
-        comparisons.append(Comparison(np.zeros(width), np.eye(width), block))
+        comparisons.append(WeekMetric(np.zeros(width), np.eye(width), block))
     return comparisons
 
 
@@ -41,9 +41,9 @@ class Boosted:
     from the other homes' parts: those a comparison was learned from look nearer than any home will.
     """
 
-    def __init__(self, compare: Callable[[Sequence[Table]], list[Comparison]], seed: int = 0) -> None:
+    def __init__(self, compare: Callable[[Sequence[Table]], list[WeekMetric]], seed: int = 0) -> None:
         self._compare, self._seed = compare, seed
-        self._comparisons: list[Comparison] = []
+        self._comparisons: list[WeekMetric] = []
         self._model: Any = None
 
     def learned(self, tables: Sequence[Table]) -> Boosted:
@@ -83,13 +83,13 @@ class Boosted:
         return scores
 
 
-def _patient(comparison: Comparison, known: FloatArray, rows: FloatArray) -> FloatArray:
+def _patient(comparison: WeekMetric, known: FloatArray, rows: FloatArray) -> FloatArray:
     """(homes, rows) −Σ ln(1 + dᵢ²): a few coordinates far off count less."""
     a, b = comparison.coordinates(known, rows)
     return np.stack([-np.log1p((b - one) ** 2).sum(axis=1) for one in a])
 
 
-def _described(comparisons: Sequence[Comparison], known: FloatArray, rows: FloatArray) -> FloatArray:
+def _described(comparisons: Sequence[WeekMetric], known: FloatArray, rows: FloatArray) -> FloatArray:
     """(homes, rows, d) what is known of pairs; rows are all different."""
     patient = _patient(comparisons[0], known, rows)
     scores = np.stack([one.scores(known, rows) for one in comparisons] + [patient], axis=2)

@@ -34,7 +34,7 @@ from shoal.mechanism.mechanism import Mechanism
 from shoal.numerics.threads import one_library_thread
 from shoal.product.sources.meters.neighborhoods import AHEAD_WEIGHT, DAY_WEIGHT, USUAL_SHARE, likeness
 from shoal.product.sources.meters.quality import as_readings
-from shoal.product.studies.attackers import Attacker, Comparison, Hits, Table, curves, rank_rows
+from shoal.product.studies.attackers import Attacker, Hits, Table, WeekMetric, curves, rank_rows
 from shoal.product.studies.reidentification import (
     HEADS,
     AttackFinding,
@@ -330,7 +330,7 @@ def chances(scores: Mapping[str, FloatArray], crowds: NDArray[np.int64] | None) 
 
 
 def boosted(
-    compare: Callable[[Sequence[Table]], list[Comparison]], seed: int, tables: Sequence[Table]
+    compare: Callable[[Sequence[Table]], list[WeekMetric]], seed: int, tables: Sequence[Table]
 ) -> dict[str, Attacker]:
     """The learned attacker, by its name."""
     return {LEARNED: Boosted(compare, seed).learned(tables)}

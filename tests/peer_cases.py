@@ -1,11 +1,11 @@
 """What other libraries expect in their own tests, as cases for our accounting.
 
 Inputs and expected figures of the accounting tests of dp_accounting 0.6.0 and OpenDP 0.16 that have a counterpart here:
-Gaussian noise, its calibration and composition, mixtures, randomized response and other finite laws, Rényi divergences,
+Gaussian noise, its calibration and composition, randomized response and other finite laws, Rényi divergences,
 zCDP. A figure is the exact one up to the tolerance of the test it comes from ("value"), or a bound of it from "above"
 or "below"; ``holds`` decides with fifty digits and no tolerance whether a figure is on the safe side.
 
-Figures are in ``peer_figures.json``. Left out are what has no counterpart (Laplace noise, subsampling under
+Figures are in ``peer_figures.json``. Left out are what has no counterpart (Laplace noise, mixtures, subsampling under
 composition, tree aggregation, thresholds, laws of unequal support) and what tests an interface rather than a figure.
 """
 
@@ -62,28 +62,6 @@ def gaussian_delta(square: Any, epsilon: Any) -> Any:
 
 def discrete_delta(ours: Sequence[Any], theirs: Sequence[Any], epsilon: Any) -> Any:
     return sum(max(mpf(p) - mp.exp(mpf(epsilon)) * mpf(q), mpf(0)) for p, q in zip(ours, theirs, strict=True))
-
-
-def mixture_delta(sigma: float, gaps: Sequence[float], odds: Sequence[float], epsilon: float) -> Any:
-    """The larger of both directions between N(0, σ²) and a mixture of N(gap, σ²), gaps ≥ 0: events are half-lines."""
-    s, e = mpf(sigma), mp.exp(mpf(epsilon))
-
-    def above(t: Any) -> Any:
-        return sum(mpf(p) * mp.ncdf((mpf(g) - t) / s) for g, p in zip(gaps, odds, strict=True))
-
-    def ratio(t: Any) -> Any:
-        return sum(mpf(p) * mp.exp((mpf(g) * t - mpf(g) ** 2 / 2) / s**2) for g, p in zip(gaps, odds, strict=True))
-
-    def at(level: Any) -> Any:
-        """Where the mixture is ``level`` times as dense: the ratio rises with t."""
-        low, high = mpf(-60) * s, mpf(60) * s
-        for _ in range(200):
-            middle = (low + high) / 2
-            low, high = (low, middle) if ratio(middle) > level else (middle, high)
-        return low
-
-    one, two = at(e), at(1 / e)
-    return max(above(one) - e * mp.ncdf(-one / s), mp.ncdf(two / s) - e * (1 - above(two)), mpf(0))
 
 
 def table_delta(pmf: dict[str, float], beyond: float, step: float, epsilon: float) -> float:
@@ -266,22 +244,6 @@ def renyi() -> Iterator[Case]:
         )
 
 
-def mixtures() -> Iterator[Case]:
-    """Ours is a bound for mixtures, exact for one component; theirs are exact."""
-    for sigma, gaps, odds, figure in FIGURES["mixtures"]:
-        parts = shoal.GaussianClasses([[0.0], *([g] for g in gaps)], [[sigma**2]])
-        owner = np.array([0] + [1] * len(gaps), dtype=np.intp)
-        family = shoal.GaussianMixtureClasses(("a", "b"), np.array([1.0, *odds]), parts, owner)
-
-        def ours(family: shoal.GaussianMixtureClasses = family) -> list[float]:
-            return [family.delta(shoal.NeighborGraph.complete(family.labels), 1.0).delta_upper]
-
-        exact = above(lambda s=sigma, g=gaps, p=odds: mixture_delta(s, g, p, 1.0))
-        kind = "value" if len(gaps) == 1 else "below"
-        inputs = f"σ={sigma:g}, Δ={gaps}, odds={odds}, ε=1"
-        yield Case(GOOGLE, "δ(ε) of mixtures", inputs, kind, figure, PLACES, ours, exact)
-
-
 def ratio_of(share: float, n: int) -> float:
     return (1 - share + share / n) / (share / n)
 
@@ -446,7 +408,7 @@ def opendp_cases() -> Iterator[Case]:
 
 @cache
 def cases() -> tuple[Case, ...]:
-    made = (gaussian_deltas, loss_tables, gaussian_calibrations, round_trips, gaussian_compositions, renyi, mixtures)
+    made = (gaussian_deltas, loss_tables, gaussian_calibrations, round_trips, gaussian_compositions, renyi)
     made += (randomized_response, finite_laws, composed_responses, opendp_cases)
     return tuple(case for make in made for case in make())
 

@@ -56,7 +56,8 @@ def test_the_conda_recipe_needs_what_the_package_needs() -> None:
     assert recipe["context"]["version"] == PROJECT["version"]
     python, *packages = recipe["requirements"]["run"]
     assert python == f"python {PROJECT['requires-python']}"
-    needs = {Requirement(need).name: need.partition(";")[0] for need in PROJECT["dependencies"]}  # the stricter is last
+    taken = PROJECT["dependencies"] + PROJECT["optional-dependencies"]["run"]
+    needs = {Requirement(need).name: need.partition(";")[0] for need in taken}  # the stricter is last
     needs["tzdata"] = f"python-{needs['tzdata']}"
     assert [package.replace(" ", "") for package in packages] == list(needs.values())
 

@@ -99,9 +99,11 @@ def test_the_gallery_shows_every_picture_once() -> None:
 
 
 #: The library's rooms, then the product's: a room imports from those before it.
-LIBRARY = ["errors", "validation", "rounding", "files", "plaintext", "archive", "records", "numerics", "crowds", "laws",
-           "accounting", "noise", "mechanism", "proofs", "designs", "audits", "arma", "readings"]  # fmt: skip
-PRODUCT = ["workers", "ledger", "card", "sources", "studies", "runs", "service", "cli"]
+LIBRARY = [
+    *("errors", "validation", "rounding", "files", "plaintext", "archive", "records", "columns", "numerics", "crowds"),
+    *("laws", "accounting", "noise", "mechanism", "proofs", "designs", "audits", "testing", "arma", "readings"),
+]
+PRODUCT = ["locks", "workers", "ledger", "card", "sources", "studies", "runs", "service", "cli"]
 ROOMS = LIBRARY + [f"product.{room}" for room in PRODUCT]
 
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shoal
 from shoal.numerics.notebook import table
-from shoal.plaintext import as_cells, as_html, cell, printable
+from shoal.plaintext import as_html, cell, printable
 from shoal.product.card.facts import FitFacts
 from shoal.product.card.render import summary
+from shoal.product.sources.frames import as_cells
 
 EVIL = 'a\x1b]0;owned\x07\x9b31m\u202eb\r\n"<script>'
 
@@ -49,3 +57,50 @@ def test_summaries_tables_and_pages_show_no_controls() -> None:
     mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
     card = shoal.release_card(mechanism)
     assert not any(c in card.to_markdown() for c in "\x1b\x07\x9b\u202e\r")
+
+
+EVIL_COLUMN = '=HYPERLINK("http://x","y")'
+
+
+def headers(folder: Path) -> list[str]:
+    """First line of every CSV file of a run, as cells."""
+    files = [path for path in folder.rglob("*.csv") if path.stat().st_size]
+    assert len(files) >= 2
+    return [name for path in files for name in next(csv.reader(path.read_text().splitlines()))]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"crowd": 4},
+        {"crowd": 4, "method": "white", "epsilon": 1.0, "delta": 1e-5},
+        {"secret": "readings", "customers": 30, "epsilon": 1.0, "bounds": (f"{EVIL_COLUMN}=0:10",)},
+    ],
+    ids=["averages", "answers", "readings"],
+)
+def test_names_of_columns_are_cells_in_every_table(given: dict[str, Any], tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    people = pl.DataFrame({"person": [f"={i}" for i in range(24)], EVIL_COLUMN: rng.normal(5, 1, 24)})
+    settings = {"label": "person", "columns": (EVIL_COLUMN,), "period": "2024-01", "ledger": "folder"}
+    run = shoal.run(people, tmp_path / "run", workers="serial", **settings, **given)
+    assert cell(EVIL_COLUMN) in headers(tmp_path / "run")
+    assert not any(name.startswith(tuple("=+-@\t\r")) for name in headers(tmp_path / "run"))
+    assert EVIL_COLUMN in run.released.columns  # the names are as they were where nothing runs them
+    owner = list(csv.DictReader((tmp_path / "run" / "released.csv").read_text().splitlines()))
+    assert {name for row in owner for name in row.values() if name.startswith("'=")} == {f"'={i}" for i in range(24)}
+    package = json.loads((tmp_path / "run" / "public" / "datapackage.json").read_text())
+    assert [field["name"] for field in package["resources"][0]["schema"]["fields"]][-1] == cell(EVIL_COLUMN)
+
+
+def test_the_service_shows_columns_by_their_own_names_and_writes_cells(tmp_path: Path) -> None:
+    pytest.importorskip("fastapi", reason="the service needs shoal[serve]")
+    from shoal.product.service.catalog import catalog
+
+    rng = np.random.default_rng(1)
+    people = pl.DataFrame({"person": [f"p{i}" for i in range(24)], EVIL_COLUMN: rng.normal(5, 1, 24)})
+    shoal.run(people, tmp_path / "run", label="person", crowd=4, period="2024-01", ledger="folder", workers="serial")
+    with shoal.Ledger.open(f"sqlite:///{tmp_path}/run/ledger.db") as ledger:
+        (question,) = catalog(tmp_path / "run", ledger).questions.values()
+    assert question.entries == (EVIL_COLUMN,)
+    assert len(question.rows) == 24
+    assert question.cells[0][-1] == cell(EVIL_COLUMN)

@@ -2,7 +2,8 @@
 
 Public names are imported on first use, so that ``import shoal`` stays light: the compiled kernels load only
 when a number is asked for. They are listed once, in ``__init__.pyi``, where type checkers see them; what else there is
-is imported from its room (``from shoal.accounting.renyi import zcdp``).
+is imported from its room (``from shoal.accounting.renyi import zcdp``). ``pip install shoal`` is the library; names of
+the product, which ``pip install 'shoal[run]'`` adds, say so where its packages are missing.
 """
 
 import pathlib
@@ -16,16 +17,28 @@ _LISTED = pathlib.Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")
 #: Public name -> the module that defines it.
 _HOME = {name: home for home, name in re.findall(r"^    from (\S+) import (\w+) as", _LISTED, re.MULTILINE)}
 
-__all__ = sorted(_HOME)
-
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name == "__all__":
+        value = _names()
+    elif name == "testing":
+        value = import_module("shoal.testing")
+    elif name in _HOME:
+        value = getattr(import_module(_HOME[name]), name)
+    else:
         raise AttributeError(f"module 'shoal' has no attribute {name!r}")
-    value = getattr(import_module(_HOME[name]), name)
     globals()[name] = value
     return value
 
 
+def _names() -> list[str]:
+    """The public names that can be used with the packages that are installed."""
+    try:
+        import_module("shoal.product")  # light: it only looks for its packages
+        return sorted(_HOME)
+    except ModuleNotFoundError:
+        return sorted(name for name, home in _HOME.items() if not home.startswith("shoal.product."))
+
+
 def __dir__() -> list[str]:
-    return ["__version__", *__all__]
+    return ["__version__", *_names()]

@@ -1,8 +1,13 @@
-"""The public names, each with the module that defines it; ``__init__.py`` reads this list."""
+"""The public names, each with the module that defines it; ``__init__.py`` reads this list.
+
+They stand below ``TYPE_CHECKING`` so that a type checker works through the modules themselves first.
+"""
 
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # they come after the modules themselves in what a type checker works through
+from shoal import testing as testing
+
+if TYPE_CHECKING:  # the library: pip install shoal
     from shoal.accounting.curve import edge_deltas as edge_deltas
     from shoal.accounting.curve import epsilon_at as epsilon_at
     from shoal.accounting.curve import privacy_curve as privacy_curve
@@ -16,6 +21,7 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.audits.audit import audit as audit
     from shoal.audits.guard import model_guard as model_guard
     from shoal.designs.calibration import calibrate as calibrate
+    from shoal.designs.comparison import compare as compare
     from shoal.designs.design import design as design
     from shoal.designs.design import frontier as frontier
     from shoal.designs.design import perfect_rho as perfect_rho
@@ -34,10 +40,16 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.mechanism.interchange import to_opendp as to_opendp
     from shoal.mechanism.interchange import to_pld as to_pld
     from shoal.mechanism.mechanism import Mechanism as Mechanism
-    from shoal.mechanism.mixtures import GaussianMixtureClasses as GaussianMixtureClasses
     from shoal.mechanism.releasable import load as load
     from shoal.mechanism.sequence import AdaptiveFilter as AdaptiveFilter
     from shoal.mechanism.sequence import composed_delta as composed_delta
+    from shoal.proofs.proof import Proof as Proof
+    from shoal.proofs.proof import prove as prove
+    from shoal.readings.crowds import noisy_crowds as noisy_crowds
+    from shoal.readings.error import population_error as population_error
+    from shoal.readings.plan import noisy_crowds_plan as noisy_crowds_plan
+
+if TYPE_CHECKING:  # the product: pip install 'shoal[run]'
     from shoal.product.card.card import ReleaseCard as ReleaseCard
     from shoal.product.card.card import release_card as release_card
     from shoal.product.ledger.ledger import Ledger as Ledger
@@ -57,11 +69,6 @@ if TYPE_CHECKING:  # they come after the modules themselves in what a type check
     from shoal.product.sources.meters.simulate import simulate_meters as simulate_meters
     from shoal.product.studies.publications import find_published as find_published
     from shoal.product.studies.reidentification import reidentify as reidentify
-    from shoal.proofs.proof import Proof as Proof
-    from shoal.proofs.proof import prove as prove
-    from shoal.readings.crowds import noisy_crowds as noisy_crowds
-    from shoal.readings.error import population_error as population_error
-    from shoal.readings.plan import noisy_crowds_plan as noisy_crowds_plan
 
 __version__: str
 __all__: list[str]

@@ -14,6 +14,10 @@ def run() -> None:
         signal.signal(signal.SIGINT, _end)
     if isinstance(sys.stdout, TextIOWrapper):  # where letters are lacking, their numbers are written
         sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        import shoal.product  # noqa: F401
+    except ModuleNotFoundError as error:
+        sys.exit(_without_product(error))
     from shoal.product.cli import screen
     from shoal.product.cli.main import app
 
@@ -25,6 +29,12 @@ def run() -> None:
         if interruptible:
             screen.ON_BEGIN.remove(_interruptible)
             _interruptible()
+
+
+def _without_product(error: ModuleNotFoundError) -> int:
+    """The exit code of the command where only the library is installed; what to install goes to standard error."""
+    print(f"shoal: {error}", file=sys.stderr)
+    return 2
 
 
 def _interruptible() -> None:

@@ -1,4 +1,4 @@
-"""What can go wrong, and what it means for the caller.
+"""Errors, and what each means for the caller.
 
     ShoalError
     ├── InputError            an argument is not what was expected; the text names it and says what to do
@@ -20,7 +20,14 @@ from __future__ import annotations
 
 
 class ShoalError(Exception):
-    """Base of every error that shoal raises on purpose."""
+    """Base of every error that shoal raises on purpose.
+
+    ``argument`` is the name of an argument where the message begins with it: the command shows its own option there.
+    """
+
+    def __init__(self, message: str = "", *, argument: str = "") -> None:
+        super().__init__(message)
+        self.argument = argument
 
 
 class InputError(ShoalError, ValueError):

@@ -78,25 +78,6 @@ def settle(folder: Path) -> None:
         os.close(handle)
 
 
-@contextlib.contextmanager
-def hold_lock(path: Path, busy: ShoalError) -> Iterator[None]:
-    """Hold a lock file until the block ends, or raise ``busy`` where another process holds it.
-
-    A process that is killed holds nothing any more.
-    """
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(path, mode=0o600)
-    try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        raise busy from None
-    try:
-        yield
-    finally:
-        lock.release()
-
-
 def full(error: Exception) -> bool:
     """Whether an error of Python or Polars says that the disk, or a user's share of it, is full."""
     codes, code = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)), getattr(error, "errno", None)

@@ -4,10 +4,10 @@ Two spellings name the same household where :func:`name_key` gives the same text
 combined accents, full-width letters, invisible characters and the kind or number of spaces do not matter. It is the
 only comparison of names in files, ledger and the readings' account.
 
-A table that is written as CSV follows one rule, which a reader can turn round: a text that begins with ``=``, ``+``,
-``-``, ``@``, a tab, a carriage return or an apostrophe gets one apostrophe before it. Spreadsheet programs then show it
-as text instead of running it as a formula; take one leading apostrophe off to have the text again. Numbers stay as they
-are.
+A table that is written as CSV follows one rule, names of columns included, which a reader can turn round: a text that
+begins with ``=``, ``+``, ``-``, ``@``, a tab, a carriage return or an apostrophe gets one apostrophe before it.
+Spreadsheet programs then show it as text instead of running it as a formula; take one leading apostrophe off to have
+the text again. Numbers stay as they are.
 """
 
 from __future__ import annotations
@@ -15,18 +15,15 @@ from __future__ import annotations
 import re
 import unicodedata
 from html import escape
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    import polars as pl
-
-    Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
-
 #: Control characters, line separators, marks that turn the direction of writing, halves of surrogate pairs.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-_FORMULA = r"^['=+\-@\t\r]"
+#: Beginnings of texts that a spreadsheet program would run.
+FORMULA = r"^['=+\-@\t\r]"
 #: Characters without a glyph that are no format characters by their category: joiners, fillers, variation selectors.
 _INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
@@ -83,18 +80,16 @@ def as_html(text: str) -> str:
 
 def cell(text: str) -> str:
     """A text as a cell of a CSV table."""
-    return f"'{text}" if re.match(_FORMULA, text) else text
+    return f"'{text}" if re.match(FORMULA, text) else text
 
 
-def as_cells(frame: Frame) -> Frame:
-    """A table with every text as a cell of CSV; numbers and times stay as they are."""
-    import polars as pl
+def text_of_cell(content: str) -> str:
+    """The text that stands in a cell of a CSV table, which :func:`cell` wrote.
 
-    texts = [name for name, kind in frame.collect_schema().items() if kind == pl.String]
-    return frame.with_columns(
-        pl.when(pl.col(name).str.contains(_FORMULA)).then("'" + pl.col(name)).otherwise(name).alias(name)
-        for name in texts
-    )
+    >>> text_of_cell(cell("=1+1")), text_of_cell("plain")
+    ('=1+1', 'plain')
+    """
+    return content.removeprefix("'")
 
 
 def _escape(code: int) -> str:

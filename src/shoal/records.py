@@ -94,7 +94,7 @@ class Record:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """What :meth:`to_json` made; anything else is refused."""
+        """Read what :meth:`to_json` made; anything else is refused."""
         try:
             record: Self = convert(cls, content)
         except (KeyError, TypeError, ValueError, AttributeError):

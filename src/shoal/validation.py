@@ -30,13 +30,13 @@ def real(**named: Any) -> float:
     """A finite number."""
     name, value = _single(named)
     if isinstance(value, (bool, str, bytes)) or value is None:
-        raise InputError(f"{name} must be a number")
+        raise InputError(f"{name} must be a number", argument=name)
     try:
         number = float(value)
     except (TypeError, ValueError) as error:
-        raise InputError(f"{name} must be a number") from error
+        raise InputError(f"{name} must be a number", argument=name) from error
     if not math.isfinite(number):
-        raise InputError(f"{name} must be finite")
+        raise InputError(f"{name} must be finite", argument=name)
     return number
 
 
@@ -45,7 +45,7 @@ def positive(**named: Any) -> float:
     name, value = _single(named)
     number = real(**{name: value})
     if number <= 0:
-        raise InputError(f"{name} must be above 0")
+        raise InputError(f"{name} must be above 0", argument=name)
     return number
 
 
@@ -54,7 +54,7 @@ def non_negative(**named: Any) -> float:
     name, value = _single(named)
     number = real(**{name: value})
     if number < 0:
-        raise InputError(f"{name} must not be negative")
+        raise InputError(f"{name} must not be negative", argument=name)
     return number
 
 
@@ -64,7 +64,7 @@ def probability(*, below_one: bool = False, above_zero: bool = False, **named: A
     number = real(**{name: value})
     low, high = ("(" if above_zero else "["), (")" if below_one else "]")
     if number < 0 or number > 1 or (below_one and number == 1) or (above_zero and number == 0):
-        raise InputError(f"{name} must lie in {low}0, 1{high}")
+        raise InputError(f"{name} must lie in {low}0, 1{high}", argument=name)
     return number
 
 
@@ -72,9 +72,9 @@ def count(*, at_least: int = 1, **named: Any) -> int:
     """A whole number of at least ``at_least``."""
     name, value = _single(named)
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
-        raise InputError(f"{name} must be a whole number")
+        raise InputError(f"{name} must be a whole number", argument=name)
     if value < at_least:
-        raise InputError(f"{name} must be at least {at_least}")
+        raise InputError(f"{name} must be at least {at_least}", argument=name)
     return int(value)
 
 
@@ -82,7 +82,7 @@ def choice(options: Sequence[str], **named: Any) -> str:
     """One of a fixed set of words."""
     name, value = _single(named)
     if not isinstance(value, str) or value not in options:
-        raise InputError(f"{name} must be one of {', '.join(map(repr, options))}")
+        raise InputError(f"{name} must be one of {', '.join(map(repr, options))}", argument=name)
     return value
 
 
@@ -91,14 +91,20 @@ def array(*, ndim: int | tuple[int, ...], **named: Any) -> FloatArray:
     name, value = _single(named)
     allowed = (ndim,) if isinstance(ndim, int) else ndim
     try:
-        result = np.array(value, dtype=np.float64)
+        given = np.asarray(value)
+        text = given.dtype.kind in "SU" or (
+            given.dtype.kind == "O" and any(isinstance(one, (str, bytes)) for one in given.flat)
+        )
+        result = np.zeros(given.shape) if text else np.array(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InputError(f"{name} must be an array of numbers with equal row lengths") from error
+        raise InputError(f"{name} must be an array of numbers with equal row lengths", argument=name) from error
+    if text:
+        raise InputError(f"{name} must be a number, or numbers, and not text", argument=name)
     if result.ndim not in allowed:
         wanted = " or ".join(str(d) for d in allowed)
-        raise InputError(f"{name} must have {wanted} dimension(s), got shape {result.shape}")
+        raise InputError(f"{name} must have {wanted} dimension(s), got shape {result.shape}", argument=name)
     if not np.isfinite(result).all():
-        raise InputError(f"{name} must be finite: it contains NaN or infinite entries")
+        raise InputError(f"{name} must be finite: it contains NaN or infinite entries", argument=name)
     return result
 
 
@@ -109,20 +115,20 @@ def grid(*, at_least: float | None = 0.0, **named: Any) -> tuple[FloatArray, boo
     scalar = values.ndim == 0
     values = np.atleast_1d(values)
     if values.size == 0:
-        raise InputError(f"{name} must hold at least one value")
+        raise InputError(f"{name} must hold at least one value", argument=name)
     if at_least is not None and (values < at_least).any():
-        raise InputError(f"{name} must be at least {at_least:g}")
+        raise InputError(f"{name} must be at least {at_least:g}", argument=name)
     return values, scalar
 
 
 def by_label(names: Sequence[str], **named: Any) -> Any:
-    """What a mapping from labels says, in the order of their ``names``; anything else as it is."""
+    """Values of a mapping from labels, in the order of their ``names``; anything else as it is."""
     name, value = _single(named)
     if not isinstance(value, Mapping):
         return value
     known = {str(key): one for key, one in value.items()}
     if set(known) != set(names):
-        raise InputError(f"{name} must name every label exactly once")
+        raise InputError(f"{name} must name every label exactly once", argument=name)
     return [known[one] for one in names]
 
 
@@ -131,10 +137,10 @@ def labels(n: int, value: Sequence[Any] | None, **_: Any) -> tuple[str, ...]:
     if value is None:
         return tuple(str(i) for i in range(n))
     if isinstance(value, (str, bytes)):
-        raise InputError("labels must be a sequence of strings, not one string")
+        raise InputError("labels must be a sequence of strings, not one string", argument="labels")
     result = tuple(str(v) for v in value)
     if len(result) != n:
         raise InputError(f"labels must hold one entry per class: expected {n}, got {len(result)}")
     if len(set(result)) != len(result):
-        raise InputError("labels must be unique: at least one label occurs twice")
+        raise InputError("labels must be unique: at least one label occurs twice", argument="labels")
     return result

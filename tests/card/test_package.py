@@ -69,9 +69,9 @@ def test_it_says_what_its_columns_are_and_under_which_licence(public: Path, mean
         assert resource["hash"] == f"sha256:{hashlib.sha256(content).hexdigest()}"
         assert resource["bytes"] == len(content)
     fields = {field["name"]: field for field in table["schema"]["fields"]}
-    assert list(fields) == pl.read_csv(content).columns == ["crowd", "homes", "news", "step", "timestamp", "kw"]
+    assert list(fields) == pl.read_csv(content).columns == ["crowd", "members", "news", "step", "timestamp", "kw"]
     assert fields["kw"]["unit"] == "kW"
-    assert fields["homes"]["constraints"]["minimum"] == 4
+    assert fields["members"]["constraints"]["minimum"] == 4
     assert described["licenses"] == [{"name": "CC-BY-4.0", "title": "CC-BY-4.0"}]
     assert described["guarantee"]["statement"] == means.card.statement
     assert means.card.digest[:16] in described["citation"]

@@ -111,6 +111,27 @@ def test_nothing_reaches_beyond_the_screen(opened: Callable[..., Any], name: str
     assert page.execute_script("return document.documentElement.scrollWidth") <= size[0]
 
 
+@pytest.mark.parametrize("size", [PHONE, NARROW])
+def test_no_table_of_the_owner_is_cut_off_on_a_phone(opened: Callable[..., Any], size: tuple[int, int]) -> None:
+    """The table of those whose rows are least accurate lost its last column."""
+    page = opened("report.html", size)
+    wide = page.execute_script(
+        """return [...document.querySelectorAll(".scroll")].filter(
+             (part) => part.scrollWidth > part.clientWidth).map((part) => part.getAttribute("aria-label"));"""
+    )
+    assert wide == []
+
+
+def test_small_charts_have_a_time_axis(opened: Callable[..., Any], means: shoal.Run) -> None:
+    page = opened("report.html")
+    stamps = means.released["timestamp"].unique().sort()
+    for panel in page.find_elements(By.CSS_SELECTOR, ".panel")[:3]:
+        _, first, last = (span.text for span in panel.find_elements(By.CSS_SELECTOR, ".axis span"))
+        assert (first, last) == (f"{stamps[0]:%H:%M}", f"{stamps[-1]:%H:%M}")
+        marks = panel.find_element(By.CSS_SELECTOR, "path.marks").get_attribute("d")
+        assert marks.count("M") == 1 + len(stamps)  # the line, and a mark for each step
+
+
 def test_the_board_page_prints_on_one_sheet(opened: Callable[..., Any]) -> None:
     page = opened("board.html")
     printed = page.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import sqlite3
+import sys
 from pathlib import Path
 
 import polars as pl
@@ -134,6 +135,31 @@ def test_a_full_temporary_folder_is_not_called_an_empty_file(tmp_path, meters, m
     refused("check", file, code=2, says="the disk is full")
 
 
+@pytest.mark.skipif(not Path("/proc").is_dir() or sys.platform != "linux", reason="needs a folder nobody writes to")
+def test_a_folder_that_cannot_be_made_is_named_with_the_reason(meters, tmp_path):
+    file = tmp_path / "file"
+    file.touch()
+    for out, says in (
+        ("/proc/shoal", "out: no folder can be made in /proc: you have no permission to write there; name another"),
+        ("/proc/shoal/january", "out: no folder can be made in /proc: you have no permission"),
+        (file / "january", f"out: {file} is a file, in which there can be no folder; name another folder"),
+        ("", "out: name a folder"),
+    ):
+        for command in ("run", "attack"):
+            refused(command, meters, "--out", out, code=2, says=says)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
+
+
+def test_a_full_disk_as_a_package_reports_it_is_a_sentence(meters, tmp_path, monkeypatch):
+    """Polars and SQLite raise errors of their own, which hold the system's words."""
+
+    def full(*_: object, **__: object) -> None:
+        raise pl.exceptions.ComputeError(f"{os.strerror(errno.ENOSPC)} (os error {errno.ENOSPC})")
+
+    monkeypatch.setattr(shoal, "run", full)
+    refused("run", meters, "--out", tmp_path / "x", code=2, says="the disk is full. Nothing that was finished is lost")
+
+
 def test_a_full_disk_loses_nothing(unreleased, monkeypatch):
     def kept() -> dict[str, bytes]:
         return {
@@ -160,13 +186,13 @@ def test_an_interrupt_leaves_what_run_continues(unreleased, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("shoal.product.runs.stages.design_stage.sampled", interrupted)
+        patch.setattr("shoal.product.runs.stages.design_stage.sample_crowds", interrupted)
         refused("run", "--out", unreleased, code=130, says="the same `shoal run` continues")
     assert call("run", "--out", unreleased, "--json").json["did"] == ["audit", "release", "card", "report"]
 
 
 def test_two_at_once(january):
-    with shoal.Run.open(january).held():
+    with shoal.Run.open(january).hold():
         refused("run", "--out", january, code=2, says="another shoal is working")
 
 

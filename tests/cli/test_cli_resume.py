@@ -23,11 +23,12 @@ where, folder = sys.argv[1:]
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
-from shoal.product.runs.stages import design_stage, release_stage
+from shoal.product.runs.kinds import answers
+from shoal.product.runs.stages import design_stage
 if where == "committed":
-    release_stage.released_table = die
+    answers.released_table = die
 elif where == "release":
-    release_stage.method = die
+    answers.release = die
 else:
     design_stage.audit_stage = die
 from shoal.product.cli.main import app

@@ -61,10 +61,10 @@ def test_only_the_owner_reads_a_run(finished):
 
 def test_rows_are_averages_and_the_owner_has_the_key(finished):
     public, key = pl.read_csv(finished / "public" / "released.csv"), pl.read_csv(finished / "released.csv")
-    assert public.columns == ["crowd", "homes", "news", "step", "timestamp", "kw"]
+    assert public.columns == ["crowd", "members", "news", "step", "timestamp", "kw"]
     assert key.columns == ["household", *public.columns]
     assert len(key) == 12 * 4
-    assert public["homes"].min() >= 5
+    assert public["members"].min() >= 5
     both = key.join(public, on=["crowd", "step"], suffix="_public")
     assert both["kw"].to_list() == both["kw_public"].to_list()
     assert (public["kw"].round(3) == public["kw"]).all()

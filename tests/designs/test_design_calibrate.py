@@ -8,8 +8,7 @@ from design_cases import family
 
 import shoal
 from shoal import GaussianClasses, NeighborGraph
-
-METHODS = ("none", "white", "paper", "covariance", "additive", "transport", "center")
+from shoal.designs.methods import METHODS
 
 
 @pytest.mark.parametrize("method", ["white", "center", "paper"])

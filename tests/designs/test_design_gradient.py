@@ -9,7 +9,9 @@ from design_cases import Array, family, random_covs
 from shoal import GaussianClasses, NeighborGraph
 from shoal.accounting.curve import NOTIONS
 from shoal.accounting.gradient import edge_gradients, edge_values, empty_trace
-from shoal.designs.descent import _fixed, _Layout, _smoothed
+from shoal.designs.divergence import smoothed_divergence
+from shoal.designs.exact import Laws, read_only, smoothed_odds
+from shoal.designs.layout import Layout, Objective, smoothed
 from shoal.designs.problem import DesignProblem, Moves, radii
 
 PAIR = np.array([[0, 1]], dtype=np.intp)
@@ -21,8 +23,8 @@ def value_and_gradient(
     """ln δ of both directions, or of the one of a table; gradients [direction, label] in covariances and means."""
     k = means.shape[1]
     trace, out = empty_trace(1, k), np.empty((1, directions))
-    epsilons, factors = np.full((1, directions), epsilon), _fixed(np.linalg.cholesky(covs))
-    means, covs = _fixed(means), _fixed(covs)
+    epsilons, factors = np.full((1, directions), epsilon), read_only(np.linalg.cholesky(covs))
+    means, covs = read_only(means), read_only(covs)
     edge_values(NOTIONS[notion], epsilons, factors, covs, means, PAIR, trace, out)
     by_cov, by_mean = np.zeros((directions, 2, k, k)), np.zeros((directions, 2, k))
     for direction in range(directions):
@@ -92,10 +94,20 @@ def test_gradient_of_equal_covariances() -> None:
     check("dp", 0.5, np.array([[0.0, 0.0, 0.0], [1.0, -0.5, 0.2]]), np.array([np.eye(3), np.eye(3)]), 1e-3, 4)
 
 
+def objectives(problem: DesignProblem, sharpness: float) -> dict[str, Objective]:
+    """What a search minimizes: the smoothed log odds over all edges, and the smoothed ln KL."""
+    edges = np.arange(len(problem.pairs))
+    return {
+        "odds": lambda laws: smoothed_odds(problem, edges, sharpness, laws),
+        "divergence": lambda laws: smoothed_divergence(problem, sharpness, laws),
+    }
+
+
+@pytest.mark.parametrize("objective", ["odds", "divergence"])
 @pytest.mark.parametrize("mapped", [False, True])
 @pytest.mark.parametrize("shifts", [False, True])
 @pytest.mark.parametrize("max_bias", [1.0, 0.15])
-def test_pull_back(mapped: bool, shifts: bool, max_bias: float) -> None:
+def test_pull_back(objective: str, mapped: bool, shifts: bool, max_bias: float) -> None:
     """The gradient in the raw variables, with slack, and with the bias of some labels at its cap and of others not."""
     classes, graph = family(5, n=3, k=2)
     problem = DesignProblem.of(classes, graph, 1.0, 0.4, max_bias=max_bias, noise_floor=0.02)
@@ -105,18 +117,18 @@ def test_pull_back(mapped: bool, shifts: bool, max_bias: float) -> None:
         rng.standard_normal((3, 2, 2)) if mapped else None,
         rng.standard_normal((3, 2, 2)),
     )
-    layout = _Layout(problem, mapped, shifts)
+    layout = Layout(problem, mapped, shifts)
     point = layout.flatten(moves.within(problem)) * rng.uniform(0.7, 1.4, layout.flatten(moves).size)
     point += 0.05
-    everything = np.ones(len(problem.pairs), dtype=bool)
+    chosen = objectives(problem, 3.0)[objective]
 
     def value(x: Array) -> float:
-        return _smoothed(problem, layout, 3.0, everything, x)[0]
+        return smoothed(layout, chosen, x)[0]
 
     spent = layout.moves(point)
     assert (spent.spent <= radii(problem) ** 2 * (1 + 1e-12)).all()
     assert ((spent.shift**2).sum(axis=1) <= max_bias * problem.budgets * (1 + 1e-12)).all()
-    gradient = _smoothed(problem, layout, 3.0, everything, point)[1]
+    gradient = smoothed(layout, chosen, point)[1]
     for _ in range(4):
         step = rng.standard_normal(len(point))
         seen = stencil(lambda s, step=step: np.array(value(point + s * step)), 1e-4)
@@ -126,8 +138,45 @@ def test_pull_back(mapped: bool, shifts: bool, max_bias: float) -> None:
 def test_equal_laws_have_no_gradient() -> None:
     classes = GaussianClasses(np.zeros((2, 2)), np.eye(2))
     problem = DesignProblem.of(classes, NeighborGraph.complete(classes.labels), 1.0, 0.5)
-    layout = _Layout(problem, False, True)
+    layout = Layout(problem, False, True)
     point = layout.flatten(Moves(np.zeros((2, 2)), None, np.stack([0.3 * np.eye(2)] * 2)))
-    value, gradient = _smoothed(problem, layout, 1.0, np.ones(1, dtype=bool), point)
+    value, gradient = smoothed(layout, objectives(problem, 1.0)["odds"], point)
     assert value < -1e5
     assert not gradient.any()
+
+
+@pytest.mark.parametrize("directions", [2, 1], ids=["answer", "table"])
+@pytest.mark.parametrize("k", [1, 3])
+def test_divergence_of_laws(k: int, directions: int) -> None:
+    """Value against the definition, edge by edge; gradients in every mean and covariance against finite differences."""
+    rng = np.random.default_rng(k)
+    n = 4
+    means, covs = rng.standard_normal((n, k)), random_covs(rng, n, k) + 0.3 * np.eye(k)
+    classes = GaussianClasses(means, covs)
+    graph = NeighborGraph.from_edges(classes.labels, [("0", "1"), ("1", "2"), ("0", "3")])
+    scope = "answer" if directions == 2 else "table"
+    problem = DesignProblem.of(classes, graph, 1.0, 0.4, scope=scope)
+
+    def laws(means: Array, covs: Array) -> Laws:
+        return Laws(means, covs, np.linalg.cholesky(covs))
+
+    def kl(i: int, j: int) -> float:
+        gap, inverse = means[i] - means[j], np.linalg.inv(covs[j])
+        log_ratio = np.linalg.slogdet(covs[j])[1] - np.linalg.slogdet(covs[i])[1]
+        return float(0.5 * (np.trace(inverse @ covs[i]) - k + gap @ inverse @ gap + log_ratio))
+
+    there, back = (np.array([kl(*pair[::step]) for pair in problem.pairs]) for step in (1, -1))
+    own = there + back if directions == 1 else np.concatenate([there, back])
+    sharpness = 5.0
+    value, by_cov, by_mean = smoothed_divergence(problem, sharpness, laws(means, covs))
+    assert value == pytest.approx(np.log((own**sharpness).sum()) / sharpness, rel=1e-12)
+    for _ in range(3):
+        turn, step = rng.standard_normal((n, k, k)), rng.standard_normal((n, k))
+        turn = turn + np.swapaxes(turn, 1, 2)
+        seen = stencil(
+            lambda s, turn=turn, step=step: np.array(
+                smoothed_divergence(problem, sharpness, laws(means + s * step, covs + s * turn))[0]
+            ),
+            1e-4,
+        )
+        assert seen == pytest.approx((by_cov * turn).sum() + (by_mean * step).sum(), rel=1e-6, abs=1e-8)

@@ -11,13 +11,14 @@ from scipy.stats import multivariate_normal
 
 import shoal
 from shoal import GaussianClasses, Mechanism, NeighborGraph
+from shoal.designs.methods import METHODS
 
 CASES = hard_families()
-METHODS = ("none", "white", "paper", "covariance", "additive", "transport", "center")
 CONTAINS = (
     ("none", "covariance"),
     ("white", "covariance"),
     ("paper", "covariance"),
+    ("ellipsoid", "covariance"),
     ("covariance", "additive"),
     ("additive", "transport"),
     ("center", "transport"),

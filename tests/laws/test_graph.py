@@ -86,3 +86,35 @@ def test_components():
 @pytest.mark.parametrize("labels", [["a"], []])
 def test_too_few_labels_for_an_edge(labels):
     assert shoal.NeighborGraph.complete(labels).n_edges == 0
+
+
+def test_from_edges_takes_edges_alone():
+    graph = shoal.NeighborGraph.from_edges([("b", "a"), ("c", "b"), ("a", "b")])
+    assert graph.labels == ("b", "a", "c")
+    assert pairs_of(graph) == {("b", "a"), ("b", "c")}
+    assert shoal.NeighborGraph.from_edges([(1, 2)]).labels == ("1", "2")
+    for labels in (["a", "b"], ["ab", "cd"], [("a", "b"), ("c",)], [3]):
+        with pytest.raises(shoal.InputError, match=r"two labels each.*from_edges\(labels, pairs\)"):
+            shoal.NeighborGraph.from_edges(labels)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_from_distance_joins_all_pairs_within_and_no_other(seed):
+    rng = np.random.default_rng(seed)
+    points, within = rng.standard_normal((40, 2)), 0.7
+    graph = shoal.NeighborGraph.from_distance(points, within)
+    expected = {(i, j) for i in range(40) for j in range(i + 1, 40) if np.linalg.norm(points[i] - points[j]) <= within}
+    assert {tuple(edge) for edge in graph.edges.tolist()} == expected
+
+
+def test_from_distance_of_laws_ties_and_refusals():
+    laws = random_family(4, 6, 2)
+    apart = np.linalg.norm(laws.embedding()[0] - laws.embedding()[1])
+    graph = shoal.NeighborGraph.from_distance(laws, apart)
+    assert graph.labels == laws.labels
+    assert [0, 1] in graph.edges.tolist()
+    same = shoal.NeighborGraph.from_distance([[1.0], [1.0], [4.0]], 0.0, labels=NAMES[:3])
+    assert pairs_of(same) == {("a", "b")}
+    for points, within, message in (([1.0, 2.0], 1.0, "points must have 2"), ([[1.0]], -1.0, "within must not be")):
+        with pytest.raises(shoal.InputError, match=message):
+            shoal.NeighborGraph.from_distance(points, within)

@@ -100,16 +100,16 @@ def crowds(rows: Any, period: str, *, setting: str = SETTING, retired: bool = Fa
             "setting": [setting] * len(rows),
             "period": [period] * len(rows),
             "row": [np.full(4, float(len(period))).tobytes()] * len(rows),
-            "homes": [homes for _, homes in rows],
+            "members": [homes for _, homes in rows],
             "retired": [retired] * len(rows),
         },
-        schema_overrides={"crowd": pl.Int64, "homes": pl.Int64, "row": pl.Binary},
+        schema_overrides={"crowd": pl.Int64, "members": pl.Int64, "row": pl.Binary},
     )
 
 
 def record_crowds(ledger: Ledger, name: str, m: pl.DataFrame, c: pl.DataFrame, **other: Any) -> Any:
     """Release crowds under a name, on the tables as they are now."""
-    given = {"book_digest": ledger.crowds().digest, "table_digest": TABLE, "facts": {"homes": m.height}} | other
+    given = {"book_digest": ledger.crowds().digest, "table_digest": TABLE, "facts": {"members": m.height}} | other
     return ledger.record_crowds(name, members=m, crowds=c, **given)
 
 

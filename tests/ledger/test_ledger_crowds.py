@@ -42,8 +42,8 @@ def test_the_same_release_again_changes_nothing(two: tuple[Ledger, int, int]) ->
     assert ledger.recorded_crowds("second") == entry
     assert ledger.recorded_crowds("third") is None
     assert ledger.head == head
-    assert entry.content["facts"] == {"homes": 1}
-    for other in ({"table_digest": "cd" * 32}, {"facts": {"homes": 2}}):
+    assert entry.content["facts"] == {"members": 1}
+    for other in ({"table_digest": "cd" * 32}, {"facts": {"members": 2}}):
         with pytest.raises(InputError, match="name"):
             record_crowds(ledger, "second", m, c, **other)
     with pytest.raises(InputError, match="name"):

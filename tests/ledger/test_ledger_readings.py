@@ -198,7 +198,7 @@ def test_the_log_says_what_happened(ledger: Ledger) -> None:
     day(ledger, 1)
     (number,) = ledger.draw_crowd_numbers(1)
     rows = members([(label, number) for label in names("c", 4)])
-    facts = {"homes": 4, "folder": "january"}
+    facts = {"members": 4, "folder": "january"}
     record_crowds(ledger, "crowds of january", rows, crowds([(number, 4)], "2025-01-02"), facts=facts)
     log = ledger.log()
     assert [(row.kind, row.name, row.labels) for row in log] == [

@@ -27,7 +27,7 @@ import shoal
 from shoal.product.runs import secret
 from shoal.product.runs.meter_rows import make_shard, open_files, read_readings, sort_files
 from shoal.product.sources.meters.quality import repair
-from shoal.product.sources.meters.readings import in_order, respelled
+from shoal.product.sources.meters.readings import choose_spellings, in_order
 
 LAYOUTS = ("long", "households", "times", "days", "single")
 ENCODINGS = (None, "cp1252", "utf-16", "latin-1")
@@ -255,7 +255,7 @@ def in_shards(opened: Any, grid: Any, config: Any, folder: Path) -> Iterator[Any
 def in_memory(opened: Any, grid: Any, world: World) -> Iterator[Any]:
     """The same, without files in between."""
     pieces = pl.concat([piece for number, source in enumerate(opened.sources) for piece in source.pieces(number)])
-    names = respelled(pieces["household"].unique().to_list(), {}, together=True)
+    names = choose_spellings(pieces["household"].unique().to_list(), {}, together=True)
     rows = in_order(pieces.with_columns(pl.col("household").replace(names)), opened.time_zone)
     yield repair(rows, interval=timedelta(microseconds=grid.step_us), phase=grid.phase_us)
 

@@ -56,7 +56,7 @@ def draw_alike(patch: pytest.MonkeyPatch) -> None:
     """From here on numbers of crowds, and lots, are drawn in one order: those of the next run are known."""
     numbers = itertools.count()
     patch.setattr("shoal.product.ledger.crowds.secrets", SimpleNamespace(randbelow=lambda n: next(numbers)))
-    patch.setattr("shoal.product.runs.stages.crowd_stage.shuffle", lambda n: list(range(n)))
+    patch.setattr("shoal.product.runs.rows.shuffle", lambda n: list(range(n)))
 
 
 class Shard(NamedTuple):

@@ -26,7 +26,10 @@ def differences(before: pl.DataFrame, after: pl.DataFrame, columns: list[str]) -
     key = ["crowd", *(["step"] if "step" in before.columns else [])]
     both = before.join(after, on=key, suffix="_2")
     return np.array(
-        [both["homes_2"].cast(pl.Float64) * both[f"{c}_2"] - both["homes"].cast(pl.Float64) * both[c] for c in columns]
+        [
+            both["members_2"].cast(pl.Float64) * both[f"{c}_2"] - both["members"].cast(pl.Float64) * both[c]
+            for c in columns
+        ]
     ).T
 
 
@@ -57,7 +60,7 @@ def test_class_tables_tell_of_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyP
             until="release",
         )
         public = pl.read_csv(run.path / "public" / "released.csv")
-        assert public["homes"].min() >= 12
+        assert public["members"].min() >= 12
         if last is not None:
             assert set(public["crowd"]) <= set(last["crowd"])  # a crowd with too few left is retired
             assert (differences(last, public, COLUMNS) == 0).all()  # rows are repeated: fewer than ten have news
@@ -89,7 +92,7 @@ def curves_of(out: Path) -> dict[int, tuple[int, np.ndarray]]:
     """Crowd -> homes and curve, as everybody has them."""
     table = pl.read_csv(out / "public" / "released.csv").sort("crowd", "step")
     return {
-        int(number): (int(rows["homes"][0]), rows["kw"].to_numpy())
+        int(number): (int(rows["members"][0]), rows["kw"].to_numpy())
         for (number,), rows in table.group_by("crowd", maintain_order=True)
     }
 

@@ -45,14 +45,14 @@ def monday(released_once: Path, tmp_path: Path) -> Path:
 
 def test_rows_are_means_of_whole_crowds(monday: Path) -> None:
     table, member = public(monday), crowds(monday)
-    assert table.columns == ["crowd", "homes", "news", "step", "timestamp", "kw"]
+    assert table.columns == ["crowd", "members", "news", "step", "timestamp", "kw"]
     assert table["crowd"].to_list() == sorted(table["crowd"].to_list())
     assert table["news"].all()
     curves = (pl.read_parquet(part.path.with_suffix(".curves.parquet")) for part in shards(monday, "fit"))
     values = {label: value for part in curves for label, value in part.select("label", "value").iter_rows()}
     for (number,), rows in table.group_by("crowd"):
         inside = [values[name] for name, crowd in member.items() if crowd == number]
-        assert rows["homes"].unique().to_list() == [len(inside)]
+        assert rows["members"].unique().to_list() == [len(inside)]
         assert 6 <= len(inside) < 12  # formed with 1.2 m
         np.testing.assert_allclose(rows.sort("step")["kw"], np.mean(inside, axis=0), atol=0.5001e-3)
     assert set(member) | set(left_out(monday)) == {f"H{i:04d}" for i in range(24)}
@@ -61,7 +61,7 @@ def test_rows_are_means_of_whole_crowds(monday: Path) -> None:
 
 def test_no_greek_anywhere(monday: Path) -> None:
     run = shoal.Run.open(monday)
-    assert not run.charged
+    assert run.card.kind == "means"
     texts = [(monday / name).read_text() for name in ("card.md", "card.json", "public/report.html")]
     for text in texts:
         text = re.sub("<script.*?</script>", "", text, flags=re.DOTALL)
@@ -75,7 +75,7 @@ def test_no_greek_anywhere(monday: Path) -> None:
     )
     with own_ledger(monday) as ledger:
         assert "release" not in {entry.kind for entry in ledger.entries()}
-    with pytest.raises(shoal.InputError, match="nothing is certified here"):
+    with pytest.raises(shoal.InputError, match="nothing is certified about figures"):
         run.prove()
     assert "Run('monday', release 1, done until report)" in repr(run)
 
@@ -100,7 +100,7 @@ def test_the_next_day_has_the_same_crowds(monday: Path, days: Days) -> None:
     assert not (monday / "board.html").exists()  # it was about the release before
     assert crowds(monday) == member
     second = public(monday)
-    assert second.select("crowd", "homes", "step").equals(first.select("crowd", "homes", "step"))
+    assert second.select("crowd", "members", "step").equals(first.select("crowd", "members", "step"))
     assert second["news"].all()
     assert second["kw"].to_list() != first["kw"].to_list()
     left = left_out(monday)
@@ -142,7 +142,7 @@ def test_too_few_with_news_repeat_the_row(monday: Path, days: Days, tmp_path: Pa
     repeated = second.filter(pl.col("crowd") == number)
     assert not repeated["news"].any()
     assert repeated["kw"].to_list() == first.filter(pl.col("crowd") == number)["kw"].to_list()
-    assert repeated["homes"].unique().to_list() == [len(inside)]
+    assert repeated["members"].unique().to_list() == [len(inside)]
     assert second.filter(pl.col("crowd") != number)["news"].all()
 
 

@@ -119,18 +119,18 @@ def test_nothing_public_tells_how_many_homes_sent_readings(released: Path) -> No
     for name in ("card.md", "README.txt"):
         assert not re.search(r"\b31\b", (released / "public" / name).read_text())
     owner = json.loads((released / "owner.json").read_text())
-    assert (owner["homes"], owner["left_out"]) == (31, 0)
+    assert (owner["members"], owner["left_out"]) == (31, 0)
     table = pl.read_csv(released / "public" / "released.csv")
-    assert table.columns == ["crowd", "homes", "step", "timestamp", "kw"]
+    assert table.columns == ["crowd", "members", "step", "timestamp", "kw"]
     assert table["crowd"].n_unique() <= 240
     assert (table["kw"] >= 0).all()
 
 
 def test_joined_curves_add_up_to_the_total(released: Path) -> None:
     table = pl.read_csv(released / "public" / "released.csv")
-    both = pl.col("homes") * pl.col("kw")
+    both = pl.col("members") * pl.col("kw")
     # Homes are rounded to a tenth and curves to three digits, whatever noise was drawn.
-    rounding = (0.05 * pl.col("kw").abs() + 0.006 * both.abs() + 0.001 * pl.col("homes").abs()).sum()
+    rounding = (0.05 * pl.col("kw").abs() + 0.006 * both.abs() + 0.001 * pl.col("members").abs()).sum()
     by_step = table.group_by("step").agg(both.sum().alias("sum"), rounding.alias("rounding")).sort("step")
     total = pl.read_csv(released / "public" / "total.csv")["kw"].to_numpy()
     off = np.abs(by_step["sum"].to_numpy() - total)

@@ -176,12 +176,12 @@ def test_means_of_constants(tmp_path: Path) -> None:
     """One row per crowd, rounded to what it can mean; a new table of the same labels is in the same crowds."""
     out = tmp_path / "means"
     run = go(out, constants(), MEANS)
-    assert not run.charged
+    assert run.card.kind == "means"
     (other,) = [line for _, lines in run.summary() for line in lines if "would protect" in line]
     assert "every customer's figures" in other
     assert "kW" not in other
     public, owned = pl.read_csv(out / "public" / "released.csv"), run.released
-    assert public.columns == ["crowd", "homes", "news", *COLUMNS]
+    assert public.columns == ["crowd", "members", "news", *COLUMNS]
     assert owned.columns == ["label", *public.columns]
     true = constants()
     both = owned.join(true, left_on="label", right_on="customer")
@@ -189,7 +189,7 @@ def test_means_of_constants(tmp_path: Path) -> None:
         spread = float(true[name].std())  # type: ignore[arg-type]
         for _, rows in both.group_by("crowd"):
             assert len(rows) >= 5
-            assert rows["homes"].to_list() == [len(rows)] * len(rows)
+            assert rows["members"].to_list() == [len(rows)] * len(rows)
             np.testing.assert_allclose(rows[name].to_numpy(), rows[f"{name}_right"].mean(), atol=1e-3 * spread)
     twin = true.filter(pl.col("customer") == "C05").with_columns(customer=pl.lit("N1"))
     later = pl.concat([true, twin]).with_columns(pl.col("money") * 1.01).filter(pl.col("customer") != "C03")
@@ -199,7 +199,7 @@ def test_means_of_constants(tmp_path: Path) -> None:
     crowd = dict(owned.select("label", "crowd").iter_rows())
     assert dict(run.released.select("label", "crowd").iter_rows()) == crowd
     again = pl.read_csv(out / "public" / "released.csv")
-    assert again.select("crowd", "homes").equals(public.select("crowd", "homes"))
+    assert again.select("crowd", "members").equals(public.select("crowd", "members"))
     assert again["news"].all()
     with pytest.raises(shoal.InputError, match="needs a later period"):
         go(tmp_path / "other", later, replace(MEANS, period="2023-12", ledger=str(out / "ledger.db")))

@@ -72,7 +72,7 @@ def test_means_are_the_same_to_the_last_bit(
         out = tmp_path / way.replace(" ", "")
         go(out, meters, config, workers=workers)
         table = pl.read_parquet(out / "rows.parquet").sort("crowd")
-        rows.append([(homes, values) for homes, values in table.select("homes", "values").iter_rows()])
+        rows.append([(homes, values) for homes, values in table.select("members", "values").iter_rows()])
         owner = pl.read_parquet(out / "released.parquet")
         rows[-1] += sorted(owner.select("household", "step", "kw").iter_rows())
     assert rows[0] == rows[1]

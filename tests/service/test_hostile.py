@@ -22,6 +22,25 @@ def test_lengths_that_are_not_lengths(client: TestClient, owner: KeyHolder) -> N
         assert answer.status_code in (400, 413), stated
 
 
+def test_a_field_that_stands_twice_is_refused_wherever_it_stands(owner: KeyHolder, ledger: shoal.Ledger) -> None:
+    """Whoever reads the same body with the first one would see another budget, analyst or question."""
+    question, before = owner.question()["question"], ledger.head
+    headers = {**owner.headers, "Content-Type": "application/json"}
+    rest = f'"question": "{question}", "delta": 1e-5, "new": true}}'
+    for body in (
+        f'{{"analyst": "ada", "epsilon": 1.0, "epsilon": 4.0, {rest}',
+        f'{{"analyst": "ada", "analyst": "ben", "epsilon": 1.0, {rest}',
+        f'{{"analyst": "ada", "epsilon": 1.0, "\\u0065psilon": 4, {rest}',
+        f'[{{"analyst": "ada", "more": {{"a": 1, "a": 1}}, {rest}]',
+    ):
+        answer = owner.client.post("/v1/grants", content=body, headers=headers)
+        assert (answer.status_code, answer.json()["detail"]) == (422, "the body: a field stands twice in it")
+    assert owner.get("/v1/grants") == []
+    assert ledger.head == before
+    for body in (b"[" * 50_000, b'{"analyst": \xff', b'{"analyst"'):  # no JSON: left to the call, as before
+        assert owner.client.post("/v1/grants", content=body, headers=headers).status_code in (400, 422)
+
+
 def test_another_body_under_one_key_and_one_key_of_two_people(owner: KeyHolder, ledger: shoal.Ledger) -> None:
     ada, bob = owner.grants("ada"), owner.grants("bob")
     mine, theirs = ada.handles(), bob.handles()

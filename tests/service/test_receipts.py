@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
+import math
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from callers import KeyHolder
@@ -46,40 +48,82 @@ def test_trees(leaves: list[bytes]) -> None:
         assert verifier.root_of_path(leaves[index] + b"x", index, n, path) != tree.root()
 
 
+def outcome(folder: Path, *documents: object) -> int:
+    """The verifier's exit code for documents as files."""
+    names = [str(folder / f"{i}.json") for i in range(len(documents))]
+    for name, content in zip(names, documents, strict=True):
+        Path(name).write_text(json.dumps(content))
+    return verifier.main(names)
+
+
 def test_from_outside(owner: KeyHolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ada = owner.grants()
     earlier = ada.get("/v1/ledger/head")
     body = ada.asks(ada.handles()[3]).json()
     proof, head = ada.get(f"/v1/receipts/{body['receipt']['id']}/proof"), ada.get("/v1/ledger/head")
     assert proof["checkpoint"] == head
-    whole = {**proof, "receipt": body["receipt"], "answer": body["answer"]}
-
-    def outcome(first: dict[str, object], second: dict[str, object]) -> int:
-        names = [str(tmp_path / f"{i}.json") for i in range(2)]
-        for name, content in zip(names, (first, second), strict=True):
-            Path(name).write_text(json.dumps(content))
-        return verifier.main(names)
-
-    assert outcome(whole, head) == 0
-    changed = copy.deepcopy(whole)
-    changed["answer"][0] += 1e-9
-    assert outcome(changed, head) == 1
-    for path in (("receipt", "handle"), ("receipt", "question"), ("receipt", "entry", "payload")):
-        changed = copy.deepcopy(whole)
-        inner = changed
-        for step in path[:-1]:
-            inner = inner[step]
-        inner[path[-1]] = inner[path[-1]].replace("a", "b")
-        if changed != whole:
-            assert outcome(changed, head) == 1
-    assert outcome(whole, {**head, "root": earlier["root"]}) == 1
+    assert outcome(tmp_path, body, proof, head) == 0
+    assert outcome(tmp_path, body | proof, head) == 0
+    assert outcome(tmp_path, body, proof | {"unit": body["unit"]}, head) == 1  # the same field in both files
+    assert outcome(tmp_path, body, proof, {**head, "root": earlier["root"]}) == 1
+    assert outcome(tmp_path, body, head) == outcome(tmp_path, body, [], head) == 1
     # Once written down, a checkpoint is proved from later on as well; one that does not have the entry is not.
     owner.grants("ben")
-    again = {**whole, **ada.get(f"/v1/receipts/{body['receipt']['id']}/proof?size={head['size']}")}
-    again["receipt"] = body["receipt"]
-    assert outcome(again, head) == 0
-    assert outcome(whole, ada.get("/v1/ledger/head")) == 1
-    assert "verified" in capsys.readouterr().out
+    again = ada.get(f"/v1/receipts/{body['receipt']['id']}/proof?size={head['size']}")
+    assert outcome(tmp_path, body, again, head) == 0
+    assert outcome(tmp_path, body, proof, ada.get("/v1/ledger/head")) == 1
+    shown = capsys.readouterr().out
+    assert "verified: the answer with its question, unit, error, times and statement is on record" in shown
+    assert outcome(tmp_path, body, proof, head) == 0
+    text = (tmp_path / "0.json").read_text()
+    (tmp_path / "0.json").write_text(text.replace('"unit":', '"unit": "MW", "unit":', 1))
+    assert verifier.main([str(tmp_path / f"{i}.json") for i in range(3)]) == 1  # readers would differ in the unit
+
+
+def changed_once(content: Any) -> Iterator[tuple[str, Any]]:
+    """Everything that differs from a JSON document in one place, by the place."""
+    if isinstance(content, dict):
+        yield ".more", content | {"more": 1}
+        for name, value in content.items():
+            yield f".{name} missing", {key: one for key, one in content.items() if key != name}
+            yield from ((f".{name}{where}", content | {name: other}) for where, other in changed_once(value))
+    elif isinstance(content, list):
+        yield ".longer", [*content, content[-1] if content else 0]
+        yield ".shorter", content[:-1]
+        for place, value in enumerate(content):
+            for where, other in changed_once(value):
+                yield f"[{place}]{where}", [*content[:place], other, *content[place + 1 :]]
+    else:
+        others: list[Any] = [None, 0, 1, "", True, False]
+        if isinstance(content, str):
+            others += [content + " ", content.upper(), content[1:], content.replace("1", "2")]
+        elif content is not None:
+            others += [content + 1, content - 1, -content, float(content), str(content), math.nextafter(content, 9e99)]
+        yield from ((f" = {other!r}", other) for other in others if json.dumps(other) != json.dumps(content))
+
+
+@pytest.mark.parametrize("of", ["row", "last row", "table"])
+def test_every_change_in_one_field_is_refused(owner: KeyHolder, of: str) -> None:
+    """Statement, unit, times, question and handle too, wherever in the document they stand, of a row and of a table."""
+    ada = owner.grants()
+    body = ada.asks({"row": ada.handles()[0], "last row": ada.handles()[-1], "table": None}[of]).json()
+    whole = body | ada.get(f"/v1/receipts/{body['receipt']['id']}/proof")
+    head = ada.get("/v1/ledger/head")
+    verifier.check_receipt(whole, head)
+    confirmed, tried = [], 0
+    for where, other in changed_once(whole):
+        tried += 1
+        try:
+            verifier.check_receipt(other, head)
+        except verifier.NotVerified:
+            continue
+        confirmed.append(where)
+    assert not confirmed
+    assert tried > 500
+    for where, other in changed_once(head):
+        if where != ".more":
+            with pytest.raises(verifier.NotVerified):
+                verifier.check_receipt(whole, other)
 
 
 def test_an_old_copy_and_a_rewritten_ledger_are_refused(

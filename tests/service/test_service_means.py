@@ -59,8 +59,7 @@ def test_the_public_table_and_a_row_per_handle(served: tuple[Path, QuestionServi
     assert first["statement"]["epsilon"] is None
     assert len(first["times"]) == len(first["answer"]) == question["entries"]
     proof = ada.get(f"/v1/receipts/{first['receipt']['id']}/proof")
-    whole = {**proof, "receipt": first["receipt"], "answer": first["answer"]}
-    receipt_verifier.check_receipt(whole, ada.get("/v1/ledger/head"))
+    receipt_verifier.check_receipt(first | proof, ada.get("/v1/ledger/head"))
     assert [entry for entry in desk.ledger.entries() if entry.kind == "release"] == spent
     assert desk.ledger.verify()
 
@@ -102,7 +101,7 @@ def test_a_run_under_the_promise_about_readings_is_not_offered(
 ) -> None:
     """A row for one home is outside of that promise."""
     run, desk = served
-    monkeypatch.setattr(shoal.Run, "of_readings", True)
+    monkeypatch.setattr("shoal.product.runs.kinds.kind.Kind.has_rows", False)
     catalog = QuestionService(desk.ledger, run.parent).catalog
     assert not catalog.questions
     assert "hand out public/" in catalog.left_out["january"]

@@ -174,7 +174,8 @@ def test_a_column_that_varies_in_one_row_alone_is_taken(hurried, odd):
     rare = np.zeros(len(X))
     rare[odd] = 1.0
     wide = np.column_stack([X, rare])
-    hider = shoal.LabelHider(delta=1e-5).fit(wide, y)
+    with pytest.warns(shoal.LawWarning):
+        hider = shoal.LabelHider(delta=1e-5, accept="doubtful-law").fit(wide, y)
     released = np.asarray(hider.transform(wide, y))
     assert np.isfinite(released).all()
     assert hider.checks_.rows.min() > 0  # there are still rows that the laws are checked on
@@ -246,11 +247,20 @@ def test_one_row_per_label_is_a_constant_and_crowds_are_kept():
         hider.transform(X + 1, y)
 
 
-def test_laws_that_do_not_hold_are_said_first():
+def test_laws_that_rows_reject_are_refused_and_never_stand_beside_proved():
     rng = np.random.default_rng(2)
-    y = np.repeat(["a", "b"], 200)
+    y, X = np.repeat(["a", "b"], 200), rng.standard_t(2, size=(400, 2))
+    with pytest.raises(shoal.UnreachableError, match=r"do not follow a Gaussian law.*one row per label.*averages"):
+        shoal.LabelHider(delta=1e-5).fit(X, y)
     with pytest.warns(shoal.LawWarning, match="do not follow a Gaussian law"):
-        shoal.LabelHider(delta=1e-5).fit(rng.standard_t(2, size=(400, 2)), y)
+        hider = shoal.LabelHider(delta=1e-5, accept="doubtful-law").fit(X, y)
+    certificate = hider.mechanism_.certificate
+    assert certificate.laws_checked is False
+    assert "proved" not in str(certificate)
+    assert "laws that their rows reject" in str(certificate)
+    assert "failed their checks" in hider.mechanism_._repr_html_()
+    with pytest.raises(shoal.InputError, match="accept must be one of"):
+        shoal.LabelHider(accept="doubtful").fit(X, y)
 
 
 def test_refusals(fitted):

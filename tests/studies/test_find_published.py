@@ -35,7 +35,7 @@ def published(rows: dict[str, float], column: str, homes: int | None = None) -> 
     times = [(AT + timedelta(hours=h)).isoformat() for h in range(3)]
     frames = [pl.DataFrame({column: name, "timestamp": times, "kw": level}) for name, level in rows.items()]
     table = pl.concat(frames)
-    return table if homes is None else table.with_columns(homes=pl.lit(homes))
+    return table if homes is None else table.with_columns(members=pl.lit(homes))
 
 
 def test_a_table_with_names_is_judged_by_them() -> None:
@@ -87,7 +87,7 @@ def test_readings_that_end_before_the_table_are_enough_and_too_few_are_refused()
 
 
 def test_noisy_weights_are_no_homes() -> None:
-    table = published({"1": 0.5, "2": 2.0}, "crowd").with_columns(homes=pl.lit(2.5))
+    table = published({"1": 0.5, "2": 2.0}, "crowd").with_columns(members=pl.lit(2.5))
     with pytest.raises(shoal.InputError, match="noisy weights"):
         shoal.find_published(table, HOMES)
 

@@ -60,7 +60,7 @@ class PrivacyCurve:
 
     @classmethod
     def void(cls, notion: str, epsilon: float, edge: tuple[str, str], scope: str = "answer") -> PrivacyCurve:
-        """What is said where nothing can be: δ ≤ 1."""
+        """The answer where nothing can be said: δ ≤ 1."""
         return cls(notion, epsilon, 1.0, 0.0, 0.0, 1.0, 0.0, edge, scope)
 
     def scalar(self) -> PrivacyCurve:

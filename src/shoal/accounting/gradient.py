@@ -57,7 +57,7 @@ SLOTS = len(Contour._fields)
 
 
 class Trace(NamedTuple):
-    """What the first pass leaves for the second, per edge: forward spectrum, U, and contours.
+    """The values that the first pass leaves for the second, per edge: forward spectrum, U, and contours.
 
     ``contours`` is (edges, directions, tails, ``SLOTS``), each a :class:`Contour`. The second tail is used by two-sided
     PDP only, the second direction not in a table.

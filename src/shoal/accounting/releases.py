@@ -1,4 +1,4 @@
-"""What was released: one family of laws, or several composed, looked at through one graph."""
+"""Releases: one family of laws, or several composed, looked at through one graph."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Releases:
 
     @property
     def directions(self) -> int:
-        """How many losses an edge has: X → X' and X' → X, or that of exchanging the two in a table."""
+        """The number of losses of an edge: X → X' and X' → X, or that of exchanging the two in a table."""
         return 1 if self.scope == "table" else 2
 
     def offsets(self, pairs: NDArray[np.intp], prior: Prior = None) -> FloatArray:

@@ -1,4 +1,4 @@
-"""How likely is the best possible attacker to name the label behind an answer, or behind a row of a whole table?
+"""The probability that the best possible attacker names the label behind an answer, or a row of a whole table.
 
 **One answer.** With prior π the Bayes attacker names the label with the largest π_X p_X(q̃) and succeeds with
 probability ∫ max_X π_X p_X(q) dq. For two labels that is π_b + π_a δ_{a→b}(ln π_b/π_a), exact from the accounting. For
@@ -65,7 +65,7 @@ class IdentificationRisk:
 
     @property
     def advantage_upper(self) -> float:
-        """How much better than guessing the attacker can be, at most."""
+        """The attacker's advantage over guessing, at most."""
         return max(self.success_upper - self.prior_success, 0.0)
 
     def __float__(self) -> float:
@@ -318,7 +318,7 @@ def bernstein_interval(values: FloatArray, risk: float) -> tuple[float, float]:
 
 
 def _doubt(family: GaussianClasses, members: NDArray[np.intp], weights: FloatArray) -> float:
-    """How much the success can change because the laws are known only so well: their mean total variation."""
+    """The most that the success can change because the laws are known only so well: their mean total variation."""
     if family.relative_errors is None:
         return 0.0
     relative, shifted = (np.broadcast_to(d, (family.n_classes,))[members] for d in family.relative_errors)

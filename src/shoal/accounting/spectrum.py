@@ -80,7 +80,7 @@ def supports_of(classes: GaussianClasses) -> Supports:
 
 
 def width_of(classes: GaussianClasses) -> int:
-    """How many directions a spectrum of this family can have; one when the covariance is shared."""
+    """The number of directions that a spectrum of this family can have; one when the covariance is shared."""
     laws = [family.classes for family in supports_of(classes).families if family.classes is not None]
     return max((1 if one.is_shared else one.n_dims for one in laws), default=1)
 

@@ -1,4 +1,4 @@
-"""What a test between two neighbors can achieve: f-DP trade-off curves and true positives at fixed false positives.
+"""Power of tests between two neighbors: f-DP trade-off curves and true positives at fixed false positives.
 
 For every ε, Pr_X(S) ≤ e^ε Pr_X'(S) + δ(ε), so a test with false-positive rate α has
 

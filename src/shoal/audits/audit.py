@@ -20,6 +20,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, cast, overload
 
 import numpy as np
@@ -48,7 +49,7 @@ from shoal.laws.graph import NeighborGraph
 from shoal.laws.supports import RankWarning
 from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.mechanism import Mechanism
-from shoal.mechanism.releasable import Releasable
+from shoal.mechanism.releasable import Releasable, releasable
 from shoal.validation import FloatArray, IndexArray
 
 #: Edges looked at. Of more, half are those with the largest claimed δ and half are drawn at random.
@@ -142,49 +143,101 @@ def audit(
     >>> shoal.audit(mechanism, scope="table", n_samples=2000, release=seeded).scope
     'table'
     """
-    book: Codebook | None = mechanism.by_kind(mechanism=lambda _: None, codebook=lambda book: book)
-    if book is not None:
+    if releasable(mechanism=mechanism).by_kind(mechanism=lambda _: False, codebook=lambda _: True):
+        book = cast(Codebook, mechanism)
         return audit_codebook(book, scope=scope, n_samples=n_samples, confidence=confidence, seed=seed)
-    gaussian = cast(Mechanism, mechanism)
-    graph = gaussian.graph if graph is None else graph
-    scope = gaussian.scope if scope is None else validation.choice(SCOPES, scope=scope)
     n_samples = validation.count(n_samples=n_samples, at_least=trials.FEWEST)
-    error = 1.0 - validation.probability(confidence=confidence, below_one=True, above_zero=True)
-    seed = validation.count(seed=seed, at_least=0)
     repeats = validation.count(repeats=repeats)
-    if releases is not None and (answers is not None or release is not None):
-        raise InputError("releases are final: give either them, or answers and release")
-    pairs = Releases.of(gaussian.output).pairs(graph)
-    epsilons = _epsilons(gaussian, pairs, epsilon)
-    n_edges = len(pairs)
-    if n_edges > MOST_EDGES:
-        looked_at = _looked_at(edge_promises(gaussian.output, pairs, epsilons[:, :1], scope), seed)
-        pairs, epsilons = pairs[looked_at], epsilons[looked_at]
-
-    again: list[FloatArray] | None = None
-    labels = gaussian.classes.labels
-    draws = 0 if releases is not None else len(labels) * (1 + (repeats if repeats > 1 else 0))
-    total = draws + len(pairs) * (1 + (draws > len(labels)))
-    done = itertools.count(1)
-
-    def step() -> None:
-        if progress is not None:
-            progress(next(done), total)
-
+    claim = _Claim.of(cast(Mechanism, mechanism), graph, scope, confidence, epsilon, seed)
     if releases is not None:
-        released, source = trials.given_releases(releases, gaussian.classes), "given releases"
-    else:
-        chosen, source = (release, "given release") if release is not None else (gaussian.release, "mechanism.release")
-        if answers is None:
-            true = trials.simulated_answers(gaussian.classes, n_samples, np.random.default_rng(seed))
-        else:
-            true = trials.given_answers(answers, gaussian.classes, n_samples)
-        released = trials.release_all(chosen, true, labels, step)
-        if repeats > 1:
-            few = [q[: max(len(q) // repeats, trials.FEWEST)] for q in true]
-            repetitions = [trials.release_all(chosen, few, labels, step) for _ in range(repeats)]
-            again = [np.stack(parts, axis=1) for parts in zip(*repetitions, strict=True)]
+        if answers is not None or release is not None:
+            raise InputError("releases are final: give either them, or answers and release")
+        step = _steps(progress, len(claim.pairs))
+        released = trials.given_releases(releases, claim.mechanism.classes)
+        return _attacked(claim, _Drawn(released, None, "given releases"), step)
+    labels, again = len(claim.mechanism.labels), repeats > 1
+    step = _steps(progress, labels * (1 + (repeats if again else 0)) + len(claim.pairs) * (1 + again))
+    return _attacked(claim, _drawn(claim, answers, release, n_samples, repeats, step), step)
 
+
+@dataclass(frozen=True, eq=False)
+class _Claim:
+    """What is held against the answers: which edges, at which ε (n_edges, E), for whom, with which error."""
+
+    mechanism: Mechanism
+    graph: NeighborGraph
+    scope: str
+    pairs: IndexArray
+    epsilons: FloatArray
+    n_edges: int
+    error: float
+    seed: int
+
+    @classmethod
+    def of(
+        cls,
+        mechanism: Mechanism,
+        graph: NeighborGraph | None,
+        scope: str | None,
+        confidence: float,
+        epsilon: Any,
+        seed: int,
+    ) -> _Claim:
+        graph = mechanism.graph if graph is None else graph
+        scope = mechanism.scope if scope is None else validation.choice(SCOPES, scope=scope)
+        error = 1.0 - validation.probability(confidence=confidence, below_one=True, above_zero=True)
+        seed = validation.count(seed=seed, at_least=0)
+        pairs = Releases.of(mechanism.output).pairs(graph)
+        epsilons = _epsilons(mechanism, pairs, epsilon)
+        n_edges = len(pairs)
+        if n_edges > MOST_EDGES:
+            chosen = _looked_at(edge_promises(mechanism.output, pairs, epsilons[:, :1], scope), seed)
+            pairs, epsilons = pairs[chosen], epsilons[chosen]
+        return cls(mechanism, graph, scope, pairs, epsilons, n_edges, error, seed)
+
+
+@dataclass(frozen=True, eq=False)
+class _Drawn:
+    """Released answers of every label (m, k), the repeated ones (m, r, k) if there are any, and where they are from."""
+
+    released: list[FloatArray]
+    again: list[FloatArray] | None
+    source: str
+
+
+def _steps(progress: Callable[[int, int], None] | None, total: int) -> Callable[[], None]:
+    """Counts steps for the one who follows them."""
+    done = itertools.count(1)
+    return lambda: progress(next(done), total) if progress is not None else None
+
+
+def _drawn(
+    claim: _Claim,
+    answers: Any,
+    release: trials.Release | None,
+    n_samples: int,
+    repeats: int,
+    step: Callable[[], None],
+) -> _Drawn:
+    """Release true answers, given or simulated, once and ``repeats`` times."""
+    mechanism = claim.mechanism
+    chosen, source = (mechanism.release, "mechanism.release") if release is None else (release, "given release")
+    if answers is None:
+        true = trials.simulated_answers(mechanism.classes, n_samples, np.random.default_rng(claim.seed))
+    else:
+        true = trials.given_answers(answers, mechanism.classes, n_samples)
+    released, again = trials.release_all(chosen, true, mechanism.labels, step), None
+    if repeats > 1:
+        few = [q[: max(len(q) // repeats, trials.FEWEST)] for q in true]
+        repetitions = [trials.release_all(chosen, few, mechanism.labels, step) for _ in range(repeats)]
+        again = [np.stack(parts, axis=1) for parts in zip(*repetitions, strict=True)]
+    return _Drawn(released, again, source)
+
+
+def _attacked(held: _Claim, drawn: _Drawn, step: Callable[[], None]) -> Audit:
+    """Attack answers, and hold what the attacks prove against the claim."""
+    gaussian, scope, pairs, epsilons, error = held.mechanism, held.scope, held.pairs, held.epsilons, held.error
+    labels, released = gaussian.labels, drawn.released
     certificate, claimed = gaussian.certificate, gaussian.scope
     edge_promise = edge_promises(gaussian.output, pairs, epsilons, scope)
     stated = edge_promise if scope == claimed else edge_promises(gaussian.output, pairs, epsilons, claimed)
@@ -207,25 +260,27 @@ def audit(
     lower, findings = _event_findings(labels, pairs, epsilons, events, promise, edge_promise, scope)
     # The other notions are never below the hockey-stick δ, so whatever the notion, the claim must not be.
     wider = [("scope", scope)] if (scope, claimed) == ("table", "answer") else []
-    for kind, held in (*wider, ("accounting", claimed)):
-        lows = _brackets(gaussian.output, pairs, epsilons[:, 0], held)[:, :, 1]
+    for kind, holding in (*wider, ("accounting", claimed)):
+        lows = _brackets(gaussian.output, pairs, epsilons[:, 0], holding)[:, :, 1]
         exact = np.exp(np.where(np.isnan(lows), -np.inf, lows)) * (1 - 1e-9)
         if exact.max() > certificate.delta_upper:
             e, d = np.unravel_index(int(np.argmax(exact)), exact.shape)
-            facts = {"exact delta": float(exact[e, d]), "promised": certificate.delta_upper, "holding": HOLDS[held]}
+            facts = {"exact delta": float(exact[e, d]), "promised": certificate.delta_upper, "holding": HOLDS[holding]}
             findings.insert(0, Finding(kind, _edge_labels(labels, pairs, int(e), int(d)), facts))
     comparable = edge_promise.min(axis=(1, 2)) < 1.0
     findings += law_findings(claim, labels, released, residuals, pairs, comparable, error)
     share, design = error * SHARES["identification"], float(epsilons[:, 0].max())
     if scope == "table":
         stated_delta = certificate.delta_upper
-        namings, more = name_rows(gaussian.output, graph, claimed, design, stated_delta, claim, released, share, seed)
+        namings, more = name_rows(
+            gaussian.output, held.graph, claimed, design, stated_delta, claim, released, share, held.seed
+        )
     else:
-        namings, more = name_answers(gaussian.output, graph, claimed, claim, released, own, share, seed)
+        namings, more = name_answers(gaussian.output, held.graph, claimed, claim, released, own, share, held.seed)
     findings += more
     replay = None
-    if again is not None:
-        replay, more = _replay(gaussian, scope, pairs, epsilons, again, error * SHARES["replay"], step)
+    if drawn.again is not None:
+        replay, more = _replay(gaussian, scope, pairs, epsilons, drawn.again, error * SHARES["replay"], step)
         findings += more
 
     fewest = min(len(y) for y in released)
@@ -238,9 +293,9 @@ def audit(
         mismatches=tuple(f for f in findings if not f.lessens_privacy),
         confidence=1.0 - error,
         n_samples=fewest,
-        source=source,
+        source=drawn.source,
         edges=tuple(_edge_labels(labels, pairs, e, 0) for e in range(len(pairs))),
-        n_edges=n_edges,
+        n_edges=held.n_edges,
         epsilon=epsilons,
         delta_lower_curve=lower,
         edge_promise=edge_promise,
@@ -357,7 +412,7 @@ def _event_findings(
 
 
 def _event_evidence(events: Events, e: int, d: int, at: int) -> dict[str, Any]:
-    """What was counted: the attack, its threshold, and how often it was exceeded under either label."""
+    """Evidence that was counted: the attack, its threshold, and how often it was exceeded under either label."""
     attack, event = np.unravel_index(at, events.own.shape[2:])
     here = (e, d, attack, event)
     return {

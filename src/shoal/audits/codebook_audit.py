@@ -27,7 +27,7 @@ LAWS = 0.5
 
 @dataclass(frozen=True)
 class CodebookAudit:
-    """What attacks on a codebook came to; ``verdict`` is "consistent" or "violated".
+    """Result of attacks on a codebook; ``verdict`` is "consistent" or "violated".
 
     ``wrong_laws`` counts labels whose draws do not follow their stored probabilities. ``named`` of ``n_rows`` rows were
     named right, one row of every table looked at; ``named_lower`` and ``named_upper`` hold its probability.

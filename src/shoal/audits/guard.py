@@ -1,4 +1,4 @@
-"""How far the promise rests on the class model, and how δ moves if the model was estimated from little.
+"""The part of the promise that rests on the class model, and the change of δ if the model was estimated from little.
 
 A mechanism's parameters are fixed once designed. If label X's answers really follow N(m, S), not N(μ_X, Σ_X), what is
 released follows
@@ -14,9 +14,8 @@ the model.
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,9 +25,7 @@ from shoal import validation
 from shoal.audits.verdict import Figures
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
-from shoal.laws.supports import RankWarning
 from shoal.mechanism.mechanism import Mechanism
-from shoal.mechanism.releasable import with_loss
 from shoal.numerics.eigenpairs import eigh
 from shoal.numerics.matrices import RANK_TOLERANCE, ranks
 from shoal.rounding import exactly, upper
@@ -99,7 +96,7 @@ class ModelGuard(Figures):
 
     @property
     def statements(self) -> tuple[str, ...]:
-        """What the promise covers, and what it does not, in words."""
+        """Sentences on what the promise covers, and what it does not."""
         rests = "model" if self.rests_on_model else "constant"
         private = {None: "unknown", True: "private", False: "public"}[self.fitted_on_private_data]
         return STATEMENTS.get(self.query or rests, STATEMENTS[rests]), STATEMENTS[private]
@@ -134,7 +131,7 @@ def model_guard(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> ModelGuard:
-    """How the worst edge's δ moves over the models that the training data leave plausible.
+    """Change of the worst edge's δ over the models that the training data leave plausible.
 
     Args:
         mechanism: held fixed; only the laws of the true answers move.
@@ -171,20 +168,20 @@ def model_guard(
     promise = mechanism.certificate.delta_upper
     classes = mechanism.classes
     estimates = _estimates(classes, training)
-    noise_alone = _worst(mechanism, GaussianClasses.deterministic(classes.means, classes.labels))[0]
+    noise_alone = mechanism.delta_noise_alone()
     answers_delta = None
     if answers is not None:
         values = validation.array(ndim=2, answers=validation.by_label(classes.labels, answers=answers))
         if values.shape != classes.means.shape:
             raise InputError(f"answers must have shape {classes.means.shape}: one constant answer per label")
-        answers_delta = _worst(mechanism, GaussianClasses.deterministic(values, classes.labels))[0]
+        answers_delta = mechanism.delta_for(GaussianClasses.deterministic(values, classes.labels))[0]
     rests = bool(classes.stored_covs.any()) and query not in CONSTRUCTED
 
     deltas, edges = np.full(n_draws, promise), [mechanism.certificate.worst_edge] * n_draws
     if query == "as_in_paper":
         deltas = np.full(n_draws, noise_alone)
     elif rests:
-        curves = [_worst(mechanism, _plausible(classes, estimates, rng)) for _ in range(n_draws)]
+        curves = [mechanism.delta_for(_plausible(classes, estimates, rng)) for _ in range(n_draws)]
         deltas, edges = np.array([delta for delta, _ in curves]), [edge for _, edge in curves]
     deltas = np.sort(deltas)
     place = int(scipy.stats.binom.ppf(0.99, n_draws, confidence))
@@ -251,15 +248,3 @@ def _plausible(classes: GaussianClasses, estimates: _Estimates, rng: np.random.G
     roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
     error = np.einsum("nij,nj->ni", roots, rng.standard_normal((n, k))) / np.sqrt(estimates.n_mean)[:, None]
     return GaussianClasses(classes.means + error, covs[0] if classes.is_shared else covs, classes.labels)
-
-
-def _worst(mechanism: Mechanism, answers: GaussianClasses) -> tuple[float, tuple[str, str]]:
-    """Upper end of the worst edge's δ, finite precision included, and that edge, if these are the answers' laws."""
-    moved = mechanism.bias
-    if mechanism.gain is not None:
-        moved = moved + np.einsum("nij,nj->ni", mechanism.gain, answers.means - mechanism.classes.means)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RankWarning)
-        ideal = replace(mechanism, classes=answers, shift=moved, mean_grid=None).ideal
-    loss = mechanism.certificate.finite_precision
-    return with_loss(float(ideal.log_delta_upper), float(ideal.delta_upper), loss)[1], ideal.worst_edge

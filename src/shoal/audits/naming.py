@@ -8,10 +8,8 @@ largest posterior probability (exact in small groups, where nobody names more ro
 Rows of one table depend on each other, tables do not: what is bounded is the mean over tables of the share of rows
 named right.
 
-**Rows that a release really gave out** are attacked with what somebody may know about the labels. Of means: the
-attacker knows a curve of each label, takes the released row next to it, and names one of its crowd at random. Of
-several rows per label: he knows whose all other rows are, and names the owner of a held-out one within its crowd, by
-gradient boosting; the share that the largest label of the crowd has is what a guess gets.
+**Means that a release really gave out** are attacked with what an attacker may know about the labels: he knows a curve
+of each label, takes the released row next to it, and names one of its crowd at random.
 """
 
 from __future__ import annotations
@@ -37,8 +35,6 @@ LARGEST = 200
 LIKELIHOODS = 48_000_000
 #: Steps of the exact posterior at most.
 STEPS = 200_000_000
-#: Rows up to which held-out rows are attacked, folds, and rounds of boosting.
-ROWS, FOLDS, ROUNDS = 4_000, 3, 60
 
 
 def name_answers(
@@ -150,7 +146,7 @@ def _groups(component: IndexArray, room: int, rng: np.random.Generator) -> tuple
 
 
 def _hiding_graph(output: GaussianClasses, graph: NeighborGraph, groups: list[IndexArray]) -> NeighborGraph:
-    """Who hides among whom in the groups that are attacked; in a sample of a group all among all."""
+    """Graph inside the groups that are attacked; in a sample of a group all among all."""
     edges = np.array([output.places[name] for name in graph.labels], dtype=np.intp)[graph.edges]
     component = graph.components_of(output.labels)
     sizes = np.bincount(component)
@@ -214,26 +210,3 @@ def attack_means(
         hidden += float(crowd[i] in numbers[nearest]) / (len(nearest) * homes[i])
     guessing = float((1.0 / homes[targets]).mean())
     return len(targets), own / len(targets), hidden / len(targets), guessing
-
-
-def attack_rows(
-    values: FloatArray, labels: NDArray[np.int64], crowd: NDArray[np.int64], *, seed: int = 0
-) -> tuple[int, float, float] | None:
-    """(labels, share of held-out rows whose label is named within its crowd, share of the majority guess)."""
-    from sklearn.ensemble import HistGradientBoostingClassifier
-    from sklearn.model_selection import StratifiedKFold, cross_val_predict
-
-    right = majority = total = 0
-    everyone = set()
-    for number in np.unique(crowd):
-        inside = crowd == number
-        x, y = values[inside], labels[inside]
-        counts = np.unique(y, return_counts=True)[1]
-        if len(counts) < 2 or counts.min() < FOLDS or total + len(y) > ROWS:
-            continue
-        folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
-        model = HistGradientBoostingClassifier(max_iter=ROUNDS, early_stopping=False, random_state=seed)
-        right += int((cross_val_predict(model, x, y, cv=folds) == y).sum())
-        majority, total = majority + int(counts.max()), total + len(y)
-        everyone |= set(y.tolist())
-    return (len(everyone), right / total, majority / total) if total else None

@@ -1,4 +1,4 @@
-"""What an audit returns: figures on the safe side, evidence, a table to read and a dictionary to store."""
+"""Results of audits: figures on the safe side, evidence, a table to read and a dictionary to store."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ HARMLESS = ("too much spread", "mean", "support", "shape")
 
 
 class Figures:
-    """What an audit found, for machines as well."""
+    """Findings of an audit, for machines as well."""
 
     def to_dict(self) -> dict[str, Any]:
         """Every field as plain numbers, lists, mappings and strings, for JSON."""

@@ -119,7 +119,7 @@ def form_crowds(
 
 
 def value_digest(value: FloatArray, decimals: Sequence[int]) -> str:
-    """What a value is recognized by when it comes again: its digest, in the decimals that are released.
+    """The digest by which a value is recognized when it comes again, in the decimals that are released.
 
     The unit, type or number of digits that it was read from does not matter. Figures of the last time with other last
     digits are no news: a crowd full of them would show what the one member who is silent this time had.

@@ -21,12 +21,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from shoal.errors import CertificationError
+from shoal.designs.dominating import least_dominating
+from shoal.designs.settings import UNHURRIED, Settings
+from shoal.laws.classes import GaussianClasses
 from shoal.numerics.matrices import square_root
 from shoal.validation import FloatArray, IndexArray
+
+#: Relative accuracy of a barycenter while the weights settle, and of the last one.
+ROUGH, TIGHT = 1e-8, 1e-13
 
 #: Given weights on the labels: the costs c_X at the weighted center.
 Costs = Callable[[FloatArray], FloatArray]
@@ -41,23 +47,35 @@ class Minimax:
     upper: float
 
 
-def _minimax(costs: Costs, n_labels: int, *, tolerance: float = 1e-9, rounds: int = 400) -> Minimax:
-    """Close the bracket to a relative ``tolerance``, or as far as the rounds allow."""
+def _minimax(
+    costs: Costs, n_labels: int, settings: Settings, *, rough: Costs | None = None, tolerance: float = 1e-9
+) -> Minimax:
+    """Close the bracket to a relative ``tolerance``, or as far as the rounds and the time allow.
+
+    ``rough`` gives costs at a center that need not be that of the weights, for the first rounds.
+    """
     weights = np.full(n_labels, 1.0 / n_labels)
     best, step = Minimax(weights, -np.inf, np.inf), 1.0
     for _ in range(60):
-        values = costs(weights)
-        best = _better(best, weights, values)
-        if _closed(best, tolerance):
-            return best
+        values = costs(weights) if rough is None else rough(weights)
+        if rough is None:
+            best = _better(best, weights, values)
+        if _closed(best, tolerance) or settings.late:
+            break
         spread = max(float(values.max() - values.min()), 1e-300)
         weights = weights * np.exp(step * (values - values.max()) / spread)
         weights /= weights.sum()
         step *= 0.97
-    return _polish(costs, best, tolerance, rounds)
+    if rough is not None:
+        best = _better(best, weights, costs(weights))
+    return best if _closed(best, tolerance) or settings.late else _polish(costs, best, settings, tolerance)
 
 
-def _polish(costs: Costs, best: Minimax, tolerance: float, rounds: int) -> Minimax:
+class _Late(Exception):
+    """Ends a solver that takes no other word."""
+
+
+def _polish(costs: Costs, best: Minimax, settings: Settings, tolerance: float) -> Minimax:
     """Sequential quadratic programming on the labels that matter, growing the set while others stick out."""
     from scipy.optimize import minimize
 
@@ -76,20 +94,25 @@ def _polish(costs: Costs, best: Minimax, tolerance: float, rounds: int) -> Minim
             full /= total
             c = costs(full)
             best = _better(best, full, c)
+            if settings.late:
+                raise _Late
             value = float(full @ c)
             return -value / scale, -(c[members] - value) / scale / total
 
         start = best.weights[members]
         start = start / start.sum() if start.sum() > 0 else np.full(len(members), 1 / len(members))
-        minimize(
-            negative,
-            start,
-            jac=True,
-            method="SLSQP",
-            bounds=[(0.0, 1.0)] * len(members),
-            constraints=[{"type": "eq", "fun": lambda p: p.sum() - 1.0, "jac": lambda p: np.ones_like(p)}],
-            options={"maxiter": rounds, "ftol": 1e-15},
-        )
+        try:
+            minimize(
+                negative,
+                start,
+                jac=True,
+                method="SLSQP",
+                bounds=[(0.0, 1.0)] * len(members),
+                constraints=[{"type": "eq", "fun": lambda p: p.sum() - 1.0, "jac": lambda p: np.ones_like(p)}],
+                options={"maxiter": 400, "ftol": 1e-15},
+            )
+        except _Late:
+            break
         if _closed(best, tolerance):
             break
         values = costs(best.weights)
@@ -129,28 +152,47 @@ class Center:
         return float(self.costs.max())
 
 
-def transport_center(means: FloatArray, covs: FloatArray, *, tolerance: float = 1e-8) -> Center:
-    """Minimax Bures–Wasserstein center of the laws N(means[i], covs[i])."""
+def transport_center(
+    means: FloatArray, covs: FloatArray, settings: Settings = UNHURRIED, *, tolerance: float = 1e-8
+) -> Center:
+    """Minimax Bures–Wasserstein center of the laws N(means[i], covs[i]); every label's cost is right, also when late.
+
+    The weights settle while the barycenter is known to :data:`ROUGH`; it is finished tightly once, for the bound.
+    """
     roots = _roots(covs)
     factor = np.mean(roots, axis=0)
 
-    def costs(weights: FloatArray) -> FloatArray:
+    def far(weights: FloatArray) -> FloatArray:
+        return np.asarray(((means - weights @ means) ** 2).sum(axis=1))
+
+    def rough(weights: FloatArray) -> FloatArray:
         nonlocal factor
-        factor, spread = _barycenter(roots, weights, factor)
-        return np.asarray(((means - weights @ means) ** 2).sum(axis=1) + spread)
+        factor, spread = _barycenter(roots, weights, factor, settings, steps=1)
+        return far(weights) + spread
 
-    optimum = _minimax(costs, len(means), tolerance=tolerance)
-    final = costs(optimum.weights)
-    return _center(optimum.weights @ means, roots, factor, final, optimum.lower)
+    def costs(weights: FloatArray, accuracy: float = ROUGH) -> FloatArray:
+        nonlocal factor
+        factor, spread = _barycenter(roots, weights, factor, settings, accuracy=accuracy)
+        return far(weights) + spread
+
+    weights = np.full(len(means), 1.0 / len(means))
+    with settings.interrupts():
+        weights = _minimax(costs, len(means), settings, rough=rough, tolerance=tolerance).weights
+        final = costs(weights, TIGHT)
+    if settings.late:
+        factor, spread = _barycenter(roots, weights, factor, settings, steps=0)
+        return _center(weights @ means, roots, factor, far(weights) + spread, 0.0)
+    return _center(weights @ means, roots, factor, final, float(weights @ final))
 
 
-def mean_center(means: FloatArray, covs: FloatArray) -> Center:
+def mean_center(means: FloatArray, covs: FloatArray, settings: Settings = UNHURRIED) -> Center:
     """The common law of least mean cost: the mean of the means, the Bures–Wasserstein barycenter of the covariances.
 
     For constants it is their mean, which keeps their sum.
     """
     roots, mean = _roots(covs), means.mean(axis=0)
-    factor, spread = _barycenter(roots, np.full(len(roots), 1 / len(roots)), roots.mean(axis=0))
+    weights = np.full(len(roots), 1 / len(roots))
+    factor, spread = _barycenter(roots, weights, roots.mean(axis=0), settings, accuracy=TIGHT)
     return _center(mean, roots, factor, np.asarray(((means - mean) ** 2).sum(axis=1) + spread), 0.0)
 
 
@@ -180,25 +222,36 @@ def _rotations(roots: FloatArray, factor: FloatArray) -> FloatArray:
     return np.asarray(left @ right)
 
 
-def _barycenter(roots: FloatArray, weights: FloatArray, factor: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Fixed point Y = Σ p_X Σ_X^{1/2} O_X from a warm start, and d²(Σ_X, Y Yᵀ) of every label; one root is all."""
+def _barycenter(
+    roots: FloatArray, weights: FloatArray, factor: FloatArray, settings: Settings, *, accuracy: float = 0.0,
+    steps: int = 2000,
+) -> tuple[FloatArray, FloatArray]:  # fmt: skip
+    """Fixed point Y = Σ p_X Σ_X^{1/2} O_X from a warm start, and d²(Σ_X, Y Yᵀ) of every label; one root is all.
+
+    With few ``steps`` the costs are those of the Y before the last one.
+    """
     if len(roots) == 1:
         return roots[0], np.zeros(1)
+    scale = np.abs(roots).max() + 1e-300
     carrying = weights > 0
     own, shares = roots[carrying], weights[carrying]
-    scale = np.abs(roots).max() + 1e-300
-    for _ in range(2000):
-        moved = np.tensordot(shares, own @ _rotations(own, factor), axes=1)
+    for number in range(steps):
+        turned = (roots if steps == 1 else own) @ _rotations(roots if steps == 1 else own, factor)
+        if steps == 1:
+            return np.tensordot(weights, turned, axes=1), ((factor - turned) ** 2).sum(axis=(1, 2))
+        moved = np.tensordot(shares, turned, axes=1)
         change = np.abs(moved - factor).max()
         factor = moved
-        if change < 1e-13 * scale:
+        if change < accuracy * scale or (number > 0 and settings.late):
             break
     return factor, ((factor - roots @ _rotations(roots, factor)) ** 2).sum(axis=(1, 2))
 
 
-def additive_center(means: FloatArray, covs: FloatArray, *, tolerance: float = 1e-8) -> Center:
+def additive_center(
+    means: FloatArray, covs: FloatArray, settings: Settings = UNHURRIED, *, tolerance: float = 1e-8
+) -> Center:
     """The cheapest common law reachable by adding independent noise and a shift."""
-    dominating, lower = least_dominating(covs, tolerance=0.1 * tolerance)
+    dominating, lower = least_dominating(covs, settings, tolerance=0.1 * tolerance)
     # What the trace of S adds makes the costs positive, so that relative tolerances mean what they say.
     base = float(np.trace(dominating))
     added = base - np.trace(covs, axis1=1, axis2=2)
@@ -206,53 +259,23 @@ def additive_center(means: FloatArray, covs: FloatArray, *, tolerance: float = 1
     def costs(weights: FloatArray) -> FloatArray:
         return np.asarray(((means - weights @ means) ** 2).sum(axis=1) + added)
 
-    optimum = _minimax(costs, len(means), tolerance=tolerance)
+    optimum = _minimax(costs, len(means), settings, tolerance=tolerance)
     return Center(optimum.weights @ means, dominating, costs(optimum.weights), optimum.lower - base + lower, None)
 
 
-def least_dominating(covs: FloatArray, *, tolerance: float = 1e-9) -> tuple[FloatArray, float]:
-    """The matrix S of least trace with S ⪰ Σ for every Σ given, and a lower bound on that trace.
+#: Centers of laws, by the laws and the function's name; laws do not change.
+_centers: WeakKeyDictionary[GaussianClasses, dict[str, Center]] = WeakKeyDictionary()
 
-    Log-barrier Newton method; at the center of parameter t the duality gap is n k t, and the returned S is strictly
-    feasible.
+
+def center_of(name: str, classes: GaussianClasses, settings: Settings = UNHURRIED) -> Center:
+    """The center that the function of that name finds for these laws: found once, kept as long as the laws are.
+
+    One that time or an interrupt ended is not kept.
     """
-    n, k = covs.shape[:2]
-    if n == 1:
-        return covs[0].copy(), float(np.trace(covs[0]))
-    scale = float(np.abs(covs).max())
-    if scale == 0:
-        return np.zeros((k, k)), 0.0
-    work = covs / scale
-    s = np.eye(k) * (float(np.linalg.eigvalsh(work).max()) + 1.0)
-    rows, cols = np.tril_indices(k)
-    double = np.where(rows == cols, 1.0, 2.0)
-    t = 1.0
-    while True:
-        for _ in range(60):
-            inverse = np.linalg.inv(s - work)
-            gradient = np.eye(k) - t * inverse.sum(axis=0)
-            hessian = np.zeros((len(rows), len(rows)))
-            for start in range(0, n, 64):
-                w = inverse[start : start + 64]
-                a = w[:, rows[:, None], rows[None, :]] * w[:, cols[:, None], cols[None, :]]
-                b = w[:, rows[:, None], cols[None, :]] * w[:, cols[:, None], rows[None, :]]
-                hessian += 0.5 * t * (a + b).sum(axis=0)
-            g = gradient[rows, cols] * double
-            h = hessian * double[:, None] * double[None, :]
-            step = np.linalg.solve(h, -g)
-            decrement = float(-g @ step)
-            move = np.zeros((k, k))
-            move[rows, cols] = step
-            move[cols, rows] = step
-            length = 1.0 / (1.0 + np.sqrt(max(decrement, 0.0) / t)) if decrement / t > 0.1 else 1.0
-            s = s + length * move
-            if decrement / t < 1e-10:
-                break
-        gap = n * k * t
-        if gap < tolerance * float(np.trace(s)):
-            break
-        t *= 0.1
-    values = np.linalg.eigvalsh(s - work)
-    if values.min() <= 0:
-        raise CertificationError("covs: no dominating covariance was found; rescale the answer's entries")
-    return np.asarray(scale * s), float(scale * (np.trace(s) - gap))
+    known = _centers.setdefault(classes, {})
+    if name not in known:
+        center: Center = globals()[name](classes.means, classes.stored_covs, settings)
+        if settings.late:
+            return center
+        known[name] = center
+    return known[name]

@@ -20,7 +20,7 @@ from typing import Any
 
 from shoal import validation
 from shoal.designs.design import design, perfect_rho
-from shoal.designs.methods import METHODS
+from shoal.designs.methods import METHODS, Method
 from shoal.designs.parameters import merge_mechanisms
 from shoal.designs.problem import DesignProblem
 from shoal.errors import UnreachableError
@@ -109,7 +109,7 @@ def calibrate(
         mechanisms.append((members, group.least(tolerance)))
         if progress is not None:
             progress(number + 1, len(groups))
-    if all(mechanism.method == "none" for _, mechanism in mechanisms) and noise_floor == 0:
+    if not any(METHODS[mechanism.method].perturbs for _, mechanism in mechanisms) and noise_floor == 0:
         calibrated = design(classes, graph, "none", epsilon, 1.0, notion, scope=scope, times=times, weights=weights)
     elif len(groups) == 1 and len(groups[0]) == problem.n_labels:
         calibrated = mechanisms[0][1]
@@ -154,7 +154,7 @@ class _Group:
             scope=part.scope,
             times=part.times,
             weights=self.weights,
-            noise_floor=0.0 if method == "none" else part.noise_floor,
+            noise_floor=part.noise_floor if METHODS[method].perturbs else 0.0,
             max_bias=part.max_bias,
             time_limit=limit,
             iterations=self.iterations,
@@ -167,23 +167,25 @@ class _Group:
 
     def least(self, tolerance: float) -> Mechanism:
         """The mechanism of least error found that meets the target."""
-        price = METHODS[self.method].price
+        method = METHODS[self.method]
         floor = self.part.noise_floor
         if floor == 0:
             bare = self.attempt(1.0, method="none")
             if self.meets(bare):
                 return bare
-            if self.method == "none":
+            if not method.perturbs:
                 raise UnreachableError(
-                    f"method 'none' gives delta = {upper(bare.certificate.delta_upper)} at this epsilon, not "
+                    f"method {self.method!r} gives delta = {upper(bare.certificate.delta_upper)} at this epsilon, not "
                     "the delta asked for; choose a method that adds noise"
                 )
-        best = self._enough(self._guess(price))
+        best = self._enough(self._guess(method))
         # What a mechanism really spends can be less than its budget.
         high, low, ratio = float(best.weighted_rho.max()), floor, 0.5
-        if price is not None and self.method in ("center", "mean") and not self.part.original.stored_variances.any():
+        if method.meets_only and not self.part.original.stored_variances.any():
             return best  # constants either meet or can be told apart: there is nothing in between
-        middle = high * (1 - tolerance) if price is not None else high * ratio if low == 0 else math.sqrt(low * high)
+        middle = (
+            high * (1 - tolerance) if method.center is not None else high * ratio if low == 0 else math.sqrt(low * high)
+        )
         while high > low * (1 + 1.5 * tolerance) and low < middle < high:
             if self.iterations is None and time.monotonic() > self.end:
                 break
@@ -196,11 +198,11 @@ class _Group:
             middle = high * ratio if low == 0 else math.sqrt(low * high)
         return best
 
-    def _guess(self, price: str | None) -> float:
+    def _guess(self, method: Method) -> float:
         """A budget to try first: the price of perfection where there is one, else from the spread of the means."""
         part, floor = self.part, self.part.noise_floor
-        if price is not None:
-            enough = perfect_rho(part.classes, part.graph, price) * (1 + MARGIN) + floor
+        if method.center is not None:
+            enough = perfect_rho(part.classes, part.graph, method.name) * (1 + MARGIN) + floor
         else:
             gaps = part.classes.means[part.pairs[:, 0]] - part.classes.means[part.pairs[:, 1]]
             enough = ((gaps**2).sum(axis=1).max() + part.classes.stored_variances.sum(axis=1).max()) / part.n_dims

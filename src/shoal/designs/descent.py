@@ -1,107 +1,114 @@
-"""Minimize the worst edge's ln δ over moves within the budgets.
+"""Minimize the worst edge's δ over moves within the budgets.
 
-The maximum over directed edges is smoothed, (1/τ) ln Σ e^{τ ln δ}, with τ raised in stages; each stage is L-BFGS on
-variables that are scaled to the budget before use. Most steps look only at the edges that can become the worst; all of
-them are evaluated between stages, and the best move seen over *all* edges is returned, also when time runs out or the
-user interrupts.
+First a divergence that costs little: the smoothed maximum of ln KL over the edges goes most of the way from the starts
+(:mod:`divergence`). Then exactly: the smoothed maximum of the log odds of δ over the edges that can become the worst
+(:mod:`exact`), by L-BFGS in stages of growing sharpness. Inside a stage edges join and none leaves: the search would
+stall. All edges are evaluated after every round of a few steps, and the best move seen over *all* of them is returned,
+also when time runs out or the user interrupts.
 """
 
 from __future__ import annotations
 
 import math
-import os
-import threading
-import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
-from shoal.accounting.curve import NOTIONS
-from shoal.accounting.gradient import NOTHING, Trace, edge_gradients, edge_values, empty_trace
+from shoal.designs.divergence import is_dense, smoothed_divergence, worst_divergence
+from shoal.designs.exact import log_deltas, log_odds, smoothed_odds, trial_laws
+from shoal.designs.layout import Layout, smoothed, with_slack
 from shoal.designs.parameters import certify
-from shoal.designs.problem import DesignProblem, Moves, radii
-from shoal.designs.quasi_newton import minimize
-from shoal.mechanism.mechanism import Ending
-from shoal.numerics.threads import n_threads
-from shoal.validation import BoolArray, FloatArray
+from shoal.designs.problem import DesignProblem, Moves
+from shoal.designs.quasi_newton import Memory, minimize
+from shoal.designs.settings import Report as Report
+from shoal.designs.settings import Settings as Settings
+from shoal.validation import BoolArray, FloatArray, IndexArray
 
-Result = TypeVar("Result")
-
-#: Sharpness of the smoothed maximum, stage by stage, in units of 1 / |ln δ| once that exceeds one.
-STAGES = (4.0, 16.0, 64.0, 256.0, 1024.0)
+#: Sharpness and steps of the stages on ln KL.
+DIVERGENCE = ((8.0, 40), (32.0, 40), (128.0, 40))
+#: Those of a first look.
+GLANCE = ((8.0, 20), (32.0, 20))
+#: Sharpness and steps of the stages on the log odds; those of a δ below :data:`SMALL_ODDS`, which gains from more.
+STAGES = ((64.0, 40), (256.0, 20), (1024.0, 30))
+LONG = ((64.0, 100), (256.0, 50), (1024.0, 40))
+SMALL_ODDS = -2.0
+#: Steps between two looks at all edges.
+ROUND = 20
 #: Below this ln δ nothing is left to gain.
 ENOUGH = -745.0
 
-#: Edges times entries up to which several starts are tried.
+#: Edges looked at first where one is enough.
+LEADING = 64
+#: Difference in ln δ by which plain values settle a comparison.
+BEHIND = 0.1
+
+#: Edges times entries up to which several starts are followed to their end.
 SMALL = 100
-#: Edges beyond which the search starts with a sharp maximum, so that it can pass most of them over.
-MANY = 500
-
-#: Called after every stage with (stage, stages, best ln δ so far).
-Report = Callable[[int, int, float], None]
+#: Edges beyond which stages are cut short.
+MANY = 6000
 
 
-@dataclass(frozen=True)
-class Settings:
-    """How hard to search. Speed settings: none of them can change what a certificate means.
+def worst_value(problem: DesignProblem, moves: Moves, *, above: float = math.inf) -> float:
+    """Largest ln δ over all directed edges, in double precision and without a bracket.
 
-    ``deadline`` is a time of the monotonic clock after which every search returns its best so far; an interrupt does
-    the same to this search and to all that would follow it, unless ``interruptible``: then it goes through.
+    Where that lies above a limit, a smaller value above it may be returned: that of the edges that differ most.
     """
-
-    iterations: int = 100
-    deadline: float = math.inf
-    report: Report | None = None
-    seed: int = 0
-    interrupted: threading.Event = field(default_factory=threading.Event)
-    interruptible: bool = False
-
-    @property
-    def late(self) -> bool:
-        return self.interrupted.is_set() or time.monotonic() > self.deadline
-
-    @property
-    def ending(self) -> Ending:
-        """How the searches that had these settings ended."""
-        if self.interrupted.is_set():
-            return Ending.INTERRUPTED
-        return Ending.OUT_OF_TIME if self.late else Ending.COMPLETE
-
-    def part(self, share: float) -> Settings:
-        """These settings with a share of the time that is left."""
-        now = time.monotonic()
-        return replace(self, deadline=now + share * max(self.deadline - now, 0.0))
+    known = problem.judged.get(moves)
+    if known is not None:
+        return known
+    laws = trial_laws(problem, moves)
+    if above < math.inf and len(problem.pairs) > 4 * LEADING and is_dense(problem):
+        leading = np.argpartition(-worst_divergence(problem, laws), LEADING)[:LEADING]
+        value = float(log_deltas(problem, laws, leading).max())
+        if value > above:
+            return value
+    value = problem.judged[moves] = float(log_deltas(problem, laws).max())
+    return value
 
 
-def worst_value(problem: DesignProblem, moves: Moves) -> float:
-    """Largest ln δ over all directed edges, in double precision and without a bracket."""
-    return float(_values(problem, *_factored(problem, moves), np.ones(len(problem.pairs), dtype=bool)).max())
+def odds_of(log_delta: float) -> float:
+    """Log odds of a δ."""
+    return float(log_odds(np.array(log_delta)))
 
 
 def search(
-    problem: DesignProblem, candidates: Sequence[Moves], *, shifts: bool, settings: Settings, mapped: bool = False
+    problem: DesignProblem,
+    candidates: Sequence[Moves],
+    starts: Sequence[Moves],
+    *,
+    shifts: bool,
+    settings: Settings,
+    mapped: bool = False,
 ) -> Moves:
-    """The best of the candidates and of descents from them; the first of equals, so that simpler methods win ties.
+    """The best of the candidates and of descents from the starts; of equals the first: simpler methods win ties.
 
-    The descent starts from the best candidate; on small problems, where it is cheap, from the next best two as well.
-    What is best in the end is decided by the certificates: they see what double precision and the ridge of nearly
-    singular laws hide. Choices far behind by plain value are not tried.
+    The best two starts are followed for a stage, the better of them to the end; on small problems, where it is cheap,
+    each of the best three is. What is best in the end is decided by the certificates: they see what double precision
+    and the ridge of nearly singular laws hide.
     """
-    ranked = sorted(candidates, key=lambda moves: worst_value(problem, moves))
-    n_starts = 3 if len(problem.pairs) * problem.n_dims <= SMALL else 1
-    descents = [
-        descend(problem, start.with_map() if mapped else start, shifts=shifts, settings=settings)
-        for start in ranked[:n_starts]
-    ]
-    choices = [*candidates, *descents]
-    values = [worst_value(problem, moves) if _sound(problem, moves) else -math.inf for moves in choices]
+    small = len(problem.pairs) * problem.n_dims <= SMALL
+    if small or not is_dense(problem):
+        ranked = sorted(starts, key=lambda moves: worst_value(problem, moves))
+    else:
+        ranked = sorted(starts, key=lambda moves: worst_divergence(problem, trial_laws(problem, moves)).max())
+    groups = [[moves] for moves in ranked[:3]] if small else [ranked[:2]]
+    descents = [descend(problem, group, shifts=shifts, mapped=mapped, settings=settings) for group in groups]
+    return best_certified(problem, [*candidates, *descents])
+
+
+def best_certified(problem: DesignProblem, choices: Sequence[Moves]) -> Moves:
+    """The choice with the least certified δ, the first of equals; those far behind by plain value are not tried."""
+    values = np.full(len(choices), -math.inf)
+    least = math.inf
+    for number in reversed(range(len(choices))):
+        if _sound(problem, choices[number]):
+            values[number] = worst_value(problem, choices[number], above=least + BEHIND)
+            least = min(least, values[number])
     best, best_value = -1, math.inf
     for number in np.argsort(values, kind="stable"):
-        if values[number] > best_value + 0.1:
+        if values[number] > best_value + BEHIND:
             break
         value = certify(problem, choices[number])
         if value < best_value or (value == best_value and number < best):
@@ -118,232 +125,154 @@ def _sound(problem: DesignProblem, moves: Moves) -> bool:
     return bool((diagonal.min(axis=1) > 1e-5 * diagonal.max(axis=1)).all())
 
 
-def descend(problem: DesignProblem, start: Moves, *, shifts: bool, settings: Settings) -> Moves:
-    """The best move found from a start; shifts are kept at zero when ``shifts`` is False."""
-    start = start.within(problem)
-    if settings.late:
-        return start
-    everything = np.ones(len(problem.pairs), dtype=bool)
-    values = _values(problem, *_factored(problem, start), everything).max(axis=1)
-    best, best_value = start, float(values.max())
-    layout = _Layout(problem, start.map is not None, shifts)
-    point = _nudged(layout.flatten(start), problem.n_labels)
-    # A little randomness leaves symmetric stationary points; the start itself stays a candidate.
-    point = point + 1e-3 * np.std(point) * np.random.default_rng(settings.seed).standard_normal(len(point))
-    try:
-        stages = STAGES if len(problem.pairs) <= MANY else STAGES[2:]
-        for number, stage in enumerate(stages):
-            sharpness = stage / max(1.0, -best_value)
-            active = _active(values, sharpness, problem.n_labels)
-            for _ in range(4):
-                smoothed = partial(_smoothed, problem, layout, sharpness, active)
-                point = minimize(smoothed, point, iterations=settings.iterations, stop=lambda: settings.late)
-                moves = layout.moves(point)
-                values = _values(problem, *_factored(problem, moves), everything).max(axis=1)
-                if values.max() < best_value:
-                    best, best_value = moves, float(values.max())
-                point = _nudged(layout.flatten(moves), problem.n_labels)
-                missed = ~active & (values > values[active].max() - 2.0 / sharpness)
-                if settings.late or not missed.any():
-                    break
-                active |= missed
-            if settings.report is not None:
-                settings.report(number + 1, len(stages), best_value)
-            if settings.late or best_value < ENOUGH:
-                break
-    except KeyboardInterrupt:
-        if settings.interruptible:
-            raise
-        settings.interrupted.set()  # the best move so far is a valid answer
-    return best
+def descend(
+    problem: DesignProblem, starts: Sequence[Moves], *, shifts: bool, settings: Settings, mapped: bool = False
+) -> Moves:
+    """The best move found from some starts; shifts are kept at zero when ``shifts`` is False."""
+    inside = [(start.with_map() if mapped else start).within(problem) for start in starts]
+    descent = _Descent(problem, Layout(problem, mapped, shifts), settings, inside[0])
+    if not settings.late:
+        with settings.interrupts():
+            descent.run(inside)
+    return descent.best
 
 
-def _nudged(x: FloatArray, n_labels: int) -> FloatArray:
-    """Keep every slack off zero: there its derivative vanishes, and a label could never stop spending."""
-    rows = x.reshape(n_labels, -1).copy()
-    rows[:, -1] = np.maximum(rows[:, -1], 0.02 * np.linalg.norm(rows, axis=1))
-    return rows.ravel()
+def glance(problem: DesignProblem, starts: Sequence[Moves], *, shifts: bool, settings: Settings) -> Moves:
+    """What a few steps on ln KL make of some starts: about how good the descent from them will be."""
+    inside = [start.within(problem) for start in starts]
+    descent = _Descent(problem, Layout(problem, False, shifts), settings, inside[0])
+    if not settings.late and is_dense(problem):
+        with settings.interrupts():
+            descent.best = descent.layout.moves(descent.approach(inside, GLANCE))
+    return descent.best
 
 
-def _active(values: FloatArray, sharpness: float, n_labels: int) -> BoolArray:
-    """Edges close enough to the worst to matter at this sharpness, and at least a few per label."""
-    keep = np.asarray(values > values.max() - 14.0 / sharpness)
-    few = min(len(values), 4 * n_labels)
-    keep[np.argpartition(-values, few - 1)[:few]] = True
-    return keep
-
-
-class _Placed(NamedTuple):
-    """A point on its spheres: its moves (n, d), what the raw point was multiplied by, labels with two spheres."""
-
-    scaled: FloatArray
-    factor: FloatArray
-    over: BoolArray
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """Moves as one vector per label, (b, B, C, slack), absent parts left out, scaled to the budget before use.
-
-    The slack takes what a label does not spend, so that the vector with it lies on a sphere and the moves anywhere in
-    the ball. Where the bias would exceed its share, shift and rest lie on a sphere each.
-    """
+@dataclass
+class _Descent:
+    """A descent under way: the best move so far, judged over all edges."""
 
     problem: DesignProblem
-    mapped: bool
-    shifts: bool
+    layout: Layout
+    settings: Settings
+    best: Moves
+    best_value: float = math.inf
+    rounds: int = 0
+    leading: tuple[float, Moves] = field(init=False)
 
-    def flatten(self, moves: Moves) -> FloatArray:
-        """A point that yields the given moves, of length one per label: the search knows no units."""
-        radius = radii(self.problem)[:, None]
-        rows = self._rows(moves) / np.maximum(radius, 1e-300)
-        slack = np.sqrt(np.maximum(1.0 - (rows**2).sum(axis=1), 0.0))
-        return np.concatenate([rows, slack[:, None]], axis=1).ravel()
+    def __post_init__(self) -> None:
+        self.leading = math.inf, self.best
 
-    def _rows(self, moves: Moves) -> FloatArray:
-        parts = [moves.shift if self.shifts else None, moves.map, moves.noise]
-        return np.concatenate([p.reshape(self.problem.n_labels, -1) for p in parts if p is not None], axis=1)
+    def run(self, starts: Sequence[Moves]) -> None:
+        """Approach by the divergence, then descend on the exact δ."""
+        point = self.approach(starts, DIVERGENCE)
+        values = self._look(point)
+        stages = STAGES if odds_of(self.best_value) > SMALL_ODDS else LONG
+        share = 1.0 if len(values) <= MANY else 0.5
+        plan = [(sharpness, self.settings.steps(int(share * usual))) for sharpness, usual in stages]
+        total = sum(-(-steps // ROUND) for _, steps in plan)
+        done = 0
+        for sharpness, steps in plan:
+            if self.settings.late or self.best_value < ENOUGH:
+                break
+            point, values = self._stage(point, values, sharpness, steps, total)
+            done += -(-steps // ROUND)
+            self.rounds = done
+        self._report(total, total)
 
-    def moves(self, x: FloatArray) -> Moves:
-        return self.unpacked(self.placed(x).scaled)
+    def approach(self, starts: Sequence[Moves], stages: Sequence[tuple[float, int]]) -> FloatArray:
+        """A point from which the exact descent starts: the best by ln KL that the starts lead to."""
+        points = [self._begin(start) for start in starts]
+        if not is_dense(self.problem):
+            return points[0]
+        for sharpness, usual in stages:
+            objective = partial(smoothed, self.layout, partial(smoothed_divergence, self.problem, sharpness))
+            ends = [
+                minimize(objective, point, iterations=self.settings.steps(usual), stop=self._late)[0]
+                for point in points
+                if not self.settings.late
+            ]
+            if not ends:
+                break
+            points = ends if len(ends) == 1 else [min(ends, key=lambda end: objective(end)[0])]
+        return points[0]
 
-    def unpacked(self, rows: FloatArray) -> Moves:
-        n, k = self.problem.n_labels, self.problem.n_dims
-        shift = np.zeros((n, k))
-        if self.shifts:
-            shift, rows = rows[:, :k], rows[:, k:]
-        mapping = None
-        if self.mapped:
-            mapping, rows = rows[:, : k * k].reshape(n, k, k), rows[:, k * k :]
-        return Moves(shift, mapping, rows[:, : k * k].reshape(n, k, k))
+    def _stage(
+        self, point: FloatArray, values: FloatArray, sharpness: float, steps: int, total: int
+    ) -> tuple[FloatArray, FloatArray]:
+        """Steps at one sharpness, in rounds, from a point with these values of all edges; where they end, and values.
 
-    @cached_property
-    def _radii(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Radii, by label, of the sphere of its vector; of its bias and of the rest where the bias has its own."""
-        radius, cap = radii(self.problem), np.sqrt(self.problem.max_bias * self.problem.budgets)
-        return radius, cap, np.sqrt(np.maximum(radius**2 - cap**2, 0.0))
+        Rounds look at the edges that led at the beginning; at the end all are looked at, and should others stick out,
+        a round is added.
+        """
+        problem = self.problem
+        odds = log_odds(values)
+        n_pool = min(len(odds), 8 * problem.n_labels + 4 * LEADING)
+        pool = np.zeros(len(odds), dtype=bool)
+        pool[np.argpartition(-odds, n_pool - 1)[:n_pool]] = True
+        active, memory = _active(odds, sharpness, problem.n_labels), Memory()
+        taken = 0
+        while taken < steps + ROUND:
+            objective = partial(smoothed_odds, problem, np.flatnonzero(active), sharpness)
+            point, unfinished = minimize(
+                partial(smoothed, self.layout, objective),
+                point,
+                iterations=min(ROUND, steps - taken if taken < steps else steps),
+                stop=self._late,
+                memory=memory,
+            )
+            taken += ROUND
+            whole = taken >= steps or not unfinished or self.settings.late
+            values = self._look(point, None if whole else np.flatnonzero(pool))
+            odds = log_odds(values)
+            missed = ~active & (odds > odds[active].max() - 4.0 / sharpness)
+            active |= missed
+            self.rounds += 1
+            self._report(min(self.rounds, total), total)
+            if self.settings.late or (whole and not missed.any()) or (taken >= steps and not missed.any()):
+                break
+        return point, values
 
-    def placed(self, x: FloatArray) -> _Placed:
-        """The point with every label's vector scaled onto its spheres."""
-        raw = x.reshape(self.problem.n_labels, -1)
-        radius, cap, rest = self._radii
-        size = np.linalg.norm(raw, axis=1)
-        factor = (radius / np.maximum(size, 1e-300))[:, None]
-        k = self.problem.n_dims if self.shifts else 0
-        bias = np.linalg.norm(raw[:, :k], axis=1)
-        over = bias * radius > cap * size
-        if over.any():
-            factor = np.repeat(factor, raw.shape[1], axis=1)
-            factor[over, :k] = (cap / np.maximum(bias, 1e-300))[over, None]
-            factor[over, k:] = (rest / np.maximum(np.linalg.norm(raw[:, k:], axis=1), 1e-300))[over, None]
-        return _Placed(raw * factor, factor, over)
+    def _begin(self, start: Moves) -> FloatArray:
+        """A start as a point; a little randomness leaves symmetric stationary points."""
+        point = with_slack(self.layout.flatten(start), self.problem.n_labels)
+        spread = 1e-3 * np.std(point)
+        return np.asarray(point + spread * np.random.default_rng(self.settings.seed).standard_normal(len(point)))
 
-    def pull_back(self, at: _Placed, gradient: Moves) -> FloatArray:
-        """Gradient in the raw point: on every sphere the part along the radius drops out."""
-        scaled, factor, over = at
-        rows = self._rows(gradient)
-        flat = np.concatenate([rows, np.zeros((len(rows), 1))], axis=1)
-        product = flat * scaled
-        radius, cap, rest = (np.maximum(one**2, 1e-300) for one in self._radii)
-        along = (product.sum(axis=1) / radius)[:, None]
-        if over.any():
-            k = self.problem.n_dims
-            along = np.repeat(along, flat.shape[1], axis=1)
-            along[over, :k] = (product[:, :k].sum(axis=1) / cap)[over, None]
-            along[over, k:] = (product[:, k:].sum(axis=1) / rest)[over, None]
-        return np.asarray((flat - along * scaled) * factor).ravel()
+    def _look(self, point: FloatArray, edges: IndexArray | None = None) -> FloatArray:
+        """(edges,) ln δ of every edge, -inf where it was not looked at; the best move over all edges is kept.
 
+        A move that led over some edges is looked at over all of them together with the next point that is.
+        """
+        moves = self.layout.moves(point)
+        values = np.full(len(self.problem.pairs), -math.inf)
+        chosen = log_deltas(self.problem, trial_laws(self.problem, moves), edges).max(axis=1)
+        worst = float(chosen.max())
+        if edges is not None and len(edges) < len(values):
+            values[edges] = chosen
+            if worst < min(self.best_value, self.leading[0]):
+                self.leading = worst, moves
+            return values
+        self.problem.judged[moves] = worst
+        rivals = [(worst, moves)]
+        if self.leading[0] < min(worst, self.best_value):
+            rivals.append((worst_value(self.problem, self.leading[1], above=worst), self.leading[1]))
+        self.leading = math.inf, moves
+        for value, rival in rivals:
+            if value < self.best_value:
+                self.best, self.best_value = rival, value
+        return np.asarray(chosen)
 
-def _smoothed(
-    problem: DesignProblem, layout: _Layout, sharpness: float, active: BoolArray, x: FloatArray
-) -> tuple[float, FloatArray]:
-    """Smoothed maximum over the active edges and its gradient in the raw variables."""
-    at = layout.placed(x)
-    moves = layout.unpacked(at.scaled)
-    means, covs, factors = _factored(problem, moves)
-    trace = empty_trace(int(active.sum()), problem.n_dims)
-    values = _values(problem, means, covs, factors, active, trace)
-    top = float(values.max())
-    shares = np.exp(sharpness * (values - top))
-    total = float(shares.sum())
-    shares /= total
-    shares[(shares < 1e-7) | (values <= NOTHING)] = 0.0
-    cov_grad, mean_grad = _gradients(problem, values, factors, active, shares, trace)
-    # ∂/∂b, ∂/∂B = 2 G (Σ^{1/2} + B), ∂/∂C = 2 G C for G = ∂/∂Σ̃.
-    mapped = None if moves.map is None else 2.0 * cov_grad @ (problem.roots + moves.map)
-    gradient = Moves(mean_grad, mapped, 2.0 * cov_grad @ moves.noise)
-    return top + np.log(total) / sharpness, layout.pull_back(at, gradient)
+    def _late(self) -> bool:
+        return self.settings.late
 
-
-def _factored(problem: DesignProblem, moves: Moves) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Means, covariances and their Cholesky factors; a tiny ridge keeps a nearly singular trial point finite."""
-    means, covs = moves.laws(problem)
-    k = problem.n_dims
-    covs = np.ascontiguousarray(np.broadcast_to(covs, (len(means), k, k)))
-    try:
-        factors = np.linalg.cholesky(covs)
-    except np.linalg.LinAlgError:
-        size = (np.trace(covs, axis1=1, axis2=2) + problem.budgets.max()) / k
-        covs = covs + (1e-12 * size)[:, None, None] * np.eye(k)
-        factors = np.linalg.cholesky(covs)
-    return _fixed(means), _fixed(covs), _fixed(factors)
-
-
-def _fixed(values: Any) -> FloatArray:
-    """A read-only view, as class laws are: kernels are compiled for one kind of array."""
-    view = np.ascontiguousarray(values, dtype=np.float64).view()
-    view.flags.writeable = False
-    return view
-
-
-def _values(
-    problem: DesignProblem, means: FloatArray, covs: FloatArray, factors: FloatArray, on: BoolArray, trace: Any = None
-) -> FloatArray:
-    """ln δ of the edges that are on, one column per direction; a trace to fill lets :func:`_gradients` follow."""
-    pairs, epsilons = problem.pairs[on], problem.epsilons[on]
-    out = np.empty(epsilons.shape)
-
-    def work(part: slice) -> None:
-        own = None if trace is None else Trace(*(array[part] for array in trace))
-        room = own or empty_trace(part.stop - part.start, means.shape[1])
-        edge_values(NOTIONS[problem.notion], epsilons[part], factors, covs, means, pairs[part], room, out[part])
-
-    _spread(work, len(pairs), max(32, min(512, -(-len(pairs) // n_threads()))))
-    out[np.isnan(out)] = 0.0  # laws too narrow for their distance: told apart
-    return out
+    def _report(self, done: int, total: int) -> None:
+        if self.settings.report is not None:
+            self.settings.report(done, total, self.best_value)
 
 
-#: Threads of this process, by its number: a fork starts its own. A search makes thousands of short calls.
-_threads: dict[int, ThreadPoolExecutor] = {}
-
-
-def _spread(work: Callable[[slice], Result], n_items: int, block: int) -> list[Result]:
-    """Apply ``work`` to consecutive slices on threads that stay; results in order."""
-    slices = [slice(start, min(start + block, n_items)) for start in range(0, n_items, block)]
-    if len(slices) == 1 or n_threads() == 1:
-        return [work(part) for part in slices]
-    pool = _threads.get(os.getpid())
-    if pool is None:
-        pool = _threads[os.getpid()] = ThreadPoolExecutor(n_threads())
-    return list(pool.map(work, slices))
-
-
-def _gradients(
-    problem: DesignProblem, values: FloatArray, factors: FloatArray, on: BoolArray, shares: FloatArray, trace: Trace
-) -> tuple[FloatArray, FloatArray]:
-    """Σ shares · ∂ ln δ over the edges that are on."""
-    pairs, epsilons = problem.pairs[on], problem.epsilons[on]
-    shape = (problem.n_labels, problem.n_dims)
-
-    def work(part: slice) -> tuple[FloatArray, FloatArray]:
-        cov_grad, mean_grad = np.zeros((*shape, shape[1])), np.zeros(shape)
-        edges = NOTIONS[problem.notion], epsilons[part], values[part], shares[part], factors, pairs[part]
-        edge_gradients(*edges, Trace(*(array[part] for array in trace)), cov_grad, mean_grad)
-        return cov_grad, mean_grad
-
-    cov_grad, mean_grad = np.zeros((*shape, shape[1])), np.zeros(shape)
-    # One block per thread, but a number that does not depend on it: sums must not either.
-    for part_cov, part_mean in _spread(work, len(pairs), max(32, -(-len(pairs) // 4))):
-        cov_grad += part_cov
-        mean_grad += part_mean
-    return cov_grad, mean_grad
+def _active(odds: FloatArray, sharpness: float, n_labels: int) -> BoolArray:
+    """Edges close enough to the worst to matter at this sharpness, and at least a few per label."""
+    keep = np.asarray(odds > odds.max() - 14.0 / sharpness)
+    few = min(len(odds), 2 * n_labels + 20)
+    keep[np.argpartition(-odds, few - 1)[:few]] = True
+    return keep

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from time import monotonic
 from typing import Any
 
 import numpy as np
 
 from shoal import validation
-from shoal.designs.barycenter import additive_center, mean_center, transport_center
 from shoal.designs.descent import Report, Settings
 from shoal.designs.methods import METHODS, Method
-from shoal.designs.parameters import certify, mechanism_of
-from shoal.designs.problem import DesignProblem, Moves
+from shoal.designs.parameters import mechanism_of
+from shoal.designs.problem import DesignProblem, Moves, part_of
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
@@ -24,6 +23,9 @@ from shoal.numerics.matrices import square_root
 from shoal.numerics.notebook import table
 from shoal.rounding import upper
 from shoal.validation import FloatArray
+
+#: Share of a time limit that is left for the certificates.
+CERTIFYING = 0.05
 
 
 def design(
@@ -49,18 +51,21 @@ def design(
 ) -> Mechanism:
     """Choose how to perturb each label's answer so that the worst edge's δ at ε is least, within the error budget ρ.
 
-    A stronger method never returns a worse δ than a weaker one it contains on the same problem: white and paper ≤
-    covariance ≤ additive ≤ transport, and center ≤ transport. Designs are compared by the δ of their ideal output laws;
-    the certificate is computed from the final parameters and includes what their rounding and finite precision cost:
-    about 3e-28 for constant answers that meet (k = 12), at ε = 0 about 1e-15 to 1e-12 for random answers that meet.
+    A stronger method never returns a worse δ than a weaker one it contains on the same problem: white, ellipsoid and
+    paper ≤ covariance ≤ additive ≤ transport, and center ≤ transport (within a time limit only as far as it went).
+    Designs are compared by the δ of their ideal output laws; the certificate is computed from the final parameters and
+    includes what their rounding and finite precision cost: about 3e-28 for constant answers that meet (k = 12), at
+    ε = 0 about 1e-15 to 1e-12 for random answers that meet.
 
     Args:
         classes: laws of the true answer given each label.
         graph: which labels must stay indistinguishable.
-        method: ``"none"``, ``"white"`` (equal noise), ``"paper"`` (Algorithm 1), ``"covariance"`` (zero-mean noise per
-            label), ``"additive"`` (noise means too), ``"transport"`` (affine maps plus noise: the strongest) or
-            ``"center"`` (straight towards the group's common law: one pass over the labels) or ``"mean"`` (the same
-            towards its mean: least mean error once all meet, where the center has the least largest error).
+        method: ``"none"``, ``"white"`` (equal noise), ``"ellipsoid"`` (one noise covariance for all labels, the best
+            for constants), ``"paper"`` (Algorithm 1), ``"covariance"`` (zero-mean noise per label), ``"additive"``
+            (noise means too), ``"transport"`` (affine maps plus noise: the strongest) or ``"center"`` (straight
+            towards the group's common law: one pass over the labels) or ``"mean"`` (the same towards its mean: least
+            mean error once all meet, where the center has the least largest error). All that there are:
+            ``shoal.designs.methods.METHODS``.
         epsilon: one ε, or one per edge of the graph.
         rho: largest mean squared error per entry, (1/k) E‖released − q‖²: one number, one per label in label order, or
             a mapping from label to number.
@@ -78,7 +83,9 @@ def design(
         iterations: steps per stage of the search; by default fewer on larger problems.
         interruptible: let an interrupt through instead of returning the best design so far.
         start: earlier mechanisms for the same labels to start from, such as those of a neighboring ρ.
-        progress: called after each stage with (stage, stages, best ln δ so far). Ctrl-C ends a search with its best.
+        progress: called after each round of a search with (rounds, rounds at most, best ln δ so far). Rounds take
+            about equally long: with n of N done after t seconds, at most t (N − n) / n are left of this search. Ctrl-C
+            ends a search with its best.
 
     Returns:
         The mechanism: ``output`` laws, error ``rho`` spent per label, ``certificate``, ``release``.
@@ -100,14 +107,13 @@ def design(
         k = classes.n_dims
         rho = {name: v / k for name, v in rho.items()} if isinstance(rho, Mapping) else np.divide(rho, k)
     problem = DesignProblem.of(classes, graph, epsilon, rho, notion, weights, noise_floor, max_bias, scope, times)
-    if problem.noise_floor > 0 and method == "none":
-        raise InputError("noise_floor: the method 'none' adds no noise; choose another method")
-    if iterations is None:
-        iterations = 100 if len(problem.pairs) <= 500 else 40 if len(problem.pairs) <= 6000 else 25
+    chosen = METHODS[method]
+    if problem.noise_floor > 0 and not chosen.perturbs:
+        raise InputError(f"noise_floor: the method {method!r} adds no noise; choose another method")
     limit = math.inf if time_limit is None else validation.positive(time_limit=time_limit)
     settings = Settings(
-        iterations=validation.count(iterations=iterations),
-        deadline=time.monotonic() + limit,
+        iterations=None if iterations is None else validation.count(iterations=iterations),
+        deadline=monotonic() + (1 - CERTIFYING) * limit,
         report=progress,
         seed=validation.count(seed=seed, at_least=0),
         interruptible=interruptible,
@@ -115,27 +121,25 @@ def design(
     given = [] if start is None else list(start) if isinstance(start, Sequence) else [start]
     starts = [as_moves(problem, earlier) for earlier in given]
     notes: list[str] = []
-    how = METHODS[method]
-    if not how.alone:
-        moves = how.solve(problem, settings, starts)
+    if not chosen.by_component:
+        moves = chosen.solve(problem, settings, starts)
     else:
-        moves = _by_component(problem, how, settings, starts)
-        if how.searched and len(problem.components) > 1 and not settings.late:
-            # The simple methods look at all components together; but for Algorithm 1, each component has tried them.
-            simple = ("white", "paper", *(("none",) if problem.noise_floor == 0 else ()))
-            whole = [METHODS[name].solve(problem, settings, ()) for name in simple]
-            moves = min([moves, *whole], key=lambda m: certify(problem, m))
-        if method == "transport" and moves.map is None:
-            notes.append("no map improved on independent noise: this is the additive design")
-        if method in ("additive", "transport") and not moves.shift.any():
-            notes.append("no shift of the means improved the design: its noise has mean zero")
-    ending = settings.ending if method == "paper" or how.searched else Ending.COMPLETE
+        moves = _by_component(problem, chosen, settings, starts)
+        if chosen.searched and len(problem.components) > 1:
+            from shoal.designs.methods.searches import compare_whole
+
+            moves = compare_whole(problem, moves, settings, uses=chosen.uses)
+    if "map" in chosen.uses and moves.map is None:
+        notes.append("no map improved on independent noise: this is the additive design")
+    if "shift" in chosen.uses and not moves.shift.any():
+        notes.append("no shift of the means improved the design: its noise has mean zero")
+    ending = settings.ending if chosen.timed else Ending.COMPLETE
     if ending is not Ending.COMPLETE:
         notes.append(ending.value)
     return replace(mechanism_of(method, problem, moves, notes=tuple(notes)), ending=ending)
 
 
-def _by_component(problem: DesignProblem, how: Method, settings: Settings, starts: Sequence[Moves]) -> Moves:
+def _by_component(problem: DesignProblem, method: Method, settings: Settings, starts: Sequence[Moves]) -> Moves:
     """Design every connected component for itself: they share no edge, so each can do its best.
 
     A label without neighbors has nobody to hide among and is left as it is, but for the noise floor.
@@ -143,8 +147,8 @@ def _by_component(problem: DesignProblem, how: Method, settings: Settings, start
     components = [members for members in problem.components if len(members) > 1]
     parts = []
     for number, members in enumerate(components):
-        share = settings.part(1.0 / (len(components) - number)) if how.searched else settings
-        parts.append(how.solve(problem.part(members), share, [start.take(members) for start in starts]))
+        share = settings.part(1.0 / (len(components) - number)) if method.searched else settings
+        parts.append(method.solve(problem.part(members), share, [start.take(members) for start in starts]))
     if len(parts) == 1 and len(components[0]) == problem.n_labels:
         return parts[0]
     result = Moves.still(problem, mapped=any(moves.map is not None for moves in parts))
@@ -174,9 +178,10 @@ def perfect_rho(
     """Least ρ per entry at which all neighbors can be made exactly alike, δ = 0 at every ε, rounded up.
 
     ``"transport"``: minimax Bures–Wasserstein center of each connected component. ``"additive"``: noise and shifts.
-    ``"mean"``: the center of least mean error, at the error of the label farthest from it.
-    Found to a relative 1e-8; the price of the most expensive component counts. Labels that cannot be told apart in one
-    answer cannot be told apart in a table, so the price is the same for every ``scope``.
+    ``"center"``: as transport. ``"mean"``: the center of least mean error, at the error of the label farthest from it.
+    Found to a relative 1e-8 (``"additive"`` beyond 24 entries to 1e-6), never too small; the price of the most
+    expensive component counts. Labels that cannot be told apart in one answer cannot be told apart in a table, so the
+    price is the same for every ``scope``.
 
     Returns:
         ρ per entry; 0 where no two labels are connected.
@@ -186,14 +191,13 @@ def perfect_rho(
     >>> print(f"{shoal.perfect_rho(classes, shoal.NeighborGraph.complete(classes.labels)):.4f}")
     0.2500
     """
-    validation.choice(["transport", "additive", "mean"], method=method)
+    validation.choice([name for name, one in METHODS.items() if one.center is not None], method=method)
     problem = DesignProblem.of(classes, graph, 1.0, 1.0, scope=scope)
-    find = {"transport": transport_center, "additive": additive_center, "mean": mean_center}[method]
     price = 0.0
     for members in problem.components:
         if len(members) > 1:
-            part = problem.classes.take(members)
-            price = max(price, find(part.means, part.stored_covs).price)
+            part = part_of(problem.classes, members)
+            price = max(price, METHODS[method].common_law(part).price)
     return price / classes.n_dims * (1 + 1e-12)
 
 

@@ -1,4 +1,4 @@
-"""What is asked of a designer: laws, edges, ε and budgets, in the coordinates in which error is counted.
+"""The problem that a designer solves: laws, edges, ε and budgets, in the coordinates in which error is counted.
 
 Entries that matter more get a larger weight; scaling entry i by the root of its weight turns the weighted error into
 the plain one and leaves privacy untouched, so every method works in the scaled coordinates and knows no weights.
@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -138,6 +139,11 @@ class DesignProblem:
         return square_root(self.classes.stored_covs)
 
     @cached_property
+    def judged(self) -> WeakKeyDictionary[Moves, float]:
+        """Largest ln δ of moves over all edges, as far as it was computed."""
+        return WeakKeyDictionary()
+
+    @cached_property
     def components(self) -> list[IndexArray]:
         """Positions of the labels of each connected component."""
         member_of = self.graph.components_of(self.classes.labels)
@@ -151,7 +157,7 @@ class DesignProblem:
         place = np.full(self.n_labels, -1, dtype=np.intp)
         place[members] = np.arange(len(members))
         inside = place[self.pairs[:, 0]] >= 0
-        classes = self.classes.take(members)
+        classes = part_of(self.classes, members)
         pairs = place[self.pairs[inside]]
         return replace(
             self,
@@ -160,8 +166,23 @@ class DesignProblem:
             pairs=pairs,
             epsilons=self.epsilons[inside],
             budgets=self.budgets[members],
-            original=self.original.take(members),
+            original=part_of(self.original, members),
         )
+
+
+#: Laws of some labels, by the laws of all: what was found for a part is found once.
+_parts: WeakKeyDictionary[GaussianClasses, dict[bytes, GaussianClasses]] = WeakKeyDictionary()
+
+
+def part_of(classes: GaussianClasses, members: IndexArray) -> GaussianClasses:
+    """The laws of some labels, the same object every time; all of them are the laws themselves."""
+    if len(members) == classes.n_classes:
+        return classes
+    known = _parts.setdefault(classes, {})
+    key = members.tobytes()
+    if key not in known:
+        known[key] = classes.take(members)
+    return known[key]
 
 
 def _one_each(count: int, of: str, **named: Any) -> FloatArray:
@@ -173,7 +194,7 @@ def _one_each(count: int, of: str, **named: Any) -> FloatArray:
     return np.array(np.broadcast_to(values, (count,)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Moves:
     """b (n, k), B (n, k, k) and C (n, k, k) of every label; B is None for additive mechanisms.
 

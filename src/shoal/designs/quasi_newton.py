@@ -8,13 +8,14 @@ serves functions with kinks, such as a sharp maximum.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from shoal.validation import FloatArray
 
-#: Pairs of steps and gradient changes that are remembered.
-MEMORY = 20
+#: Pairs of steps and gradient changes that are remembered, and numbers that they may take.
+MEMORY, ROOM = 20, 1 << 24
 #: Sufficient decrease and sufficient change of slope.
 DECREASE, CURVATURE = 1e-4, 0.9
 #: Least gain of a step, as a share of the value, and least slope that are worth going on.
@@ -23,62 +24,79 @@ GAIN, SLOPE = 1e-8, 1e-9
 Function = Callable[[FloatArray], tuple[float, FloatArray]]
 
 
-def minimize(function: Function, start: FloatArray, *, iterations: int, stop: Callable[[], bool]) -> FloatArray:
+@dataclass
+class Memory:
+    """Remembered steps and changes of the gradient; they may go on from a function to one that is much like it."""
+
+    steps: list[FloatArray] = field(default_factory=list)
+    changes: list[FloatArray] = field(default_factory=list)
+
+    def add(self, step: FloatArray, change: FloatArray) -> None:
+        """Remember a pair of positive curvature; the oldest is forgotten."""
+        if float(step @ change) <= 1e-16 * float(change @ change):
+            return
+        most = max(4, min(MEMORY, ROOM // (2 * len(step))))
+        self.steps, self.changes = [*self.steps[1 - most :], step], [*self.changes[1 - most :], change]
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.steps, self.changes = [], []
+
+    def scaled(self, gradient: FloatArray) -> FloatArray:
+        """The inverse Hessian that the remembered pairs stand for, times the gradient."""
+        q = gradient.copy()
+        shares = []
+        for step, change in zip(reversed(self.steps), reversed(self.changes), strict=True):
+            share = float(step @ q) / float(step @ change)
+            shares.append(share)
+            q -= share * change
+        if self.steps:
+            q *= float(self.steps[-1] @ self.changes[-1]) / float(self.changes[-1] @ self.changes[-1])
+        for step, change, share in zip(self.steps, self.changes, reversed(shares), strict=True):
+            q += (share - float(change @ q) / float(step @ change)) * step
+        return q
+
+
+def minimize(
+    function: Function, start: FloatArray, *, iterations: int, stop: Callable[[], bool], memory: Memory | None = None
+) -> tuple[FloatArray, bool]:
     """A point with a small value of ``function`` (value and gradient), never above that of the start.
 
     Ends when a step gains less than :data:`GAIN` of the value, when no entry of the gradient is above :data:`SLOPE` or
-    when ``stop`` says so.
+    when ``stop`` says so. Also returned: whether there was more to gain when the iterations were used up.
     """
+    memory = Memory() if memory is None else memory
     x = start
     value, gradient = function(x)
-    steps: list[FloatArray] = []
-    changes: list[FloatArray] = []
     for _ in range(iterations):
         if not np.abs(gradient).max() > SLOPE or stop():
-            break
-        direction = -_two_loops(gradient, steps, changes)
+            return x, False
+        direction = -memory.scaled(gradient)
         slope = float(direction @ gradient)
         if not slope < 0.0:
-            steps, changes = [], []
+            memory.clear()
             direction, slope = -gradient, -float(gradient @ gradient)
-        first = 1.0 if steps else min(1.0, 1.0 / float(np.abs(gradient).sum()))
-        step_taken = _line_search(function, x, value, slope, direction, first)
+        first = 1.0 if memory.steps else min(1.0, 1.0 / float(np.abs(gradient).sum()))
+        step_taken = _line_search(function, x, value, slope, direction, first, stop)
         if step_taken is None:
-            if not steps:
-                break
-            steps, changes = [], []
+            if not memory.steps:
+                return x, False
+            memory.clear()
             continue
         new_x, new_value, new_gradient = step_taken
-        step, change = new_x - x, new_gradient - gradient
-        if float(step @ change) > 1e-16 * float(change @ change):
-            steps = [*steps[1 - MEMORY :], step]
-            changes = [*changes[1 - MEMORY :], change]
+        memory.add(new_x - x, new_gradient - gradient)
         gain = value - new_value
         size = max(abs(value), abs(new_value), 1.0)
         x, value, gradient = new_x, new_value, new_gradient
         if gain <= GAIN * size:
-            break
-    return x
-
-
-def _two_loops(gradient: FloatArray, steps: list[FloatArray], changes: list[FloatArray]) -> FloatArray:
-    """The inverse Hessian that the remembered pairs stand for, times the gradient."""
-    q = gradient.copy()
-    shares = []
-    for step, change in zip(reversed(steps), reversed(changes), strict=True):
-        share = float(step @ q) / float(step @ change)
-        shares.append(share)
-        q -= share * change
-    if steps:
-        q *= float(steps[-1] @ changes[-1]) / float(changes[-1] @ changes[-1])
-    for step, change, share in zip(steps, changes, reversed(shares), strict=True):
-        q += (share - float(change @ q) / float(step @ change)) * step
-    return q
+            return x, False
+    return x, True
 
 
 def _line_search(
-    function: Function, x: FloatArray, value: float, slope: float, direction: FloatArray, length: float
-) -> tuple[FloatArray, float, FloatArray] | None:
+    function: Function, x: FloatArray, value: float, slope: float, direction: FloatArray, length: float,
+    stop: Callable[[], bool],
+) -> tuple[FloatArray, float, FloatArray] | None:  # fmt: skip
     """A point with enough decrease and, where it can be had, enough change of slope; None without decrease."""
     low, high = 0.0, np.inf
     step = None
@@ -92,5 +110,7 @@ def _line_search(
             if float(new_gradient @ direction) >= CURVATURE * slope:
                 break
             low = length
+        if stop():
+            break
         length = 0.5 * (low + high) if high < np.inf else 2.0 * length
     return step

@@ -18,15 +18,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from shoal.rounding import upper
 from shoal.validation import BoolArray, FloatArray, IndexArray
-
-if TYPE_CHECKING:
-    import polars as pl
 
 #: Of all verdicts of a kind together.
 LEVEL = 0.01
@@ -104,7 +101,7 @@ class LawChecks:
 
     @property
     def statements(self) -> tuple[str, ...]:
-        """What was found, and what it cannot show, in words."""
+        """Sentences on what was found, and what it cannot show."""
         said = []
         tested = int(np.isfinite(self.gaussian_p).sum())
         wrong = int((~self.gaussian).sum())
@@ -113,7 +110,7 @@ class LawChecks:
         elif wrong:
             said.append(
                 f"{wrong} of {tested} labels tested do not follow a Gaussian law. A guarantee computed from their laws "
-                "is not one about their answers: describe them by mixtures, or release constants."
+                "is not one about their answers: release one row per label, a constant that needs no law, or averages."
             )
         else:
             said.append(f"None of {tested} labels tested is found to differ from a Gaussian law.")
@@ -133,11 +130,9 @@ class LawChecks:
         figures: dict[str, Any] = {name: value[positions] for name, value in self._figures.items()}
         return replace(self, labels=tuple(self.labels[i] for i in positions), **figures)
 
-    def table(self) -> pl.DataFrame:
-        """One row per label."""
-        import polars as pl
-
-        return pl.DataFrame({"label": list(self.labels), "verdict": list(self.verdict)} | self._figures)
+    def table(self) -> dict[str, Any]:
+        """Columns by their names, one entry per label, as ``polars.DataFrame`` and ``pandas.DataFrame`` take them."""
+        return {"label": list(self.labels), "verdict": list(self.verdict)} | self._figures
 
     @property
     def _figures(self) -> dict[str, FloatArray]:

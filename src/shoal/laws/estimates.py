@@ -40,7 +40,7 @@ LARGEST = 1e145
 
 @dataclass(frozen=True, eq=False)
 class FittedLaws:
-    """What laws were estimated from: per label the rows behind the mean and the degrees of freedom of the covariance.
+    """Origin of estimated laws: per label the rows behind the mean and the degrees of freedom of the covariance.
 
     ``pooled_rows`` is κ; a label's covariance counts n_X − 1 + κ degrees of freedom, at least the number of its
     entries and at most those of the scatter within all labels.
@@ -52,7 +52,7 @@ class FittedLaws:
     checks: LawChecks
 
     def take(self, positions: IndexArray) -> FittedLaws:
-        """What the laws of the labels at these positions were estimated from."""
+        """The same of the labels at these positions."""
         return replace(
             self, counts=self.counts[positions], degrees=self.degrees[positions], checks=self.checks.take(positions)
         )

@@ -60,8 +60,10 @@ class NeighborGraph:
         return cls(labels, np.stack([i, j], axis=1).astype(np.int32))
 
     @classmethod
-    def from_edges(cls, labels: Sequence[Any], pairs: Iterable[tuple[Any, Any]]) -> NeighborGraph:
+    def from_edges(cls, labels: Sequence[Any], pairs: Iterable[tuple[Any, Any]] | None = None) -> NeighborGraph:
         """Explicit pairs of labels; order within a pair and repeats do not matter.
+
+        With pairs alone, ``from_edges(pairs)``, the labels are those that the pairs name, in order of appearance.
 
         Returns:
             The graph over all ``labels``; those that no pair names have no neighbor.
@@ -70,19 +72,48 @@ class NeighborGraph:
         >>> graph = shoal.NeighborGraph.from_edges(["a", "b", "c"], [("b", "a"), ("c", "b")])
         >>> graph.edges.tolist()
         [[0, 1], [1, 2]]
+        >>> shoal.NeighborGraph.from_edges([("b", "a"), ("c", "b")]).labels
+        ('b', 'a', 'c')
         """
+        rows = [_two_names(pair, number) for number, pair in enumerate(labels if pairs is None else pairs)]
+        if pairs is None:
+            labels = list(dict.fromkeys(name for row in rows for name in row))
         names = validation.labels(len(labels), labels)
         index = {name: i for i, name in enumerate(names)}
-        rows: list[tuple[int, int]] = []
-        for number, pair in enumerate(pairs):
-            try:
-                a, b = (index[str(name)] for name in pair)
-            except KeyError:
-                raise InputError(f"pairs names a label that is not in labels (entry {number})") from None
-            except (TypeError, ValueError) as error:
-                raise InputError(f"pairs must hold two labels each: entry {number} does not") from error
-            rows.append((a, b))
-        return cls(names, np.array(rows, dtype=np.int32).reshape(-1, 2))
+        missing = next((number for number, row in enumerate(rows) if not index.keys() >= set(row)), None)
+        if missing is not None:
+            raise InputError(f"pairs names a label that is not in labels (entry {missing})")
+        positions = np.array([[index[name] for name in row] for row in rows], dtype=np.int32)
+        return cls(names, positions.reshape(-1, 2))
+
+    @classmethod
+    def from_distance(cls, points: Any, within: float, labels: Sequence[Any] | None = None) -> NeighborGraph:
+        """Join labels whose points lie at most ``within`` apart: the paper's distance graph.
+
+        Args:
+            points: (n, d) array, one row of public facts per label, such as a place; or laws, whose distance is the
+                bound on the 2-Wasserstein distance that :meth:`nearest` uses.
+            within: the largest Euclidean distance between neighbors.
+            labels: n labels; ``"0" .. "n-1"``, or those of the laws, by default.
+
+        Returns:
+            The graph over all labels; those with nobody so near have no neighbor.
+
+        >>> import shoal
+        >>> shoal.NeighborGraph.from_distance([[0.0, 0.0], [3.0, 4.0], [9.0, 9.0]], within=5.0).edges.tolist()
+        [[0, 1]]
+        """
+        from scipy.spatial import cKDTree
+
+        if hasattr(points, "embedding"):
+            labels, points = points.labels if labels is None else labels, points.embedding()
+        rows = validation.array(ndim=2, points=points)
+        within = validation.non_negative(within=within)
+        names = validation.labels(len(rows), labels)
+        # The tree proposes with a little to spare; the distance as it is computed here decides.
+        pairs = cKDTree(rows).query_pairs(within * (1 + 1e-9), output_type="ndarray")
+        apart = np.linalg.norm(rows[pairs[:, 0]] - rows[pairs[:, 1]], axis=1)
+        return cls(names, pairs[apart <= within])
 
     @classmethod
     def within_groups(cls, labels: Sequence[Any], groups: Sequence[Any]) -> NeighborGraph:
@@ -224,6 +255,18 @@ class NeighborGraph:
             ("labels without a neighbor", int((sizes == 1).sum())),
         ]
         return table("Neighbor graph", (), rows)
+
+
+def _two_names(pair: Any, number: int) -> tuple[str, str]:
+    """The two labels of a pair; a text is none, although it has letters."""
+    try:
+        first, second = iter(()) if isinstance(pair, str) else pair
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"pairs must hold two labels each: entry {number} does not. Give from_edges(labels, pairs), or the pairs "
+            "alone"
+        ) from error
+    return str(first), str(second)
 
 
 def _canonical(edges: NDArray[Any], n: int) -> IntArray:

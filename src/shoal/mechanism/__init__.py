@@ -1,1 +1,1 @@
-"""What can be released: mechanisms, codebooks, their certificates and files."""
+"""Releasable things: mechanisms, codebooks, their certificates and files."""

@@ -123,7 +123,7 @@ class Codebook(Stored):
         return float(math.fsum(parts) / len(self.labels) * (1 - 8 * EPS))
 
     def curves(self, label: Any) -> FloatArray:
-        """What may be released for ``label``: the curves of its crowd.
+        """The curves that may be released for ``label``: those of its crowd.
 
         Returns:
             (m, k), the same for every label of a crowd.
@@ -136,7 +136,7 @@ class Codebook(Stored):
         return self.place(label)[0].curves
 
     def probabilities(self, label: Any) -> FloatArray:
-        """How often each of :meth:`curves` is released for ``label``.
+        """Probability of each of :meth:`curves` for ``label``.
 
         Returns:
             (m,), exact multiples of 2^−62 rounded to doubles.
@@ -340,7 +340,24 @@ class Codebook(Stored):
 
     def certificate_for(self, scope: str) -> Certificate:
         """The certificate at ``epsilon`` for one scope or the other; a codebook has no cost of finite precision."""
-        return Certificate.of(self.curve(self.epsilon, scope), 0.0)
+        return Certificate.of(self.curve(self.epsilon, scope), 0.0, self)
+
+    @cached_property
+    def noise_share(self) -> float:
+        """Share of the error ρ that is the draw's own, of the label where it is least; rounded down."""
+        errors = self.errors()
+        drawn, total = (errors.squares - errors.biases**2).sum(axis=1), errors.squares.sum(axis=1)
+        share = np.where(total > 0, drawn / np.where(total > 0, total, 1.0), 0.0)
+        return max(float(share.min()) * (1 - 128 * EPS), 0.0)
+
+    def delta_noise_alone(self, scope: str | None = None) -> float:
+        """Answers are constants: all of the guarantee is that of the draw."""
+        return self.certificate_for(self.scope if scope is None else scope).delta_upper
+
+    @cached_property
+    def insider_error(self) -> FloatArray:
+        """(n,) zeros: curves are released exactly, and who knows all other answers solves them for the last one."""
+        return np.zeros(len(self.labels))
 
     # ------------------------------------------------------------------ files
 

@@ -35,7 +35,7 @@ def to_pld(mechanism: Releasable, *, scope: str = "answer", interval: float = 1e
 
     Returns:
         The distribution, whose δ(ε) is above that of every pair; ``get_delta_for_epsilon`` and ``self_compose`` are
-        dp_accounting's.
+        dp_accounting's. Where δ is 1 up to ``largest`` there is none: dp_accounting cannot compose it.
 
     >>> import shoal
     >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
@@ -64,6 +64,11 @@ def to_pld(mechanism: Releasable, *, scope: str = "answer", interval: float = 1e
     hull = _convex(np.exp(at * interval), deltas)
     gap = float(np.max(deltas - hull)) * (1 + 2.0**-40) + SUMS
     raised = np.minimum.accumulate(np.minimum(hull + gap, 1.0))
+    if raised[-1] >= 1.0:
+        raise InputError(
+            f"mechanism: δ is 1 at every ε up to {largest:g}, a loss without bound that dp_accounting cannot compose; "
+            "choose a larger value for largest, or a mechanism with more noise"
+        )
     return distribution(pld_pmf.create_pmf_pessimistic_connect_dots(interval, at, raised))
 
 

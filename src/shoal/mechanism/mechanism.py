@@ -14,6 +14,7 @@ came from.
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -30,6 +31,7 @@ from shoal.accounting.spectrum import supports_of
 from shoal.errors import CertificationError, InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
+from shoal.laws.supports import RankWarning
 from shoal.mechanism.output import moved_covs, moved_means
 from shoal.mechanism.releasable import (
     COVERAGE,
@@ -47,7 +49,7 @@ from shoal.noise.grid import UP, NoiseGrid, edge_loss, label_tv
 from shoal.noise.source import NotPrivate, seeded_noise, standard_normals
 from shoal.numerics.matrices import EPS
 from shoal.numerics.notebook import table
-from shoal.rounding import exactly, upper
+from shoal.rounding import exactly, lower, upper
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
 #: Fields that a file has as arrays, the last two of them only where they are not None; fields in its header.
@@ -55,12 +57,14 @@ ARRAYS = ("epsilon", "shift", "noise_cov", "budget", "weights", "history", "gain
 NAMED = ("method", "notion", "scope", "times")
 #: Edges up to which a notebook computes a certificate to show it.
 SHOWN_EDGES = 20_000
+#: Share of ρ below which its noise is named wherever a mechanism prints itself.
+LITTLE_NOISE = 0.01
 #: Answers whose noise is in memory at a time.
 DRAWN = 4096
 
 
 class Ending(StrEnum):
-    """How the search for a mechanism ended."""
+    """The end of the search for a mechanism."""
 
     COMPLETE = "the search went to its end"
     OUT_OF_TIME = "the time limit ended the search: this is the best design found until then"
@@ -389,7 +393,60 @@ class Mechanism(Stored):
     @cached_property
     def certificate(self) -> Certificate:
         """The worst edge at the design's ε, over all edges, from the stored parameters, for the design's scope."""
-        return Certificate.of(self.ideal, self._loss(self.epsilon, self.scope))
+        return Certificate.of(self.ideal, self._loss(self.epsilon, self.scope), self)
+
+    @cached_property
+    def noise_share(self) -> float:
+        """Share of the error ρ that is fresh noise, of the label with neighbors where it is least; rounded down."""
+        spent = self._entry_errors.sum(axis=1)
+        noise = np.broadcast_to(np.trace(self.noise_cov, axis1=1, axis2=2), spent.shape)
+        chosen = np.unique(self.pairs)
+        share = np.where(spent > 0, noise / np.where(spent > 0, spent, 1.0), 0.0)[chosen].min(initial=1.0)
+        return max(float(share) * (1 - 8 * self.n_dims * EPS), 0.0)
+
+    def delta_noise_alone(self, scope: str | None = None) -> float:
+        """The δ of the noise by itself, rounded up: answers are constants at their means, known to the attacker."""
+        if self.constant:
+            return (self.certificate if scope in (None, self.scope) else self.certificate_for(scope)).delta_upper
+        return self.delta_for(GaussianClasses.deterministic(self.classes.means, self.labels), scope)[0]
+
+    def delta_for(self, answers: GaussianClasses, scope: str | None = None) -> tuple[float, tuple[str, str]]:
+        """Upper end of δ at the design's ε, finite precision included, and the worst edge, if true answers have these
+        laws, and not those that the mechanism was designed for."""
+        scope, moved = scope or self.scope, self.bias
+        if self.gain is not None:
+            moved = moved + np.einsum("nij,nj->ni", self.gain, answers.means - self.classes.means)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RankWarning)
+            ideal = replace(self, classes=answers, shift=moved, mean_grid=None, scope=scope).ideal
+        loss = self._loss(self.epsilon, scope)
+        return with_loss(float(ideal.log_delta_upper), float(ideal.delta_upper), loss)[1], ideal.worst_edge
+
+    @cached_property
+    def insider_error(self) -> FloatArray:
+        """(n,) how closely someone who knows all other members' answers has each label's, from what is released.
+
+        The standard deviation of the entry that is known best, in the answers' unit, rounded down; rounding to the grid
+        is not counted. (ε, δ) promises nothing about it. The attacker knows the parameters and every law. A random
+        answer is known as closely as its row leaves it, the covariance Σ − Σ Aᵀ (A Σ Aᵀ + N)⁻¹ A Σ with A = I + gain;
+        constants that are all released at one point are solved for the last one (:mod:`shoal.mechanism.insider`).
+
+        >>> import numpy as np
+        >>> import shoal
+        >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0], [3.0]])
+        >>> graph = shoal.NeighborGraph.complete(classes.labels)
+        >>> white = shoal.design(classes, graph, "white", epsilon=1.0, rho=4.0)
+        >>> print(white.insider_error.round(3))
+        [2. 2. 2.]
+        >>> mean = shoal.calibrate(classes, graph, "mean", epsilon=1.0, delta=1e-6)
+        >>> bool((mean.insider_error < 1e-3).all())
+        True
+        """
+        from shoal.mechanism.insider import insider_error
+
+        error = insider_error(self)
+        error.flags.writeable = False
+        return error
 
     def with_certificate(self, certificate: Certificate) -> Mechanism:
         """The same parameters with a certificate that somebody proved about them; a file does not keep it."""
@@ -402,7 +459,7 @@ class Mechanism(Stored):
         validation.choice(list(SCOPES), scope=scope)
         if scope == self.scope:
             return self.certificate
-        return Certificate.of(self._ideal(scope), self._loss(self.epsilon, scope))
+        return Certificate.of(self._ideal(scope), self._loss(self.epsilon, scope), self)
 
     @cached_property
     def ideal(self) -> PrivacyCurve:
@@ -525,17 +582,20 @@ class Mechanism(Stored):
         )
 
     def __repr__(self) -> str:
-        return f"Mechanism({self.method}, {self.classes.n_classes} labels, {self.classes.n_dims} entries)"
+        noise = f", noise {lower(self.noise_share, 2)} of ρ" if self.noise_share < LITTLE_NOISE else ""
+        return f"Mechanism({self.method}, {self.classes.n_classes} labels, {self.classes.n_dims} entries{noise})"
 
     def _repr_html_(self) -> str:
-        """What it promises and spends; the certificate of a large graph only once it has been computed."""
+        """Its promise and its cost; the certificate of a large graph only once it has been computed."""
         known = "certificate" in self.__dict__ or self.graph.n_edges <= SHOWN_EDGES
         epsilons = sorted({float(e) for e in self.epsilon})
         rows = [
             ("labels, entries", f"{self.classes.n_classes}, {self.classes.n_dims}"),
             ("ε", ", ".join(exactly(e) for e in epsilons[:4]) + (", …" if len(epsilons) > 4 else "")),
             ("certificate", self.certificate if known else "not computed yet: mechanism.certificate"),
+            ("it rests on", self.certificate.basis if known else "not computed yet: mechanism.certificate.basis"),
             ("ρ spent, at most", f"{upper(float(self.rho.max()))}"),
+            ("someone who knows the others errs by, at least", lower(float(self.insider_error.min()))),
             *(("note", note) for note in self.notes),
         ]
         return table(f"Mechanism ({self.method})", (), rows)

@@ -98,7 +98,7 @@ def best_columns(answers: FloatArray, low: float) -> Columns:
 
 
 def _bound_of_chunks(distances: FloatArray, weights: FloatArray, low: float, k: int) -> float:
-    """What is private for a crowd is private for every part of it: bounds of parts add up."""
+    """Bounds of parts add up: a release that is private for a crowd is private for every part of it."""
     n = len(distances)
     order = np.random.default_rng(0).permutation(n)
     parts = np.array_split(order, -(-n // CHUNK))

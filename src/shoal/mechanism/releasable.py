@@ -1,4 +1,4 @@
-"""What can be released: mechanisms and codebooks, with one interface, their files, and the certificate both carry.
+"""Releasable things: mechanisms and codebooks, with one interface, their files, and the certificate both carry.
 
 A mechanism adds noise to answers and its output laws are Gaussian; a codebook draws one of finitely many curves. Who
 releases, charges, audits or describes takes a ``Releasable`` and uses what both have under the same names (the type
@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar
@@ -27,7 +27,7 @@ from shoal.accounting.curve import PrivacyCurve, exp_up
 from shoal.errors import InputError
 from shoal.files import write_private
 from shoal.laws.classes import GaussianClasses
-from shoal.rounding import upper
+from shoal.rounding import lower, upper
 from shoal.validation import FloatArray, IndexArray
 
 if TYPE_CHECKING:
@@ -86,6 +86,11 @@ class Certificate:
 
     ``scope`` says what somebody must hold for it: one ``"answer"``, or the ``"table"`` of everybody's.
 
+    What it rests on: ``noise_share`` is the share of the error ρ that is fresh noise, of the label where it is least,
+    and ``delta_noise_alone`` the δ that this noise guarantees if answers are constants, known to the attacker, at their
+    means. What lies between the two δ's rests on the answers' own laws being right; ``laws_checked`` says whether these
+    laws passed :meth:`shoal.GaussianClasses.checks`, None where they were stated and not estimated.
+
     ``proved`` says that ``delta_upper`` is a theorem about the stored parameters, by ball arithmetic, and ``proof`` is
     then the digest of its file; otherwise ``unproved`` says why it is not. The bracket it comes from is in part an
     estimate.
@@ -103,10 +108,38 @@ class Certificate:
     proved: bool = False
     unproved: str = UNTRIED
     proof: str = ""
+    released: Releasable | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def noise_share(self) -> float:
+        """Rounded down."""
+        return 0.0 if self.released is None else self.released.noise_share
+
+    @cached_property
+    def delta_noise_alone(self) -> float:
+        """At the design's ε, finite precision included, rounded up."""
+        return 1.0 if self.released is None else self.released.delta_noise_alone(self.scope)
+
+    @property
+    def laws_checked(self) -> bool | None:
+        fitted = None if self.released is None else self.released.classes.fitted
+        return None if fitted is None else fitted.checks.holds
+
+    @property
+    def basis(self) -> str:
+        """What the figure rests on, in words."""
+        if self.released is None:
+            return "unknown"
+        share, delta = lower(self.noise_share, 2), upper(self.delta_noise_alone)
+        law = {None: "", True: "; the laws passed their checks", False: "; the laws failed their checks"}
+        if self.released.constant:
+            return f"fresh noise: at least {share} of ρ; answers are constants, and nothing rests on their laws"
+        alone = f"fresh noise: at least {share} of ρ, by itself δ ≤ {delta}"
+        return f"{alone}; the rest is on the laws{law[self.laws_checked]}"
 
     @classmethod
-    def of(cls, ideal: PrivacyCurve, finite_precision: float) -> Certificate:
-        """From the ideal law's worst edge (at one ε) and what finite precision adds to δ."""
+    def of(cls, ideal: PrivacyCurve, finite_precision: float, released: Releasable | None = None) -> Certificate:
+        """From the ideal law's worst edge (at one ε), what finite precision adds to δ, and what is certified."""
         log_upper, upper = with_loss(float(ideal.log_delta_upper), float(ideal.delta_upper), finite_precision)
         return cls(
             notion=ideal.notion,
@@ -117,6 +150,7 @@ class Certificate:
             worst_edge=ideal.worst_edge,
             finite_precision=finite_precision,
             scope=ideal.scope,
+            released=released,
         )
 
     def __str__(self) -> str:
@@ -125,7 +159,8 @@ class Certificate:
         if self.notion != kind:
             kind = f"{kind}, once rounded; designed for {self.notion}"
         holds = "whole table" if self.scope == "table" else "one answer"
-        proved = "; proved" if self.proved else ""
+        proved = "; proved" if self.proved and self.laws_checked is not False else ""
+        proved += "; rests on laws that their rows reject" if self.laws_checked is False else ""
         return f"δ ≤ {upper(self.delta_upper)} ({kind}; {holds}{proved}), worst for {a} against {b}"
 
 
@@ -143,7 +178,7 @@ def with_loss(log_upper: float, upper: float, loss: float) -> tuple[float, float
 
 
 class Stored(ABC):
-    """What can be written to a file of its own and read back with the same digest."""
+    """A thing that can be written to a file of its own and read back with the same digest."""
 
     FORMAT: ClassVar[str]
     VERSION: ClassVar[int]  #: files of another version are refused

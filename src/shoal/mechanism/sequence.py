@@ -70,7 +70,7 @@ def composed_delta(
 
 @dataclass(frozen=True)
 class AdaptiveFilter:
-    """How far an analyst who picks every release in the light of earlier answers may go within δ(ε) ≤ δ.
+    """Limit δ(ε) ≤ δ for an analyst who picks every release in the light of earlier answers.
 
     :func:`composed_delta` is exact for a sequence that was fixed in advance. This holds for any way of choosing: as
     long as everything released so far fits, whatever it was, the interaction stays within the budget, wherever it ends
@@ -95,11 +95,11 @@ class AdaptiveFilter:
 
     @cached_property
     def rule(self) -> FilterRule:
-        """What the filter decides by."""
+        """The rule that the filter decides by."""
         return FilterRule(self.epsilon, self.delta)
 
     def spent(self, releases: Sequence[Any], graph: NeighborGraph, *, scope: str = "answer") -> float:
-        """How much of δ everything released so far has taken, for the worst pair; within the budget if not above δ.
+        """Part of δ that everything released so far has taken, for the worst pair; within the budget if not above δ.
 
         The arguments are those of :func:`composed_delta`; what finite precision adds for mechanisms is counted.
 

@@ -161,7 +161,7 @@ def _rows(values: FloatArray, bits: int) -> Rows:
 
 
 def _start(offset: Rows, shift: FloatArray, targets: FloatArray | None, bits: int) -> Rows:
-    """What is added to an answer: the shift, or the way from the mean to the target."""
+    """The vector that is added to an answer: the shift, or the way from the mean to the target."""
     if targets is None:
         return _rows(shift, bits)
     return tuple(

@@ -90,7 +90,7 @@ def label_tv(noise_std: FloatArray, steps: FloatArray, resolution: Resolution = 
 
 
 def edge_loss(tv: FloatArray, pairs: NDArray[np.integer], epsilon: FloatArray, *, table: bool = False) -> float:
-    """What is added to δ: the largest tv_X + e^ε tv_X' over both directions of all edges, ε one per edge; at most 1.
+    """Addition to δ: the largest tv_X + e^ε tv_X' over both directions of all edges, ε one per edge; at most 1.
 
     From P ≤ P̂ + tv, P̂ ≤ e^ε P̂' + δ and P̂' ≤ P' + tv' on every event, hats for the ideal law. In a table each of the two
     worlds holds both labels' rows, and both are off by tv_X + tv_X'.

@@ -23,7 +23,9 @@ from typing import Any, TypeVar, cast
 
 import numba
 from numba import njit
-from numba.core import types
+from numba.core import event, types
+
+from shoal.numerics import warmup
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -37,6 +39,20 @@ PACKAGE = Path(__file__).parents[1]
 MARK = b"compilation import"
 #: Files without kernels that define a constant which some kernel uses (a test looks for others).
 CONSTANTS = ("accounting/curve.py", "numerics/compilation.py", "numerics/matrices.py")
+
+
+class _Compilations(event.Listener):
+    """Numba reports what it compiles, not what it loads from the cache: that of our kernels is announced."""
+
+    def on_start(self, event: Any) -> None:
+        if event.data["dispatcher"].py_func.__module__.startswith("shoal."):
+            warmup.announce()
+
+    def on_end(self, event: Any) -> None:
+        pass
+
+
+event.register("numba:compile", _Compilations())  # type: ignore[no-untyped-call]
 
 
 def kernel(function: Function) -> Function:
@@ -77,7 +93,7 @@ def _compile(function: Function, **options: Any) -> Function:
 
 
 def sources_digest(package: Path = PACKAGE) -> str:
-    """What the kernels depend on: names and contents of the files that hold them or their constants."""
+    """Digest of what the kernels depend on: names and contents of the files that hold them or their constants."""
     state = hashlib.sha256()
     for source in sorted(package.rglob("*.py")):
         place, content = source.relative_to(package).as_posix(), source.read_bytes()

@@ -1,4 +1,4 @@
-"""How values show themselves in a notebook: small HTML tables.
+"""Notebook display of values: small HTML tables.
 
 Works on plain text and numbers, so that every room may use it. Nothing here prints data by itself: what a value puts
 into its table is the value's decision.

@@ -30,7 +30,7 @@ KEPT = 256
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """What elimination found. ``null`` spans the null space, in whole numbers; empty where Σ is positive definite.
+    """Result of an elimination. ``null`` spans the null space, in whole numbers; empty where Σ is positive definite.
 
     ``spread`` (k, rank) has q − μ = spread (q_P − μ_P) on the support, with P = ``pivots``, correctly rounded.
     """

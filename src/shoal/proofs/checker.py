@@ -86,7 +86,7 @@ class Unreadable(Refused):
 
 
 class Imprecise(Refused):
-    """What may succeed with more bits."""
+    """A failure that may succeed with more bits."""
 
 
 # --------------------------------------------------------------------------------------------------- reading
@@ -1077,7 +1077,7 @@ def theorem(
     ends: tuple[float, float],
     digest: str,
 ) -> str:
-    """What was confirmed, in one sentence that can be read without the proof."""
+    """The confirmed theorem, in one sentence that can be read without the proof."""
     count = f"{len(pairs)} pair(s) of different labels"
     where = (
         f"all {count} of the file's own graph" if own_graph else f"the {count} listed in the proof (not a whole graph)"

@@ -61,7 +61,7 @@ class Pencil:
 
     @cached_property
     def log_det_error(self) -> float:
-        """What e alone does to a logarithm of a determinant, ke/(1 − e)."""
+        """Effect of e by itself on a logarithm of a determinant, ke/(1 − e)."""
         return self.k * self.e / (1 - self.e) * UP
 
 

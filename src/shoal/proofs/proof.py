@@ -87,7 +87,7 @@ class Exclusion(NamedTuple):
 
 @dataclass(frozen=True)
 class Proof:
-    """What was proved: ``delta_lower`` ≤ δ(ε) of the real-valued answers, and δ(ε) of released ones ≤ ``delta_upper``.
+    """A theorem: ``delta_lower`` ≤ δ(ε) of the real-valued answers, and δ(ε) of released ones ≤ ``delta_upper``.
 
     ``ideal_upper`` is the upper end before ``finite_precision`` is added. ``epsilon`` is one number, or one per edge
     where they differ. ``digest`` names what was proved (a mechanism's own, or that of the laws and edges), and
@@ -373,7 +373,7 @@ def _edge_proof(row: int, direction: str, by: str, ends: enclosure.Enclosure, co
 
 
 def _loss(mechanism: Mechanism, laws: DyadicLaws, pairs: IndexArray, epsilon: FloatArray, scope: str) -> float:
-    """What finite precision adds to δ.
+    """The term that finite precision adds to δ.
 
     Where the grid's step is next to the point at which it doubles it is taken at half, so that nobody need decide. A
     law that is singular although its label's answers vary rests on rounded numbers, and nothing is claimed about it.

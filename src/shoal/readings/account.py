@@ -1,4 +1,4 @@
-"""What one release about readings costs: the exact δ of its Gaussian pair, plus what finite precision costs.
+"""Cost of one release about readings: the exact δ of its Gaussian pair, plus what finite precision costs.
 
 A release is y = Σ_i v_i + σ z: integer vectors v_i, one a home, and independent normals z. A home's readings move the
 sum by at most Δ, and y is then a pair of Gaussians with equal covariances, μ = Δ/σ apart:
@@ -164,7 +164,7 @@ class NoisePlan:
 
     @cached_property
     def account(self) -> ReadingsAccount:
-        """What the release costs."""
+        """Cost of the release."""
         return ReadingsAccount(*self.squares, self.entries, self.variance, float(self.customers * UNIT))
 
     @property
@@ -260,7 +260,7 @@ def _root_up(square: int) -> float:
 
 @dataclass(frozen=True)
 class MembershipAudit:
-    """What an attacker achieved who has everything but one home; for the data owner."""
+    """Result of an attacker who has everything but one home; for the data owner."""
 
     draws: int
     epsilon: float

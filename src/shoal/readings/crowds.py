@@ -51,7 +51,7 @@ REGISTER_TRUST = 0.03
 
 @dataclass(frozen=True)
 class PublicTables:
-    """What may leave, noise included: weighted curves and the total."""
+    """The part that may leave, noise included: weighted curves and the total."""
 
     curves: FloatArray  #: (m, k) kW
     counts: FloatArray  #: (m,) homes, fractions included
@@ -73,7 +73,7 @@ class NoisyCrowds(PublicTables):
         return f"NoisyCrowds({rows} curves of {count_of(steps, 'step')}, {self.plan!r})"
 
     def _repr_html_(self) -> str:
-        """What may leave: every curve's count and mean power, with noise."""
+        """The part that may leave: every curve's count and mean power, with noise."""
         rows = zip(np.round(self.counts, 1), np.round(self.curves.mean(axis=1), 3), strict=True)
         return table(repr(self), ("homes like it, with noise", "mean kW, with noise"), rows)
 

@@ -1,4 +1,4 @@
-"""How well a release describes its population: for the data owner, never to leave.
+"""Errors of a release as a description of its population: for the data owner, never to leave.
 
 W₁ is the least mean distance by which homes can be moved onto the released curves, each taking its count's share: mean
 absolute kW per step, over the mean load. It is found by entropic regularization that is lowered step by step (Cuturi

@@ -149,6 +149,44 @@ def noisy_crowds_plan(
     typical = validation.positive(typical_kw=typical_kw)
     unit = ReadingsAccount.calibrate(UNIT**2, UNIT**2, 1, float(UNIT), epsilon=epsilon, delta=bound)
     mu = unit.mu if cap_mu is None else min(validation.positive(cap_mu=cap_mu), unit.mu)
+    plan = _loud(customers, epsilon, bound, typical, method, mu).calibrate(cap_mu)
+    w1, total = _expected(plan, plan.account.sigma, plan.mu)
+    return replace(plan, expected_w1=w1, expected_total=total)
+
+
+def expected_errors(customers: int, epsilon: float, *, typical_kw: float) -> tuple[float, float]:
+    """What :func:`noisy_crowds_plan` would state as ``expected_w1`` and ``expected_total``, without exact accounting.
+
+    The noise is that of Balle & Wang's formula in doubles: good for a preview, not for a plan.
+
+    >>> from shoal.readings.plan import expected_errors, noisy_crowds_plan
+    >>> plan = noisy_crowds_plan(500, 1.0, typical_kw=1.5)
+    >>> expected_errors(500, 1.0, typical_kw=1.5) == (plan.expected_w1, plan.expected_total)
+    True
+    """
+    customers, epsilon, bound = check_declared(customers, epsilon, None)
+    mu = _rough_mu(epsilon, bound)
+    plan = _loud(customers, epsilon, bound, validation.positive(typical_kw=typical_kw), None, mu)
+    return _expected(plan, math.sqrt(plan.squares[0]) / mu, mu)
+
+
+def _rough_mu(epsilon: float, delta: float) -> float:
+    """μ with Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) = δ, by bisection."""
+
+    def cdf(x: float) -> float:
+        return 0.5 * math.erfc(-x / math.sqrt(2))
+
+    low, high = 0.0, 100.0
+    for _ in range(60):
+        mu = 0.5 * (low + high)
+        far = cdf(-mu / 2 - epsilon / mu)
+        spent = cdf(mu / 2 - epsilon / mu) - (math.exp(epsilon + math.log(far)) if far > 0 else 0.0)
+        low, high = (mu, high) if spent <= delta else (low, mu)
+    return low
+
+
+def _loud(customers: int, epsilon: float, delta: float, typical: float, method: str | None, mu: float) -> CrowdsPlan:
+    """A plan for noise of about μ, before its noise is calibrated."""
     strength = customers * mu  # how many noise deviations the count of all customers is
     choice = ("mean" if strength < CELLS_FROM else "cells") if method is None else method
     validation.choice(("mean", "cells"), method=choice)
@@ -157,10 +195,10 @@ def noisy_crowds_plan(
     level, shape, load, swing = (round(math.sqrt(share) * UNIT) for share in shares)
     cells = math.ceil(math.log(HIGHEST / LOWEST) / math.log(ratio))
     reach = min(max(4.0 * (strength / 100) ** 0.25, 4.0), 10.0)
-    plan = CrowdsPlan(
+    return CrowdsPlan(
         customers=customers,
         epsilon=epsilon,
-        delta_bound=bound,
+        delta_bound=delta,
         typical_kw=typical,
         edges=tuple(_six(typical * LOWEST * ratio**i) for i in range(1, cells)),
         cuts=tuple(_six(typical * cut) for cut in cuts),
@@ -175,12 +213,15 @@ def noisy_crowds_plan(
         variance=LOUD,
         expected_w1=0.0,
         expected_total=0.0,
-    ).calibrate(cap_mu)
-    noise = plan.account.sigma * plan.load_clip / plan.load_weight / (customers * typical)
-    strength = customers * plan.mu
+    )
+
+
+def _expected(plan: CrowdsPlan, sigma: float, mu: float) -> tuple[float, float]:
+    """Expected W₁ over the mean load and relative error of the total, in two and three digits."""
+    noise = sigma * plan.load_clip / plan.load_weight / (plan.customers * plan.typical_kw)
+    strength = plan.customers * mu
     w1 = 0.22 + 1.2 / strength if plan.method == "mean" else 0.19 + 0.45 / math.sqrt(strength)
-    total = float(f"{math.sqrt(2 / math.pi) * noise:.3g}")
-    return replace(plan, expected_w1=float(f"{w1:.2g}"), expected_total=total)
+    return float(f"{w1:.2g}"), float(f"{math.sqrt(2 / math.pi) * noise:.3g}")
 
 
 def _six(value: float) -> float:

@@ -27,7 +27,9 @@ from typing import Any
 import numpy as np
 
 from shoal import validation
+from shoal.columns import public_columns
 from shoal.errors import InputError
+from shoal.plaintext import cell
 from shoal.readings.account import ENTRIES, FARTHEST, MOST_READINGS, ReadingsAccount
 from shoal.readings.crowds import PublicTables, publish
 from shoal.readings.plan import CrowdsPlan
@@ -48,7 +50,7 @@ ROOM = 1e-9
 
 @dataclass(frozen=True)
 class Series:
-    """What all releases of a series promise together: the cap M on √Σμ², fixed before the first, and its (ε, δ)."""
+    """The promise of all releases of a series together: the cap M on √Σμ², fixed before the first, and its (ε, δ)."""
 
     epsilon: float
     delta: float  #: at most, at ``epsilon``
@@ -183,7 +185,7 @@ def public_files(noisy: Any, settings: PublicSettings) -> dict[str, bytes]:
     ]
     sums = [(step, at, figure(kw, 4)) for step, (at, kw) in enumerate(zip(stamps, total.tolist(), strict=True), 1)]
     return files | {
-        TABLE: _csv(("crowd", "homes", "step", "timestamp", "kw"), rows),
+        TABLE: _csv(public_columns("noisy"), rows),
         TOTAL: _csv(("step", "timestamp", "kw"), sums),
     }
 
@@ -277,6 +279,6 @@ def figure(value: float, digits: int) -> str:
 def _csv(header: Any, rows: Any) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
+    writer.writerow([cell(name) for name in header])
     writer.writerows(rows)
     return text.getvalue().encode()

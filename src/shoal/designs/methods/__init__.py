@@ -1,94 +1,74 @@
-"""How to perturb: a method is a function (problem, settings, starts) → moves.
+"""The list of design methods. A method is a function (problem, settings, starts) → moves in a module of this folder.
 
-``none`` and ``white`` know nothing of the labels, ``covariance`` has noise of mean zero and a covariance per label,
-``additive`` noise with a mean as well (the paper's problem in full), ``transport`` affine maps plus noise,
-q̃ = q + b + B Σ^{−1/2}(q − μ) + C z, which contains every other method.
+One line of :data:`METHODS` is all that ``design``, ``calibrate``, ``frontier``, the settings of a run and the command
+know of it. Reading the list loads no method and no NumPy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from shoal.designs.barycenter import additive_center, transport_center
-from shoal.designs.descent import ENOUGH, Settings, search
-from shoal.designs.methods.center import additive_approach, blurred, center, geodesic, mean, reaches
-from shoal.designs.methods.paper import paper
-from shoal.designs.parameters import certify
-from shoal.designs.problem import DesignProblem, Moves, radii
-
-#: Share of the time left that Algorithm 1 may take; the search on the exact δ is worth more.
-ALGORITHM_1 = 0.25
-
-
-def none(problem: DesignProblem, settings: Settings | None = None, starts: Sequence[Moves] = ()) -> Moves:
-    """No label is moved."""
-    return Moves.still(problem)
-
-
-def white(problem: DesignProblem, settings: Settings | None = None, starts: Sequence[Moves] = ()) -> Moves:
-    """Σ_η = ρ I for every label."""
-    n, k = problem.n_labels, problem.n_dims
-    std = radii(problem) / np.sqrt(k)
-    return Moves(np.zeros((n, k)), None, std[:, None, None] * np.eye(k))
-
-
-def covariance(problem: DesignProblem, settings: Settings, starts: Sequence[Moves] = ()) -> Moves:
-    """The best of nothing, white noise, the paper's answer and searches from them; never worse than any."""
-    simple = [none(problem), white(problem)]
-    if not settings.late:  # its start is white noise
-        simple.append(paper(problem, settings.part(ALGORITHM_1)))
-    own = [m.within(problem) for m in starts if m.map is None and not m.shift.any()]
-    return search(problem, [*simple, *own], shifts=False, settings=settings)
-
-
-def additive(problem: DesignProblem, settings: Settings, starts: Sequence[Moves] = ()) -> Moves:
-    """Searches from the covariance design and from the way to the common law; never worse than the former."""
-    common = additive_center(problem.classes.means, problem.classes.stored_covs)
-    towards = additive_approach(problem, common)
-    if reaches(problem, common) and certify(problem, towards) < ENOUGH:
-        return towards
-    zero_mean = covariance(problem, settings, starts)
-    own = [m.within(problem) for m in starts if m.map is None]
-    candidates = [zero_mean, towards, *blurred(problem, towards), *own]
-    return search(problem, candidates, shifts=True, settings=settings)
-
-
-def transport(problem: DesignProblem, settings: Settings, starts: Sequence[Moves] = ()) -> Moves:
-    """Searches from the additive design and from the geodesic to the common law; never worse than either."""
-    common = transport_center(problem.classes.means, problem.classes.stored_covs)
-    towards = geodesic(problem, common)
-    if reaches(problem, common) and certify(problem, towards) < ENOUGH:
-        return towards
-    added = additive(problem, settings, starts)
-    own = [m.within(problem) for m in starts]
-    candidates = [added, towards, *blurred(problem, towards), *own]
-    return search(problem, candidates, shifts=True, mapped=True, settings=settings)
+if TYPE_CHECKING:
+    from shoal.designs.barycenter import Center
+    from shoal.designs.descent import Settings
+    from shoal.designs.problem import DesignProblem, Moves
+    from shoal.laws.classes import GaussianClasses
 
 
 @dataclass(frozen=True)
 class Method:
-    """How a method is used.
+    """A design method: its name, which is that of its function, the module that has it, and how it is used.
 
-    ``alone``: every connected component is designed for itself. ``searched``: it looks for the best, starts from
-    earlier designs and takes time. ``price``: by which kind of move it makes labels equal, if it can at all.
+    ``perturbs``: answers change. ``by_component``: every connected component is designed separately; the other methods
+    look at all labels at once, and a search in several components is compared with them. ``searched``: it looks for
+    the best and starts from earlier designs. ``timed``: it can end early, for lack of time. ``uses``: parts of a move
+    (``"shift"``, ``"map"``) that a search may use; a design says which it made no use of. ``center``: function of
+    :mod:`shoal.designs.barycenter` for the law at which the method makes labels equal, if it can.
     """
 
-    solve: Callable[[DesignProblem, Settings, Sequence[Moves]], Moves]
-    alone: bool = True
+    name: str
+    module: str
+    perturbs: bool = True
+    by_component: bool = True
     searched: bool = False
-    price: str | None = None
+    timed: bool = False
+    uses: tuple[str, ...] = ()
+    center: str | None = None
+
+    @cached_property
+    def solve(self) -> Callable[[DesignProblem, Settings, Sequence[Moves]], Moves]:
+        """The function; its module is loaded on first use."""
+        function: Any = getattr(import_module(f"shoal.designs.methods.{self.module}"), self.name)
+        return function  # type: ignore[no-any-return]
+
+    def common_law(self, classes: GaussianClasses) -> Center:
+        """The law at which these labels meet, with its price."""
+        assert self.center is not None
+        law: Center = import_module("shoal.designs.barycenter").center_of(self.center, classes)
+        return law
+
+    @property
+    def meets_only(self) -> bool:
+        """Whether it moves labels straight to one law, without a search for less."""
+        return self.center is not None and not self.searched
 
 
-METHODS: dict[str, Method] = {
-    "none": Method(none, alone=False),
-    "white": Method(white, alone=False),
-    "paper": Method(paper, alone=False),
-    "covariance": Method(covariance, searched=True),
-    "additive": Method(additive, searched=True, price="additive"),
-    "transport": Method(transport, searched=True, price="transport"),
-    "center": Method(center, price="transport"),
-    "mean": Method(mean, price="mean"),
+#: Every method, by its name.
+METHODS = {
+    method.name: method
+    for method in (
+        Method("none", "simple", by_component=False, perturbs=False),
+        Method("white", "simple", by_component=False),
+        Method("paper", "paper", by_component=False, timed=True),
+        Method("ellipsoid", "ellipsoid", timed=True),
+        Method("covariance", "searches", searched=True, timed=True),
+        Method("additive", "searches", searched=True, timed=True, uses=("shift",), center="additive_center"),
+        Method("transport", "searches", searched=True, timed=True, uses=("map", "shift"), center="transport_center"),
+        Method("center", "center", center="transport_center"),
+        Method("mean", "center", center="mean_center"),
+    )
 }

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shoal.designs.barycenter import Center, mean_center, transport_center
+from shoal.designs.barycenter import Center, center_of
 from shoal.designs.descent import Settings
 from shoal.designs.problem import DesignProblem, Moves, radii
 from shoal.numerics.matrices import square_root
@@ -26,12 +26,12 @@ SHARES = (0.3, 0.6, 0.85)
 
 def center(problem: DesignProblem, settings: Settings | None = None, starts: Sequence[Moves] = ()) -> Moves:
     """The geodesic move towards the transport center."""
-    return geodesic(problem, transport_center(problem.classes.means, problem.classes.stored_covs))
+    return geodesic(problem, center_of("transport_center", problem.classes))
 
 
 def mean(problem: DesignProblem, settings: Settings | None = None, starts: Sequence[Moves] = ()) -> Moves:
     """The geodesic move towards the law of least mean error: a group's sum is kept, and some label errs more for it."""
-    return geodesic(problem, mean_center(problem.classes.means, problem.classes.stored_covs))
+    return geodesic(problem, center_of("mean_center", problem.classes))
 
 
 def geodesic(problem: DesignProblem, common: Center) -> Moves:

@@ -1,1 +1,1 @@
-"""What a release is, in figures: the card, and the words, tables and pages made from it."""
+"""A release in figures: the card, and the words, tables and pages made from it."""

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from shoal.product.sources.meters.predictive import Forecasts
     from shoal.readings.publication import PublicSettings
 
-VERSION = 4
+VERSION = 5
 #: The δ's of a guard.
 GUARDED = ("promise", "delta_at_confidence", "noise_alone")
 #: Queries whose guarantee rests on a law of the answers.
@@ -55,7 +55,7 @@ LAWS = ("trajectory", "marginal", "sample", "as_in_paper", None)
 
 @dataclass(frozen=True)
 class ReleaseCard:
-    """What is known about a release; :func:`release_card` makes one from a mechanism, a run from its stages."""
+    """Facts about a release; :func:`release_card` makes one from a mechanism, a run from its stages."""
 
     fit: FitFacts
     design: DesignFacts | None = None
@@ -99,7 +99,7 @@ class ReleaseCard:
 
     @property
     def kind(self) -> str:
-        """What was released: "means" of crowds, answers that are "certified" by a method, or noisy "readings"."""
+        """The kind of release: "means" of crowds, answers that are "certified" by a method, or noisy "readings"."""
         if self.readings is not None:
             return "readings"
         return "certified" if self.design is not None or self.charged else "means"
@@ -111,12 +111,12 @@ class ReleaseCard:
 
     @property
     def public(self) -> tuple[Statement, ...]:
-        """What may be published."""
+        """The sentences that may be published."""
         return tuple(one for one in self.statements if one.audience == PUBLIC)
 
     @property
     def secret(self) -> str:
-        """What is protected: the "label", that is, which of a crowd a row is about, or a home's "readings"."""
+        """The secret: the "label", that is, which of a crowd a row is about, or a home's "readings"."""
         return "label" if self.readings is None else "readings"
 
     @property
@@ -141,16 +141,16 @@ class ReleaseCard:
 
     @property
     def statement(self) -> str:
-        """What holds, in figures or in a sentence."""
+        """The promise, in figures or in a sentence."""
         if self.design is not None:
             return self.design.statement
         if self.readings is not None:
             return f"This table protects every {self.readings.noun}'s readings, against whoever knows all others."
-        return next(statement.sentence for statement in self.statements if statement.key == "technique")
+        return next(statement.sentence for statement in self.statements if statement.key == "promise")
 
     @property
     def period(self) -> str:
-        """What the release is about, an instant; without a zone where none is known."""
+        """The period that the release is about, an instant; without a zone where none is known."""
         source = self.release if self.readings is None else self.readings
         period = "" if source is None else source.period
         return period if self.fit.time_zone is not None else period.removesuffix("Z")
@@ -215,7 +215,7 @@ class ReleaseCard:
         return markdown(self)
 
     def _repr_html_(self) -> str:
-        """What may be published, the first sentence about each matter."""
+        """The part that may be published, the first sentence about each matter."""
         first: dict[str, list[str]] = {}
         for statement in self.public:
             first.setdefault(HEADINGS[statement.key], [statement.sentence])

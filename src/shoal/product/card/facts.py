@@ -1,4 +1,4 @@
-"""What the stages of a release hand to its card: frozen records of plain values, which merge over shards.
+"""Facts that the stages of a release hand to its card: frozen records of plain values, which merge over shards.
 
 Every field has its rule beside it (:func:`shoal.records.merging`): counts are added, the worst figure stays, means are
 taken over labels from sums, lists are cut to :data:`LISTED`. No privacy figure of a merged record is smaller than that
@@ -199,7 +199,7 @@ class Accuracy(Record):
 
 @dataclass(frozen=True)
 class DesignFacts(Record):
-    """What is promised and what it costs. Every δ, rate and divergence is an upper end, finite precision included.
+    """The promise and its cost. Every δ, rate and divergence is an upper end, finite precision included.
 
     Fields without a rule are those of the shard with the worst certificate.
     """
@@ -242,6 +242,8 @@ class DesignFacts(Record):
         """Whether δ is proved, in words."""
         if not self.proved:
             return f"not proved: {self.unproved}" if self.unproved else "not proved"
+        if self.doubtful:
+            return "not proved for these rows: they reject the law that the figure is about"
         return f"proved ({self.proved})"
 
     @property
@@ -287,7 +289,7 @@ class SpentFacts(Record):
 
 @dataclass(frozen=True)
 class ReleaseFacts(Record):
-    """What left through the ledger, and what that has cost so far."""
+    """The release through the ledger, and its cost so far."""
 
     name: str
     labels: int
@@ -333,7 +335,7 @@ class Course(Record):
 
 @dataclass(frozen=True)
 class Named(Record):
-    """How often attackers named the label of a test answer, beside the promise and guessing."""
+    """Frequency with which attackers named the label of a test answer, beside the promise and guessing."""
 
     accuracy: float = merging_parts(lambda parts: _named_mean(parts, "accuracy"))
     accuracy_lower: float = merging_parts(lambda parts: _named_mean(parts, "accuracy_lower"))
@@ -355,7 +357,7 @@ class Found(Record):
 
 @dataclass(frozen=True)
 class Guard(Record):
-    """How δ moves over the models that the training data leave plausible; worst over the crowds looked at.
+    """Change of δ over the models that the training data leave plausible; worst over the crowds looked at.
 
     Fields without a rule are those of the worst.
     """
@@ -376,7 +378,7 @@ class Guard(Record):
 
 @dataclass(frozen=True)
 class AuditFacts(Record):
-    """What attacks on crowds came to; ``confidence`` holds for all of it at once."""
+    """Result of attacks on crowds; ``confidence`` holds for all of it at once."""
 
     verdict: str = merging(lambda verdicts: "violated" if "violated" in verdicts else "consistent")
     confidence: float = merging(min)
@@ -415,7 +417,7 @@ def promised_delta(design: DesignFacts, audit: AuditFacts) -> float:
 
 
 def tally(counts: Iterable[Iterable[tuple[Key, int]]]) -> Counter[Key]:
-    """What (key, how often) come to together."""
+    """Sum of (key, count) pairs by key."""
     total: Counter[Key] = Counter()
     for one in counts:
         total.update(dict(one))

@@ -59,7 +59,7 @@ CLOSE = 0.01
 
 
 def fit_facts(graph: NeighborGraph, *, fitted_on_private_data: bool | None = None) -> FitFacts:
-    """Who hides among whom, where nothing is known about where the laws come from."""
+    """Facts about the labels that hide among each other, where nothing is known about where the laws come from."""
     return FitFacts(source="", **hiding(graph), fitted_on_private_data=fitted_on_private_data)
 
 
@@ -72,7 +72,7 @@ def design_facts(
     thorough: bool = False,
     seed: int = 0,
 ) -> DesignFacts:
-    """What a mechanism or a codebook promises and costs; the certificate of a mechanism is proved, if it can be.
+    """Promise and cost of a mechanism or a codebook; the certificate of a mechanism is proved, if it can be.
 
     Args:
         released: what releases the answers.
@@ -155,7 +155,7 @@ def _of_codebook(book: Codebook) -> dict[str, Any]:
 def _certificate_content(
     released: Mechanism | Codebook, certificate: Certificate, curve: tuple[tuple[float, float], ...]
 ) -> dict[str, Any]:
-    """What every certificate says, in both scopes."""
+    """The content of every certificate, in both scopes."""
     log_delta = float(certificate.log_delta_upper)
     return {
         "delta": certificate.delta_upper,
@@ -240,7 +240,7 @@ def _beside_largest(squares: FloatArray, answers: FloatArray, groups: NDArray[np
 
 
 def audit_facts(audit: Audit, *, guard: ModelGuard | None = None, equal_noise_delta: float | None = None) -> AuditFacts:
-    """What an audit came to, in a size that does not grow with the number of labels."""
+    """Result of an audit, in a size that does not grow with the number of labels."""
     proved = audit.delta_lower_curve.max(axis=(0, 1), initial=0.0)
     same = len(audit.epsilon) > 0 and bool((audit.epsilon == audit.epsilon[0]).all())
     shown = range(len(audit.promise)) if same else range(min(len(audit.promise), 1))
@@ -270,7 +270,7 @@ def audit_facts(audit: Audit, *, guard: ModelGuard | None = None, equal_noise_de
 
 
 def codebook_audit_facts(audit: CodebookAudit, book: Codebook) -> AuditFacts:
-    """What an audit of a codebook came to."""
+    """Result of an audit of a codebook."""
     groups = sum(len(group.members) > 1 for group in book.crowds)
     wrong = Found("law", (), "draws do not come as often as the stored probabilities say", True)
     return AuditFacts(

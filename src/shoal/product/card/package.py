@@ -10,34 +10,17 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shoal import __version__
+from shoal.columns import BY_NAME
 from shoal.plaintext import printable
 from shoal.product.card.card import ReleaseCard
+from shoal.product.card.ladder import LADDER
 from shoal.product.card.render import public_page, readme
 
 TABLE = "released.csv"
-#: Names of the columns of a table of crowds -> type and meaning; other columns are figures.
-FIELDS: dict[str, tuple[str, str]] = {
-    "crowd": ("integer", "number of the crowd: drawn once at random, the same in every later table"),
-    "homes": ("integer", "members of the crowd; fixed for its life, whoever has news"),
-    "news": ("boolean", "whether the row is new; false: repeated from the release before"),
-    "row": ("integer", "number of the row inside its crowd, drawn at random"),
-    "step": ("integer", "step of the horizon, from 1 on"),
-    "timestamp": ("datetime", "beginning of the step"),
-    "kw": ("number", "mean power over the members of the crowd"),
-}
-#: The same of a release under the readings' promise.
-NOISY_FIELDS = {
-    "crowd": ("integer", "a curve, numbered by its level; it stands for nobody in particular"),
-    "homes": ("number", "how many homes are like it, with noise: fractions occur"),
-    "count": ("number", "labels in the cell, with noise: fractions occur"),
-    "step": ("integer", "step of the horizon, from 1 on"),
-    "timestamp": ("datetime", "when the step begins"),
-    "kw": ("number", "mean power in the step, with noise"),
-}
 #: What may lie beside the table.
 BESIDE = {
     "reader.json": "how far homes lie from their row: quantiles, all crowds pooled",
@@ -62,7 +45,7 @@ def package(
     Of readings with noise it is a function of these and of the public settings on the card.
     """
     columns, *rows = csv.reader(io.StringIO(files[TABLE].decode()))
-    name = printable(title or ("A release of averages" if card.readings is None else "A release with noise"))
+    name = printable(title or LADDER[card.kind].title)
     about = f" about {card.period}" if card.period else ""
     terms = {"name": licence, "title": licence} if licence else UNSTATED
     zone = card.fit.time_zone or "as in the readings, without a zone"
@@ -70,7 +53,7 @@ def package(
         "profile": "tabular-data-package" if all(path.endswith(".csv") for path in files) else "data-package",
         "name": "released",
         "title": name,
-        "description": " ".join(one.sentence for one in card.public if one.key in ("technique", "hidden")),
+        "description": " ".join(one.sentence for one in card.public if one.key in ("promise", "technique", "hidden")),
         "licenses": [terms],
         "citation": f"{name}{about}. Made with shoal {__version__}; release card {card.digest[:16]}.",
         "time_zone": zone if "timestamp" in columns else "none in it",
@@ -83,11 +66,13 @@ def package(
         },
         "resources": [_resource(path, files[path], card) for path in sorted(files, key=lambda path: path != TABLE)],
     }
-    each = "crowd and step" if "step" in columns else "crowd"
+    each = _row(card, columns) + " and step" * ("step" in columns)
     texts = {
         "card.json": card.to_json(),
         "card.md": card.to_markdown(),
-        "report.html": public_page(card, title=title, made=made if card.readings is None else card.readings.day),
+        "report.html": public_page(
+            card, title=title, made=made if card.readings is None else card.readings.day, public=files
+        ),
         "README.txt": readme(
             card,
             table=f"{len(rows)} rows, one per {each}: {', '.join(columns)}",
@@ -99,6 +84,15 @@ def package(
     made_here = {path: text.encode() for path, text in texts.items()}
     lines = [f"{hashlib.sha256(c).hexdigest()}  {path}\n" for path, c in sorted({**made_here, **files}.items())]
     return {**made_here, "SHA256SUMS": "".join(lines).encode()}
+
+
+def _row(card: ReleaseCard, columns: Sequence[str]) -> str:
+    """Whom or what one row of the table is about, at a step."""
+    if card.kind == "readings":
+        return "curve" if "step" in columns else "cell"
+    if card.kind == "means":
+        return "crowd"
+    return card.fit.noun if card.fit.most_rows == 1 else f"row of a {card.fit.noun}"
 
 
 def _resource(path: str, content: bytes, card: ReleaseCard) -> dict[str, Any]:
@@ -129,15 +123,18 @@ def _resource(path: str, content: bytes, card: ReleaseCard) -> dict[str, Any]:
 
 
 def _field(name: str, card: ReleaseCard) -> dict[str, Any]:
-    kind, meaning = FIELDS.get(name, ("number", "mean over the members of the crowd"))
-    if card.kind == "readings":
-        kind, meaning = NOISY_FIELDS.get(name, (kind, "mean within declared bounds, with noise"))
+    noisy, column = card.kind == "readings", BY_NAME.get(name)
+    each = "mean over the members of the crowd" if card.kind == "means" else "figure of a row, through the mechanism"
+    figure = "mean within declared bounds, with noise" if noisy else each
+    kind, meaning = ("number", figure) if column is None else column.description(noisy=noisy)
+    if card.kind == "certified" and name == "kw":
+        meaning = "power in the step, through the mechanism"
     described: dict[str, Any] = {"name": name, "type": kind, "description": meaning}
     if name == "timestamp":
         described["format"] = "%Y-%m-%dT%H:%M:%S" + ("%z" if card.fit.time_zone is not None else "")
-    if name == "kw":
-        described["unit"] = "kW"
-    if name == "homes" and card.kind != "readings":
+    if column is not None and column.unit:
+        described["unit"] = column.unit
+    if name == "members" and not noisy:
         described["constraints"] = {"minimum": card.fit.crowd or 2}
     if name == "step" and card.fit.step_minutes is not None:
         described["unit"] = f"{card.fit.step_minutes:g} minutes"

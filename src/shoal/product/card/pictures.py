@@ -6,8 +6,11 @@ show (one bar, all alike) is not drawn: the functions return None.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+import io
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
@@ -21,6 +24,8 @@ from shoal.validation import FloatArray
 DRAWN, FIRST, NAMED = 300, 12, 100_000
 #: Size of a panel.
 WIDTH, HEIGHT = 200.0, 90.0
+#: Marks on an axis, at most, and the width of the curve that stands for most homes.
+MARKS, THICK = 13, 6.0
 #: Bins of a distribution, and labels in the table of who pays most.
 BINS, MOST = 8, 5
 
@@ -36,6 +41,77 @@ class Bars:
     of: str
     unit: str
     bars: tuple[tuple[str, str, float, str, str], ...]
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Curves over one axis: (path, stroke width) of each, lowest and highest figure, and the axis."""
+
+    name: str
+    curves: tuple[tuple[str, str], ...]
+    ends: tuple[float, float]
+    axis: Axis
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The axis below a chart: its marks as a path, and what stands at its beginning and its end."""
+
+    marks: str
+    first: str
+    last: str
+
+
+def axis_of(n: int, origin: str | None, step_minutes: float | None, words: str = "") -> Axis:
+    """The axis of ``n`` entries: instants where there are any, else the numbers of the entries, or ``words``.
+
+    >>> axis_of(3, "2024-01-16T12:00:00", 30.0).last
+    '13:00'
+    """
+    stride = -(-n // MARKS)
+    places = np.linspace(2.0, WIDTH - 2.0, max(n, 2))[::stride]
+    marks = f"M2,{HEIGHT - 2:g}L{WIDTH - 2:g},{HEIGHT - 2:g}"
+    marks += "".join(f"M{x:.1f},{HEIGHT - 5:g}L{x:.1f},{HEIGHT:g}" for x in places)
+    if origin is None or step_minutes is None:
+        return Axis(marks, words or "1", "" if words else str(n))
+    begin = datetime.fromisoformat(origin)
+    end = begin + timedelta(minutes=step_minutes) * (n - 1)
+    form = "%H:%M" if begin.date() == end.date() else "%b %d, %H:%M"
+    return Axis(marks, begin.strftime(form), end.strftime(form))
+
+
+def noisy_pictures(card: ReleaseCard, files: Mapping[str, bytes]) -> tuple[list[Lines], Bars | None]:
+    """Total and curves of a noisy table of meters, or the counts of a table's cells, from the public files alone."""
+    if card.readings is None or "released.csv" not in files:
+        return [], None
+    rows = list(csv.DictReader(io.StringIO(files["released.csv"].decode())))
+    if "step" not in rows[0]:
+        edges = [name for name in rows[0] if name.endswith((" from", " below"))]
+        cells = [(_cell_name([row[edge] for edge in edges]), row["count"], "") for row in rows]
+        shown = [(name, count if float(count) > 0 else "0", tone) for name, count, tone in cells]
+        return [], bars("Count of each cell, with noise", "cell", "count", shown)
+    curves: dict[str, tuple[float, list[float]]] = {}
+    weight = next(name for name in rows[0] if name not in ("crowd", "step", "timestamp", "kw"))
+    for row in rows:
+        curves.setdefault(row["crowd"], (float(row[weight]), []))[1].append(float(row["kw"]))
+    axis = axis_of(len(next(iter(curves.values()))[1]), rows[0]["timestamp"], card.fit.step_minutes)
+    total = [float(row["kw"]) for row in csv.DictReader(io.StringIO(files.get("total.csv", b"").decode()))]
+    drawn = sorted((number, values) for number, values in curves.values() if number > 0)
+    pictures = [_lines("Curves: thicker where more are like it, with noise", drawn, axis)] if drawn else []
+    return [*([_lines("The total of all, with noise", [(1.0, total)], axis)] if total else []), *pictures], None
+
+
+def _cell_name(ends: Sequence[str]) -> str:
+    pairs = zip(ends[::2], ends[1::2], strict=True)
+    return ", ".join(f"{low or '…'} to {high or '…'}" for low, high in pairs) or "all"
+
+
+def _lines(name: str, curves: Sequence[tuple[float, Sequence[float]]], axis: Axis) -> Lines:
+    """(weight, figures) as curves on one scale."""
+    values, most = np.array([figures for _, figures in curves]), max(weight for weight, _ in curves)
+    panel = CrowdCurves(0, 0, (), values, values)
+    widths = (f"{max(0.4, THICK * weight / most):.1f}" for weight, _ in curves)
+    return Lines(name, tuple(zip(map(panel.path, values), widths, strict=True)), panel.ends, axis)
 
 
 @dataclass(frozen=True)
@@ -55,7 +131,7 @@ class CrowdCurves:
 
     @property
     def cost(self) -> float:
-        """How far rows are off, over all members."""
+        """Error of rows, over all members."""
         return float(np.sqrt((self.off**2).mean()))
 
     @cached_property
@@ -72,7 +148,7 @@ class CrowdCurves:
 
     @property
     def paths(self) -> list[str]:
-        """What was released, each different curve once."""
+        """The released curves, each different one once."""
         return [self.path(row) for row in np.unique(self.released, axis=0)]
 
     def path(self, values: FloatArray) -> str:
@@ -116,7 +192,7 @@ def before_and_after(card: ReleaseCard) -> Bars | None:
 
 
 def price_by_label(crowds: Sequence[CrowdCurves], unit: str, noun: str) -> Bars | None:
-    """How many labels a row is off by how much."""
+    """Histogram of labels by the error of their row."""
     off = np.concatenate([crowd.off for crowd in crowds]) if crowds else np.empty(0)
     if len(off) < 2 or off.max() <= off.min():
         return None
@@ -132,7 +208,7 @@ def price_by_label(crowds: Sequence[CrowdCurves], unit: str, noun: str) -> Bars 
 
 
 def dearest(crowds: Sequence[CrowdCurves], unit: str) -> list[tuple[str, str, str, str]]:
-    """Who pays most: name, crowd, how far off the row is, mean of the own figures."""
+    """The labels with the largest errors: name, crowd, how far off the row is, mean of the own figures."""
     rows = [
         (float(off), name, crowd.number, float(values.mean()))
         for crowd in crowds
@@ -144,7 +220,7 @@ def dearest(crowds: Sequence[CrowdCurves], unit: str) -> list[tuple[str, str, st
     ]
 
 
-def panels(crowds: Sequence[CrowdCurves], unit: str, noun: str, axis: str) -> dict[str, Any] | None:
+def panels(crowds: Sequence[CrowdCurves], unit: str, noun: str, axis: Axis) -> dict[str, Any] | None:
     """Small multiples, the crowd that costs its members most first, and the names of those beyond what is drawn."""
     if not crowds:
         return None

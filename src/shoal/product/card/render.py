@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.resources import files
@@ -19,6 +19,8 @@ from markupsafe import Markup
 
 from shoal.product.card import pictures
 from shoal.product.card.card import ReleaseCard
+from shoal.product.card.facts import DesignFacts
+from shoal.product.card.ladder import LADDER
 from shoal.product.card.pictures import CrowdCurves
 from shoal.product.card.statements import (
     HEADINGS,
@@ -32,7 +34,6 @@ from shoal.product.card.statements import (
 )
 from shoal.rounding import exactly, lower, nearest, percent, upper
 
-TITLE = "A release of averages"
 INTERNAL = "Internal: contains the members' own figures. For the data owner; do not pass this page on."
 NAMELESS = "For the data owner and whom he answers to: no names, no single figures."
 PASSED_ON = "Public: holds only what the release card says. No members' figures, no names."
@@ -47,7 +48,7 @@ Figures = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 
 
 def summary(card: ReleaseCard, handed: Sequence[Statement] = (), *, verbose: bool = False) -> list[Part]:
-    """Headings with their sentences for the owner: five lines, or all that there is to say."""
+    """Headings with their sentences for the owner: six lines, or all that there is to say."""
     every = [*card.statements, *handed]
     chosen = [(key, _choose(every, key)) for key in (HEADINGS if verbose else SUMMARY)]
     if verbose:
@@ -63,7 +64,8 @@ def summary(card: ReleaseCard, handed: Sequence[Statement] = (), *, verbose: boo
     absent = [one.figure for one in every if one.key == "missing" and one.figure and not one.warning]
     if absent and card.kind != "readings":
         why = "; ".join(f"{reason} ({number})" for reason, number in card.fit.reasons)
-        parts[0][1].append(f"Without a row: {absent[0]}{why and f': {why}'}. left_out.csv has their names.")
+        without = f"Without a row: {absent[0]}{why and f': {why}'}. left_out.csv has their names."
+        dict(parts)[HEADINGS["hidden"]].append(without)
     warnings = [one.sentence for one in every if one.warning]
     return [*parts, ("Mind", warnings)] if warnings else parts
 
@@ -83,17 +85,16 @@ def _choose(every: Iterable[Statement], *keys: str) -> list[Statement]:
 
 def markdown(card: ReleaseCard) -> str:
     """The card as a page of Markdown."""
-    headline = card.statement if card.meaningful else "No meaningful guarantee"
-    if card.kind == "certified" and card.meaningful:
-        headline = _choose(card.public, "hidden")[0].sentence
-    headline = headline[:1].upper() + headline[1:]
+    first = ("promise", "hidden") if card.kind == "certified" else ("promise",)
+    said = " ".join(_choose(card.public, key)[0].sentence for key in first)
+    headline = said if card.meaningful else "No meaningful guarantee"
     template = environment("md").get_template("card.md")
     return template.render(card=card, headline=headline, groups=_by_heading(card.public), tables=tables(card))
 
 
 def readme(card: ReleaseCard, **given: Any) -> str:
     """README.txt of the public folder, half a page."""
-    sentences = dict.fromkeys(("technique", "hidden", "use", "limits", "rules"), "")
+    sentences = dict.fromkeys(("promise", "technique", "hidden", "use", "limits", "rules"), "")
     sentences |= {one.key: one.sentence for one in reversed(card.public)}
     return environment("text").get_template("README.txt").render(statements=sentences, **given)
 
@@ -105,45 +106,44 @@ def _by_heading(every: Sequence[Statement]) -> list[tuple[str, list[Statement]]]
 
 def tables(card: ReleaseCard) -> list[Figures]:
     """Figures of a method's release, as (name, columns, rows)."""
-    design = card.design
-    if design is None:
-        return []
-    shown: list[Figures] = [
-        ("Privacy at every ε", ("ε", "δ at most"), [(exactly(e), upper(d)) for e, d in design.curve]),
-        (
-            "Tests between neighbors",
-            ("An attacker who is wrong about a neighbor in", "is right about the true one in at most"),
-            [(percent(false, "nearest"), percent(true)) for false, true in design.tradeoff],
-        ),
-        (
-            "Of the guarantee",
-            ("figure", "value"),
-            [
-                ("notion", _notion(card)),
-                ("finite precision", f"adds {upper(design.finite_precision, 3)} to δ; included"),
-                *((("different ε of pairs", f"{len(design.epsilons)}; the largest is stated"),)
-                  if len(design.epsilons) > 1 else ()),
-                *(("note", note) for note in design.notes),
-            ],
-        ),
-    ]  # fmt: skip
-    if card.tells_errors and design.by_step:
-        errors = design.accuracy
-        off = f"released {'/' if errors.ratio else '−'} true, {errors.coverage:.0%} of the time within"
-        rows: list[tuple[str, ...]] = []
-        for step, (rmse, bias, ends) in enumerate(
-            zip(errors.rmse_by_entry, errors.bias_by_entry, errors.interval, strict=True), start=1
-        ):
-            within = (f"{lower(ends[0], SHOWN_DIGITS)} … {upper(ends[1], SHOWN_DIGITS)}",) if errors.noise_alone else ()
-            rows.append((str(step), upper(rmse, SHOWN_DIGITS), nearest(bias, SHOWN_DIGITS), *within))
-        shown.append(
-            (
-                "Errors by " + card.fit.entry,
-                (card.fit.entry, "rmse", "bias", *([off] if errors.noise_alone else [])),
-                rows,
-            )
-        )
-    return shown
+    return [] if card.design is None else [table for make in TABLES if (table := make(card, card.design)) is not None]
+
+
+def _every_epsilon(card: ReleaseCard, design: DesignFacts) -> Figures:
+    return "Privacy at every ε", ("ε", "δ at most"), [(exactly(e), upper(d)) for e, d in design.curve]
+
+
+def _tests(card: ReleaseCard, design: DesignFacts) -> Figures:
+    columns = ("An attacker who is wrong about a neighbor in", "is right about the true one in at most")
+    rows: list[tuple[str, ...]] = [(percent(false, "nearest"), percent(true)) for false, true in design.tradeoff]
+    return "Tests between neighbors", columns, rows
+
+
+def _guarantee(card: ReleaseCard, design: DesignFacts) -> Figures:
+    rows: list[tuple[str, ...]]
+    rows = [("notion", _notion(card)), ("finite precision", f"adds {upper(design.finite_precision, 3)} to δ; included")]
+    if len(design.epsilons) > 1:
+        rows.append(("different ε of pairs", f"{len(design.epsilons)}; the largest is stated"))
+    return "Of the guarantee", ("figure", "value"), [*rows, *(("note", note) for note in design.notes)]
+
+
+def _errors(card: ReleaseCard, design: DesignFacts) -> Figures | None:
+    if not (card.tells_errors and design.by_step):
+        return None
+    errors = design.accuracy
+    off = f"released {'/' if errors.ratio else '−'} true, {errors.coverage:.0%} of the time within"
+    rows: list[tuple[str, ...]] = []
+    for step, (rmse, bias, ends) in enumerate(
+        zip(errors.rmse_by_entry, errors.bias_by_entry, errors.interval, strict=True), start=1
+    ):
+        within = (f"{lower(ends[0], SHOWN_DIGITS)} … {upper(ends[1], SHOWN_DIGITS)}",) if errors.noise_alone else ()
+        rows.append((str(step), upper(rmse, SHOWN_DIGITS), nearest(bias, SHOWN_DIGITS), *within))
+    columns = (card.fit.entry, "rmse", "bias", *([off] if errors.noise_alone else []))
+    return "Errors by " + card.fit.entry, columns, rows
+
+
+#: Tables of figures of a method's release, in order; None where one does not apply.
+TABLES: tuple[Callable[[ReleaseCard, DesignFacts], Figures | None], ...] = (_every_epsilon, _tests, _guarantee, _errors)
 
 
 def _notion(card: ReleaseCard) -> str:
@@ -167,9 +167,15 @@ def report(
     made: str = "",
     timings: Mapping[str, float] | None = None,
     handed: Sequence[Statement] = (),
+    public: Mapping[str, bytes] | None = None,
 ) -> str:
-    """The owner's page: pictures of the crowds and their prices, and all that there is to say."""
+    """The owner's page: pictures of the crowds and their prices, and all that there is to say.
+
+    Of readings with noise the pictures are those of the ``public`` files, by name.
+    """
     curve = tables(card)[:1]
+    entries = crowds[0].released.shape[1] if crowds else 1
+    below = pictures.axis_of(entries, card.fit.origin, card.fit.step_minutes, axis)
     return _page(
         "report.html",
         card,
@@ -179,7 +185,8 @@ def report(
         internal=True,
         about=[f"Data: {card.fit.source}."] if card.fit.source else [],
         made=made,
-        crowds=pictures.panels(crowds, unit, card.fit.noun, axis),
+        crowds=pictures.panels(crowds, unit, card.fit.noun, below),
+        noisy=pictures.noisy_pictures(card, public or {}),
         dearest=pictures.dearest(crowds, unit),
         price=pictures.price_by_label(crowds, unit, card.fit.noun),
         course=pictures.course(card),
@@ -188,11 +195,12 @@ def report(
     )
 
 
-def public_page(card: ReleaseCard, *, title: str | None = None, made: str = "") -> str:
-    """The page to pass on: what the card says and nothing else."""
-    return _page(
-        "report.html", card, card.public, title=title, banner=PASSED_ON, made=made, crowds=None, tables=tables(card)
-    )
+def public_page(
+    card: ReleaseCard, *, title: str | None = None, made: str = "", public: Mapping[str, bytes] | None = None
+) -> str:
+    """The page to pass on: what the card says, with pictures of ``public`` files of readings, and nothing else."""
+    given: dict[str, Any] = {"title": title, "banner": PASSED_ON, "made": made, "crowds": None, "tables": tables(card)}
+    return _page("report.html", card, card.public, noisy=pictures.noisy_pictures(card, public or {}), **given)
 
 
 def board(card: ReleaseCard, *, title: str | None = None, made: str = "") -> str:
@@ -212,7 +220,7 @@ def annex(card: ReleaseCard, *, purpose: str = "", title: str | None = None, mad
 
 
 def _nameless(card: ReleaseCard) -> list[Statement]:
-    """What is public, and pooled figures of the owner's; not more of these, which may be about one label."""
+    """Public statements, and pooled figures of the owner's; not more of these, which may be about one label."""
     own = [replace(one, more=()) for one in card.statements if one.audience == OWNER and one.key in NAMELESS_KEYS]
     return [*card.public, *own]
 
@@ -232,7 +240,7 @@ def _page(template: str, card: ReleaseCard, every: Sequence[Statement], *, title
         of=partial(_choose, every),
         groups=_by_heading(every),
         picture=pictures.before_and_after(card),
-        title=TITLE if title is None else str(title),
+        title=LADDER[card.kind].title if title is None else str(title),
         policy=f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'",
         script=Markup(script),
         style=Markup(style),

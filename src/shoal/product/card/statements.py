@@ -1,13 +1,13 @@
-"""What may be said about a release, sentence by sentence. A fact is phrased once, in ``templates/statements.txt``;
+"""Statements about a release, sentence by sentence. A fact is phrased once, in ``templates/statements.txt``;
 renderers choose and order.
 
 A statement has a key, its audience ("public": it may be published; "owner": it stays with the data owner), a figure
 that can stand alone, a sentence that can too, and more for who asks. Figures are rounded by :mod:`shoal.rounding`, to
 the safe side; a ratio is rounded as a ratio.
 
-There are three kinds of release. *means*: rows are averages over a crowd, no noise and no Greek; aggregation with a
-least crowd (k-anonymity), and called that. *certified*: a method with ε and δ about which label a row is about.
-*readings*: noise, ε and δ about every label's whole readings.
+There are three kinds of release, each a step of :mod:`shoal.product.card.ladder`. *means*: rows are averages over a
+crowd, without noise. *certified*: a method with ε and δ about which label a row is about. *readings*: noise, ε and δ
+about every label's whole readings.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from markupsafe import Markup, escape
 from shoal import __version__
 from shoal.plaintext import printable
 from shoal.product.card.facts import CROWD, MEANINGLESS, DesignFacts, FitFacts, promised_delta
+from shoal.product.card.ladder import sentence
 from shoal.product.card.words import HOLDERS, factor, promise, question
-from shoal.readings.plan import noisy_crowds_plan
+from shoal.readings.plan import expected_errors
 from shoal.rounding import count_of, exactly, lower, many, nearest, percent, upper
 
 if TYPE_CHECKING:
@@ -48,8 +49,9 @@ FIGURES = (
 )
 #: The same in a line, for who types options.
 KNOWS = "Who knows all others' figures computes yours; `--secret readings` protects against that."
-#: Key -> the heading over its sentences; the first five are the summary.
+#: Key -> the heading over its sentences; the first six are the summary.
 HEADINGS = {
+    "promise": "Promise",
     "hidden": "Who hides",
     "cost": "It costs",
     "attack": "An attacker",
@@ -67,7 +69,7 @@ HEADINGS = {
     "spent": "What is on record",
     "missing": "Who is not in it",
 }
-SUMMARY = ("hidden", "cost", "attack", "pass_on", "keep")
+SUMMARY = ("promise", "hidden", "cost", "attack", "pass_on", "keep")
 #: Named rules of aggregation: name -> least number of members, largest share of one of them (None: not limited), words.
 RULES: dict[str, tuple[int, float | None, str]] = {
     "15/15": (15, 0.15, "at least 15, and none with more than 15 % of a figure"),
@@ -129,6 +131,7 @@ def environment(form: str) -> Environment:
         "promised": promised_delta,
     }
     templates.globals |= {"other_scope": other_scope, "technique": KIND, "figures": FIGURES}
+    templates.globals |= {"promised_figure": promised_figure, "promised_sentence": promised_sentence}
     templates.globals |= {"pooled": POOLED, "least_told": CROWD, "shown_digits": SHOWN_DIGITS}
     templates.globals |= {"half_watt": WATT, "meaningless": MEANINGLESS}
     return templates
@@ -161,10 +164,31 @@ def statements(card: ReleaseCard) -> tuple[Statement, ...]:
 
 
 def handing(folder: str, ledger: str) -> tuple[Statement, Statement]:
-    """What to pass on, and what to keep; ``ledger`` says where the ledger is."""
+    """Sentences on what to pass on, and what to keep; ``ledger`` says where the ledger is."""
     keep = f"All else in {folder}, where released.csv says whose row is whose, and the ledger {ledger}: as private as "
     public = f"{folder}/public: the table, its card, README and checksums. No names in it."
     return Statement("pass_on", OWNER, "public/", public), Statement("keep", OWNER, "the rest", f"{keep}the data.")
+
+
+def promised_figure(card: ReleaseCard) -> str:
+    """The figures of the promise in a few words."""
+    if card.readings is not None:
+        series = card.readings.series
+        return f"(ε, δ) = ({exactly(series.epsilon)}, {upper(series.deltas(card.readings.plan.account)[0])})"
+    if card.kind == "means":
+        return "ε = 0, δ = 0 inside a crowd"
+    if card.design is None:
+        return "(ε, δ)"
+    return "rests on a law that the rows reject" if card.doubtful else card.design.statement
+
+
+def promised_sentence(card: ReleaseCard) -> str:
+    """The promise of a release, in the words of the ladder."""
+    nouns, design = many(card.fit.noun), card.design
+    among = f"the {nouns} of one crowd" if card.fit.crowd else ""
+    unless = f"if the rows follow a Gaussian law, which those of many {nouns} reject" if card.doubtful else ""
+    figures = design.statement if design is not None else promised_figure(card) if card.readings is not None else ""
+    return sentence(card.kind, nouns, figures, among, unless)
 
 
 def other_scope(design: DesignFacts) -> str:
@@ -179,10 +203,7 @@ def other_scope(design: DesignFacts) -> str:
 
 
 def would_protect(fit: FitFacts, mean_kw: float | None = None, *, options: bool = True) -> str:
-    """What the other secret would protect, and for meters what it would cost homes of this mean load.
-
-    With ``options``, or for a board.
-    """
+    """Protection by the other secret, and for meters its cost at this mean load: with ``options``, or for a board."""
     name, bounds = ("`--secret readings`", " (--bounds)") if options else ("The readings' promise", "")
     if fit.entry == "column":
         return (
@@ -193,9 +214,10 @@ def would_protect(fit: FitFacts, mean_kw: float | None = None, *, options: bool 
     if mean_kw is None or not 0 < mean_kw < inf:
         return f"{protects}."
     load = float(f"{mean_kw:.2g}")
-    plan = noisy_crowds_plan(customers=max(fit.labels, 2), epsilon=1.0, typical_kw=load)
+    customers = max(fit.labels, 2)
+    w1, total = expected_errors(customers, 1.0, typical_kw=load)  # compiles nothing
     return (
-        f"{protects}; with {count_of(plan.customers, 'customer')} of {load:g} kW, the mean load here, and a privacy "
+        f"{protects}; with {count_of(customers, 'customer')} of {load:g} kW, the mean load here, and a privacy "
         "budget (epsilon) of 1 its curves, as a population and not home by home, would be off by about "
-        f"{percent(plan.expected_w1)} of the mean load, its total by {percent(plan.expected_total)}."
+        f"{percent(w1)} of the mean load, its total by {percent(total)}."
     )

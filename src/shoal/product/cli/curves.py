@@ -5,12 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 import shoal
+from shoal import archive
+from shoal.files import write_private
+from shoal.mechanism.releasable import law_parts
 from shoal.product.cli import options
+from shoal.product.cli.claims import read_claim, read_laws
 from shoal.product.cli.options import option
-from shoal.product.cli.screen import Outcome, command, say
+from shoal.product.cli.screen import Outcome, check_folder, command, say
 from shoal.rounding import exactly, lower, upper
 
 
@@ -33,8 +38,8 @@ def curve(
     grid = options.numbers(epsilon, "epsilon")
     worst: Any
     if target.is_dir():
-        run = shoal.Run.open(target)
-        worst, method = run.curve(grid, notion), run.config.way
+        worst = shoal.Run.open(target).curve(grid, notion)
+        method = worst.method
     else:
         mechanism = shoal.Mechanism.load(target)
         worst = mechanism.released_curve(grid) if notion == "dp" else mechanism.curve(grid, notion)
@@ -76,9 +81,15 @@ def frontier(
 
 @command()
 def prove(
-    target: Annotated[Path, typer.Argument(metavar="DIR|MECHANISM", help="Folder of a run, or a mechanism file.")],
+    target: Annotated[
+        Path,
+        typer.Argument(metavar="DIR|FILE", help="Folder of a run, a mechanism file, or with --claim laws in JSON."),
+    ],
     epsilon: Annotated[float | None, option("ε of the guarantee. [default: that of the design]")] = None,
     scope: Annotated[str | None, option("answer or table. [default: that of the design]")] = None,
+    claim: Annotated[
+        str | None, option("Prove or refute that FILE keeps this ε and δ.", None, "--claim", metavar="EPSILON:DELTA")
+    ] = None,
 ) -> Outcome:
     """δ of what is released, as a theorem about the parameters.
 
@@ -86,12 +97,19 @@ def prove(
     mechanism file, that another program can check: `python -m shoal.proofs.checker PROOF MECHANISM`. Ends with 4 where
     nothing below 1 can be proved.
 
+    With --claim: whether anybody's Gaussian laws keep (ε, δ), proved, refuted or undecided; ends with 4 unless proved.
+    FILE may then be JSON with "means" and "covs" (or "variances") of what is released, "labels" and "edges".
+
     Examples:
         shoal prove january
         shoal prove mechanism.shoal --epsilon 2 --scope table
+        shoal prove laws.json --claim 1:1e-5
     """
+    if claim is not None:
+        return _decide(target, claim, epsilon, scope)
     if target.is_dir():
-        proofs, where = shoal.Run.open(target).prove(epsilon=epsilon, scope=scope), target / "proof"
+        run = shoal.Run.open(target)
+        proofs, where = run.prove(epsilon=epsilon, scope=scope), target / "proof"
     else:
         proof, where = shoal.prove(shoal.Mechanism.load(target), None, epsilon, scope), target.parent
         proof.save(where / f"{target.stem}.proof.json")
@@ -113,6 +131,25 @@ def prove(
         "proofs": {name: {part: getattr(proof, part) for part in parts} for name, proof in proofs.items()},
     }
     return Outcome(content, "\n".join(lines), code=4 if worst.delta_upper >= 1 else 0)
+
+
+def _decide(file: Path, claim: str, epsilon: float | None, scope: str | None) -> Outcome:
+    """Whether the laws of a file keep a claim."""
+    if epsilon is not None:
+        raise shoal.InputError("epsilon must be left out with claim=, which names it")
+    if file.is_dir():
+        raise shoal.InputError("claim: name a file; of a run each mechanism is one, in its folder mechanism")
+    classes, graph = read_laws(file)
+    check = shoal.testing.check_claim(classes, graph, *read_claim(claim), scope=scope)
+    parts = ("verdict", "epsilon", "claimed", "delta_lower", "delta_upper", "worst_edge")
+    proof, about = file.parent / f"{file.stem}.proof.json", file
+    check.proof.save(proof)
+    if isinstance(classes, shoal.GaussianClasses):  # as the checker reads them
+        about = file.parent / f"{file.stem}.laws.shoal"
+        write_private(about, archive.pack(*law_parts(classes, np.array(check.proof.pairs))))
+    content = {part: getattr(check, part) for part in parts} | {"proof": str(proof)}
+    again = f"The proof is {proof}; another program checks it: python -m shoal.proofs.checker {proof} {about}"
+    return Outcome(content, f"{check}.\n{again}", code=0 if check.verdict == "proved" else 4)
 
 
 @command()
@@ -145,6 +182,7 @@ def attack(
     if known is not None:
         finding = shoal.find_published(file, shoal.read_meters(known))
         return Outcome(finding.to_dict(), str(finding))
+    check_folder(out)
     study = shoal.reidentify(shoal.read_meters(file), crowd=crowd, origins=origins, seed=seed, progress=tell)
     study.save(folder_for(out))
     content = {"out": str(out), **study.to_dict()}

@@ -12,7 +12,7 @@ import shoal
 from shoal.plaintext import cell
 from shoal.product.cli.options import option
 from shoal.product.cli.screen import Outcome, command
-from shoal.rounding import count_of, upper
+from shoal.rounding import count_of, exactly, upper
 
 Target = Annotated[
     str | None,
@@ -25,7 +25,7 @@ SHOWN = 20
 
 @command()
 def show(target: Target = None, label: Label = None) -> Outcome:
-    """What has been spent of every budget.
+    """Show the part of every budget that has been spent.
 
     Examples:
         shoal ledger show
@@ -67,7 +67,7 @@ def budget(
         str | None, option("fixed: a series fixed in advance. adaptive: releases may be chosen by earlier answers.")
     ] = None,
 ) -> Outcome:
-    """What is left of the budget; with --epsilon and --delta, set it first, for every label.
+    """Show the rest of the budget; with --epsilon and --delta, set it first, for every label.
 
     Each account says which mode holds. Exact composition counts for a series that was fixed in advance; an adaptive
     budget holds for any choice made in the light of earlier answers. Decide without looking at answers.
@@ -96,7 +96,7 @@ def log(
     target: Target = None,
     as_csv: Annotated[bool, option("A table with commas, for a spreadsheet.", None, "--csv")] = False,
 ) -> Outcome:
-    """What happened, row by row: when, under which name and folder, about how many labels, and what it cost.
+    """List all releases, row by row: when, under which name and folder, about how many labels, and what it cost.
 
     Examples:
         shoal ledger log
@@ -147,10 +147,21 @@ def _accounts(ledger: shoal.Ledger, label: str | None) -> tuple[dict[str, Any], 
             lines.append(f"{count_of(len(readings), 'release')} of the readings of {about}: {cost}")
         lines.append(
             f"{count_of(whole.releases, 'charged answer')} about {count_of(whole.labels, 'label')}"
-            + (f"; most spent first; at most {upper(whole.largest_share)} of the budget is spent" * bool(whole.labels))
+            + "; most spent first" * bool(whole.labels)
         )
     lines += [f"  {account}" for account in accounts]
     if more > 0:
         lines.append(f"  … and {more} more (--label shows one)")
+    another = ledger.cost_of_another(accounts[0].name.removeprefix("label ")) if accounts else None
+    content["another"] = None
+    if another is not None:
+        worst = max(another.after, key=lambda account: account.share)
+        where, budget = f"δ({exactly(worst.epsilon)})", exactly(worst.budget)
+        verdict = "fits into" if another.allowed else "is refused, it does not fit into"
+        lines.append(
+            f"One more answer like the latest about the first of them {verdict} the budget: {where} would be "
+            f"at most {upper(worst.spent)} of {budget}"
+        )
+        content["another"] = {"allowed": another.allowed, "delta": worst.spent, "name": worst.name}
     names = ("name", "epsilon", "budget", "spent", "remaining", "releases", "mode")
     return {**content, "accounts": [{name: getattr(one, name) for name in names} for one in accounts]}, lines

@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
+from shoal.product.card import ladder
 from shoal.product.cli import curves, ledgers, whole
 
 app = typer.Typer(
     name="shoal",
     help="Answer questions about one member of a group so that nobody can tell which member it was.\n\n"
-    "Start with `shoal demo`; then `shoal run METERS --out DIR` on your own file.",
+    "Start with `shoal demo`; then `shoal run METERS --out DIR` on your own file.\n\n" + ladder.markdown(),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",

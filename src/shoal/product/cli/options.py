@@ -23,7 +23,7 @@ ConfigFile = Annotated[Path | None, option("Settings in a TOML file: these and a
 SET = "Any setting of shoal.Config, also one without an option, such as max_kw=50; repeat for more."
 Settings = Annotated[list[str] | None, option(SET, "Input", "--set", metavar="NAME=VALUE")]
 Until = Annotated[str, option("Stop after fit, design, audit, release or report.", "Output", metavar="STAGE")]
-Verbose = Annotated[bool, option("Everything there is to say, not the five lines.", "Output", "--verbose")]
+Verbose = Annotated[bool, option("Everything there is to say, not the summary.", "Output", "--verbose")]
 #: Settings that people need first: they stand above the panels of the help.
 FIRST = ("crowd", "label")
 
@@ -42,11 +42,11 @@ def parameters(known: dict[str, Any]) -> list[inspect.Parameter]:
 
 def take_settings(known: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """Take the settings that were given out of all that was given."""
-    chosen = dict(shoal.Config.parsed(text) for text in given.pop("settings", None) or ())
+    chosen = dict(shoal.Config.parse_setting(text) for text in given.pop("settings", None) or ())
     for name, kind in known.items():
         value = given.pop(name)
         if isinstance(value, str) and typing.get_origin(kind) is tuple:
-            value = shoal.Config.parsed(f"{name}={value}")[1]
+            value = shoal.Config.parse_setting(f"{name}={value}")[1]
         if value not in (None, []):
             chosen[name] = tuple(value) if isinstance(value, list) else value
     return chosen

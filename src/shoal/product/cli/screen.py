@@ -1,4 +1,4 @@
-"""What a command shows and how it ends: results on standard output, progress and messages on standard error.
+"""Output and end of a command: results on standard output, progress and messages on standard error.
 
 | exit code | means |
 | --- | --- |
@@ -27,6 +27,8 @@ from typing import Annotated, Any, TextIO, TypeVar
 import typer
 
 import shoal
+from shoal.files import FULL, full
+from shoal.numerics import warmup
 from shoal.plaintext import printable
 from shoal.product.cli import options
 from shoal.records import plain
@@ -43,7 +45,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command has to say: to machines, and to people as text or as (heading, sentences)."""
+    """Result of a command: for machines, and to people as text or as (heading, sentences)."""
 
     content: dict[str, Any]
     text: str = ""
@@ -70,11 +72,13 @@ def command(*sections: str, also: tuple[str, ...] = ()) -> Callable[[Command], C
                 for begin in ON_BEGIN:
                     begin()
                 chosen = options.take_settings(known, given)
-                outcome = function(**given, **chosen)
+                with warmup.announce_to(lambda words: say(f"compile: {words}")):
+                    outcome = function(**given, **chosen)
                 code = outcome.code
                 _print(_render(outcome, as_json))
-            except (shoal.ShoalError, OSError, MemoryError, KeyboardInterrupt) as error:
-                if os.environ.get(DEBUG):
+            except BaseException as error:
+                expected = isinstance(error, (shoal.ShoalError, OSError, MemoryError, KeyboardInterrupt))
+                if os.environ.get(DEBUG) or not (expected or (isinstance(error, Exception) and full(error))):
                     raise
                 code, text = exit_code(error), explain(error)
                 if as_json:
@@ -108,7 +112,9 @@ def explain(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return "the memory is not enough; use fewer labels at a time, or a shorter horizon"
     if not isinstance(error, OSError):
-        return by_options(str(error))
+        if isinstance(error, Exception) and full(error):
+            return FULL
+        return by_options(str(error), getattr(error, "argument", ""))
     path = Path(str(error.filename or ""))
     if path.name.startswith("."):  # a lock, or a file that is being written: what the user knows is its folder
         path = path.parent
@@ -126,13 +132,39 @@ def explain(error: BaseException) -> str:
     return reasons.get(error.errno or 0, other)
 
 
-def by_options(text: str) -> str:
+def check_folder(out: Path) -> None:
+    """Raise unless a folder can be made, or written to, under the name that was given as --out; nothing stays there."""
+    if not out.parts:
+        raise shoal.InputError("out: name a folder")
+    missing = [path for path in (out, *out.parents) if not path.exists()]
+    around = missing[-1].parent if missing else out
+    if around.exists() and not around.is_dir():
+        if missing:
+            raise shoal.InputError(f"out: {around} is a file, in which there can be no folder; name another folder")
+        return  # the command says so
+    probe = around / f".shoal-{os.getpid()}"
+    try:
+        probe.mkdir()
+        probe.rmdir()
+    except OSError as error:
+        reasons = {errno.EROFS: "the disk is read-only", errno.ENOSPC: "the disk is full"}
+        why = reasons.get(error.errno or 0, "you have no permission to write there")
+        raise shoal.InputError(
+            f"out: no folder can be made in {around.resolve()}: {why}; name another folder"
+        ) from None
+
+
+def by_options(text: str, argument: str = "") -> str:
     """A message with arguments as the command's options: ``train_days`` and ``train_days=5`` are ``--train-days 5``.
+
+    ``argument`` is the one that the message begins with, as its error says.
 
     >>> by_options("train_days must be at least 1; pass interval=, or max_kw=50; say secret='readings'")
     '--train-days must be at least 1; pass --interval, or --set max_kw=50; say --secret readings'
     >>> by_options("crowd: crowd=9 would work; go on with update=True, without ledger=. Leave it out (columns='-NAME')")
     'crowd: --crowd 9 would work; go on with --update, without --ledger. Leave it out (--columns=-NAME)'
+    >>> by_options("accept='doubtful-law' releases these all the same")
+    '--accept-doubtful-law releases these all the same'
     """
     also = ("at_most", "within", "update", "rehearse", "config")  # arguments that are no settings
     names = {name: f"--{name.replace('_', '-')}" for name in (*shoal.Config.options(), *also)}
@@ -141,6 +173,8 @@ def by_options(text: str) -> str:
     def as_option(argument: re.Match[str]) -> str:
         name, value = argument.groups()
         value = value if " " in value else value.strip("'").replace("True", "")
+        if (name, value) == ("accept", "doubtful-law"):
+            return "--accept-doubtful-law"
         between = "=" if value.startswith("-") else " " if value else ""
         return f"--set {name}={value}" if name in rare else f"{names[name]}{between}{value}"
 
@@ -148,8 +182,7 @@ def by_options(text: str) -> str:
     text = re.sub(rf"(?<![-\w=.])({'|'.join([*names, *rare])})={value}", as_option, text)
     named = "|".join(name for name in names if "_" in name)
     text = re.sub(rf"(?<![-\w])({named})(?![-\w.])(?: \(--[a-z-]+\))?", lambda match: names[match[1]], text)
-    first = rf"^(within(?=: )|({'|'.join(names)})(?= must | exclude| needs |: nothing here))"
-    return re.sub(first, lambda match: names[match[1]], text)
+    return names[argument] + text.removeprefix(argument) if argument in names and text.startswith(argument) else text
 
 
 def _render(outcome: Outcome, as_json: bool) -> str:

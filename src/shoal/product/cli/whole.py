@@ -11,7 +11,7 @@ import typer
 import shoal
 from shoal.product.cli import options
 from shoal.product.cli.options import option
-from shoal.product.cli.screen import Outcome, Stages, by_options, command
+from shoal.product.cli.screen import Outcome, Stages, by_options, check_folder, command
 
 #: When the demo's forecasts begin: the evening after 16 of its 17 days.
 DEMO_ORIGIN = "2024-01-17T18:00"
@@ -99,9 +99,13 @@ def run(
 def check(
     meters: Annotated[str, typer.Argument(metavar="FILE", help="File or address, as for `shoal run`.")],
     config: options.ConfigFile = None,
+    epsilon: Annotated[
+        float | None, option("Compare methods that add noise with averages, at this ε and --delta.")
+    ] = None,
+    delta: Annotated[float, option("δ of that comparison.")] = 1e-5,
     **chosen: Any,
 ) -> Outcome:
-    """What a run would find in a file: who, which crowds, what price.
+    """Check what a run would find in a file: homes, crowds, price.
 
     Reads, questions what is implausible, and rehearses; makes no folder and writes to no ledger. Exit code 2 where a
     run would be refused.
@@ -109,10 +113,12 @@ def check(
     Examples:
         shoal check meters.csv
         shoal check meters.csv --crowd 20 --horizon 3h
+        shoal check meters.csv --epsilon 1 --delta 1e-5
     """
+    at = None if epsilon is None else (epsilon, delta)
     settings = {} if config is None else shoal.Config.read(config).to_json()
     with Stages() as progress:
-        preview = shoal.check(meters, progress=progress, **{**settings, **chosen})
+        preview = shoal.check(meters, progress=progress, compare_at=at, **{**settings, **chosen})
     preview = replace(preview, refusal=by_options(preview.refusal))
     return Outcome(preview.to_dict(), parts=preview.parts(), code=0 if preview.ok else 2)
 
@@ -142,6 +148,7 @@ def _select(database: Path, meters: str | None, chosen: dict[str, Any]) -> Any:
 def _everything(
     source: Any, out: Path, file: Path | None, chosen: dict[str, Any], verbose: bool, **terms: Any
 ) -> Outcome:
+    check_folder(out)
     config = None if file is None else shoal.Config.read(file)
     with Stages() as progress:
         done = shoal.run(source, out, config=config, progress=progress, **terms, **chosen)

@@ -1,4 +1,4 @@
-"""What has been spent of budgets: bounded, composed, in words; a whole ledger in a few numbers, and act by act."""
+"""Accounts of budgets: bounded, composed, in words; a whole ledger in a few numbers, and act by act."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from shoal.rounding import exactly, lower, upper
 
 @dataclass(frozen=True)
 class Account:
-    """What has been spent of one budget by the worst pair it is held against; δ's are upper ends at the budget's ε.
+    """The part of one budget that was spent by the worst pair it is held against; δ's are upper ends at the budget's ε.
 
     ``releases`` are those about the label; ``pair`` is the worst pair, None where nothing was released. ``mode`` says
     what the budget holds for: ``"fixed"``, a series fixed in advance, whose composed δ is what is spent; or
@@ -95,7 +95,7 @@ class Spent:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a release would do to every budget that applies: ``before`` and ``after`` are in the same order."""
+    """Cost of a release to every budget that applies: ``before`` and ``after`` are in the same order."""
 
     allowed: bool
     repeated: bool
@@ -112,12 +112,12 @@ class Cost:
 
 
 def account(state: State, label: str, budget: Budget) -> Account:
-    """What has been spent of a budget, composed exactly: by the worst pair of a label."""
+    """The part of a budget that has been spent, composed exactly: by the worst pair of a label."""
     return _compose(state, budget, state.account(label))
 
 
 def exceeding(state: State, label: str, budget: Budget, headroom: float) -> float | None:
-    """What has been spent of a budget where it is more than that allows, with ``headroom``; None within it.
+    """The part of a budget that has been spent, where it is more than that allows, with ``headroom``; None within it.
 
     What the bounds of mechanisms settle is allowed on their word; a refusal rests on the exact composition.
     """
@@ -130,7 +130,7 @@ def exceeding(state: State, label: str, budget: Budget, headroom: float) -> floa
 
 
 def most_spent(state: State, pair: PairAccount, budget: Budget) -> float:
-    """What the bounds of mechanisms say that a pair has spent at most; 1 where they say nothing.
+    """Upper bound, from the bounds of mechanisms, on what a pair has spent; 1 where they say nothing.
 
     They hold at every edge of a mechanism's graph, and what counts for a pair was made at an edge.
     """
@@ -270,7 +270,7 @@ def log_rows(state: State) -> list[LogRow]:
             epsilon = float(content["epsilon"])
             row = replace(row, name="every label", cost=f"δ({exactly(epsilon)}) ≤ {exactly(content['delta'])} allowed")
         elif entry.kind == "crowds":
-            homes, folder = content["facts"].get("homes", 0), str(content["facts"].get("folder", ""))
+            homes, folder = content["facts"].get("members", 0), str(content["facts"].get("folder", ""))
             number = homes if isinstance(homes, int) else 0
             row = replace(row, folder=folder, table=content["table"], labels=number)
             if content["table"] == NOBODY:  # a method's rows, which were charged as answers
@@ -283,7 +283,7 @@ def log_rows(state: State) -> list[LogRow]:
 
 
 def _charge_text(state: State, digest: str, epsilon: float) -> str:
-    """What all tables that a mechanism is for cost together, by its bound on record; "charged" where there is none."""
+    """Cost of all tables that a mechanism is for together, by its bound on record; "charged" where there is none."""
     if state.bound(digest) is None:
         return "charged"
     mechanism = state.mechanism(digest)

@@ -1,4 +1,4 @@
-"""What releases cost at most, from a few numbers per mechanism: decisions that need no spectra.
+"""Upper bounds on the cost of releases, from a few numbers per mechanism: decisions that need no spectra.
 
 A :class:`MechanismBound` says, for the worst edge of a mechanism's whole graph in its worse direction, δ at a few ε and
 the Rényi divergence D at a few orders, and δ of a table, in which both labels of a pair have an answer; all as upper

@@ -32,7 +32,7 @@ START = "0" * 64
 
 @dataclass(frozen=True)
 class Head:
-    """How many entries there are and the hash of the last: a seal on everything before."""
+    """The number of entries and the hash of the last: a seal on everything before."""
 
     seq: int
     hash: str

@@ -1,4 +1,4 @@
-"""What everything released about a label and its neighbors has cost, exactly.
+"""Exact cost of everything released about a label and its neighbors.
 
 The account of a pair of neighbors counts what was released about either of them: with the two exchanged, releases about
 the one are drawn from the other's laws and the other way round (:mod:`shoal.accounting.incident`). An account of one
@@ -70,7 +70,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Charges:
-    """What counts against one account: mechanisms, how often each was used, and the total variation of these uses.
+    """Charges against one account: mechanisms, how often each was used, and the total variation of these uses.
 
     ``span`` says when; nothing that is composed depends on it.
     """
@@ -94,7 +94,7 @@ class Charges:
 
     @property
     def releases(self) -> int:
-        """How many releases are counted."""
+        """Number of releases that are counted."""
         return sum(times for _, times, _ in self.uses)
 
     @cached_property
@@ -141,7 +141,7 @@ class PairAccount:
 
 @dataclass(frozen=True)
 class LabelAccount:
-    """What counts for the pairs of a label, and how many ``releases`` were made about the label itself.
+    """Charges of the pairs of a label, and the number of ``releases`` made about the label itself.
 
     A label without neighbors has one pair account without names.
     """
@@ -217,7 +217,7 @@ class Composer:
         return Composed(cover(tv, epsilon, worst.delta_upper), worst.pair)
 
     def filter(self, account: LabelAccount, rule: FilterRule, mechanisms: Lookup) -> Composed:
-        """How much of δ the filter of a budget counts for the worst pair of ``account``, in its worse direction."""
+        """Part of δ that the filter of a budget counts for the worst pair of ``account``, in its worse direction."""
         worst = Composed(-1.0, None)
         orders = np.array(rule.orders)
         for pairs in _comparable(account):
@@ -262,7 +262,7 @@ class Composer:
     def _lay_out(
         self, label: str, pairs: list[PairAccount], mechanisms: Lookup
     ) -> tuple[IncidentReleases, list[tuple[Codebook, FloatArray, FloatArray]]]:
-        """What was released about a label and its neighbors: Gaussian answers, and each codebook with its uses."""
+        """Releases about a label and its neighbors: Gaussian answers, and each codebook with its uses."""
         used = sorted({use[0] for pair in pairs for use in (*pair.about.uses, *pair.opposite.uses)})
         neighbors = sorted(name for pair in pairs for name in pair.names)
         row, column = ({name: i for i, name in enumerate(names)} for names in (used, neighbors))
@@ -305,7 +305,7 @@ class Composer:
 
 
 def _codebook(released: Releasable) -> Codebook | None:
-    """What is released, where it is a codebook."""
+    """The thing that is released, where it is a codebook."""
     return released.by_kind(mechanism=lambda _: None, codebook=lambda book: book)
 
 

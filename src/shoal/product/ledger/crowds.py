@@ -58,7 +58,7 @@ OTHER_CONTENT = (
 
 
 #: The types of columns that are not texts.
-TYPES: dict[str, type] = {"crowd": int, "homes": int, "block": int, "stored": bytes, "row": bytes, "retired": bool}
+TYPES: dict[str, type] = {"crowd": int, "members": int, "block": int, "stored": bytes, "row": bytes, "retired": bool}
 
 
 class Member(NamedTuple):
@@ -72,13 +72,13 @@ class Member(NamedTuple):
 
 
 class Crowd(NamedTuple):
-    """What is fixed about a crowd, and its last release; ``row`` holds float64 values."""
+    """Fixed facts about a crowd, and its last release; ``row`` holds float64 values."""
 
     crowd: int
     setting: str
     period: str
     row: bytes
-    homes: int
+    members: int
     retired: bool = False
 
     @property
@@ -274,7 +274,7 @@ def _broken_by_crowds(transaction: Transaction, release: CrowdsRelease, old: Map
         yield "crowds: a new crowd is retired already"
     for number in release.crowds.keys() & old.keys():
         crowd, known = release.crowds[number], old[number]
-        if _parse(crowd.setting) != _parse(known.setting) or crowd.homes != known.homes:
+        if _parse(crowd.setting) != _parse(known.setting) or crowd.members != known.members:
             same = f"another setting, or number of homes, than the one on record (m = {known.least})"
             yield f"crowds: a crowd has {same}, which holds for its life"
         if known.retired or crowd.retired:
@@ -316,7 +316,7 @@ def _broken_by_members(
         members = inside.get(number, [])
         rests = [old[block] for block in {m.block for m in members if m.block is not None}]
         least = max((rest.least for rest in rests), default=0)
-        if crowd.homes != len(members):
+        if crowd.members != len(members):
             yield "crowds: homes must be the number of members of a crowd"
         if not all(later(crowd.period, rest.period) for rest in rests):
             yield "crowds: the period of a new crowd is not later than that of the last release about its members"
@@ -369,7 +369,7 @@ def members_of(transaction: Transaction, labels: Sequence[str]) -> dict[str, Mem
 
 
 def on_record(transaction: Transaction, labels: Sequence[str], kind: str) -> int:
-    """How many labels are in crowds whose setting is of this kind, or have a release of their readings."""
+    """Number of labels that are in crowds whose setting is of this kind, or have a release of their readings."""
     known = spellings.on_record(transaction, labels)
     labels = [known.get(label, label) for label in labels]
     crowd_of = dict(map(tuple, _select(transaction, CROWD_MEMBERS, ["label", "crowd"], labels, "label")))
@@ -434,7 +434,7 @@ def _rows(frame: Any, name: str, kind: type[Member | Crowd]) -> Iterator[Any]:
 
 @lru_cache(maxsize=1024)
 def _parse(setting: str) -> Any:
-    """What the text of a setting holds; None where it is not JSON."""
+    """Content of the text of a setting; None where it is not JSON."""
     try:
         return json.loads(setting)
     except ValueError:

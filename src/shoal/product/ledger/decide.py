@@ -268,7 +268,7 @@ def new_bound(state: State, mechanism: Releasable) -> MechanismBound | None:
 
 
 def cost(state: State, mechanism: Releasable, names: list[str], query_id: str | None, times: int) -> Cost:
-    """What ``times`` releases about each of some labels would cost; nothing is written."""
+    """Cost of ``times`` releases about each of some labels; nothing is written."""
     graph, _ = _refuse_missing_neighbors(state, mechanism, names)
     digest, tv = mechanism.digest, mechanism.finite_precision_tv
     state.join(digest, graph)

@@ -35,14 +35,14 @@ KNOWN = (
 
 def refuse_known(transaction: Transaction, setting: str, new: Mapping[str, bytes], least: int) -> None:
     """Refuse new labels, each with the bytes of its figures, of which ``least`` or more rows are on record."""
-    described, labels = _described(setting), list(new)
+    described, labels = _parse_setting(setting), list(new)
     widths = {len(values) for values in new.values()}
     if described is None or len(widths) != 1:
         return
     rows = np.array([np.frombuffer(new[label], dtype="<f8") for label in labels])
     known = np.zeros(len(labels), dtype=np.bool_)
     for other in {str(row[0]) for row in transaction.rows(select(CROWDS.c.setting).distinct())}:
-        here, there = _common(described, _described(other), rows)
+        here, there = _common(described, _parse_setting(other), rows)
         if len(here) < COLUMNS:
             continue
         wanted: dict[bytes, list[int]] = {}
@@ -61,7 +61,7 @@ def refuse_known(transaction: Transaction, setting: str, new: Mapping[str, bytes
         raise InputError(KNOWN.format(int(known.sum())))
 
 
-def _described(setting: str) -> dict[str, Any] | None:
+def _parse_setting(setting: str) -> dict[str, Any] | None:
     """The parts of a crowd's setting that say what its members' figures are."""
     try:
         content = json.loads(setting)

@@ -159,7 +159,7 @@ class Ledger:
             return state.budget is not None
 
     def spent(self, label: Any = None) -> Spent:
-        """What has been spent: δ at the budget's ε for a label or every label.
+        """Spent budget: δ at the budget's ε for a label or every label.
 
         An account of a label is that of the worst pair it belongs to: what was released about the neighbor counts too.
 
@@ -303,7 +303,7 @@ class Ledger:
             return transaction.first(select(ENTRIES.c.seq).where(named).limit(1)) is not None
 
     def cost(self, mechanism: Releasable, label: Any, *, query_id: str | None = None, times: int = 1) -> Cost:
-        """What a release (or ``times`` of them) would cost. Nothing is written.
+        """Cost of a release (or ``times`` of them). Nothing is written.
 
         Args:
             mechanism, query_id: as in :meth:`release`.
@@ -332,6 +332,30 @@ class Ledger:
         with self._reading() as state:
             return decide.cost(state, own, names, query_id, times)
 
+    def cost_of_another(self, label: Any) -> Cost | None:
+        """What one more answer about a label and its worst neighbor would cost, through the latest mechanism.
+
+        Nothing is written. None where no answer about the label was charged.
+
+        >>> import tempfile, shoal
+        >>> answers = [[0.0], [1.0]]
+        >>> graph = shoal.NeighborGraph.complete(["a", "b"])
+        >>> book = shoal.codebook(answers, graph, epsilon=1.0)
+        >>> with tempfile.TemporaryDirectory() as folder, shoal.Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
+        ...     ledger.budget(1.0, 1e-5)
+        ...     answer = ledger.release(book, [0.0], "a")
+        ...     float(ledger.spent("a")["a"].spent), ledger.cost_of_another("a").allowed
+        (0.0, False)
+        """
+        with self._reading() as state:
+            totals = state.of(str(label)).totals
+            if not totals:
+                return None
+            spent = account(state, str(label), decide.budget_of(state))
+            mechanism = state.mechanism(max(totals, key=lambda digest: (totals[digest].last, digest)))
+        pair = [name for name in spent.pair or (label,) if str(name) in mechanism.labels]
+        return self.cost(mechanism, pair)
+
     # ------------------------------------------------------------------ crowds that last
 
     def crowds(self, labels: Sequence[Any] | None = None) -> LastingCrowds:
@@ -344,7 +368,7 @@ class Ledger:
             return lasting.read(transaction, labels)
 
     def on_record(self, labels: Sequence[str], kind: str) -> int:
-        """How many of some labels are in crowds of a ``kind`` ("forecast", "table"), or have released readings."""
+        """Number of given labels in crowds of a ``kind`` ("forecast", "table"), or have released readings."""
         with self.storage.reading() as transaction:
             return lasting.on_record(transaction, labels, kind)
 
@@ -421,7 +445,7 @@ class Ledger:
             return decide.recorded_readings(state, content)
 
     def log(self) -> list[LogRow]:
-        """What happened, row by row: budgets, releases with the labels they were about, and what they cost."""
+        """Rows of the log: budgets, releases with the labels they were about, and what they cost."""
         with self._reading() as state:
             return log_rows(state)
 

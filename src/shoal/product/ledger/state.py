@@ -1,4 +1,4 @@
-"""What the entries of a ledger say, one after the other: the only bookkeeping there is.
+"""State after the entries of a ledger, one after the other: the only bookkeeping there is.
 
 :meth:`State.apply` takes an entry into account. Deciding, telling what was spent and verifying all ask a
 :class:`State`. A decision starts from the ledger's index, tables that hold the state of every label
@@ -47,7 +47,7 @@ _GRAPHS = select(MECHANISMS.c.digest, MECHANISMS.c.graph).where(
 
 
 class Memory:
-    """What a process remembers of a ledger between transactions, as far as memory allows.
+    """Memory that a process has of a ledger between transactions, as far as memory allows.
 
     Everything here could be read or computed again: nothing rests on it.
     """
@@ -104,7 +104,7 @@ class Memory:
 
 
 class Total(NamedTuple):
-    """How often a mechanism was used, with which total variation in all, and in which batches first and last."""
+    """Uses of a mechanism: their number, the total variation in all, and in which batches first and last."""
 
     times: int
     tv: float
@@ -114,7 +114,7 @@ class Total(NamedTuple):
 
 @dataclass
 class LabelState:
-    """What is on record about a label: graphs that hold it, uses of mechanisms by digest, its account of readings."""
+    """Record about a label: graphs that hold it, uses of mechanisms by digest, its account of readings."""
 
     graphs: frozenset[str] = frozenset()
     totals: dict[str, Total] = field(default_factory=dict)
@@ -255,13 +255,13 @@ class State:
             stored.clear()
 
     def of(self, label: str) -> LabelState:
-        """What is on record about a label."""
+        """The record about a label."""
         if label not in self.labels:
             self.read([label])
         return self.labels[label]
 
     def charges(self, label: str) -> Charges:
-        """What counts about a label. Equal charges are one object."""
+        """Charges about a label. Equal charges are one object."""
         charges = self._charges.get(label)
         if charges is None:
             totals = self.of(label).totals
@@ -314,7 +314,7 @@ class State:
         return graph
 
     def bound(self, digest: str) -> MechanismBound | None:
-        """What a mechanism costs at most at a few points, where that is known."""
+        """Upper bound on the cost of a mechanism at a few points, where that is known."""
         bound = self.memory.bounds.get(digest)
         if bound is None and digest not in self._unbounded:
             bound = self.stored_bound(digest)
@@ -381,7 +381,7 @@ class State:
         return ties[0].names if len(ties) == 1 else tuple(name for tie in ties for name in tie.names)
 
     def lacking(self, graph: NeighborGraph, name: str, labels: Iterable[str]) -> int:
-        """How many labels have neighbors on record that the graph of this name does not join them to."""
+        """Number of labels that have neighbors on record that the graph of this name does not join them to."""
         return sum(
             not {*self.neighbors(label)} <= {*graph.neighbors(label)}
             for label in labels

@@ -97,7 +97,7 @@ CROWDS = _table(
     _key("crowd", BIG),
     *(_column(name) for name in ("setting", "period", "digest")),
     _column("row", BYTES),
-    _column("homes", sa.Integer),
+    _column("members", sa.Integer),
     _column("retired", sa.Boolean),
 )
 CROWD_NUMBERS = _table("crowd_numbers", _key("crowd", BIG))
@@ -301,7 +301,7 @@ class Storage:
 
 
 def _explain(error: Exception, after: str = "") -> LedgerError:
-    """What the database said, by its code only: its own texts may quote what was being written.
+    """The database's error, by its code only: its own texts may quote what was being written.
 
     ``after`` says what became of the transaction.
     """

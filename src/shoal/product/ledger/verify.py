@@ -182,7 +182,7 @@ class _Walk:
             raise _Broken(seq, problem)
 
     def _mechanism(self, content: Mapping[str, Any]) -> str:
-        """What is wrong with a mechanism that is recorded; it is remembered, with its bound as computed here."""
+        """The fault of a mechanism that is recorded; it is remembered, with its bound as computed here."""
         digest, state = content["mechanism"], self.state
         stored = self._transaction.value(select(MECHANISMS.c.content).where(MECHANISMS.c.digest == digest))
         if stored is None:
@@ -208,7 +208,7 @@ class _Walk:
         return ""
 
     def _release(self, seq: int, content: Mapping[str, Any]) -> str:
-        """What is wrong with a release, budgets aside."""
+        """The fault of a release, budgets aside."""
         label, digest, state = content["label"], content["mechanism"], self.state
         if digest not in state.mechanisms or label not in (mechanism := state.mechanism(digest)).graph:
             return "it uses a mechanism that was not recorded before it, or not for this label"
@@ -235,7 +235,7 @@ class _Walk:
         self._since.clear()
 
     def _excess(self, label: str) -> str:
-        """What is wrong with the last release about a label, where a budget does not allow it."""
+        """The fault of the last release about a label, where a budget does not allow it."""
         if self.state.budget is None:
             return "it was released without a budget"
         over = exceeding(self.state, label, self.state.budget, 0.0) is not None

@@ -19,9 +19,10 @@ from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.product.runs.config import Config
-from shoal.product.runs.folder import FIT, Context
-from shoal.product.runs.shards import Part, finished, out_path, put_frame, put_whole, receipted
-from shoal.product.runs.stages.crowd_stage import CROWDS, ROWS
+from shoal.product.runs.folder import FIT
+from shoal.product.runs.rows import CROWDS
+from shoal.product.runs.shards import Part, find_shard, out_path, put_frame, put_whole, seal_shard
+from shoal.product.runs.work import Work
 from shoal.product.sources.class_table import SUFFIX, ClassTable, refuse_copies, sample_laws
 from shoal.product.sources.meters.answers import ForecastAnswers
 from shoal.product.sources.meters.predictive import Forecasts, joined_forecasts
@@ -45,23 +46,23 @@ class BlockFacts(Record):
     not_gaussian: int = 0  #: labels whose rows do not follow the Gaussian law that the promise rests on
 
 
-def make_blocks(context: Context) -> list[Part]:
+def make_blocks(work: Work) -> list[Part]:
     """The blocks of a run, written once; crowds with too few answers today are in none."""
-    config, listing = context.config, context.listing(FIT)
+    config, listing = work.settings, work.listing(FIT)
     for shard in listing.parts:
         shard.check()
-    rows = pl.read_parquet(context.folder / ROWS).filter(pl.col("news") & ~pl.col("recorded") & ~pl.col("retired"))
-    members = pl.read_parquet(context.folder / CROWDS).filter(~pl.col("waits"))
+    rows = work.tables.rows.filter(pl.col("news") & ~pl.col("recorded") & ~pl.col("retired"))
+    members = work.tables.members.filter(~pl.col("waits"))
     members = members.filter(pl.col("crowd").is_in(rows["crowd"].implode())).select("label", "crowd", "value", "truth")
     if not len(members):
         raise InputError(
             "period: no crowd has enough members with something new, or all were released for this period; nothing was "
             "released"
         )
-    settings = {"crowds": context.folder.digest(CROWDS), **config.part("shard_size")}
+    settings = {"crowds": work.state.stages["crowds"].files[CROWDS], **config.part("shard_size")}
     suffix, size = "zip", config.shard_size
     shards: list[Any] = []
-    if config.label is None:
+    if work.input.of_meters:
         shards = [Forecasts.load(part.path) for part in listing.parts]
     else:
         shards, suffix = [ClassTable.load(listing.parts[0].path)], SUFFIX
@@ -71,12 +72,12 @@ def make_blocks(context: Context) -> list[Part]:
     ordered = members.join(place, on="crowd").sort("block", "crowd", "label")
     blocks = []
     for number, block in enumerate(ordered.partition_by("block", maintain_order=True)):
-        path = Path(out_path(context.path, BLOCKS, suffix, {**settings, "number": number}, listing.parts))
-        blocks.append(finished(path) or _written(path, block, shards))
+        path = Path(out_path(work.path, BLOCKS, suffix, {**settings, "number": number}, listing.parts))
+        blocks.append(find_shard(path) or _write_block(path, block, shards))
     return blocks
 
 
-def _written(path: Path, members: pl.DataFrame, shards: Sequence[Any]) -> Part:
+def _write_block(path: Path, members: pl.DataFrame, shards: Sequence[Any]) -> Part:
     here = set(members.filter(pl.col("value").is_not_null())["label"].to_list())
     strange = 0
     if isinstance(shards[0], ClassTable):
@@ -90,7 +91,7 @@ def _written(path: Path, members: pl.DataFrame, shards: Sequence[Any]) -> Part:
         forecasts = joined_forecasts([shard.take(at) for shard, at in zip(shards, places, strict=True) if at])
         put_whole(path, forecasts.save)
     put_frame(path.with_suffix(f".{MEMBERS}"), members.select("label", "crowd", "truth"))
-    return receipted(path, BlockFacts(len(here), members["crowd"].n_unique(), strange))
+    return seal_shard(path, BlockFacts(len(here), members["crowd"].n_unique(), strange))
 
 
 def _with_laws(table: ClassTable, crowds: Mapping[str, int]) -> tuple[ClassTable, int]:

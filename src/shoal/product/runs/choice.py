@@ -43,14 +43,18 @@ from numpy.typing import NDArray
 
 from shoal.crowds.formation import means
 from shoal.crowds.membership import form_crowds
+from shoal.designs.comparison import Comparison, compare_with_averages
 from shoal.errors import InputError, UnreachableError
 from shoal.numerics.notebook import sections
 from shoal.product.card.facts import FitFacts
+from shoal.product.runs.book import Book
 from shoal.product.runs.config import Config
-from shoal.product.runs.folder import FIT, Context
+from shoal.product.runs.curves import Curves
+from shoal.product.runs.folder import FIT
+from shoal.product.runs.rows import too_few
 from shoal.product.runs.shards import run_jobs
-from shoal.product.runs.stages.crowd_stage import Book, Curves, charged, too_few
 from shoal.product.runs.stages.fit_stage import fit_job
+from shoal.product.runs.work import Work
 from shoal.records import Record
 from shoal.rounding import count_of, many, percent, upper
 
@@ -150,6 +154,10 @@ class Rehearsal:
         dearest = max(prices) if len(prices) > 1 else None
         return CrowdPrice(crowd, len(counts), *ends, price, self.measure, dearest)
 
+    def compare(self, crowd: int, epsilon: float, delta: float) -> Comparison:
+        """Methods at (ε, δ) beside averages, for the labels there are today in crowds of this size."""
+        return compare_with_averages(self.today.values, self._member(self.today, crowd), epsilon, delta)
+
     def _member(self, day: Curves, crowd: int) -> NDArray[np.int64]:
         """(n,) the crowd of each label of a day; -1 for those without one."""
         if self.recorded_size is not None:
@@ -160,31 +168,27 @@ class Rehearsal:
 # ------------------------------------------------------------------ days that are past
 
 
-def rehearsal(context: Context, fit: FitFacts, *, days: bool = True) -> Rehearsal:
+def rehearse_days(work: Work, *, days: bool = True) -> Rehearsal:
     """Rehearse from what the first stage left in a folder; nothing is written there.
 
-    Without ``days`` only who is there and what is on record is looked at.
+    Without ``days`` only the labels and what is on record are looked at.
     """
-    config = context.config
-    if charged(config, fit):
-        raise InputError(
-            "at_most and within choose the crowd of a table of averages; with a method=, a query= or several rows "
-            "per label the guarantee is asked for as epsilon= and delta=, or rho=, beside crowd="
-        )
-    today = Curves.gathered(config, fit, context.listing(FIT).parts)
-    book = Book.of(context, today.labels)
+    settings, fit = work.settings, work.facts.people
+    assert fit is not None
+    today = work.input.curves(settings, fit, work.listing(FIT).parts)
+    book = Book.read(work.find_ledger(), today.labels)
     gone = {number for number, crowd in book.crowds.items() if crowd["retired"]}
     recorded = {name: int(entry["crowd"]) for name, entry in book.members.items() if entry["crowd"] not in gone}
-    past, train = [today], 0
-    if config.label is None:
-        past, train = _past(context, fit, today) if days else ([], 0)
-    measure = LATER if config.label is None else SPREAD
-    return Rehearsal(config, today, tuple(past), measure, recorded, book.size, fit.noun, train)
+    past, train, measure = [today], 0, SPREAD
+    if work.input.of_meters:
+        measure = LATER
+        past, train = _past(work, fit, today) if days else ([], 0)
+    return Rehearsal(settings, today, tuple(past), measure, recorded, book.size, fit.noun, train)
 
 
-def _past(context: Context, fit: FitFacts, today: Curves) -> tuple[list[Curves], int]:
+def _past(work: Work, fit: FitFacts, today: Curves) -> tuple[list[Curves], int]:
     """The days before the origin that the readings reach, with the days of training they were made with."""
-    config, origin = context.config, datetime.fromisoformat(fit.origin or "")
+    config, origin = work.settings, datetime.fromisoformat(fit.origin or "")
     wanted = DAYS if len(today.labels) <= MANY else DAYS[:1]
     for train in dict.fromkeys((config.train_days, config.train_days - 1, config.train_days // 2)):
         if train < FEWEST_DAYS:
@@ -192,7 +196,7 @@ def _past(context: Context, fit: FitFacts, today: Curves) -> tuple[list[Curves],
         settings = replace(config, train_days=train)
         days: list[Curves] = []
         for back in wanted:
-            day = _at(context, fit, settings, origin - timedelta(days=back), today)
+            day = _at(work, fit, settings, origin - timedelta(days=back), today)
             if day is None:
                 break
             days.append(day)
@@ -201,16 +205,16 @@ def _past(context: Context, fit: FitFacts, today: Curves) -> tuple[list[Curves],
     return ([today], config.train_days) if np.isfinite(today.truth).mean() >= 0.5 else ([], 0)
 
 
-def _at(context: Context, fit: FitFacts, config: Config, origin: datetime, today: Curves) -> Curves | None:
+def _at(work: Work, fit: FitFacts, config: Config, origin: datetime, today: Curves) -> Curves | None:
     """Forecasts from an earlier instant; None where too few homes of today have one."""
     instant = origin.isoformat()
-    with tempfile.TemporaryDirectory(prefix="shoal-") as folder, context.workers() as executor:
-        jobs = [fit_job(Path(folder), shard, config, instant, None) for shard in context.listing(FIT).inputs]
+    with tempfile.TemporaryDirectory(prefix="shoal-") as folder, work.workers() as executor:
+        jobs = [fit_job(Path(folder), shard, config, instant, None) for shard in work.listing(FIT).inputs]
         try:
-            parts = run_jobs(executor, "rehearsing", jobs, context.tell).parts
+            parts = run_jobs(executor, "rehearsing", jobs, work.tell).parts
         except InputError:  # no home reaches back so far
             return None
-        day = Curves.gathered(config, replace(fit, origin=instant), parts, today.labels)
+        day = work.input.curves(config, replace(fit, origin=instant), parts, today.labels)
     here = len(day.frame)
     known = np.isfinite(day.truth).mean() if here else 0.0
     return day if here >= ENOUGH * len(today.frame) and known >= 0.5 else None
@@ -329,7 +333,8 @@ def by_error(rehearsal: Rehearsal, most: float) -> Choice:
         if recorded is None and trials[-1].price is None:
             raise InputError(
                 "within: the price cannot be rehearsed: no earlier day has enough readings before it. Give more days "
-                "of readings, fewer train_days=, or crowd= or at_most= instead"
+                "of readings, fewer train_days=, or crowd= or at_most= instead",
+                argument="within",
             )
         if (trials[-1].price or 0.0) > most:
             break  # larger ones that seem to cost less do so by luck
@@ -341,7 +346,9 @@ def by_error(rehearsal: Rehearsal, most: float) -> Choice:
             fewest = "the fewest that an error chooses" if recorded is None else "on record for life"
             why = f"crowds of at least {least.crowd}, {fewest}, cost {least.words}. Allow that (within='{price}')"
         fewer = "" if recorded is not None else ", or name a smaller crowd= yourself, in which members hide less"
-        raise UnreachableError(f"within: no crowd costs so little on these data: {why}{fewer}. Nothing was released")
+        raise UnreachableError(
+            f"within: no crowd costs so little on these data: {why}{fewer}. Nothing was released", argument="within"
+        )
     best = within[-1]
     return Choice(
         best.crowd,
@@ -369,6 +376,7 @@ class FileCheck:
     rehearsal: Rehearsal | None  #: None under a method, whose crowds have another price
     prices: tuple[CrowdPrice, ...]
     refusal: str = ""  #: why a run would be refused; empty where it would not
+    comparison: Comparison | None = None  #: methods beside averages, where an ε was given to compare at
 
     def __repr__(self) -> str:
         usable = f"{self.fit.labels} of {count_of(self.fit.labels + self.fit.left_out, self.fit.noun)} usable"
@@ -400,6 +408,8 @@ class FileCheck:
             sections.append(("A run would be refused", [self.refusal]))
         if self.rehearsal is not None and self.prices:
             sections.append(("Crowds that a run would form", self._crowds(self.rehearsal)))
+        if self.comparison is not None:
+            sections.append(("Ways to protect them", str(self.comparison).splitlines()))
         sections.append(("Nothing was kept", ["No folder was made, and nothing was written to a ledger."]))
         return sections
 
@@ -439,12 +449,19 @@ class FileCheck:
         }
 
 
-def check(source: Any, *, progress: Progress | None = None, **settings: Any) -> FileCheck:
+def check(
+    source: Any,
+    *,
+    progress: Progress | None = None,
+    compare_at: tuple[float, float] | None = None,
+    **settings: Any,
+) -> FileCheck:
     """Read a file as a run would, question it, and preview the crowds and their expected price.
 
     Args:
         source: as for :func:`shoal.choose`.
         progress: called with (stage, what is happening, done, total).
+        compare_at: (ε, δ) at which methods that add noise are set beside averages, as :func:`shoal.compare` does.
         settings: fields of :class:`shoal.Config`, as for :func:`shoal.run`.
 
     Returns:
@@ -453,12 +470,12 @@ def check(source: Any, *, progress: Progress | None = None, **settings: Any) -> 
     >>> check(shoal.SimulatedMeters(24), crowd=5).fit.labels  # doctest: +SKIP
     24
     """
-    with trial(source, settings, progress) as run, run.held():
+    with trial(source, settings, progress) as run, run.hold():
         run.do("fit")
-        fit, crowd = run.known_fit, run.config.crowd
-        if run.charged:
+        fit, crowd = run.work.facts.known_fit, run.config.crowd
+        if run.kind.row_per_label:
             return FileCheck(fit, crowd, None, ())
-        rehearsal = run.rehearsal()
+        rehearsal = rehearse_days(run.work)
     recorded, most, refusal = rehearsal.recorded_size, rehearsal.today.most, ""
     if recorded is not None and crowd != recorded:
         refusal = (
@@ -472,7 +489,8 @@ def check(source: Any, *, progress: Progress | None = None, **settings: Any) -> 
         prices = [rehearsal.price(size) for size in sorted(sizes) if recorded is not None or size <= most]
     except InputError as error:  # as where no crowd keeps the largest share
         return FileCheck(fit, crowd, rehearsal, (), str(error))
-    return FileCheck(fit, crowd, rehearsal, tuple(prices), refusal)
+    comparison = None if compare_at is None or refusal else rehearsal.compare(crowd, *compare_at)
+    return FileCheck(fit, crowd, rehearsal, tuple(prices), refusal, comparison)
 
 
 # ------------------------------------------------------------------ what people write
@@ -500,7 +518,10 @@ def share(given: float | str) -> float:
     value = _fraction(given)
     bare = isinstance(given, str) and "%" not in given  # on the command line "10" means ten percent to people
     if value is None or not 0 <= value <= (1 if bare else 10):
-        raise InputError("within must be an increase of the error such as 10% or 0.10; above 1 with a percent sign")
+        raise InputError(
+            "within must be an increase of the error such as 10% or 0.10; above 1 with a percent sign",
+            argument="within",
+        )
     return float(value)
 
 

@@ -17,14 +17,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from shoal.designs.methods import METHODS
 from shoal.errors import InputError
 from shoal.product.runs import secret
 from shoal.records import Record
 
 #: Sections of a file of settings, and panels of the command's help.
 SECTIONS = ("input", "hiding", "guarantee", "ledger", "output", "speed")
-#: Methods that take an ε, a δ or a ρ, by which a run can be asked for them.
-METHODS = ("codebook", "white", "paper", "covariance", "additive", "transport", "center", "mean")
+#: Methods that take an ε, a δ or a ρ: the codebook, and every design that changes an answer.
+CHARGED = ("codebook", *(name for name, method in METHODS.items() if method.perturbs))
 #: Steps of the search of a design that searches, and the ε at which one that only spends a ρ states its δ.
 SEARCH, STATED = 10, 1.0
 
@@ -120,14 +121,15 @@ class Config(Record):
 
     def __post_init__(self) -> None:
         from shoal import validation  # here, so that the command's help loads no NumPy
+        from shoal.product.runs.kinds import choose_kind
 
         for name in ("train_days", "horizon", "shard_size"):
             validation.count(**{name: getattr(self, name)})
         if self.unit is not None:
-            unit, dash, kind = self.unit.lower().partition("-")
+            unit, dash, meter = self.unit.lower().partition("-")
             validation.choice(("w", "kw", "mw", "wh", "kwh", "mwh"), unit=unit)
             if dash:
-                validation.choice(("register", "interval"), unit=kind)
+                validation.choice(("register", "interval"), unit=meter)
         for what in self.accept:
             validation.choice(("large", "doubtful-law", "no-guarantee"), accept=what)
         validation.count(at_least=2, crowd=self.crowd)
@@ -136,38 +138,26 @@ class Config(Record):
         validation.choice(("point", "trajectory", "marginal", "as_in_paper"), query=self.query)
         if len(self.order) != 2:
             raise InputError("order must be two whole numbers (p, q)")
-        secret.check(self)
-        self._check_guarantee()
-        self._check_table()
-
-    def _check_guarantee(self) -> None:
-        """ε, δ and ρ are given with what uses them, and only then."""
-        from shoal import validation
-
+        validation.choice(("label", secret.READINGS), secret=self.secret)
+        if self.typical_kw is not None:
+            validation.positive(typical_kw=self.typical_kw)
+        kind = choose_kind(self)
+        kind.refuse_settings(self)
         if self.method is not None:
-            validation.choice(METHODS, method=self.method)
+            validation.choice(CHARGED, method=self.method)
         if self.epsilon is not None:
             validation.non_negative(epsilon=self.epsilon)
         if self.delta is not None and self.rho is not None:
-            raise InputError("delta and rho exclude each other: the one asks for a guarantee, the other for an error")
+            raise InputError(
+                "delta and rho exclude each other: the one asks for a guarantee, the other for an error",
+                argument="delta",
+            )
         if self.delta is not None:
             validation.probability(delta=self.delta, above_zero=True, below_one=True)
         if self.rho is not None:
             validation.positive(rho=self.rho)
-        given = next((name for name in ("epsilon", "delta", "rho") if getattr(self, name) is not None), None)
-        if not self.charged:
-            if given is not None and self.label is None and self.secret != secret.READINGS:
-                raise InputError(no_use(given))
-            return
-        if self.method == "codebook":
-            if self.query != "point" or self.delta is not None or self.rho is not None or not self.epsilon:
-                raise InputError(
-                    "method: a codebook is for constants and takes an ε above 0 alone, which it meets with δ = 0; give "
-                    "epsilon=, and leave out delta=, rho= and query="
-                )
-        elif self.rho is None and (self.epsilon is None or self.delta is None):
-            what = f"method {self.method}" if self.method else f"query {self.query}"
-            raise InputError(f"{what} needs a guarantee to reach, epsilon= and delta=, or an error to spend, rho=")
+        kind.check(self)
+        self._check_table()
 
     def _check_table(self) -> None:
         """Settings of a class table: with a label only, and beside none of those that forecasts alone have."""
@@ -187,20 +177,29 @@ class Config(Record):
         return self.method is not None or self.query != "point"
 
     @property
+    def guarantee(self) -> str | None:
+        """The first setting that asks for a guarantee, or spends an error; None where none does."""
+        return next((name for name in ("epsilon", "delta", "rho") if getattr(self, name) is not None), None)
+
+    @property
+    def reaches(self) -> bool:
+        """Whether there is a guarantee to reach, or an error to spend."""
+        return self.rho is not None or not (self.epsilon is None or self.delta is None)
+
+    @property
     def stated_epsilon(self) -> float:
         """The ε of the guarantee; where only an error is spent, the one at which δ is stated."""
         return STATED if self.epsilon is None else self.epsilon
 
     @property
-    def way(self) -> str:
-        """The method in use where one is needed: the crowd's own law to reach a δ, transport to spend a ρ."""
-        chosen = self.method or ("center" if self.rho is None else "transport")
-        return "mean" if chosen == "center" else chosen
-
-    @property
     def answers(self) -> str:
         """Unit of the answers, as :meth:`shoal.Forecasts.classes` has it."""
         return "kw" if self.query == "point" else "log"
+
+    @property
+    def exports(self) -> bool:
+        """Whether readings below zero are export; log power and the readings' promise are of consumption."""
+        return self.answers == "kw" and self.secret != secret.READINGS
 
     @property
     def season(self) -> str:
@@ -229,16 +228,16 @@ class Config(Record):
         values: dict[str, Any] = {}
         for word, inside in content.items():
             values |= inside if word in SECTIONS and isinstance(inside, dict) else {word: inside}
-        return cls(**_typed(values, name))
+        return cls(**_check_types(values, name))
 
-    def changed(self, **values: Any) -> Config:
+    def with_settings(self, **values: Any) -> Config:
         """With other values for the settings that are not None; δ displaces ρ and the reverse."""
         given = {name: value for name, value in values.items() if value is not None}
         if "rho" in given and "delta" not in given:
             given["delta"] = None
         elif "delta" in given and "rho" not in given:
             given["rho"] = None
-        return replace(self, **_typed(given, "settings"))
+        return replace(self, **_check_types(given, "settings"))
 
     @staticmethod
     @functools.cache
@@ -249,10 +248,10 @@ class Config(Record):
         return {setting.name: (setting, hint) for setting, hint in settings if not setting.metadata["rare"]}
 
     @staticmethod
-    def parsed(text: str) -> tuple[str, Any]:
+    def parse_setting(text: str) -> tuple[str, Any]:
         """A setting as ``--set`` takes it.
 
-        >>> Config.parsed("max_kw=50"), Config.parsed("columns=a,b")
+        >>> Config.parse_setting("max_kw=50"), Config.parse_setting("columns=a,b")
         (('max_kw', 50), ('columns', ('a', 'b')))
         """
         name, _, value = text.partition("=")
@@ -291,7 +290,7 @@ class Speed:
             validation.count(cores=self.cores)
 
 
-def shared(settings: Mapping[str, Any]) -> tuple[dict[str, Any], Speed, str | None]:
+def split_settings(settings: Mapping[str, Any]) -> tuple[dict[str, Any], Speed, str | None]:
     """Keywords sorted into those of :class:`Config`, a :class:`Speed`, and a horizon that is a time, such as 3h."""
     config, speed = ({setting.name for setting in fields(kind)} for kind in (Config, Speed))
     strange = sorted(set(settings) - config - speed)
@@ -313,14 +312,14 @@ def shared(settings: Mapping[str, Any]) -> tuple[dict[str, Any], Speed, str | No
 
 def no_use(name: str) -> str:
     """Why an ε, δ or ρ is refused where constants are released as means."""
-    methods = ", ".join(METHODS[:-2])
+    methods = ", ".join(CHARGED)
     return (
         f"{name}: nothing here uses it. Rows are averages over a crowd, which hides whose figures they are without "
         f"noise; leave it out, or choose a method= that takes it: {methods}"
     )
 
 
-def _typed(values: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _check_types(values: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Values as the settings of these names want them; the annotation is the specification."""
     kinds = typing.get_type_hints(Config)
     right: dict[str, Any] = {}

@@ -2,32 +2,31 @@
 
 A file is written under a temporary name, flushed to disk and renamed; ``state.json`` is written last. Whatever
 interrupts a run, the state names only files that are complete, and each with its digest. A run's rows come from meter
-files, from households that do not exist, or from a table of any classes. :class:`Context` is the folder as stages see
-it: settings, source, ledger, and whom to tell how far they are.
+files, from households that do not exist, or from a table of any classes. The facts of its
+stages are decoded once, when the state is read (:mod:`shoal.product.runs.facts`).
 """
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from shoal.errors import InputError, LedgerError
-from shoal.files import digest_of, file_digest, hold_lock, private_folder, write_whole
-from shoal.product.ledger.ledger import Ledger
-from shoal.product.runs.config import Config, Speed
-from shoal.product.runs.owner_ledger import FILE, IN_FOLDER, VARIABLE, Place, Seal, elsewhere, opened, place
-from shoal.product.runs.shards import Listing
+from shoal.errors import InputError
+from shoal.files import digest_of, file_digest, private_folder, write_whole
+from shoal.product.locks import hold_lock
+from shoal.product.runs.config import Config
+from shoal.product.runs.facts import Facts, decode_facts
+from shoal.product.runs.owner_ledger import FILE, Seal
 from shoal.product.sources.frames import Scratch, meter_files, store_rows
-from shoal.product.workers.executor import Executor, open_executor
 from shoal.records import Record
 
 #: Version of the state file; others are refused.
-VERSION = 4
+VERSION = 5
 STATE, LEDGER = "state.json", FILE
 #: Lists of the shards that stages made.
 FIT, DESIGN = "fit.json", "design.json"
@@ -35,8 +34,6 @@ FIT, DESIGN = "fit.json", "design.json"
 FORECASTS, LAWS, MECHANISM, SHARDS = "forecasts", "laws", "mechanism", "shards"
 #: Called with (stage, what is happening, done, total); total 0 where it is not known.
 Progress = Callable[[str, str, float, int], None]
-#: Stages of a run, in order.
-STAGES = ("fit", "crowds", "design", "audit", "release", "card", "report")
 
 
 @dataclass(frozen=True)
@@ -103,7 +100,7 @@ class Done(Record):
     files: dict[str, str]
     seconds: float
     finished: str
-    facts: dict[str, Any] = field(default_factory=dict)  #: the stage's record, as JSON holds it
+    facts: Any = None  #: the stage's record
 
 
 @dataclass(frozen=True)
@@ -121,10 +118,16 @@ class RunState(Record):
     ledger: Seal | None = None  #: the ledger that was charged, and its head after the last release
     day: str = ""  #: on which the present release was begun: the period of a table that declares none
     dates: str = ""  #: what came first in dates of two numbers and a year, "%d" or "%m", for days that leave it open
+    kind: str = ""  #: of the release (:data:`shoal.product.runs.kinds.KINDS`)
+
+    @cached_property
+    def facts(self) -> Facts:
+        """The facts of the stages that are done."""
+        return Facts(**{name: done.facts for name, done in self.stages.items()})
 
     @property
     def release_key(self) -> str | None:
-        """The key of the release, done or begun; None where there is none."""
+        """The key of the release, done or begun; None where there is none: one that was begun may have happened."""
         done = self.stages.get("release")
         return self.releasing if done is None else done.key
 
@@ -141,6 +144,7 @@ class Folder:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self.written: bytes | None = None  #: the state file as it was last read or written here
 
     def __truediv__(self, name: str) -> Path:
         return self.path / name
@@ -148,6 +152,11 @@ class Folder:
     @property
     def is_run(self) -> bool:
         return (self / STATE).is_file()
+
+    @property
+    def is_as_written(self) -> bool:
+        """Whether the state is what was last read or written here: another process may have worked meanwhile."""
+        return ((self / STATE).read_bytes() if self.is_run else None) == self.written
 
     def create(self) -> None:
         """Make the folder, or take an empty one; anything else that is not a run is refused."""
@@ -164,7 +173,7 @@ class Folder:
         self.path.chmod(0o700)  # an empty folder that was there becomes private too: all that it will hold is
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """Hold the folder; a second process is refused, and a killed one leaves no trace."""
         busy = InputError(f"out: another shoal is working in {self.path.name}; wait for it to end")
         with hold_lock(self / ".lock", busy):
@@ -173,7 +182,8 @@ class Folder:
     def state(self) -> RunState:
         """The state as it was last written."""
         try:
-            content = json.loads((self / STATE).read_bytes())
+            self.written = (self / STATE).read_bytes()
+            content = json.loads(self.written)
         except FileNotFoundError:
             raise InputError(
                 f"dir: {self.path.name} is not a shoal run; `shoal run METERS --out {self.path.name}` makes one"
@@ -186,9 +196,11 @@ class Folder:
         if content.pop("version", None) != VERSION:
             raise InputError(f"dir: {self.path.name} was made by another version of shoal; use a new folder")
         try:
-            return RunState.from_json(content)
-        except InputError:
+            state = RunState.from_json(content)
+            stages = {name: replace(done, facts=decode_facts(name, done.facts)) for name, done in state.stages.items()}
+        except (InputError, KeyError):
             raise damaged from None
+        return replace(state, stages=stages)
 
     def snapshot(self) -> Snapshot:
         """The state as it is written, and the names of all files, but for those of the lock and of a ledger."""
@@ -207,6 +219,7 @@ class Folder:
         self.put(STATE, before.state)
         for name in sorted(self.snapshot().names - before.names):
             (self / name).unlink()
+        self.written = before.state
         for path in sorted((path for path in self.path.rglob("*") if path.is_dir()), reverse=True):
             if not any(path.iterdir()):
                 path.rmdir()
@@ -214,7 +227,8 @@ class Folder:
     def remember(self, state: RunState) -> None:
         """Write the state."""
         content = {"format": "shoal run", "version": VERSION, **state.to_json()}
-        self.put(STATE, json.dumps(content, indent=1, ensure_ascii=False))
+        self.written = json.dumps(content, indent=1, ensure_ascii=False).encode()
+        self.put(STATE, self.written)
 
     def write(self, name: str, put: Callable[[Path], Any]) -> Path:
         """Let ``put`` write a file under a temporary name, then give it its own: whole, or not there."""
@@ -240,111 +254,3 @@ class Folder:
     def intact(self, done: Done) -> bool:
         """Whether a stage's files are all there and as they were written."""
         return all((self / name).is_file() and self.digest(name) == digest for name, digest in done.files.items())
-
-
-@dataclass(frozen=True)
-class StageOutcome:
-    """The files that a stage wrote, and its record."""
-
-    files: tuple[str, ...]
-    facts: Record
-
-
-class Context:
-    """What a stage is given: the run, as far as stages know it."""
-
-    folder: Folder
-    state: RunState
-    speed: Speed
-    horizon: str | None = None  #: as a time, such as 3h, where it was given so
-    named_ledger: str | None = None  #: as it was given, with its password, which is written nowhere
-    progress: Progress | None = None
-    stage: str = ""  #: that is being done
-
-    @property
-    def path(self) -> Path:
-        return self.folder.path
-
-    @property
-    def config(self) -> Config:
-        return self.state.config
-
-    @property
-    def source(self) -> Source:
-        return self.state.source
-
-    @property
-    def series(self) -> str:
-        """The prefix of the names of this folder's releases."""
-        return f"run {self.state.run} "
-
-    @property
-    def release_name(self) -> str:
-        """The name of this release of this folder in the ledger."""
-        return f"{self.series}release {self.state.release}"
-
-    @property
-    def has_released(self) -> bool:
-        """Whether this folder has released, or may have: a release that was begun counts."""
-        return "release" in self.state.stages or self.state.releasing is not None
-
-    def tell(self, text: str, done: float, total: int) -> None:
-        """Report how far the stage is."""
-        if self.progress is not None:
-            self.progress(self.stage, text, done, total)
-
-    def foresee(self, labels: Sequence[str], origin: str, step_minutes: float) -> bool:
-        """Refuse, before anything is fitted, what could not go on; whether crowds of these labels are on record."""
-        return False
-
-    def listing(self, name: str, under: str | None = None) -> Listing:
-        """The list that a stage left."""
-        return Listing.read((self.path if under is None else self.path / under) / name, self.path)
-
-    def put(self, name: str, listing: Listing) -> None:
-        self.folder.put(name, listing.text(self.path))
-
-    def workers(self, shards: int | None = None) -> Executor:
-        """Where tasks run, to be used in a ``with`` statement; ``shards``: how many the run has, where it is known."""
-        return open_executor(self.speed.workers, self.speed.cores, shards)
-
-    # ------------------------------------------------------------------ the ledger
-
-    @property
-    def place(self) -> Place:
-        """Where the ledger of this run is."""
-        return place(self.path, self.named_ledger, self.state.ledger, simulated=self.source.simulated is not None)
-
-    def ledger(self, *, create: bool = False) -> Ledger:
-        """The ledger of this run, to be closed after use: the one that its releases were charged to.
-
-        With ``create`` it is made where there is none, as long as nothing was released.
-        """
-        return opened(self.place, self.state.ledger, create=create and not self.has_released)
-
-    @property
-    def alone(self) -> bool:
-        """Whether no other ledger matters: nobody real is behind the run, or every folder is by itself."""
-        return self.source.simulated is not None or os.environ.get(VARIABLE) == IN_FOLDER
-
-    def elsewhere(self, labels: Sequence[str]) -> tuple[str, ...]:
-        """What the owner should know of labels that are on record in another ledger of this machine."""
-        if self.alone:
-            return ()
-        with self.existing_ledger() as ledger:
-            identity = None if ledger is None else ledger.identity
-        doubt = elsewhere(self.place, identity, labels, "forecast" if self.config.label is None else "table")
-        return (f"{doubt}.",) if doubt else ()
-
-    @contextmanager
-    def existing_ledger(self) -> Iterator[Ledger | None]:
-        """The ledger of this run where there is one, to look something up; None where none was made yet."""
-        try:
-            ledger = self.ledger()
-        except LedgerError as error:
-            if self.state.ledger is not None or error.reason != "absent":
-                raise
-            yield None
-            return
-        with ledger:
-            yield ledger

@@ -32,19 +32,19 @@ from shoal.product.runs.secret import READINGS, declared_of
 from shoal.product.runs.shards import put_frame, put_whole
 from shoal.product.sources.meters import clock
 from shoal.product.sources.meters.columns import ColumnsError
-from shoal.product.sources.meters.declared import open_by_header
+from shoal.product.sources.meters.declaration import open_by_header
 from shoal.product.sources.meters.quality import DAY, Readings, common_interval, decided, own_intervals, repair, rising
 from shoal.product.sources.meters.readings import (
     ODD_ROWS,
     ROW_NUMBERS,
     MeterSource,
     Opened,
+    choose_spellings,
     file_household,
     household_name,
     in_order,
     open_sources,
     readable_name,
-    respelled,
 )
 from shoal.product.sources.meters.simulate import simulate_meters
 from shoal.records import Record
@@ -130,7 +130,7 @@ def sort_files(
     """
     names = _names(opened.sources)
     known = {} if on_record is None else on_record(names.to_list())
-    other = respelled(names.to_list(), known, together=config.secret == READINGS)
+    other = choose_spellings(names.to_list(), known, together=config.secret == READINGS)
     names = names.replace(other).unique()
     count = max(-(-len(names) // config.shard_size), 1) if buckets is None else buckets
 

@@ -6,7 +6,7 @@ another. Simulated households need no protection, and their runs keep a ledger i
 that has one from before, and ``--ledger folder``.
 
 Crowds are for life in whichever ledger: homes that another one on this machine has on record, the data owner's or one
-that a run noted beside it, are told to the owner (:func:`elsewhere`): they may be others of the same names.
+that a run noted beside it, are told to the owner (:func:`warn_elsewhere`): they may be others of the same names.
 With ``SHOAL_LEDGER=folder``, as tests have it, every folder is by itself and nothing is looked up.
 
 A run keeps the identity of its ledger and its head after each release. An opened ledger must have both: one that is
@@ -86,7 +86,7 @@ def user_ledger() -> Path:
     return base / "shoal" / FILE
 
 
-def place(folder: Path, named: str | None, seal: Seal | None, *, simulated: bool) -> Place:
+def place_of_run(folder: Path, named: str | None, seal: Seal | None, *, simulated: bool) -> Place:
     """The ledger of a run in ``folder``: the ``named`` one, its own, the one it was charged to, or the data owner's."""
     own, before = folder / FILE, None if seal is None else seal.where
     if named is None and (own.is_file() or before == IN_FOLDER or (simulated and before is None)):
@@ -95,10 +95,10 @@ def place(folder: Path, named: str | None, seal: Seal | None, *, simulated: bool
     given = named or seen or os.environ.get(VARIABLE) or before
     if given == IN_FOLDER:
         return Place(f"sqlite:///{own.resolve()}", f"{folder.resolve().name}/{FILE}", IN_FOLDER)
-    return at(given)
+    return place_of(given)
 
 
-def at(given: str | None = None) -> Place:
+def place_of(given: str | None = None) -> Place:
     """A ledger by its URL, or by the path of its file; by default the data owner's."""
     if given is None:
         given = os.environ.get(VARIABLE) or str(user_ledger())
@@ -111,7 +111,7 @@ def at(given: str | None = None) -> Place:
     return Place(given, shown, shown)
 
 
-def noted(also: Place | None = None) -> list[str]:
+def note_ledger(also: Place | None = None) -> list[str]:
     """The files of ledgers that runs on this machine released with; ``also`` is noted with them."""
     file = user_ledger().with_name(NOTED)
     known = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
@@ -124,10 +124,10 @@ def noted(also: Place | None = None) -> list[str]:
     return known
 
 
-def elsewhere(where: Place, identity: str | None, labels: Sequence[str], kind: str) -> str:
+def warn_elsewhere(where: Place, identity: str | None, labels: Sequence[str], kind: str) -> str:
     """Say which other ledger here has labels on record, as homes ("forecast") or in a "table"; "" where none has."""
-    for given in dict.fromkeys((os.environ.get(VARIABLE), str(user_ledger()), *noted())):
-        other = at(given)
+    for given in dict.fromkeys((os.environ.get(VARIABLE), str(user_ledger()), *note_ledger())):
+        other = place_of(given)
         if other.url == where.url or (other.file is not None and not other.file.is_file()):
             continue
         try:
@@ -158,7 +158,8 @@ def without_password(url: str) -> str:
     except (ArgumentError, ValueError):
         raise InputError(
             "ledger must be a path, or look like sqlite:///ledger.db or postgresql://user@host:5432/database, with a "
-            "port from 1 to 65535"
+            "port from 1 to 65535",
+            argument="ledger",
         ) from None
     rest = {name: getattr(parsed, name) for name in ("username", "host", "port", "database")}
     query = {name: value for name, value in parsed.query.items() if name != "password"}
@@ -171,16 +172,16 @@ def open_ledger(target: str | Path | None = None, *, create: bool = False) -> Le
     That of a run must be the one that its releases were charged to.
     """
     if target is None or "://" in str(target) or Path(target).is_file():
-        return opened(at(None if target is None else str(target)), None, create=create)
+        return open_sealed(place_of(None if target is None else str(target)), None, create=create)
     from shoal.product.runs.folder import Folder  # not the whole run: a ledger is looked at in a moment
 
     state = Folder(target).state()
     named = None if state.ledger is not None else state.config.ledger
-    where = place(Path(target), named, state.ledger, simulated=state.source.simulated is not None)
-    return opened(where, state.ledger, create=create and state.release_key is None)
+    where = place_of_run(Path(target), named, state.ledger, simulated=state.source.simulated is not None)
+    return open_sealed(where, state.ledger, create=create and state.release_key is None)
 
 
-def opened(where: Place, seal: Seal | None, *, create: bool) -> Ledger:
+def open_sealed(where: Place, seal: Seal | None, *, create: bool) -> Ledger:
     """The ledger at a place, which must be the one that was sealed, with all that it had then.
 
     It is made only where ``create`` allows it and nothing was charged to another before.

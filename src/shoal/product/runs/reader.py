@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shoal.errors import InputError
+from shoal.plaintext import cell
 from shoal.records import Record
 from shoal.validation import FloatArray
 
@@ -139,6 +140,6 @@ def around(law: Path, table: Path, row: int | Sequence[float]) -> pl.DataFrame:
         rows = pl.read_csv(table).filter(pl.col("crowd") == row)
         if not len(rows):
             raise InputError("row must be the number of a crowd in public/released.csv, or its figures")
-        columns = [entry.entry for entry in pooled.entries]
+        columns = [cell(entry.entry) for entry in pooled.entries]
         row = rows["kw"].to_list() if "step" in rows.columns else list(rows.select(columns).row(0))
     return pooled.around(row)

@@ -10,9 +10,21 @@
 | card | one card, from the facts of the stages | card.json, card.md |
 | report | pages for the owner and to pass on | report.html, public/report.html |
 
-A neighborhood is one shard, a country many; nothing else differs. A stage that is done, as
-:mod:`shoal.product.runs.results` tells, is not done again. A release is never done again because something changed:
-what is new about the same labels takes a later period, with ``update=True``. Who works on the tasks changes nothing.
+A neighborhood is one shard, a country many; nothing else differs. Which stages there are is a matter of the kind of
+release (:mod:`shoal.product.runs.kinds`). A stage that is done, as :mod:`shoal.product.runs.results` tells, is not done
+again.
+
+| state of a release | reached by | from there |
+| --- | --- | --- |
+| new | nothing, or the next period | fit |
+| fitted | fit: the first stage | plan |
+| planned | plan: every stage before the release | begin |
+| begun | begin: the ledger is sealed and the key of the release written | release |
+| released | release: on record, and written | go on: the next period is new |
+
+A release that was begun may have happened, so that it is continued as it was, and never done again because something
+changed: what is new about the same labels takes a later period, with ``update=True``. Who works on the tasks changes
+nothing.
 """
 
 from __future__ import annotations
@@ -20,38 +32,30 @@ from __future__ import annotations
 import shutil
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import shoal
+from shoal.designs.methods import METHODS
 from shoal.errors import InputError, ShoalError
-from shoal.product.card.card import ReleaseCard
-from shoal.product.card.facts import FitFacts, ReleaseFacts
-from shoal.product.runs.choice import Choice, Rehearsal, by_error, by_risk, naming_bound, rehearsal, share
-from shoal.product.runs.config import Config, shared
-from shoal.product.runs.folder import (
-    DESIGN,
-    FIT,
-    SHARDS,
-    STAGES,
-    STATE,
-    Done,
-    Folder,
-    Progress,
-    RunState,
-    Snapshot,
-    source_of,
-)
-from shoal.product.runs.owner_ledger import IN_FOLDER, Seal, at, noted
+from shoal.numerics import warmup
+from shoal.product.runs import secret
+from shoal.product.runs.book import Book
+from shoal.product.runs.choice import Choice, by_error, by_risk, naming_bound, rehearse_days, share
+from shoal.product.runs.config import Config, split_settings
+from shoal.product.runs.facts import STAGES, decode_facts
+from shoal.product.runs.folder import DESIGN, FIT, SHARDS, STATE, Done, Folder, Progress, RunState, Snapshot, source_of
+from shoal.product.runs.kinds import choose_kind
+from shoal.product.runs.kinds.averages import REHEARSAL
+from shoal.product.runs.owner_ledger import IN_FOLDER, Seal, note_ledger, place_of
 from shoal.product.runs.results import ANNEX, BOARD, Results
-from shoal.product.runs.shards import finished, put_whole, sweep
-from shoal.product.runs.stages import card_stage, crowd_stage, fit_stage, readings_stage, release_stage, table_stage
-from shoal.product.runs.stages.crowd_stage import Book
-from shoal.product.sources.meters import clock
+from shoal.product.runs.rows import NUMBERS
+from shoal.product.runs.shards import find_shard, put_whole, sweep
+from shoal.product.runs.stages.fit_stage import with_steps
+from shoal.product.runs.work import Carry, Work
 
 if TYPE_CHECKING:
     from shoal.product.sources.frames import Scratch
@@ -109,22 +113,23 @@ def run(
     asks = at_most is not None or within is not None
     if asks and settings.get("crowd") is not None:
         raise InputError("crowd: give it, or let at_most= or within= choose it, not both")
-    work = Run(out, source, config, progress, **settings)
-    if work.state.ledger is not None:
-        work.ledger().close()  # before anything is done: is it there, and the one it was?
-        work.state = replace(work.state, ledger=replace(work.state.ledger, where=work.place.stored))
-    if not rehearse and until in ("release", "report") and (update or not work.has_released):
-        work.place.refuse_read_only()
-    with work.held():
-        if update and not rehearse:
-            work.go_on()
-        if asks:
-            work.take(work.choose(at_most=at_most, error=within))
-        if rehearse:
-            work.rehearse()
-        else:
-            work.everything(until)
-    return work
+    one = Run(out, source, config, progress, **settings)
+    try:
+        one.check_ledger()
+        if not rehearse and until in ("release", "report") and (update or not one.has_released):
+            one.place.refuse_read_only()
+        with one.hold():
+            if update and not rehearse:
+                one.go_on()
+            if asks:
+                one.take(one.choose(at_most=at_most, error=within))
+            if rehearse:
+                one.rehearse()
+            else:
+                one.everything(until)
+    finally:
+        one.work.close_ledger()
+    return one
 
 
 class Run(Results):
@@ -143,34 +148,35 @@ class Run(Results):
         progress: Progress | None = None,
         **settings: Any,
     ) -> None:
-        self.folder = Folder(out)
-        self.did = []
-        self.progress = progress
+        folder = Folder(out)
+        given, speed, horizon = split_settings(settings)
+        work = Work(folder, speed, horizon, progress)
+        super().__init__(work)
         self._depth = 0
-        settings, self.speed, self.horizon = shared(settings)
-        self._saved = self.folder.state() if self.folder.is_run else None
-        if self._saved is None and source is None:
-            raise InputError(f"file: {self.folder.path.name} is not a shoal run yet; name a meter file, or a table")
-        base = config or (Config() if self._saved is None else self._saved.config)
+        self._saved = saved = folder.state() if folder.is_run else None
+        if saved is None and source is None:
+            raise InputError(f"file: {folder.path.name} is not a shoal run yet; name a meter file, or a table")
+        base = config or (Config() if saved is None else saved.config)
         # Where nobody asked for a size, now or in a run that was refused here, that of the crowds on record is the one.
-        asked = self._saved is not None and (bool(self._saved.stages) or base.crowd != Config().crowd)
-        self._any_crowd = not asked and config is None and settings.get("crowd") is None
-        settled = base.changed(**settings)
-        known = self._saved is not None and self._saved.ledger is not None  # then it is where it was last seen
-        given = settings.get("ledger") or (None if config is None else config.ledger)
-        self.named_ledger = given if known else settled.ledger
-        if settled.ledger not in (None, IN_FOLDER):
-            settled = replace(settled, ledger=at(settled.ledger).stored)
+        asked = saved is not None and (bool(saved.stages) or base.crowd != Config().crowd)
+        work.any_crowd = not asked and config is None and given.get("crowd") is None
+        # A ledger that was charged is where it was last seen, unless another place is named now.
+        work.named_ledger = given.get("ledger") or (None if config is None else config.ledger)
+        if saved is None or saved.ledger is None:
+            work.named_ledger = work.named_ledger or base.ledger
+        chosen = base.with_settings(**given)
+        if chosen.ledger not in (None, IN_FOLDER):
+            chosen = replace(chosen, ledger=place_of(chosen.ledger).stored)
         self._rows: Scratch | None = None
-        if self._saved is not None:
-            self.state = replace(self._saved, config=settled)
+        state = None if saved is None else replace(saved, config=chosen)
         if source is not None:
-            read, self._rows = source_of(source, self.path / SHARDS / "source", table=settled.label is not None)
-            begun = RunState(read, settled, created=_now(), run=uuid.uuid4().hex, day=_now()[:10])
-            self.state = begun if self._saved is None else replace(self.state, source=read)
-        fit = self.facts("fit", FitFacts)
-        if fit is not None:
-            self._settle_horizon(fit)
+            read, self._rows = source_of(source, folder.path / SHARDS / "source", table=chosen.label is not None)
+            new = RunState(read, chosen, created=_now(), run=uuid.uuid4().hex, day=_now()[:10])
+            state = new if state is None else replace(state, source=read)
+        assert state is not None
+        fit = state.facts.fit
+        chosen = with_steps(chosen, horizon, None if fit is None else fit.step_minutes)
+        work.state = replace(state, config=chosen, kind=choose_kind(chosen, fit).word)
 
     @classmethod
     def open(cls, folder: str | Path) -> Run:
@@ -182,13 +188,14 @@ class Run(Results):
         >>> run = Run.open("january")  # doctest: +SKIP
         >>> run.card.statement  # doctest: +SKIP
         """
-        Folder(folder).state()
+        if not Folder(folder).is_run:
+            Folder(folder).state()  # says why
         return cls(folder)
 
     # ------------------------------------------------------------------ the folder
 
     @contextmanager
-    def held(self) -> Iterator[Run]:
+    def hold(self) -> Iterator[Run]:
         """Hold the folder; another process is refused meanwhile.
 
         Where a new release is refused before anything was charged for it, the folder is left as it was.
@@ -198,18 +205,18 @@ class Run(Results):
             if self._depth > 1:
                 yield self
                 return
-            self.folder.create()
-            with self.folder.locked():
-                now = self.folder.state() if self.folder.is_run else None
-                if now != self._saved:
+            folder = self.work.folder
+            folder.create()
+            with folder.lock():
+                if not folder.is_as_written:
                     raise InputError(f"out: another shoal has worked in {self.path.name} meanwhile; run again")
-                if now is None:
+                if self._saved is None:
                     self._remember(self.state)  # from here on the folder is a run, however it ends
                 if self._rows is not None:
                     rows, path = self._rows, Path(self.state.source.path)
                     path.parent.mkdir(parents=True, exist_ok=True)
                     put_whole(path, lambda rough: shutil.copyfile(rows.path, rough))
-                before, files = self._saved, self.folder.snapshot()
+                before, files = self._saved, folder.snapshot()
                 assert before is not None
                 try:
                     yield self
@@ -218,122 +225,141 @@ class Run(Results):
                     raise
         finally:
             self._depth -= 1
+            if not self._depth:
+                self.work.close_ledger()
 
     def _undo(self, before: RunState, files: Snapshot) -> None:
-        """Forget a release that was refused and is not on record: a new period's, or one of readings."""
+        """Forget a release that was refused and is not on record: a new period's, or one of a kind that forgets."""
         new = self.state.release > before.release
-        if not new and not (self.of_readings and self.state.releasing is not None):
+        if not new and not self.kind.forgets(self.work):
             return
         if self.has_released:
             try:
-                with self.ledger() as ledger:
-                    known = ledger.has(self.release_name) or ledger.recorded_crowds(self.release_name) is not None
+                ledger, name = self.work.ledger, self.release_name
+                known = ledger.has(name) or ledger.recorded_crowds(name) is not None
             except ShoalError:
                 known = True  # it may be
             if known:
                 return
         if new:
-            self.folder.put_back(f"earlier/{before.release}", files)
-            self.state = self._saved = before
+            self.work.folder.put_back(f"earlier/{before.release}", files)
+            self.work.state = self._saved = before
         elif "release" not in self.state.stages:
             self._remember(replace(self.state, releasing=None))
 
     def _remember(self, state: RunState) -> None:
-        self.folder.remember(state)
-        self.state = self._saved = state
+        self.work.folder.remember(state)
+        self.work.state = self._saved = state
 
     def _forget(self, *stages: str, **changes: Any) -> None:
         left = {name: done for name, done in self.state.stages.items() if name not in stages}
+        self.work.carry = Carry()
         self._remember(replace(self.state, stages=left, **changes))
 
-    # ------------------------------------------------------------------ stages
+    def _configure(self, **settings: Any) -> None:
+        self.work.state = replace(self.state, config=replace(self.config, **settings))
 
-    def stages(self, until: str = "report") -> tuple[str, ...]:
-        """The stages of this run, up to one that ``--until`` names."""
-        if until not in UNTIL:
-            raise InputError(f"until must be one of {', '.join(UNTIL)}")
-        last = STAGES.index(UNTIL[until])
-        return tuple(name for name in self.pipeline if STAGES.index(name) <= last)
+    def _say(self, stage: str, text: str, done: float, total: int) -> None:
+        self.work.stage = stage
+        self.work.tell(text, done, total)
+
+    # ------------------------------------------------------------------ states
+
+    @property
+    def phase(self) -> str:
+        """How far this release is: "new", "fitted", "planned", "begun" or "released"."""
+        done = self.state.stages
+        if "release" in done:
+            return "released"
+        if self.state.releasing is not None:
+            return "begun"
+        before = list(self.pipeline)[: list(self.pipeline).index("release")]
+        return "planned" if all(name in done for name in before) else "fitted" if "fit" in done else "new"
+
+    @property
+    def has_released(self) -> bool:
+        """Whether this folder has released, or may have: a release that was begun counts."""
+        return self.phase in ("begun", "released")
 
     def everything(self, until: str = "report") -> None:
         """Every stage that is not done, up to one of them."""
-        self.stages(until)  # refused here, if there is none of this name
-        with self.held():
+        if until not in UNTIL:
+            raise InputError(f"until must be one of {', '.join(UNTIL)}")
+        with self.hold():
             self.do("fit")  # which may tell that a method is needed
-            for stage in self.stages(until)[1:]:
+            for stage in self._stages(until)[1:]:
                 self.do(stage)
+
+    def _stages(self, until: str) -> list[str]:
+        """The stages of this run, up to one that ``--until`` names."""
+        last = STAGES.index(UNTIL[until])
+        return [name for name in self.pipeline if STAGES.index(name) <= last]
 
     def do(self, stage: str) -> None:
         """One stage, if it is not done; all before it must be."""
-        with self.held():
-            if stage in ("fit", "crowds", "design", "release"):  # what a release rests on
-                self._settle()
+        with self.hold():
+            if stage not in ("audit", "card", "report"):  # what a release rests on
+                self._refuse_changes()
             if stage == "fit":
-                compile_first(self._say, accounting=self.config.charged)
-                for folder in (self.path / SHARDS, self.path):  # nobody works in them yet
-                    sweep(folder)
-                lists = [name for name in (FIT, DESIGN) if (self.folder / name).is_file()]
-                parts = [part for name in lists for part in self.listing(name).parts]
-                lacks = self.failed("fit", "design", "release") or any(finished(part.path) is None for part in parts)
-                if lacks and not self.has_released:  # doing the stages again may mend it
-                    self._forget(*STAGES, releasing=None)  # what is there is passed over, shard by shard
-            releases = stage == "release" and not self.is_done("release")
-            if releases:
+                self._prepare()
+            if stage == "release" and not self.is_done(stage):
                 self._replan()
-            missing = next((name for name in self.before(stage) if not self.is_done(name)), None)
-            if missing is not None:
+            undone = self.undone(until=stage)
+            if undone is None:
+                self._say(stage, "already done", 1, 1)
+                return
+            if undone != stage:
                 raise InputError(
-                    f"dir: the stage {missing!r} comes before {stage!r} and is not done as now configured; "
+                    f"dir: the stage {undone!r} comes before {stage!r} and is not done as now configured; "
                     f"run `shoal run --out {self.path.name}` for all of them"
                 )
-            if releases:
-                self._begin_release()
+            if stage == "release":
+                self._begin()
             self._stage(stage)
 
-    def _stage(self, stage: str) -> None:
-        step = self.pipeline[stage]
-        if self.is_done(stage):
-            self._say(stage, "already done", 1, 1)
-            return
-        self._say(stage, step.doing, 0, 0)
+    def _stage(self, name: str) -> None:
+        """Do the steps of a stage, and remember it."""
+        stage, work = self.pipeline[name], self.work
+        self._say(name, stage.doing, 0, 0)
         begun = time.monotonic()
-        outcome = step.work(self)
-        facts = outcome.facts
-        if isinstance(facts, FitFacts):
-            self._settle_horizon(facts)
-            self.state = replace(self.state, dates=facts.dates or self.state.dates)
-        digests = {name: self.folder.digest(name) for name in outcome.files}
+        try:
+            for step in stage.steps:
+                outcome = step(work)
+                if outcome.settings is not None:
+                    work.state = replace(work.state, config=outcome.settings)
+                work.carry = outcome.carry or work.carry
+        finally:
+            work.end_stage()
+        facts: Any = decode_facts(name, outcome.facts.to_json())  # as they will be read
+        state = work.state
+        if name == "fit":
+            kind = choose_kind(state.config, facts)
+            kind.check_rows(state.config, facts)
+            work.state = state = replace(state, dates=facts.dates or state.dates, kind=kind.word)
+        digests = {file: work.folder.digest(file) for file in outcome.files}
         seconds = round(time.monotonic() - begun, 3)
-        stages = {**self.state.stages, stage: Done(self.key(stage), digests, seconds, _now(), facts.to_json())}
-        state = replace(self.state, stages={name: stages[name] for name in STAGES if name in stages})
-        if isinstance(facts, ReleaseFacts) and state.ledger is not None:
+        stages = {**state.stages, name: Done(self.key(name), digests, seconds, _now(), facts)}
+        state = replace(state, stages={one: stages[one] for one in STAGES if one in stages})
+        if name == "release" and state.ledger is not None:
             state = replace(state, releasing=None, ledger=replace(state.ledger, head=facts.head))
         self._remember(state)
-        self.did.append(stage)
-        self._say(stage, step.doing, 1, 1)
+        self.did.append(name)
+        self._say(name, stage.doing, 1, 1)
 
-    def foresee(self, labels: Sequence[str], origin: str, step_minutes: float) -> bool:
-        """Before anything is fitted: is the ledger the one it should be, and do crowds on record allow this?"""
-        book = Book.of(self, labels)
-        if book.size is not None and self._any_crowd:
-            self._configure(crowd=book.size)
-        steps = self.config.horizon
-        if self.horizon is not None:
-            steps = clock.steps(self.horizon, timedelta(minutes=step_minutes))
-        book.allow(replace(self.config, horizon=steps), origin, step_minutes)
-        return book.size is not None
+    # ------------------------------------------------------------------ new to fitted
 
-    def _settle_horizon(self, fit: FitFacts) -> None:
-        """A horizon that was given as a time becomes a number of steps, once the step is known."""
-        if self.horizon is not None and fit.step_minutes:
-            steps = clock.steps(self.horizon, timedelta(minutes=fit.step_minutes))
-            self.horizon = None
-            self._configure(horizon=steps)
+    def _prepare(self) -> None:
+        """Compile what was never compiled here, sweep, and forget stages that lack shards, which may be mended."""
+        compile_first(self._say, self.config)
+        for folder in (self.path / SHARDS, self.path):  # nobody works in them yet
+            sweep(folder)
+        lists = [name for name in (FIT, DESIGN) if (self.path / name).is_file()]
+        parts = [part for name in lists for part in self.work.listing(name).parts]
+        lacks = self.work.facts.has_failed("fit", "design", "release") or any(find_shard(p.path) is None for p in parts)
+        if lacks and not self.has_released:
+            self._forget(*STAGES, releasing=None)  # what is there is passed over, shard by shard
 
-    def _configure(self, **settings: Any) -> None:
-        self.state = replace(self.state, config=replace(self.config, **settings))
-
-    def _settle(self) -> None:
+    def _refuse_changes(self) -> None:
         """Refuse to redo what a release rests on.
 
         A release that was begun and interrupted is continued, since the ledger gives the same answers again.
@@ -346,7 +372,7 @@ class Run(Results):
                     "is new about the same labels takes a later period: update=True goes on with a new day or table; "
                     "or name a new folder; their crowds are used in both"
                 )
-            if self.charged and "release" in self.state.stages and self.failed("design", "release"):
+            if "release" in self.state.stages and self.work.facts.has_failed("design", "release"):
                 self._forget("design", "audit", "release", releasing=key)  # what is mended is released under this name
         if self.state != self._saved:
             self._remember(self.state)
@@ -354,47 +380,48 @@ class Run(Results):
     def _difference(self) -> str:
         """What is not as it was when this folder released, in words."""
         before = self._saved or self.state
-        names = dict.fromkeys(name for stage in self.stages("release") for name in self.pipeline[stage].settings)
+        names = dict.fromkeys(name for stage in self._stages("release") for name in self.pipeline[stage].settings)
         changed = [name for name in names if getattr(before.config, name) != getattr(self.config, name)]
         differences = [f"another {', '.join(changed)}"] if changed else []
         differences += ["another file"] if before.source.digest != self.state.source.digest else []
         return " and ".join(differences) or "another version of shoal"
 
-    # ------------------------------------------------------------------ the release
+    # ------------------------------------------------------------------ planned to begun
 
     def _replan(self) -> None:
         """Form crowds anew where something was recorded about the same labels since they were formed."""
-        import polars as pl
-
         if not self.is_done("crowds"):
             return
-        with self.existing_ledger() as ledger:
-            name = self.release_name
-            if ledger is not None and (ledger.recorded_crowds(name) is not None or ledger.has(name)):
-                return
-        labels = pl.read_parquet(self.folder / crowd_stage.CROWDS, columns=["label"])["label"].to_list()
-        if Book.of(self, labels).digest != self.plan.book:
+        ledger, name = self.work.find_ledger(), self.release_name
+        if ledger is not None and (ledger.recorded_crowds(name) is not None or ledger.has(name)):
+            return
+        labels = self.work.tables.members["label"].to_list()
+        if Book.read(ledger, labels).digest != self.work.facts.plan.book:
             self._forget("crowds", "design", "audit")
-            for stage in self.stages("audit")[1:]:
+            for stage in self._stages("audit")[1:]:
                 self._stage(stage)
 
-    def _begin_release(self) -> None:
-        """What is refused here was not begun, and no ledger is made for it."""
-        if self.of_readings:
-            readings_stage.homes_of(self)
-        if self.charged:
-            assert self.design is not None
-            card_stage.rehearse(self.plan.fit, self.design, self.audit if self.is_done("audit") else None)
-            release_stage.refuse(self)
+    def _begin(self) -> None:
+        """Seal the ledger. What is refused here was not begun, and no ledger is made for it."""
+        work = self.work
+        self.kind.begin(work)
         # Written before the ledger is asked: a release that may have happened counts as one, and is the one of this
         # ledger.
-        if not self.place.own and self.place.file is not None and not self.place.file.exists():
-            self.new_ledger = self.place.where
-        with self.ledger(create=True) as ledger:
-            seal = Seal(ledger.identity, str(ledger.head), self.place.stored)
-        if not self.alone:
-            noted(self.place)
+        if not work.place.own and work.place.file is not None and not work.place.file.exists():
+            self.new_ledger = work.place.where
+        ledger = work.open_ledger(create=True)
+        seal = Seal(ledger.identity, str(ledger.head), work.place.stored)
+        if not work.alone:
+            note_ledger(work.place)
         self._remember(replace(self.state, releasing=self.key("release"), ledger=seal))
+
+    def check_ledger(self) -> None:
+        """Before anything is done: is the ledger there, and the one it was?"""
+        if self.state.ledger is not None:
+            self.work.open_ledger()
+            self.work.state = replace(self.state, ledger=replace(self.state.ledger, where=self.place.stored))
+
+    # ------------------------------------------------------------------ released to new
 
     def go_on(self) -> None:
         """Go on with a new day, or period: put the last release aside; crowds stay as they are on record.
@@ -402,7 +429,7 @@ class Run(Results):
         In a new folder it begins. Asked for again with the same readings and settings, as after an interruption, it
         changes nothing.
         """
-        with self.held():
+        with self.hold():
             before = self._saved
             assert before is not None  # the folder is held
             if not before.stages and not self.has_released:
@@ -415,9 +442,9 @@ class Run(Results):
                 raise InputError("update: the last release of this folder is not finished; finish it without")
             if "marginal" in (before.config.query, self.config.query):
                 raise InputError(ONCE)
-            self.ledger().close()
-            daily = table_stage.DAILY if self.state.source.table else fit_stage.DAILY
-            fixed = [name for name in self.pipeline["fit"].settings if name not in daily]
+            self.work.open_ledger()
+            fit = self.pipeline["fit"]
+            fixed = [name for name in fit.settings if name not in fit.daily]
             differs = next((name for name in fixed if self.config.part(name) != before.config.part(name)), None)
             if differs is not None:
                 raise InputError(
@@ -429,22 +456,21 @@ class Run(Results):
                     self._configure(**{name: None})
             aside = f"earlier/{self.state.release}"
             files = [name for done in self.state.stages.values() for name in done.files]
-            self.folder.archive([*files, BOARD, ANNEX, STATE, release_stage.NUMBERS], aside)
+            self.work.folder.archive([*files, BOARD, ANNEX, STATE, NUMBERS], aside)
             for name in (BOARD, ANNEX):  # they are about the last release, and no stage writes them anew
-                (self.folder / name).unlink(missing_ok=True)
-            state = replace(self.state, stages={}, release=self.state.release + 1, releasing=None)
-            self._remember(replace(state, previous=aside, day=_now()[:10]))
+                (self.path / name).unlink(missing_ok=True)
+            state = replace(
+                self.state, release=self.state.release + 1, releasing=None, kind=choose_kind(self.config).word
+            )
+            self.work.carry = Carry()
+            self._remember(replace(state, stages={}, previous=aside, day=_now()[:10]))
 
     # ------------------------------------------------------------------ before a release
 
     def rehearse(self) -> None:
         """Everything up to the release, which is recorded, drawn and charged nowhere; any number of times."""
-        if self.of_readings:
-            raise InputError(
-                "rehearse: under secret='readings' nothing is chosen after looking at the readings, and a rehearsal "
-                "looks; `shoal.noisy_crowds_plan(customers=…, epsilon=…)` says what to expect from declared numbers"
-            )
-        with self.held():
+        self.kind.refuse("rehearse")
+        with self.hold():
             if self.has_released:
                 raise InputError(
                     f"rehearse: {self.path.name} has released. Rehearse in a folder of its own, any number of times: "
@@ -452,35 +478,28 @@ class Run(Results):
                 )
             self.do("fit")
             self._forget("crowds")  # by what is on record now
-            for stage in self.stages("audit")[1:]:
+            for stage in self._stages("audit")[1:]:
                 self.do(stage)
-            if not self.charged:
-                facts = release_stage.rehearse(self, self.plan)
-                self.rehearsed = self.folder / release_stage.REHEARSAL
-                card = ReleaseCard.of(self.plan.fit, None, facts, None, charged=False)
-                self.rehearsed_card = card_stage.attacked(self, card, self.plan)
-
-    def rehearsal(self, *, days: bool = True) -> Rehearsal:
-        """What crowds of any size would cost, rehearsed on past ``days``; the first stage is done."""
-        return rehearsal(self, self.known_fit, days=days)
+            self.rehearsed_card = self.kind.rehearse(self.work)
+            self.rehearsed = None if self.rehearsed_card is None else self.path / REHEARSAL
 
     def choose(self, *, at_most: float | str | None = None, error: float | str | None = None) -> Choice:
         """The crowd by the risk of being named, or by the error that one can bear: see :func:`shoal.choose`."""
-        if self.of_readings:
-            name = "at_most" if at_most is not None else "within"
-            raise InputError(f"{name} belongs to the label's promise: leave out {name}= with secret='readings'")
+        name = "at_most" if at_most is not None else "within"
+        self.kind.refuse(name)
         if (at_most is None) == (error is None):
             raise InputError(
                 "at_most and within: give one of them, the risk of being named or the error that can be borne"
             )
-        with self.held():
+        with self.hold():
             if not self.has_released:
                 self.do("fit")
+            self.kind.refuse(name)  # a table's rows may have decided it
             self._say("choose", "rehearsing", 0, 0)
             if at_most is not None:
-                choice = by_risk(self.rehearsal(days=False), naming_bound(at_most))
+                choice = by_risk(rehearse_days(self.work, days=False), naming_bound(at_most))
             else:
-                choice = by_error(self.rehearsal(), share(error if error is not None else ""))
+                choice = by_error(rehearse_days(self.work), share(error if error is not None else ""))
             self._say("choose", "rehearsing", 1, 1)
         return choice
 
@@ -495,38 +514,19 @@ class Run(Results):
         self.choice = choice
         self._configure(crowd=choice.crowd)
 
-    def _say(self, stage: str, text: str, done: float, total: int) -> None:
-        self.stage = stage
-        self.tell(text, done, total)
 
+def compile_first(tell: Progress, config: Config) -> None:
+    """On the first run on a machine, say so and compile the kernels, before workers would all do it at once.
 
-def compile_first(tell: Progress, *, accounting: bool = True) -> None:
-    """On the very first run on a machine, say so and compile the kernels, before workers would all do it at once.
-
-    Means of crowds need no ``accounting``: its kernels are the larger part, and are left to the first run with an ε.
-    Nothing depends on it: what is not compiled here is compiled where it is needed, and kept.
+    Means of crowds need no accounting: its kernels are the larger part, and are left to the first run with an ε.
     """
-    from shoal.numerics import compilation
-
-    folder, last = compilation.FOLDER, "spectrum._fast_batch*.nbi" if accounting else "formation._sweep*.nbi"
-    if folder is None or any(folder.rglob(last)):
-        return
-    import numpy as np
-
-    from shoal.accounting.spectrum import edge_spectra
-
-    words = "compiling, once on this machine, in a minute or two"
-    tell("compile", words, 0, 0)
-    shoal.forecast(shoal.simulate_meters(2, 3, step_minutes=30), (2, 1), 2, 2, "day")
-    shoal.crowd_graph(np.arange(12.0).reshape(6, 2) ** 2, 2)
-    if accounting:
-        laws = shoal.GaussianClasses([[0.0, 0.0], [1.0, 0.0]], [[[1.0, 0.5], [0.5, 1.0]], [[2.0, 0.5], [0.5, 1.0]]])
-        edge_spectra(laws, np.array([[0, 1]]), precise=True).reverse()
-        graph = shoal.NeighborGraph.complete(laws.labels)
-        for scope in ("answer", "table"):
-            shoal.privacy_curve(laws, graph, [0.5, 1.0], scope=scope)
-            shoal.renyi_curve(laws, graph, [2.0], scope=scope)
-    tell("compile", words, 1, 1)
+    rooms = ["crowds"] if config.label is not None else ["arma", "crowds"]
+    if config.charged or config.secret == secret.READINGS:
+        rooms.append("accounting")
+    if config.method is not None and config.method in METHODS and METHODS[config.method].timed:
+        rooms.append("designs")
+    if warmup.compile_kernels(lambda words: tell("compile", words, 0, 0), rooms=rooms):
+        tell("compile", warmup.WORDS, 1, 1)
 
 
 def _now() -> str:

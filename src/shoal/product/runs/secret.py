@@ -7,8 +7,8 @@ home's readings could enter is closed, or the setting is demanded (docs/which-se
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 from datetime import UTC, datetime
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from shoal.errors import InputError
@@ -16,70 +16,14 @@ from shoal.errors import InputError
 if TYPE_CHECKING:
     from shoal.product.runs.config import Config
     from shoal.product.runs.meter_rows import Grid
-    from shoal.product.sources.meters.declared import Declared
+    from shoal.product.sources.meters.declaration import Declared
     from shoal.readings.publication import Series
 
 READINGS = "readings"
-#: Settings that belong to the label's promise.
-OF_LABELS = (
-    "crowd", "boundaries", "largest_share", "method", "query", "rho", "within", "at_most",
-)  # fmt: skip
 #: Settings that belong to the readings' promise.
 OF_READINGS = ("customers", "budget_epsilon", "releases", "bounds", "cells", "typical_kw")
 #: What a release depends on.
 SETTINGS = ("secret", *OF_READINGS, "epsilon", "delta")
-
-
-def check(config: Config) -> None:
-    """Refuse settings that the secret does not have, and a promise about readings that lacks one that it needs."""
-    from shoal import validation
-
-    validation.choice(("label", READINGS), secret=config.secret)
-    if config.typical_kw is not None:
-        validation.positive(typical_kw=config.typical_kw)
-    defaults = {field.name: field.default for field in fields(config)}
-
-    def given(names: tuple[str, ...]) -> str | None:
-        return next((n for n in names if n in defaults and getattr(config, n) != defaults[n]), None)
-
-    if config.secret != READINGS:
-        name = given(OF_READINGS)
-        if name is not None:
-            raise InputError(f"{name} belongs to the readings' promise: say secret='readings' too, or leave it out")
-        return
-    name = given(OF_LABELS)
-    if name is not None:
-        raise InputError(f"{name} belongs to the label's promise: leave out {name}= with secret='readings'")
-    missing: dict[str, str] = {}
-    if config.customers is None:
-        missing["customers"] = "customers= (the number of homes on the register)"
-    if config.epsilon is None and config.releases is None:
-        missing["epsilon"] = "epsilon= (or budget_epsilon= with releases= for a series)"
-    if config.label is None and config.origin is None:
-        missing["origin"] = "origin= (the first instant to forecast; the file's end may be one home's)"
-    if config.label is None and config.typical_kw is None:
-        missing["typical_kw"] = "typical_kw= (the mean load of a typical home, from statistics)"
-    if missing:
-        also = "" if config.label else "; and unit= and interval= where the file's columns do not declare them"
-        raise InputError(f"{next(iter(missing))}: secret='readings' needs {', '.join(missing.values())}{also}")
-    validation.count(customers=config.customers)
-    if config.budget_epsilon is not None:
-        validation.positive(budget_epsilon=config.budget_epsilon)
-    if config.releases is not None:
-        validation.count(releases=config.releases)
-        if config.budget_epsilon is None:
-            raise InputError("releases: share a budget out: releases= needs budget_epsilon=")
-        if config.epsilon is not None:
-            raise InputError("epsilon: releases= shares budget_epsilon= out; leave out epsilon=")
-    if config.label is None:
-        if config.bounds or config.cells:
-            raise InputError("bounds and cells are for tables: name the column of their labels too (label=)")
-    elif not config.bounds:
-        raise InputError(
-            "bounds: secret='readings' needs the ends of every column of a table, bounds='column=low:high'"
-        )
-    else:
-        bounds_of(config), cells_of(config)
 
 
 def bounds_of(config: Config) -> dict[str, tuple[float, float]]:
@@ -110,7 +54,7 @@ def _numbers(texts: Sequence[str], between: str, wrong: str) -> dict[str, list[f
     return columns
 
 
-def planned(config: Config) -> tuple[Any, Series]:
+def make_plan(config: Config) -> tuple[Any, Series]:
     """The plan and its series, from the settings alone."""
     from functools import partial
 
@@ -139,9 +83,9 @@ def price(config: Config, mean_kw: float | None) -> str:
     """What the noise is beside the homes' own mean load, for the owner alone; nothing where that is not known."""
     from shoal.rounding import percent
 
-    if config.label is not None or mean_kw is None or not mean_kw > 0:
+    if config.label is not None or mean_kw is None or not 0 < mean_kw < inf:
         return ""
-    plan, _ = planned(config)
+    plan, _ = make_plan(config)
     off = plan.expected_total * plan.typical_kw / mean_kw
     beyond = " More than it: declare another typical_kw= before you spend the budget." if off > 1 else ""
     return (
@@ -157,7 +101,7 @@ def price(config: Config, mean_kw: float | None) -> str:
 def declared_of(config: Config) -> Declared:
     """What is declared about meter files; refuses what is lacking."""
     from shoal.product.sources.meters import clock
-    from shoal.product.sources.meters.declared import Declared
+    from shoal.product.sources.meters.declaration import Declared
 
     needed = {"unit": "the unit of the readings (unit='kw')", "interval": "the minutes between them (interval=15)"}
     missing = [name for name in needed if getattr(config, name) is None]

@@ -82,7 +82,7 @@ def out_path(root: Path, stage: str, suffix: str, settings: dict[str, Any], inpu
     return str(root / stage / f"{shard_key(stage, settings, [part.key for part in inputs])}.{suffix}")
 
 
-def receipted(path: str | Path, facts: Record) -> Part:
+def seal_shard(path: str | Path, facts: Record) -> Part:
     """Leave the receipt of a shard whose files are written: from now on it is done."""
     key = _key(path)
     receipt = Path(path).with_name(f"{key}.{RECEIPT}")
@@ -94,7 +94,7 @@ def receipted(path: str | Path, facts: Record) -> Part:
     return Part(str(path), files, body["facts"])
 
 
-def finished(path: str | Path) -> Part | None:
+def find_shard(path: str | Path) -> Part | None:
     """The shard at a path if its receipt and its files are all there, or None: then it has to be made.
 
     Contents are checked where they are read, by ``Part.check``.
@@ -154,7 +154,7 @@ def do(job: Job) -> Part:
     """Run one job where it is: check its inputs, work, and leave a receipt."""
     for part in job.inputs:
         part.check()
-    return receipted(job.out, job.work(job.out))
+    return seal_shard(job.out, job.work(job.out))
 
 
 def run_jobs(executor: Executor, text: str, jobs: Sequence[Job], tell: Tell, *, for_good: bool = False) -> Listing:
@@ -162,7 +162,7 @@ def run_jobs(executor: Executor, text: str, jobs: Sequence[Job], tell: Tell, *, 
 
     ``for_good``: what is left out here stays out, so that workers that die are no reason to go on without a shard.
     """
-    parts = {number: part for number, job in enumerate(jobs) if (part := finished(job.out)) is not None}
+    parts = {number: part for number, job in enumerate(jobs) if (part := find_shard(job.out)) is not None}
     failed: list[Lost] = []
     waiting = [number for number in range(len(jobs)) if number not in parts]
     tell(text, len(parts), len(jobs))
@@ -213,18 +213,18 @@ class Listing(Record):
     def text(self, folder: Path) -> str:
         """The content of its file: JSON, paths relative to the run's folder."""
         base = folder.resolve()
-        relative = self._moved(lambda path: Path(path).resolve().relative_to(base).as_posix())
+        relative = self._move(lambda path: Path(path).resolve().relative_to(base).as_posix())
         return json.dumps(relative.to_json(), indent=1)
 
     @classmethod
     def read(cls, path: Path, folder: Path) -> Listing:
         """Read the file that :meth:`text` describes."""
         try:
-            return cls.from_json(json.loads(path.read_bytes()))._moved(lambda inside: str(folder / inside))
+            return cls.from_json(json.loads(path.read_bytes()))._move(lambda inside: str(folder / inside))
         except (OSError, ValueError, TypeError, AttributeError):
             raise InputError(f"dir: {path.name} is missing or damaged; run the stage again") from None
 
-    def _moved(self, move: Callable[[str], str]) -> Listing:
+    def _move(self, move: Callable[[str], str]) -> Listing:
         parts, inputs = (
             tuple(replace(part, path=move(part.path)) for part in each) for each in (self.parts, self.inputs)
         )

@@ -1,4 +1,4 @@
-"""Who is calling, what they may call, and how often: decided before anything of a request is read.
+"""Callers, what they may call, and how often: decided before anything of a request is read.
 
 A caller is known by a key, by the cookie of a page, or by the word of a trusted proxy. A header is believed only from
 the one address that was named as the proxy's: who the user is (on pages, never under ``/v1``), and where a request came
@@ -8,14 +8,17 @@ from. Whoever may not make a call gets the answer of an unknown address.
 import hashlib
 import hmac
 import ipaddress
+import json
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Form, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from starlette.concurrency import run_in_threadpool
@@ -94,7 +97,7 @@ class Access:
         self._people, self._strangers, self._guesses = Pace(rate, burst), Pace(rate, burst), Pace(1.0, 20.0)
 
     def admit(self, request: Request, roles: frozenset[str] | None, path: str) -> Caller | None:
-        """Who makes a call, if ``roles`` may make it and not too often; None for what anyone may call.
+        """The caller, if ``roles`` may make it and not too often; None for what anyone may call.
 
         ``path`` is the route's own: what a request says of its address is nothing to go by.
         """
@@ -113,7 +116,7 @@ class Access:
         return caller
 
     def token(self, request: Request, caller: Caller) -> str:
-        """What every form of a page carries: it belongs to the session, or to who the proxy says it is."""
+        """The token that every form of a page carries: it belongs to the session, or to who the proxy says it is."""
         owner = request.cookies.get(COOKIE, "") if caller.key is not None else f"proxy {caller.person.id}"
         message = b"shoal form " + owner.encode("utf-8", "surrogatepass")
         return hmac.new(self.service.ledger.secret, message, hashlib.sha256).hexdigest()
@@ -131,7 +134,7 @@ class Access:
         return self.service.register.holder(text) if scheme.lower() == "bearer" else None
 
     def _visitor(self, request: Request) -> Caller | None:
-        """Who is signed in: with a cookie, or named once by the trusted proxy and admitted here under that name."""
+        """The signed-in person: with a cookie, or named once by the trusted proxy and admitted here under that name."""
         cookie = request.cookies.get(COOKIE, "")
         caller = self.service.register.session(cookie) if cookie else None
         if caller is None and self.proxy is not None and self.proxy.sent(request):
@@ -152,9 +155,26 @@ class GuardedRoute(APIRoute):
 
         async def guard(request: Request) -> Any:
             request.state.caller = await run_in_threadpool(access_of(request).admit, request, self.roles, self.path)
+            if self.path.startswith("/v1/"):
+                refuse_twice(await request.body())
             return await handler(request)
 
         return guard
+
+
+def refuse_twice(body: bytes) -> None:
+    """Raise where a field stands twice in JSON: readers differ in which one they take.
+
+    What is no JSON is left to the call, which says so.
+    """
+
+    def fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(dict(pairs)) < len(pairs):
+            raise RequestValidationError([{"type": "twice", "loc": ("body",), "msg": "A field stands twice in it"}])
+        return dict(pairs)
+
+    with suppress(ValueError, RecursionError):
+        json.loads(body, object_pairs_hook=fields)
 
 
 def router(*roles: str, **settings: Any) -> APIRouter:

@@ -23,7 +23,7 @@ class Body(BaseModel):
 
 
 class GrantBody(Body):
-    """Who may ask what, within which budget; no budget for what is never charged."""
+    """A grant as it is posted: analyst, question and budget; no budget for what is never charged."""
 
     analyst: Name
     question: Identifier | list[Identifier]
@@ -117,7 +117,7 @@ def end_grant(_: Visitor, service: Service, id: str) -> None:
 
 @members.get("/questions")
 def questions(caller: Visitor, service: Service) -> list[dict[str, Any]]:
-    """What there is; with handles where it was granted to this key."""
+    """The questions there are; with handles where it was granted to this key."""
     return service.questions(caller)
 
 

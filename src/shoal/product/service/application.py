@@ -80,7 +80,7 @@ def problem(status: int, detail: str = "", headers: Mapping[str, str] | None = N
 
 
 def _fault(fault: Mapping[str, Any]) -> str:
-    """What is wrong with a field, in pydantic's words, which are about what is expected and repeat nothing of it."""
+    """The fault of a field, in pydantic's words, which are about what is expected and repeat nothing of it."""
     if fault["type"] == "json_invalid":
         return "the body is not JSON"
     field = next((str(part) for part in fault["loc"][1:2] if part in FIELDS), "the body")

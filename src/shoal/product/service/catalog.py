@@ -1,4 +1,4 @@
-"""What can be asked: every release that a run in a folder has made is a question. The only module here that knows runs.
+"""Questions: every release that a run in a folder has made is a question. The only module here that knows runs.
 
 Only a run releases, with its readings, its series, its budgets and its refusals: nothing is answered here that a run
 would refuse. What analysts get are rows of the released table, or the table as a whole.
@@ -16,24 +16,26 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from shoal.columns import PLACES
 from shoal.errors import InputError, LedgerError, ShoalError
+from shoal.plaintext import text_of_cell
 from shoal.product.card.statements import KNOWS
 from shoal.product.card.words import promise
 from shoal.product.ledger.ledger import Ledger
 from shoal.product.runs.folder import STATE
-from shoal.product.runs.owner_ledger import Place, at
+from shoal.product.runs.owner_ledger import Place, place_of
 from shoal.product.runs.run import Run
 from shoal.product.runs.stages.release_stage import PUBLIC
 from shoal.rounding import up, upper
 
 #: Columns that name a label, and columns that say which row, crowd or instant it is.
 NAMES = ("household", "label")
-PLACES = (*NAMES, "source_row", "crowd", "row", "homes", "news", "step", "timestamp")
+NOT_FIGURES = (*NAMES, "source_row", *PLACES)
 
 
 @dataclass(frozen=True)
 class TableStatement:
-    """What is promised to whoever is in a question: a sentence, and figures where there are any.
+    """The promise to the labels of a question: a sentence, and figures where there are any.
 
     Figures are about the whole table: whoever may ask for one row may ask for all.
     """
@@ -80,7 +82,7 @@ class OfferedQuestion:
         """Names of the entries of an answer: instants in ISO 8601, or columns of a table."""
         names, *rows = self.cells
         if not self.timed:
-            return tuple(name for name in names if name not in PLACES)
+            return tuple(text_of_cell(name) for name in names if name not in NOT_FIGURES)
         place = names.index("timestamp")
         return tuple(sorted({datetime.fromisoformat(row[place]).isoformat() for row in rows}))
 
@@ -91,14 +93,15 @@ class OfferedQuestion:
         frame = frame.sort("step", maintain_order=True) if self.timed else frame
         name = next(name for name in NAMES if name in frame.columns)
         answers: dict[str, list[float]] = {}
-        for label, *values in frame.select(name, *(c for c in self.cells[0] if c not in PLACES)).iter_rows():
+        figures = (text_of_cell(column) for column in self.cells[0] if column not in NOT_FIGURES)
+        for label, *values in frame.select(name, *figures).iter_rows():
             answers.setdefault(str(label), []).extend(values)
         single = all(len(values) == len(self.entries) for values in answers.values())
         return answers if single else {}
 
     @property
     def unit(self) -> str:
-        """What answers are counted in; empty where every column has its own."""
+        """The unit of answers; empty where every column has its own."""
         return "kW" if self.run.config.label is None else ""
 
     @property
@@ -117,11 +120,12 @@ class OfferedQuestion:
             return TableStatement(f"{card.statement} {same} {KNOWS}", card.fit.crowd, card.fit.labels)
         if facts.scope != "table" or not facts.meaningful:
             raise InputError("its design promises nothing about the whole table that means something")
+        ladder = next(one.sentence for one in card.public if one.key == "promise")
         sentence, delta = promise(facts.epsilon, upper(facts.delta), "table"), up(facts.delta)
-        return TableStatement(sentence, facts.smallest_group, facts.labels, facts.epsilon, delta)
+        return TableStatement(f"{ladder} {sentence}", facts.smallest_group, facts.labels, facts.epsilon, delta)
 
     def description(self) -> dict[str, Any]:
-        """What everybody who is admitted may know of it."""
+        """The facts that everybody who is admitted may know of it."""
         return {
             "question": self.id,
             "title": self.title,
@@ -169,7 +173,7 @@ def changes(folder: str | Path) -> dict[str, int]:
 
 
 def catalog(folder: str | Path, ledger: Ledger) -> Catalog:
-    """What a folder offers over a ledger."""
+    """The questions that a folder offers over a ledger."""
     offers = Catalog({}, {})
     for home in homes(folder):
         title = home.resolve().name
@@ -184,7 +188,7 @@ def catalog(folder: str | Path, ledger: Ledger) -> Catalog:
 def _question(home: Path, title: str, ledger: Ledger) -> OfferedQuestion:
     """The question that a run is, or an error that says why it is none."""
     run = Run(home, workers="serial")
-    if run.of_readings:
+    if not run.kind.has_rows:
         raise InputError(
             "it protects readings, and its promise covers the table alone, not a row for a handle: hand out public/"
         )
@@ -204,7 +208,7 @@ def _question(home: Path, title: str, ledger: Ledger) -> OfferedQuestion:
 def ledger_place(folder: str | Path, named: str | None) -> Place:
     """Where the ledger of a folder is: the named one, or that of its first run."""
     if named is not None:
-        return at(named)
+        return place_of(named)
     runs = homes(folder)
     if not runs:
         raise InputError(f"dir: there is no run in {Path(folder).name}; `shoal run METERS --out DIR` makes one")

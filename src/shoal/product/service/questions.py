@@ -1,4 +1,4 @@
-"""What the service does for whoever asks, without HTTP: offer, quote, charge, record, then show.
+"""The service without HTTP: offer, quote, charge, record, then show.
 
 An answer is shown in four steps. Its idempotency key is bound to what is asked. One transaction looks at the analyst's
 account and notes a receipt that charges the question to it and commits to all of the answers. A checkpoint that covers
@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.errors import InputError, LedgerError, ShoalError
+from shoal.plaintext import cell
 from shoal.product.ledger import chain
 from shoal.product.ledger.chain import Entry, canonical
 from shoal.product.ledger.ledger import Ledger
@@ -74,12 +75,12 @@ class GrantAccount:
 
     @property
     def share(self) -> float:
-        """How much of the budget is used up, from 0 to 1."""
+        """The part of the budget that is used up, from 0 to 1."""
         pairs = zip(self.spent, self.budget, strict=True)
         return float(max(min(used / budget, Fraction(1)) if budget else Fraction(used > 0) for used, budget in pairs))
 
     def remaining(self) -> dict[str, float]:
-        """What is left, rounded down."""
+        """The rest, rounded down."""
         left = {}
         for name, budget, used in zip(("epsilon", "delta"), self.budget, self.spent, strict=True):
             exact = max(budget - used, Fraction())
@@ -99,22 +100,18 @@ class AnswerSheet:
     def bodies(self) -> dict[str | None, bytes]:
         """Handle -> the bytes to send, all of the same length; None -> those of the public table of the run."""
         content, question = self.entry.content, self.question
-        tree = commitment(content["question"], self.answers)
-        common = {name: content[name] for name in ("question", "unit", "error", "statement")} | {
-            "times": question.entries if question.timed else None,
-            "entries": question.entries,
-            "released": content["time"],
-        }
+        told = contents(question, self.answers)
+        tree = commitment(told.values())
+        common = {name: content[name] for name in ("question", "unit", "error", "statement")}
+        common["released"] = content["time"]
         receipt = {"id": content["receipt"], "question": content["question"], "entry": vars(self.entry)}
         bodies = {}
-        for place, (handle, answer) in enumerate(self.answers.items()):
+        for place, (handle, answer) in enumerate(told.items()):
             path = [step.hex() for step in tree.inclusion(place, tree.size)]
             inside = {"handle": handle, "inside": {"index": place, "size": tree.size, "path": path}}
-            bodies[handle] = _json(common | {"handle": handle, "answer": answer, "receipt": receipt | inside})
-        longest = max(map(len, bodies.values()), default=0)
-        table = {"columns": question.cells[0], "rows": question.cells[1:]}
-        whole: dict[str | None, bytes] = {None: _json(common | {"table": table, "receipt": receipt})}
-        return whole | {handle: body.ljust(longest) for handle, body in bodies.items()}
+            bodies[handle] = _json(common | answer | {"receipt": receipt | inside})
+        longest = max((len(body) for handle, body in bodies.items() if handle is not None), default=0)
+        return {handle: body if handle is None else body.ljust(longest) for handle, body in bodies.items()}
 
     def csv(self) -> str:
         """All answers as CSV: handle, step, timestamp (or entry) and value."""
@@ -122,7 +119,7 @@ class AnswerSheet:
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(["handle", "step", "timestamp" if question.timed else "entry", question.unit or "value"])
         for handle, values in self.answers.items():
-            named = zip(question.entries, values, strict=True)
+            named = zip(map(cell, question.entries), values, strict=True)
             writer.writerows([handle, step, *entry] for step, entry in enumerate(named, start=1))
         return out.getvalue()
 
@@ -143,7 +140,7 @@ class QuestionService:
 
     @property
     def catalog(self) -> Catalog:
-        """What the folder offers, read again where a run has changed."""
+        """The folder's questions, read again where a run has changed."""
         with self._lock:
             seen = changes(self._folder)
             if seen != self._seen or not self._seen:
@@ -160,7 +157,7 @@ class QuestionService:
         return [q.description() | {"granted": q.id in granted, "handles": names.get(q.id, [])} for q in every]
 
     def quote(self, person: Person, id: str) -> dict[str, Any]:
-        """What the next release of a question would cost the analyst, whether it is allowed, and what is left."""
+        """Cost of the next release of a question to the analyst, whether it is allowed, and what is left."""
         question, grant = self._find_granted(person, id)
         given, price = self._receipts(person.id), question.statement
         again = any(entry.content["question"] == id for entry in given)
@@ -238,13 +235,13 @@ class QuestionService:
         return self._give(person, question, grant)
 
     def receipts(self, caller: Caller) -> list[dict[str, Any]]:
-        """What was given, in order: to an analyst their own."""
+        """The receipts, in order: to an analyst their own."""
         names = ("receipt", "question", "analyst", "time")
         given = self._receipts(None if caller.is_owner else caller.person.id)
         return [{name: entry.content[name] for name in names} | {"entry": entry.seq} for entry in given]
 
     def proof(self, caller: Caller, receipt: str, size: int | None = None) -> dict[str, Any]:
-        """How a receipt's entry leads to a checkpoint: to the analyst who holds it, and to owners."""
+        """Path from a receipt's entry to a checkpoint: to the analyst who holds it, and to owners."""
         for entry in self._receipts(None if caller.is_owner else caller.person.id):
             if entry.content["receipt"] == receipt:
                 return self.record.inclusion(entry, size)
@@ -283,12 +280,13 @@ class QuestionService:
         with self._charging:
             question.check_record(self.ledger)
             answers = {handle: question.rows[label] for handle, label in self._handles_of(person, question).items()}
-            root = commitment(question.id, answers).root().hex()
+            tree = commitment(contents(question, answers).values())
+            root = tree.root().hex()
             with self.ledger.storage.writing() as transaction:
                 given = chain.of_kind(transaction, "receipt", analyst=person.id)
                 entry = next((entry for entry in given if entry.content["question"] == question.id), None)
                 if entry is None and self._allowed(given, question, grant):
-                    entry = chain.append(transaction, "receipt", _receipt(person, question, grant, root))
+                    entry = chain.append(transaction, "receipt", _receipt(person, question, grant, tree))
             if entry is None:
                 if grant is not None:
                     self.register.count_refusal(grant)
@@ -307,7 +305,7 @@ class QuestionService:
         return grant is not None and GrantAccount.of(grant, self._entries_counted(given, question)).allows(question)
 
     def _entries_counted(self, given: Sequence[Entry], question: OfferedQuestion) -> list[Entry]:
-        """What adds up with a question: all but what is known to be about other labels."""
+        """Entries that add up with a question: all but what is known to be about other labels."""
         every = self.catalog.questions
 
         def apart(id: str) -> bool:
@@ -331,10 +329,20 @@ def handles(secret: bytes, analyst: str, question: str, labels: Iterable[str]) -
     return dict(sorted(names.items()))
 
 
-def commitment(question: str, answers: Answers) -> Tree:
-    """The tree over what is told of each handle, in the order of handles."""
-    leaves = ({"question": question, "handle": handle, "answer": answer} for handle, answer in answers.items())
-    return Tree(canonical(leaf).encode() for leaf in leaves)
+def contents(question: OfferedQuestion, answers: Answers) -> dict[str | None, dict[str, Any]]:
+    """Handle -> all that is told of it, with the instants or columns of its values; None -> the public table."""
+    common = {"question": question.id, "times": question.entries if question.timed else None}
+    common["entries"] = question.entries
+    table = {"columns": question.cells[0], "rows": question.cells[1:]}
+    each: dict[str | None, dict[str, Any]] = {
+        handle: common | {"handle": handle, "answer": answer} for handle, answer in answers.items()
+    }
+    return each | {None: common | {"handle": None, "table": table}}
+
+
+def commitment(told: Iterable[dict[str, Any]]) -> Tree:
+    """The tree over what is told of each handle, in the order of handles, and last over the public table."""
+    return Tree(canonical(leaf).encode() for leaf in told)
 
 
 def _json(content: Mapping[str, Any]) -> bytes:
@@ -346,7 +354,8 @@ def _exact(figures: Grant | TableStatement) -> tuple[Fraction, Fraction]:
     return Fraction(figures.epsilon or 0.0), Fraction(figures.delta or 0.0)
 
 
-def _receipt(person: Person, question: OfferedQuestion, grant: Grant | None, root: str) -> dict[str, Any]:
+def _receipt(person: Person, question: OfferedQuestion, grant: Grant | None, tree: Tree) -> dict[str, Any]:
+    root = tree.root().hex()
     name = canonical({"receipt": [person.id, question.id, root]})
     return {
         "receipt": f"rc_{hashlib.sha256(name.encode()).hexdigest()[:24]}",
@@ -355,6 +364,7 @@ def _receipt(person: Person, question: OfferedQuestion, grant: Grant | None, roo
         "question": question.id,
         "grant": None if grant is None else grant.id,
         "answers": root,
+        "leaves": tree.size,
         "table": question.table_digest,
         "unit": question.unit,
         "error": question.error,

@@ -1,13 +1,16 @@
 """Check a receipt of a shoal service from outside: neither shoal nor its database is needed, only this file.
 
-    python receipt_verifier.py RECEIPT.json CHECKPOINT.json
+    python receipt_verifier.py ANSWER.json PROOF.json CHECKPOINT.json
 
-RECEIPT is what `GET /v1/receipts/{id}/proof` gave, with the answer inside; CHECKPOINT what `GET /v1/ledger/head` gave
-at that time, or one written down before, whose size the proof was asked for with `?size=`. It ends with 0 where
-everything holds and with 1, and a sentence, where not:
+ANSWER is what `POST /v1/releases` gave, PROOF what `GET /v1/receipts/{id}/proof` gave (or one file with the fields of
+both), CHECKPOINT what `GET /v1/ledger/head` gave at that time, or one written down before, whose size the proof was
+asked for with `?size=`. It ends with 0 where everything holds and with 1, and a sentence, where not:
 
-1. the answer is the one committed to: its commitment leads to the root in the receipt's ledger entry;
-2. the entry is on record: its hash is that of its content, and leads to the root of the checkpoint.
+1. the answer (or table), its handle, times and entries are those committed to: they lead to the root in the receipt's
+   ledger entry;
+2. question, unit, error, statement and time of release are those of that entry;
+3. the entry is on record: its hash is that of its content, and leads to the root of the checkpoint;
+4. there is no further field, and none stands twice.
 
 Trees are those of RFC 9162 with SHA-256.
 """
@@ -16,11 +19,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 ENTRY = "shoal ledger 1"
+#: What is told of a handle besides its values: part of the leaf that the receipt commits to.
+LEAF = ("question", "handle", "times", "entries")
+#: Field of an answer -> the field of the ledger's entry that has it.
+COMMON = {"question": "question", "unit": "unit", "error": "error", "statement": "statement", "released": "time"}
+HASH = re.compile("[0-9a-f]{64}")
 
 
 class NotVerified(Exception):
@@ -60,46 +69,98 @@ def root_of_path(data: bytes, index: int, size: int, path: list[bytes]) -> bytes
 
 
 def check_receipt(proof: dict[str, Any], checkpoint: dict[str, Any]) -> None:
-    """That the answer in a proof is on record under a checkpoint."""
-    receipt, entry = proof["receipt"], proof["receipt"]["entry"]
-    payload = json.loads(entry["payload"])
-    answer = {"question": receipt["question"], "handle": receipt["handle"], "answer": proof["answer"]}
-    inside = receipt["inside"]
-    root = root_of_path(canonical(answer), inside["index"], inside["size"], _path(inside["path"]))
-    if root.hex() != payload["answers"]:
-        raise NotVerified("the answer is not the one that the receipt commits to")
-    if payload["question"] != receipt["question"] or payload["receipt"] != receipt["id"]:
-        raise NotVerified("the entry is that of another receipt")
+    """Raise unless every field of an answer with its proof is the one on record under a checkpoint.
+
+    Fields that the record says nothing about are refused: nothing is confirmed by standing beside a receipt.
+    """
+    try:
+        _check(proof, checkpoint)
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+        raise NotVerified("a part is missing, or is not what a shoal service writes") from None
+
+
+def _check(proof: dict[str, Any], checkpoint: dict[str, Any]) -> None:
+    shown = "answer" if proof["receipt"]["handle"] is not None else "table"
+    _refuse_others("the file", proof, {*COMMON, *LEAF, shown, "receipt", "checkpoint", "inclusion", "entry"})
+    receipt, inclusion, entry = proof["receipt"], proof["inclusion"], proof["receipt"]["entry"]
+    inside, payload = receipt["inside"], parse(entry["payload"])
+    _refuse_others("the receipt", receipt, {"id", "question", "handle", "inside", "entry"})
+    _refuse_others("the entry", entry, {"seq", "kind", "payload", "previous", "hash"})
+    for tree in (inside, inclusion):
+        _refuse_others("an inclusion proof", tree, {"index", "size", "path"})
+    _refuse_others("the checkpoint", checkpoint, {"ledger", "size", "root"})
+
+    leaf = {name: proof[name] for name in (*LEAF, shown)}
+    if _root(canonical(leaf), inside) != payload["answers"] or inside["size"] != payload["leaves"]:
+        raise NotVerified(f"the {shown}, its handle, times or entries are not those that the receipt commits to")
+    stated = {name: proof[name] for name in COMMON}
+    if canonical(stated) != canonical({name: payload[COMMON[name]] for name in COMMON}):
+        raise NotVerified("the question, unit, error, statement or time is not the one on record")
+    if (receipt["id"], receipt["question"], receipt["handle"]) != (
+        payload["receipt"],
+        payload["question"],
+        proof["handle"],
+    ):
+        raise NotVerified("the receipt is that of another answer")
     parts = (ENTRY, str(entry["seq"]), entry["kind"], entry["previous"], entry["payload"])
     digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()
     if digest != entry["hash"] or entry["kind"] != "receipt":
         raise NotVerified("the entry was altered: its content does not give its hash")
-    inclusion = proof["inclusion"]
-    if inclusion["size"] != checkpoint["size"]:
-        raise NotVerified("the proof is for a checkpoint of another size")
-    root = root_of_path(bytes.fromhex(digest), entry["seq"] - 1, inclusion["size"], _path(inclusion["path"]))
-    if root.hex() != checkpoint["root"]:
+    if canonical(proof["entry"]) != canonical(entry):
+        raise NotVerified("the proof is about another entry")
+    if canonical(proof["checkpoint"]) != canonical(checkpoint) or inclusion["size"] != checkpoint["size"]:
+        raise NotVerified("the proof is for another checkpoint, or for one of another size")
+    if inclusion["index"] != entry["seq"] - 1 or _root(bytes.fromhex(digest), inclusion) != checkpoint["root"]:
         raise NotVerified("the entry is not on record under this checkpoint")
 
 
-def _path(steps: list[str]) -> list[bytes]:
-    return [bytes.fromhex(step) for step in steps]
+def _refuse_others(part: str, content: dict[str, Any], known: set[str]) -> None:
+    if set(content) != known:
+        words = "has fields that the record says nothing about" if set(content) - known else "lacks fields"
+        raise NotVerified(f"{part} {words}")
+
+
+def _root(data: bytes, tree: dict[str, Any]) -> str:
+    """The root that a leaf leads to by an inclusion proof, whose numbers and hashes have one spelling each."""
+    index, size, path = tree["index"], tree["size"], tree["path"]
+    if type(index) is not int or type(size) is not int or not all(HASH.fullmatch(step) for step in path):
+        raise NotVerified("an inclusion proof is not written as a shoal service writes it")
+    return root_of_path(data, index, size, [bytes.fromhex(step) for step in path]).hex()
+
+
+def parse(text: str) -> dict[str, Any]:
+    """JSON in which no field stands twice: readers would differ in which one they take."""
+
+    def fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(dict(pairs)) < len(pairs):
+            raise NotVerified("a field stands twice")
+        return dict(pairs)
+
+    content: dict[str, Any] = json.loads(text, object_pairs_hook=fields)
+    return content
 
 
 def main(arguments: list[str]) -> int:
-    if len(arguments) != 2:
+    if len(arguments) not in (2, 3):
         print(__doc__)
         return 2
     try:
-        proof, checkpoint = [json.loads(Path(name).read_text(encoding="utf-8")) for name in arguments]
+        *parts, checkpoint = [parse(Path(name).read_text(encoding="utf-8")) for name in arguments]
+        proof: dict[str, Any] = {}
+        for part in parts:
+            if proof.keys() & part.keys():
+                raise NotVerified("both files have the same field")
+            proof |= part
         check_receipt(proof, checkpoint)
     except NotVerified as problem:
         print(f"NOT verified: {problem}")
         return 1
-    except (OSError, ValueError, KeyError, TypeError, IndexError):
-        print("NOT verified: a file cannot be read, or lacks a part")
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+        print("NOT verified: a file cannot be read, or is not JSON")
         return 1
-    print(f"verified: the answer is on record as entry {proof['receipt']['entry']['seq']} of {checkpoint['size']}")
+    shown = "answer" if proof["handle"] is not None else "table"
+    place = f"entry {proof['receipt']['entry']['seq']} of {checkpoint['size']}"
+    print(f"verified: the {shown} with its question, unit, error, times and statement is on record as {place}")
     return 0
 
 

@@ -50,7 +50,7 @@ class LedgerRecord:
         return {"ledger": self._identity, "size": upto, "root": tree.root(upto).hex()}
 
     def inclusion(self, entry: Entry, size: int | None = None) -> dict[str, Any]:
-        """How an entry leads to a checkpoint: the newest, or the one of ``size`` entries."""
+        """Path from an entry to a checkpoint: the newest, or the one of ``size`` entries."""
         tree, upto = self._grow(size, entry.seq)
         path = [step.hex() for step in tree.inclusion(entry.seq - 1, upto)]
         inclusion = {"index": entry.seq - 1, "size": upto, "path": path}

@@ -119,7 +119,7 @@ class Person:
 
 @dataclass(frozen=True)
 class Caller:
-    """Who makes a call, and with which key; without one where a proxy vouches for them."""
+    """The person who makes a call, and the key; without one where a proxy vouches for them."""
 
     person: Person
     key: str | None = None
@@ -131,7 +131,7 @@ class Caller:
 
 @dataclass(frozen=True)
 class _Ending:
-    """What ends by itself, or is ended."""
+    """A thing that ends by itself, or is ended."""
 
     id: str
     person: str
@@ -156,7 +156,7 @@ class KeyRecord(_Ending):
 
 @dataclass(frozen=True)
 class Grant(_Ending):
-    """What an analyst may ask, and within which budget; without one only what is never charged."""
+    """A question that an analyst may ask, and its budget; without one only what is never charged."""
 
     questions: tuple[str, ...]
     epsilon: float | None
@@ -220,7 +220,7 @@ class Register:
             return [key for key in _keys(transaction) if caller.is_owner or key.person == caller.person.id]
 
     def holder(self, text: str) -> Caller | None:
-        """Who holds a key that is in force."""
+        """The holder of a key that is in force."""
         return self._caller(KEYS.c.digest == _digest(text.strip()))
 
     def first_key(self) -> Key | None:
@@ -282,7 +282,7 @@ class Register:
         return text
 
     def session(self, cookie: str) -> Caller | None:
-        """Who is signed in with a cookie, by a key that is still in force."""
+        """The person who is signed in with a cookie, by a key that is still in force."""
         current = select(SESSIONS.c.key_id).where(SESSIONS.c.digest == _digest(cookie), SESSIONS.c.expires > _now())
         return self._caller(KEYS.c.id == current.scalar_subquery())
 
@@ -394,7 +394,7 @@ def _instant(expires: datetime | None) -> str | None:
 
 
 def _digest(text: str) -> str:
-    """What is stored of a key, without salt, which 256 random bits do not need."""
+    """The digest that is stored of a key, without salt, which 256 random bits do not need."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -433,7 +433,7 @@ def _key_in_force(transaction: Transaction, id: str) -> KeyRecord:
 
 
 def _maker(transaction: Transaction, by: Caller | None) -> dict[str, str | None]:
-    """Who makes something, and with which key; raised where that key is not in force."""
+    """The person who makes something, and the key; raised where that key is not in force."""
     if by is not None and by.key is not None:
         _key_in_force(transaction, by.key)
     return {"made_by": None, "parent": None} if by is None else {"made_by": by.person.id, "parent": by.key}

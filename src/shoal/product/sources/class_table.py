@@ -33,8 +33,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from shoal import archive
 from shoal.audits.guard import ModelGuard, model_guard
+from shoal.columns import public_columns
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.mechanism.mechanism import Mechanism
@@ -42,17 +42,18 @@ from shoal.mechanism.releasable import Releasable
 from shoal.numerics.eigenpairs import eigh
 from shoal.product.card.facts import Accuracy
 from shoal.product.card.measures import accuracy_facts
+from shoal.product.sources.frame_archive import load_record, save_record
 from shoal.product.sources.frames import UNREADABLE, open_file
 from shoal.product.sources.lines import encoding_named, open_declared
-from shoal.product.sources.meters.readings import readable_name, respelled
+from shoal.product.sources.meters.readings import choose_spellings, readable_name
 from shoal.validation import FloatArray, IndexArray
 
 #: Rows of a CSV file that its numeric columns are recognized by.
 LOOKED_AT = 1000
 #: Columns of the released table that are shoal's own.
 SOURCE_ROW, LABEL, CROWD, ROW = "source_row", "label", "crowd", "row"
-OWN = (SOURCE_ROW, LABEL, CROWD, ROW, "homes", "news")
-FORMAT, VERSION = "shoal class table", 2
+OWN = (SOURCE_ROW, LABEL, CROWD, ROW, *public_columns("figures")[1:])
+FORMAT, VERSION = "shoal class table", 3
 #: Smallest eigenvalue of the correlations within labels: below it a column is a combination of the others.
 DEPENDENT = 1e-9
 #: Share of rows that may repeat another row of their label: rounded figures do, once in a while.
@@ -145,7 +146,7 @@ def declared_rows(
         parts.append(rows)
     every = pl.concat(parts).filter(pl.col("household").fill_null("") != "")
     names = every["household"].unique().to_list()
-    every = every.with_columns(household=pl.col("household").replace(respelled(names, {}, together=True)))
+    every = every.with_columns(household=pl.col("household").replace(choose_spellings(names, {}, together=True)))
     whole = every.filter(pl.len().over("household") == 1).drop_nulls()
     whole = whole.filter(pl.all_horizontal(pl.col(name).is_finite() for name in columns))
     return whole.rename({"household": LABEL}), every["household"].n_unique() - len(whole)
@@ -334,7 +335,7 @@ class ClassTable:
         return model_guard(group, observed, query=self.query, fitted_on_private_data=True, n_draws=draws, seed=seed)
 
     def observations(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """What the law of each label rests on, as :func:`shoal.model_guard` asks for it."""
+        """The samples that the law of each label rests on, as :func:`shoal.model_guard` asks for it."""
         part = self.take(labels)
         assert part.covs is not None
         assert part.degrees is not None
@@ -359,12 +360,12 @@ class ClassTable:
 
     def save(self, path: str | Path) -> None:
         """Write a versioned file without pickle. It holds the rows: guard it like them."""
-        archive.save_record(self, path, FORMAT, VERSION)
+        save_record(self, path, FORMAT, VERSION)
 
     @staticmethod
     def load(path: str | Path) -> ClassTable:
         """Read a file that :meth:`save` wrote; a damaged or altered one is refused."""
-        return archive.load_record(ClassTable, path, FORMAT, VERSION)
+        return load_record(ClassTable, path, FORMAT, VERSION)
 
 
 def label_means(values: FloatArray, owner: IndexArray, n: int) -> FloatArray:

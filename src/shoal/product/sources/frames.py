@@ -27,7 +27,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 from zoneinfo import available_timezones
 
 import numpy as np
@@ -35,6 +35,9 @@ import polars as pl
 
 from shoal.errors import InputError, StorageError
 from shoal.files import disk_space, private
+from shoal.plaintext import FORMULA, cell
+
+Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
 
 WORKBOOKS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods")
 _WORKBOOK_BYTES = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
@@ -274,7 +277,7 @@ def store_rows(source: Any) -> Scratch | None:
 
 
 def _scan(path: str) -> pl.LazyFrame | None:
-    """What Polars scans by itself: an address with a scheme, or a Delta table, also in a local folder."""
+    """Scan what Polars scans by itself: an address with a scheme, or a Delta table, also in a local folder."""
     address = "://" in path
     if not address and not os.path.isdir(os.path.join(path, "_delta_log")):
         return None
@@ -327,3 +330,14 @@ def _column(cells: Any) -> pl.Series:
     if all(cell is None or type(cell) in (int, float) for cell in values):
         return pl.Series(values, dtype=pl.Float64, strict=False)
     return pl.Series(values, strict=True)
+
+
+def as_cells(frame: Frame) -> Frame:
+    """A table with every text and every column's name as a cell of CSV (:mod:`shoal.plaintext`); numbers stay."""
+    schema = frame.collect_schema()
+    shown = frame.with_columns(
+        pl.when(pl.col(name).str.contains(FORMULA)).then("'" + pl.col(name)).otherwise(pl.col(name)).alias(name)
+        for name, kind in schema.items()
+        if kind == pl.String
+    )
+    return shown.rename({name: cell(name) for name in schema})

@@ -17,7 +17,7 @@ from shoal.audits.trials import seeded_release
 from shoal.crowds.formation import crowds
 from shoal.designs.calibration import calibrate
 from shoal.designs.methods import METHODS
-from shoal.errors import InputError
+from shoal.errors import InputError, UnreachableError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.estimates import names_of
 from shoal.laws.graph import NeighborGraph
@@ -36,6 +36,11 @@ ROUTING = (
     "In a pipeline write sklearn.set_config(enable_metadata_routing=True), and "
     "cross_val_score(pipe, X, y, params={'labels': y}), GridSearchCV(pipe, grid).fit(X, y, labels=y) or "
     "pipe.predict(X, labels=y), with the default scoring"
+)
+#: What to do where rows reject the laws.
+WAYS_ON = (
+    "Nothing was fitted. Release one row per label, which is a constant and needs no law, or averages of rows of many "
+    "labels (shoal run); LabelHider(accept='doubtful-law') releases these rows all the same"
 )
 #: δ over plausible laws beyond which a warning says that there are too few rows.
 PLAUSIBLE = 0.1
@@ -59,8 +64,8 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
     belong together (``scope="table"`` of :func:`shoal.privacy_curve`); m rows known to be of one label are m releases,
     ``shoal.privacy_curve([hider.mechanism_.output] * m, hider.mechanism_.graph, epsilon)``. It rests on the laws:
     ``checks_`` says whether the rows follow them, and what held-out ones lose, ``guard_`` what δ becomes over
-    laws that the rows leave plausible. A :class:`shoal.LawWarning` says so where rows speak against the laws or are too
-    few.
+    laws that the rows leave plausible. Where rows speak against the laws ``fit`` refuses with an UnreachableError, as
+    ``shoal run`` does; a :class:`shoal.LawWarning` says where they are too few.
 
     In a ``Pipeline`` whose last step predicts, ``transform`` needs labels too: enable metadata routing and give them as
     ``labels``, the pipeline's ``y`` or another column that is to be hidden (the example shows the lines). They reach
@@ -79,6 +84,8 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         method: as in :func:`shoal.calibrate`; ``"mean"`` moves all labels of a crowd to one law at the least mean
             error, ``"center"`` at the least error of the worst label, ``"transport"`` searches for less. The last two
             take long with many labels or columns.
+        accept: ``"doubtful-law"`` fits although the rows reject the laws, with a :class:`shoal.LawWarning`: what is
+            then stated is about the laws and not about these rows.
         seed: seed of the noise for experiments. What is released is then NOT private and marked as such, except where
             ``set_output`` makes another table of it.
 
@@ -118,12 +125,14 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         crowd: int | None = None,
         *,
         method: str = "mean",
+        accept: str | None = None,
         seed: int | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.crowd = crowd
         self.method = method
+        self.accept = accept
         self.seed = seed
 
     def fit(self, X: Any, y: Any = None, *, labels: Any = None) -> LabelHider:
@@ -141,6 +150,8 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         delta = validation.probability(delta=self.delta, below_one=True)
         method = validation.choice(list(METHODS), method=self.method)
         size = None if self.crowd is None else validation.count(crowd=self.crowd, at_least=2)
+        if self.accept is not None:
+            validation.choice(["doubtful-law"], accept=self.accept)
         if self.seed is not None:
             validation.count(seed=self.seed, at_least=0)
         found, counts = np.unique(names, return_counts=True)
@@ -167,6 +178,8 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
             graph = NeighborGraph.within_groups(laws.labels, crowds(laws.embedding(), size).tolist())
         self.laws_, self.checks_ = laws, laws.checks() if laws.fitted is not None else None
         if self.checks_ is not None and not self.checks_.holds:
+            if self.accept is None:
+                raise UnreachableError(f"X: {' '.join(self.checks_.statements[:-1])} {WAYS_ON}")
             warnings.warn(" ".join(self.checks_.statements), LawWarning, stacklevel=3)
         self.mechanism_ = calibrate(laws, graph, method, epsilon, delta, scope="table")
         self.guard_ = None

@@ -57,12 +57,12 @@ def open_declared(file: Path, encoding: str, is_whole: Callable[[list[str]], boo
             table = pl.scan_parquet(file) if file.name.lower().endswith(PARQUET) else pl.scan_ipc(file)
             table.collect_schema()
             return FileTable(table)
-        return _rewritten(file, encoding, is_whole)
+        return _rewrite(file, encoding, is_whole)
     except UNREADABLE:
         raise InputError(f"path: {file.name} is empty or cannot be read as a table") from None
 
 
-def _rewritten(file: Path, encoding: str, is_whole: Callable[[list[str]], bool]) -> FileTable:
+def _rewrite(file: Path, encoding: str, is_whole: Callable[[list[str]], bool]) -> FileTable:
     scratch = Scratch("lines.csv")
     with disk_space(), text_of(file, encoding, newline="\n") as source, scratch.path.open(
         "w", encoding="utf-8", newline=""
@@ -78,7 +78,7 @@ def _rewritten(file: Path, encoding: str, is_whole: Callable[[list[str]], bool])
                 f"path: {file.name} is in a format with units of its own; with secret='readings' give CSV or Parquet"
             )
         separator = max(SEPARATORS, key=first.count)
-        header = _named(next(csv.reader([first], delimiter=separator), []), file)
+        header = _column_names(next(csv.reader([first], delimiter=separator), []), file)
         whole, rows = is_whole(header), _rows(source, separator, len(header))
         out.write(UNIT.join(header) + "\n")
         for row in rows:
@@ -93,7 +93,7 @@ def _rewritten(file: Path, encoding: str, is_whole: Callable[[list[str]], bool])
     return FileTable(table, separator != ",", scratch)
 
 
-def _named(header: list[str], file: Path) -> list[str]:
+def _column_names(header: list[str], file: Path) -> list[str]:
     """The names of the columns, without what separates them; columns without a name get one that numbers them."""
     names = [name.strip().replace(UNIT, " ").replace("\n", " ") for name in header]
     names = [name or f"unnamed: {at}" for at, name in enumerate(names)]
@@ -112,12 +112,12 @@ def _rows(lines: Iterator[str], separator: str, width: int) -> Iterator[str | No
         fields = text.split(separator)
         if '"' in text:
             if len(fields) != width:
-                fields = _quoted(text, field)
-            fields = [_unquoted(part) for part in fields]
+                fields = _split_quoted(text, field)
+            fields = [_strip_quotes(part) for part in fields]
         yield UNIT.join(fields) + "\n" if len(fields) == width else None
 
 
-def _quoted(text: str, field: re.Pattern[str]) -> list[str]:
+def _split_quoted(text: str, field: re.Pattern[str]) -> list[str]:
     """The fields of a line, those in quotes with the separators in them."""
     parts, at = [], 0
     while True:
@@ -129,6 +129,6 @@ def _quoted(text: str, field: re.Pattern[str]) -> list[str]:
             return parts
 
 
-def _unquoted(part: str) -> str:
+def _strip_quotes(part: str) -> str:
     inner = part.strip()
     return inner[1:-1].replace('""', '"') if len(inner) > 1 and inner[0] == inner[-1] == '"' else part

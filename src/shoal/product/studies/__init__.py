@@ -1,1 +1,1 @@
-"""What a privacy officer asks: could somebody find a household in this?"""
+"""Studies for a privacy officer: could somebody find a household in this?"""

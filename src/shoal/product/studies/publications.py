@@ -37,7 +37,7 @@ KNOWN_DAYS = 7
 
 @dataclass(frozen=True)
 class PublishedAttack:
-    """What an attacker finds in a published table; shares are means over the homes that are looked for."""
+    """Result of an attack on a published table; shares are means over the homes that are looked for."""
 
     knowledge: str
     rows: int
@@ -112,14 +112,14 @@ def find_published(published: Any, readings: Any, *, train_days: int = KNOWN_DAY
         )
     rows = wide.select(times).to_numpy().astype(np.float64)
     homes = np.ones(len(wide))
-    if "homes" in table.columns:
-        sizes = table.group_by(key).agg(pl.col("homes").cast(pl.Float64).first())
-        if (sizes["homes"] % 1 != 0).any() or (sizes["homes"] < 1).any():
+    if "members" in table.columns:
+        sizes = table.group_by(key).agg(pl.col("members").cast(pl.Float64).first())
+        if (sizes["members"] % 1 != 0).any() or (sizes["members"] < 1).any():
             raise InputError(
-                "published: its homes are noisy weights, of a release that protects readings: no row is a home's, and "
-                "there is nobody to name"
+                "published: its members are noisy weights, of a release that protects readings: no row is a home's, "
+                "and there is nobody to name"
             )
-        homes = wide.select(key).join(sizes, on=key, how="left", maintain_order="left")["homes"].to_numpy()
+        homes = wide.select(key).join(sizes, on=key, how="left", maintain_order="left")["members"].to_numpy()
     place = {tuple(map(str, row)): i for i, row in enumerate(wide.select(key).iter_rows())}
     if owners is None and key[0] in NAMES:
         owners = {name: (name,) for (name,) in place}

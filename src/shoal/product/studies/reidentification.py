@@ -30,9 +30,9 @@ from shoal.product.sources.meters.neighborhoods import likeness
 from shoal.product.sources.meters.quality import Readings, as_readings
 from shoal.product.studies.attackers import (
     Attacker,
-    Comparison,
     Hits,
     Table,
+    WeekMetric,
     curves,
     fingerprint,
     rank_rows,
@@ -340,7 +340,7 @@ def curve_scores(
 def _scores(
     at: Table,
     tables: Callable[[NDArray[np.int64]], list[Table]],
-    compare: Callable[[Sequence[Table]], list[Comparison]],
+    compare: Callable[[Sequence[Table]], list[WeekMetric]],
     names: Sequence[str],
     seed: int,
     more: More | None,
@@ -366,7 +366,7 @@ def inside_crowds(scores: FloatArray, member: NDArray[np.int64]) -> FloatArray:
 def _findings(
     what: str, scores: Sequence[Mapping[str, FloatArray]], member: NDArray[np.int64] | None = None, off: float = 0.0
 ) -> list[AttackFinding]:
-    """What every attacker's scores at all origins come to; inside crowds of identical rows, a guess bounds it."""
+    """Findings from every attacker's scores at all origins; inside crowds of identical rows, a guess bounds it."""
     bound = None if member is None else float((1 / np.bincount(member)[member]).mean())
     findings = []
     for attacker in scores[0]:

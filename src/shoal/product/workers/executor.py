@@ -210,7 +210,7 @@ class Processes(Executor):
             self.drop()
 
     def explain(self, error: BaseException) -> Exception:
-        """What is raised in the place of an exception on the way to the worker or back, whose text may quote data."""
+        """Exception in the place of an exception on the way to the worker or back, whose text may quote data."""
         return TaskError(f"a task, or what a task returns does not travel: {type(error).__name__}")
 
     def drop(self) -> None:

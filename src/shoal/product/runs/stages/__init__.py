@@ -1,1 +1,1 @@
-"""The stages of a run, one file each: a frozen task, ``do(task)``, which runs anywhere, and ``merge`` over shards."""
+"""The stages that kinds of release share, one file each: ``stage(work) -> StageOutcome``."""

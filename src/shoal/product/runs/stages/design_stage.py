@@ -36,8 +36,9 @@ from shoal.product.card.facts import LISTED, AuditFacts, DesignFacts
 from shoal.product.card.measures import audit_facts, codebook_audit_facts, design_facts
 from shoal.product.runs.blocks import Answers, BlockFacts, answers_of, laws_of, make_blocks
 from shoal.product.runs.config import SEARCH, Config
-from shoal.product.runs.folder import DESIGN, MECHANISM, Context, StageOutcome
+from shoal.product.runs.folder import DESIGN, MECHANISM
 from shoal.product.runs.shards import Job, Part, out_path, put_whole, run_jobs
+from shoal.product.runs.work import StageOutcome, Work
 from shoal.product.workers.executor import tick
 from shoal.proofs.proof import prove_mechanism
 
@@ -63,17 +64,21 @@ DRAWS = 20
 # ------------------------------------------------------------------ design
 
 
-def stage(context: Context) -> StageOutcome:
+def stage(work: Work) -> StageOutcome:
     """A mechanism per block of whole crowds."""
-    config, blocks = context.config, make_blocks(context)
-    settings = {**config.part("query", "epsilon", "rho", "delta"), "method": config.way}
+    config, blocks, method = work.settings, make_blocks(work), work.kind.method(work.settings)
+    settings = {**config.part("query", "epsilon", "rho", "delta"), "method": method}
     jobs = [
-        Job(partial(do, block.path, config), out_path(context.path, MECHANISM, "shoal", settings, [block]), (block,))
+        Job(
+            partial(do, block.path, config, method),
+            out_path(work.path, MECHANISM, "shoal", settings, [block]),
+            (block,),
+        )
         for block in blocks
     ]
-    with context.workers(len(jobs)) as executor:
-        mechanisms = run_jobs(executor, DOING, jobs, context.tell)
-    context.put(DESIGN, mechanisms)
+    with work.workers(len(jobs)) as executor:
+        mechanisms = run_jobs(executor, DOING, jobs, work.tell)
+    work.put(DESIGN, mechanisms)
     facts = DesignFacts.merge([part.facts_as(DesignFacts) for part in mechanisms.parts])
     strange = sum(block.facts_as(BlockFacts).not_gaussian for block in blocks)
     facts = replace(facts, failed=mechanisms.failed[:LISTED], not_gaussian=strange)
@@ -86,23 +91,25 @@ def stage(context: Context) -> StageOutcome:
     return StageOutcome((DESIGN,), facts)
 
 
-def do(block: str, config: Config, out: str) -> DesignFacts:
+def do(block: str, config: Config, method: str, out: str) -> DesignFacts:
     """Write the mechanism of a block of whole crowds; what it promises and costs."""
     answers = answers_of(block, config)
     classes, graph = laws_of(block, answers)
     target = config.delta
-    if config.way == "codebook":
+    if method == "codebook":
         book = codebook(classes.means, graph, config.stated_epsilon, labels=classes.labels, scope=SCOPE)
         put_whole(out, book.save)
         return design_facts(book, query=answers.query, target=target, accuracy=answers.accuracy(book))
-    mechanism = _designed(config, classes, graph, answers)
+    mechanism = _make_design(config, method, classes, graph, answers)
     put_whole(out, mechanism.save)  # by the bracket, which the ledger computes again
     mechanism, proof = prove_mechanism(mechanism)
     put_whole(Path(out).with_suffix(f".{PROOF}"), proof.save)
     return design_facts(mechanism, query=answers.query, target=target, accuracy=answers.accuracy(mechanism))
 
 
-def _designed(config: Config, classes: GaussianClasses, graph: NeighborGraph, shard: Answers) -> Mechanism:
+def _make_design(
+    config: Config, method: str, classes: GaussianClasses, graph: NeighborGraph, shard: Answers
+) -> Mechanism:
     """A design for so many answers about each label; the groups' own curves, which meet every ε, where those err less.
 
     Left to us, labels go straight towards the law in which they meet, as far as the guarantee takes: a search for other
@@ -112,13 +119,13 @@ def _designed(config: Config, classes: GaussianClasses, graph: NeighborGraph, sh
     """
     delta = config.delta
     if delta is None:
-        return _spent(config, classes, graph, shard.times)
+        return _spend(config, method, classes, graph, shard.times)
 
     how: dict[str, Any] = {"scope": SCOPE, "times": shard.times, "tolerance": TOLERANCE, "iterations": SEARCH}
     meets = partial(calibrate, classes, graph, epsilon=config.stated_epsilon, delta=delta, progress=tick, prove=False)
 
-    mechanism = meets(config.way, **how)
-    if METHODS[mechanism.method].price is None or mechanism.method in (MEETING, "center"):
+    mechanism = meets(method, **how)
+    if METHODS[mechanism.method].center is None or METHODS[mechanism.method].meets_only:
         return mechanism
     try:
         return cheaper(mechanism, meets(MEETING, **how), shard)
@@ -131,7 +138,7 @@ def cheaper(mechanism: Mechanism, meeting: Mechanism, shard: Answers) -> Mechani
     return mechanism if shard.accuracy(mechanism).rmse <= shard.accuracy(meeting).rmse else meeting
 
 
-def _spent(config: Config, classes: GaussianClasses, graph: NeighborGraph, times: int) -> Mechanism:
+def _spend(config: Config, method: str, classes: GaussianClasses, graph: NeighborGraph, times: int) -> Mechanism:
     """The design that spends ρ, every group for itself: none depends on who else is in the shard."""
     problem = DesignProblem.of(classes, graph, config.stated_epsilon, config.rho, scope=SCOPE, times=times)
     groups = [members for members in problem.components if len(members) > 1]
@@ -140,12 +147,12 @@ def _spent(config: Config, classes: GaussianClasses, graph: NeighborGraph, times
     for number, members in enumerate(groups):
         part = problem.part(members)
         epsilon = part.epsilons[:, 0].copy()
-        designs.append((members, design(part.original, part.graph, config.way, epsilon, config.rho, **how)))
+        designs.append((members, design(part.original, part.graph, method, epsilon, config.rho, **how)))
         tick(number + 1, len(groups))
-    return merge_mechanisms(config.way, problem, designs)
+    return merge_mechanisms(method, problem, designs)
 
 
-def undamaged(pairs: Sequence[tuple[Part, Part]]) -> list[tuple[Part, Part]]:
+def intact_pairs(pairs: Sequence[tuple[Part, Part]]) -> list[tuple[Part, Part]]:
     """The mechanisms with their blocks whose files are as they were written; refused where there are none."""
     whole = []
     for pair in pairs:
@@ -159,7 +166,7 @@ def undamaged(pairs: Sequence[tuple[Part, Part]]) -> list[tuple[Part, Part]]:
     return whole
 
 
-def hardest(pairs: Sequence[tuple[Part, Part]]) -> tuple[Part, Part]:
+def hardest_block(pairs: Sequence[tuple[Part, Part]]) -> tuple[Part, Part]:
     """The mechanism with the largest δ, and its block."""
     return max(pairs, key=lambda pair: (pair[0].facts_as(DesignFacts).delta, pair[0].key))
 
@@ -167,20 +174,20 @@ def hardest(pairs: Sequence[tuple[Part, Part]]) -> tuple[Part, Part]:
 # ------------------------------------------------------------------ audit
 
 
-def audit_stage(context: Context) -> StageOutcome:
+def audit_stage(work: Work) -> StageOutcome:
     """Attack the groups that the rule names."""
-    config = context.config
-    listing = context.listing(DESIGN)
+    config = work.settings
+    listing = work.listing(DESIGN)
     total = sum(part.facts_as(DesignFacts).groups for part in listing.parts)
-    chosen = sampled(undamaged(listing.pairs), SEED)
+    chosen = sample_crowds(intact_pairs(listing.pairs), SEED)
     confidence = 1.0 - (1.0 - CONFIDENCE) / len(chosen)
     works = [
         partial(attack, mechanism.path, block.path, component, config, confidence)
         for (mechanism, block), component in chosen
     ]
-    context.tell(ATTACKING, 0, len(works))
-    with context.workers(len(listing.parts)) as executor:
-        parts = executor.every(works, lambda done: context.tell(ATTACKING, done, len(works)))
+    work.tell(ATTACKING, 0, len(works))
+    with work.workers(len(listing.parts)) as executor:
+        parts = executor.every(works, lambda done: work.tell(ATTACKING, done, len(works)))
     rule = (
         "every group"
         if len(parts) == total
@@ -188,13 +195,13 @@ def audit_stage(context: Context) -> StageOutcome:
     )
     facts = replace(AuditFacts.merge(parts), confidence=CONFIDENCE, of_groups=total, rule=rule)
     content = {"together": facts.to_json(), "groups": [part.to_json() for part in parts]}
-    context.folder.put(AUDIT, json.dumps(content, indent=1, ensure_ascii=False))
+    work.folder.put(AUDIT, json.dumps(content, indent=1, ensure_ascii=False))
     return StageOutcome((AUDIT,), facts)
 
 
-def sampled(pairs: Sequence[tuple[Part, Part]], seed: int) -> list[tuple[tuple[Part, Part], int]]:
+def sample_crowds(pairs: Sequence[tuple[Part, Part]], seed: int) -> list[tuple[tuple[Part, Part], int]]:
     """Crowds to attack, ((mechanism, block), component): the hardest to hide in first, the others at random."""
-    pair = hardest(pairs)
+    pair = hardest_block(pairs)
     graph, (label, _) = load(pair[0].path).graph, pair[0].facts_as(DesignFacts).worst_edge
     first = pair, int(graph.components[graph.labels.index(label)])
     every = [(pair, number) for pair in pairs for number in range(pair[0].facts_as(DesignFacts).groups)]
@@ -207,16 +214,16 @@ def attack(mechanism: str, block: str, component: int, config: Config, confidenc
     whole = load(mechanism)
     members = [whole.graph.labels[i] for i in np.flatnonzero(whole.graph.components == component)]
     return whole.by_kind(
-        mechanism=lambda m: _attacked(m, members, block, config, confidence),
-        codebook=lambda book: _attacked_book(book.part(members), confidence),
+        mechanism=lambda m: _attack(m, members, block, config, confidence),
+        codebook=lambda book: _attack_book(book.part(members), confidence),
     )
 
 
-def _attacked_book(book: Codebook, confidence: float) -> AuditFacts:
+def _attack_book(book: Codebook, confidence: float) -> AuditFacts:
     return codebook_audit_facts(audit_codebook(book, n_samples=SAMPLES, confidence=confidence), book)
 
 
-def _attacked(mechanism: Mechanism, members: list[str], block: str, config: Config, confidence: float) -> AuditFacts:
+def _attack(mechanism: Mechanism, members: list[str], block: str, config: Config, confidence: float) -> AuditFacts:
     crowd = mechanism.part(members)
     attacked = audit(
         crowd,

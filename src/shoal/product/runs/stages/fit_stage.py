@@ -4,6 +4,9 @@ A shard of forecasts is ``<key>.zip``; beside it ``<key>.curves.parquet``, one r
 usual day and what was metered later (:data:`CURVES`), and ``<key>.quality.parquet``, one row per household
 read, those that could not be used included. A forecast needs no crowd: crowds come after it
 (:mod:`shoal.product.runs.stages.crowd_stage`).
+
+The stage has three steps: :func:`read_meters`, :func:`ask_ledger` and :func:`fit_forecasts`. So the ledger is asked
+before anything is fitted.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -22,11 +25,12 @@ import numpy as np
 import polars as pl
 
 from shoal.errors import InputError
-from shoal.plaintext import as_cells
 from shoal.product.card.facts import LISTED, FitFacts, most_common, tally
 from shoal.product.runs import secret
+from shoal.product.runs.book import Book
 from shoal.product.runs.config import Config
-from shoal.product.runs.folder import FIT, FORECASTS, SHARDS, Context, StageOutcome
+from shoal.product.runs.curves import CURVES, write_curves
+from shoal.product.runs.folder import FIT, FORECASTS, SHARDS
 from shoal.product.runs.meter_rows import (
     MICROSECOND,
     QUALITY,
@@ -41,7 +45,20 @@ from shoal.product.runs.meter_rows import (
     sort_files,
     survey,
 )
-from shoal.product.runs.shards import Job, Listing, Part, finished, out_path, put_frame, put_whole, receipted, run_jobs
+from shoal.product.runs.rows import crowd_setting
+from shoal.product.runs.shards import (
+    Job,
+    Listing,
+    Part,
+    find_shard,
+    out_path,
+    put_frame,
+    put_whole,
+    run_jobs,
+    seal_shard,
+)
+from shoal.product.runs.work import Carry, StageOutcome, Work
+from shoal.product.sources.frames import as_cells
 from shoal.product.sources.meters import clock
 from shoal.product.sources.meters.answers import off_by
 from shoal.product.sources.meters.columns import ColumnsError, named_meter
@@ -49,9 +66,8 @@ from shoal.product.sources.meters.forecast import ABSENT, ShortHistory, forecast
 from shoal.product.sources.meters.neighborhoods import usual_day
 from shoal.product.sources.meters.predictive import Forecasts
 from shoal.product.sources.meters.quality import LARGE, NEGATIVE, REGISTER, NothingToForecast, Readings
-from shoal.product.workers.executor import Executor, tick
+from shoal.product.workers.executor import tick
 from shoal.rounding import count_of
-from shoal.validation import FloatArray
 
 #: Settings that decide how meter files are read.
 READING = (
@@ -71,8 +87,6 @@ SHORT = (
 QUALITY_TABLE = "quality.csv"
 #: Why a home of a shard in which none can be forecast has no curve.
 UNUSED = "too few readings in the training window"
-#: Suffix of the curves beside a shard.
-CURVES = "curves.parquet"
 
 
 def do(readings: str, origin: str, config: Config, before: str | None, lasting: bool, out: str) -> FitFacts:
@@ -95,7 +109,7 @@ def do(readings: str, origin: str, config: Config, before: str | None, lasting: 
                 season=config.season,
                 origin=instant,
                 progress=tick,
-                export=exports(config),
+                export=config.exports,
                 interval=data.step if config.secret == secret.READINGS else None,
             )
         except NothingToForecast as error:
@@ -107,7 +121,7 @@ def do(readings: str, origin: str, config: Config, before: str | None, lasting: 
         heard = frozenset(forecasts.households)
     else:
         forecasts, heard = update_forecasts(
-            Forecasts.load(before), data, origin=instant, horizon=config.horizon, export=exports(config)
+            Forecasts.load(before), data, origin=instant, horizon=config.horizon, export=config.exports
         )
     names = forecasts.households
     part = data.cut(data.place(forecasts.origin, anywhere=True), forecasts.horizon)
@@ -139,30 +153,15 @@ def _nobody(path: Path, data: Readings, origin: str) -> FitFacts:
     return FitFacts("", 0, 0, 0, 0, 0, left_out=len(quality), noun="household", origin=origin, step_minutes=minutes)
 
 
-def exports(config: Config) -> bool:
-    """Whether readings below zero are export; answers in log power and the readings' promise are of consumption."""
-    return config.answers == "kw" and config.secret != secret.READINGS
-
-
-def write_curves(shard: Path, labels: Sequence[str], here: Sequence[bool], **columns: FloatArray) -> None:
-    """Write beside a shard what crowds and rows of those here need: label, value, truth, stored (and habits)."""
-    arrays = {
-        name: pl.Series(np.ascontiguousarray(rows), dtype=pl.Array(pl.Float64, rows.shape[1]))
-        for name, rows in columns.items()
-    }
-    frame = pl.DataFrame({"label": pl.Series(list(labels), dtype=pl.String), **arrays})
-    put_frame(shard.with_suffix(f".{CURVES}"), frame.filter(pl.Series(list(here), dtype=pl.Boolean)))
-
-
 # ------------------------------------------------------------------ readings
 
 
-def readings_shards(executor: Executor, context: Context, buckets: int | None) -> tuple[Listing, MeterRows]:
+def readings_shards(work: Work, buckets: int | None) -> tuple[Listing, MeterRows]:
     """Repaired readings in shards by a hash of the name, and what they share; ``buckets`` keeps the number of shards.
 
     Rows are sorted into buckets once, which is noted, and again where a shard is lacking and the sorted rows are gone.
     """
-    root, config, homes = context.path / SHARDS, context.config, context.source.simulated
+    executor, root, config, homes = work.executor, work.path / SHARDS, work.settings, work.source.simulated
 
     def out(**settings: Any) -> str:
         return out_path(root, "readings", "parquet", settings)
@@ -176,48 +175,48 @@ def readings_shards(executor: Executor, context: Context, buckets: int | None) -
         ]
         grid = Grid(timedelta(minutes=homes.step_minutes) // MICROSECOND, 0)
         rows = MeterRows("", len(jobs), (), grid, unit_reason="they are simulated so")
-        return run_jobs(executor, "simulating", jobs, context.tell, for_good=True), rows
+        return run_jobs(executor, "simulating", jobs, work.tell, for_good=True), rows
     settings = {
         **config.part(*READING, "shard_size"),
-        "source": context.source.digest,
+        "source": work.source.digest,
         "buckets": buckets,
-        "dates": context.state.dates,
+        "dates": work.state.dates,
         # Under the readings' promise the origin lies on the grid, whatever the readings are.
-        "grid": config.origin if config.secret == secret.READINGS else None,
+        "grid": config.origin if work.kind.declares else None,
     }
     note = out_path(root, "sort", "sorted", settings)
-    folder, part = root / "rows" / Path(note).stem, finished(note)
+    folder, part = root / "rows" / Path(note).stem, find_shard(note)
     sorted_rows = None if part is None else replace(part.facts_as(MeterRows), folder=str(folder))
     if sorted_rows is None or (
-        not folder.is_dir() and any(finished(out(**settings, number=number)) is None for number in sorted_rows.filled)
+        not folder.is_dir() and any(find_shard(out(**settings, number=number)) is None for number in sorted_rows.filled)
     ):
         try:
-            sorted_rows = _sorted(executor, context, folder, buckets)
+            sorted_rows = _sort(work, folder, buckets)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-        receipted(note, sorted_rows)
+        seal_shard(note, sorted_rows)
     jobs = [
         Job(partial(make_shard, sorted_rows, number), out(**settings, number=number)) for number in sorted_rows.filled
     ]
-    shards = run_jobs(executor, "reading meters", jobs, context.tell, for_good=True)
+    shards = run_jobs(executor, "reading meters", jobs, work.tell, for_good=True)
     if not shards.failed:
         shutil.rmtree(folder, ignore_errors=True)  # all of it is in the shards now
     return shards, sorted_rows
 
 
-def _sorted(executor: Executor, context: Context, folder: Path, buckets: int | None) -> MeterRows:
+def _sort(work: Work, folder: Path, buckets: int | None) -> MeterRows:
     """The rows of the source by bucket, with the grid of all of them: the declared one, or what most have."""
-    config = context.config
-    context.tell("sorting readings by household", 0, 0)
+    config = work.settings
+    work.tell("sorting readings by household", 0, 0)
     try:
-        opened = open_files(context.source.paths, config, context.state.dates)
-        with context.existing_ledger() as ledger:
-            rows = sort_files(opened, folder, config, buckets, None if ledger is None else ledger.spellings)
-        if config.secret == secret.READINGS:
+        opened = open_files(work.source.paths, config, work.state.dates)
+        ledger = work.find_ledger()
+        rows = sort_files(opened, folder, config, buckets, None if ledger is None else ledger.spellings)
+        if work.kind.declares:
             grid = secret.declared_grid(config, energy=rows.energy)
         else:
-            surveys = executor.every([partial(survey, rows, number) for number in rows.filled])
+            surveys = work.executor.every([partial(survey, rows, number) for number in rows.filled])
             grid = common_grid(surveys, config.interval, energy=rows.energy, meter=named_meter(config.unit))
     except ColumnsError as error:
         raise InputError(
@@ -254,91 +253,148 @@ def _refuse_implausible(shards: Sequence[ShardFacts], config: Config, unit: str)
         raise InputError(f"readings: none of the {reasons.total()} households can be used: {why}{more}")
 
 
-# ------------------------------------------------------------------ the stage
+# ------------------------------------------------------------------ the steps
 
 
-def stage(context: Context) -> StageOutcome:
-    """Forecasts of every household, in shards by a hash of the name."""
-    config = context.config
-    # Forecasts go on from those of the release before; where they are lost, the readings have to hold all days of
-    # training. Under the readings' promise no stored window is used: it is kept with a shard, which is there while one
-    # of its homes is usable.
-    before: Listing | None = None
-    if context.state.previous is not None and config.secret != secret.READINGS:
-        try:
-            listing = context.listing(FIT, context.state.previous)
-            for part in listing.parts:
-                part.check()
-            before = listing
-        except InputError:
-            context.tell("the forecasts of the last release are lost; they are made anew", 0, 0)
-    with context.workers() as executor:
-        readings, rows = readings_shards(executor, context, None if before is None else before.buckets)
-        shards = [(part, part.facts_as(ShardFacts)) for part in readings.parts]
-        if context.source.simulated is None:  # among very many simulated homes a few are large
-            _refuse_implausible([facts for _, facts in shards], config, rows.unit)
-        origin = _origin([facts for _, facts in shards], rows, config.origin)
-        if context.horizon is not None:
-            config = replace(config, horizon=clock.steps(context.horizon, rows.step))
-        names = pl.concat([pl.read_parquet(part.path, columns=["household"]).unique() for part in readings.parts])
-        minutes = rows.step / timedelta(minutes=1)
-        # Under the readings' promise the ledger decides with the release: no home does before it.
-        lasting = config.secret != secret.READINGS and context.foresee(names["household"].to_list(), origin, minutes)
-        # The forecasts of an earlier day, by the bucket of the homes in them.
-        earlier = {} if before is None else {shard.facts_as(ShardFacts).number: part for part, shard in before.pairs}
-        jobs = [
-            fit_job(context.path, part, config, origin, earlier.get(facts.number), lasting)
-            for part, facts in shards
-            if facts.households
-        ]
-        forecasts = run_jobs(executor, "fitting forecasts", jobs, context.tell, for_good=True)
-    failed = (*readings.failed, *forecasts.failed)
-    context.put(FIT, replace(forecasts, failed=failed, buckets=rows.buckets))
-    reasons, notes = _quality(context, forecasts.parts, readings.parts, rows)
+@dataclass(frozen=True)
+class MeterShards:
+    """Readings in shards, and what all of them share."""
+
+    readings: Listing
+    rows: MeterRows
+    names: list[str]  #: of the households that can be used
+    origin: str
+    before: Listing | None  #: forecasts of the release before, to go on from
+
+    @property
+    def facts(self) -> list[tuple[Part, ShardFacts]]:
+        """Every shard with its facts."""
+        return [(part, part.facts_as(ShardFacts)) for part in self.readings.parts]
+
+    @property
+    def minutes(self) -> float:
+        """Between readings."""
+        return self.rows.step / timedelta(minutes=1)
+
+
+def read_meters(work: Work) -> StageOutcome:
+    """Readings of every household, in shards by a hash of the name, and the first instant to forecast."""
+    settings, before = work.settings, _forecasts_before(work)
+    readings, rows = readings_shards(work, None if before is None else before.buckets)
+    facts = [part.facts_as(ShardFacts) for part in readings.parts]
+    if work.source.simulated is None:  # among very many simulated homes a few are large
+        _refuse_implausible(facts, settings, rows.unit)
+    origin = _origin(facts, rows, settings.origin)
+    names = pl.concat([pl.read_parquet(part.path, columns=["household"]).unique() for part in readings.parts])
+    meters = MeterShards(readings, rows, names["household"].to_list(), origin, before)
+    return StageOutcome(carry=Carry(meters))
+
+
+def _forecasts_before(work: Work) -> Listing | None:
+    """Forecasts of the release before, to go on from; where they are lost, the readings have to hold all training days.
+
+    Under the readings' promise no stored window is used: it is kept with a shard, which is there while one of its homes
+    is usable.
+    """
+    if work.state.previous is None or work.kind.declares:
+        return None
+    try:
+        listing = work.listing(FIT, work.state.previous)
+        for part in listing.parts:
+            part.check()
+    except InputError:
+        work.tell("the forecasts of the last release are lost; they are made anew", 0, 0)
+        return None
+    return listing
+
+
+def ask_ledger(work: Work) -> StageOutcome:
+    """Before anything is fitted: is the ledger the one it should be, and do crowds on record allow this?
+
+    The settings take the size on record where no other was asked for, and a horizon in steps. Under the readings'
+    promise the ledger decides with the release: no home does before it.
+    """
+    assert work.carry.meters is not None
+    meters, settings = work.carry.meters, with_steps(work.settings, work.horizon, work.carry.meters.minutes)
+    if work.kind.declares:
+        return StageOutcome(settings=settings, carry=work.carry)
+    book = Book.read(work.find_ledger(), meters.names)
+    if book.size is not None and work.any_crowd:
+        settings = replace(settings, crowd=book.size)
+    fit = FitFacts("", 0, 0, 0, 0, 0, origin=meters.origin, step_minutes=meters.minutes)
+    steps = None if work.kind.row_per_label else settings.horizon
+    book.allow(crowd_setting(work, settings, fit), meters.origin, steps)
+    return StageOutcome(settings=settings, carry=replace(work.carry, lasting=book.size is not None))
+
+
+def with_steps(settings: Config, horizon: str | None, step_minutes: float | None) -> Config:
+    """Settings in which a horizon that was given as a time, such as 3h, is a number of steps."""
+    if horizon is None or not step_minutes:
+        return settings
+    return replace(settings, horizon=clock.steps(horizon, timedelta(minutes=step_minutes)))
+
+
+def fit_forecasts(work: Work) -> StageOutcome:
+    """Forecasts of every household, shard by shard."""
+    settings, carry = work.settings, work.carry
+    assert carry.meters is not None
+    meters, rows, origin, minutes = carry.meters, carry.meters.rows, carry.meters.origin, carry.meters.minutes
+    # The forecasts of an earlier day, by the bucket of the homes in them.
+    pairs = [] if meters.before is None else meters.before.pairs
+    earlier = {shard.facts_as(ShardFacts).number: part for part, shard in pairs}
+    jobs = [
+        fit_job(work.path, part, settings, origin, earlier.get(facts.number), carry.lasting)
+        for part, facts in meters.facts
+        if facts.households
+    ]
+    forecasts = run_jobs(work.executor, "fitting forecasts", jobs, work.tell, for_good=True)
+    failed = (*meters.readings.failed, *forecasts.failed)
+    work.put(FIT, replace(forecasts, failed=failed, buckets=rows.buckets))
+    reasons, notes = _quality(work, forecasts.parts, meters.readings.parts, rows)
     columns = f"; {rows.taken}" if rows.taken else ""
-    chosen = " (chosen: with less than four weeks a season by week fits badly)" if config.train_days < 28 else ""
+    chosen = " (chosen: with less than four weeks a season by week fits badly)" if settings.train_days < 28 else ""
     facts = replace(
         FitFacts.merge([part.facts_as(FitFacts) for part in forecasts.parts]),
         failed=failed[:LISTED],
-        source=str(context.source),
+        source=str(work.source),
         left_out=sum(reasons.values()),
         reasons=tuple(most_common(reasons)[:LISTED]),
         about=(
-            f"Forecasts: {config.horizon} steps ({config.horizon * minutes / 60:g} h) from {origin}, trained on "
-            f"{config.train_days} days, season by {config.season}{chosen}.",
+            f"Forecasts: {settings.horizon} steps ({settings.horizon * minutes / 60:g} h) from {origin}, trained on "
+            f"{settings.train_days} days, season by {settings.season}{chosen}.",
             f"Readings: {rows.unit} every {minutes:g} minutes: {rows.unit_reason}{columns}.",
         ),
-        doubts=(*context.elsewhere(names["household"].to_list()), *notes),
+        doubts=(*work.other_ledgers(meters.names), *notes),
         unit=rows.unit,
         origin=origin,
         step_minutes=minutes,
         time_zone=rows.time_zone,
         dates=rows.dates,
-        crowd=config.crowd,
+        crowd=settings.crowd,
     )
-    return StageOutcome((FIT, QUALITY_TABLE), facts)
+    return StageOutcome((FIT, QUALITY_TABLE), facts, carry=Carry())
 
 
 def fit_job(home: Path, shard: Part, config: Config, origin: str, before: Part | None, lasting: bool = False) -> Job:
     """One shard's forecasts: anew, or from those of an earlier day; ``lasting``: crowds of its homes are on record."""
     settings = {**config.part("train_days", "horizon", "order"), "season": config.season, "origin": origin}
-    settings["export"] = exports(config)
+    settings["export"] = config.exports
     inputs = [shard] if before is None else [before, shard]
     work = partial(do, shard.path, origin, config, None if before is None else before.path, lasting)
     return Job(work, out_path(home, FORECASTS, "zip", settings, inputs), tuple(inputs))
 
 
 def _quality(
-    context: Context, forecasts: Sequence[Part], shards: Sequence[Part], rows: MeterRows
+    work: Work, forecasts: Sequence[Part], shards: Sequence[Part], rows: MeterRows
 ) -> tuple[Counter[str], list[str]]:
     """Write the quality table of all shards; reasons for leaving households out, counted, and what to settle."""
     gone = [pl.scan_parquet(part.beside(QUALITY)).filter(pl.col("verdict") == "left out") for part in shards]
     tables = [*(pl.scan_parquet(part.beside(QUALITY)) for part in forecasts), *gone]
     every = pl.concat(tables, how="diagonal_relaxed").unique("household", keep="first", maintain_order=True)
     table = every.sort("household").collect()
-    context.folder.write(QUALITY_TABLE, lambda path: as_cells(table).write_csv(path))
+    work.folder.write(QUALITY_TABLE, lambda path: as_cells(table).write_csv(path))
     frame = pl.DataFrame(schema={"household": pl.String, "timestamp": pl.Datetime("us", rows.time_zone)})
-    notes = Readings(frame, table, rows.step).notes(export=exports(context.config))
+    notes = Readings(frame, table, rows.step).notes(export=work.settings.exports)
     return Counter(table.filter(pl.col("verdict") == "left out")["reason"].drop_nulls().to_list()), notes
 
 

@@ -17,10 +17,11 @@ import polars as pl
 
 from shoal.errors import InputError
 from shoal.product.card.facts import FitFacts
-from shoal.product.runs.config import Config, no_use
-from shoal.product.runs.folder import FIT, LAWS, Context, Source, StageOutcome
-from shoal.product.runs.shards import Listing, finished, out_path, put_whole, receipted
-from shoal.product.runs.stages.fit_stage import write_curves
+from shoal.product.runs.config import Config
+from shoal.product.runs.curves import write_curves
+from shoal.product.runs.folder import FIT, LAWS, Source
+from shoal.product.runs.shards import Listing, find_shard, out_path, put_whole, seal_shard
+from shoal.product.runs.work import Carry, StageOutcome, Work
 from shoal.product.sources.class_table import (
     LABEL,
     MOST_COPIES,
@@ -31,7 +32,7 @@ from shoal.product.sources.class_table import (
     label_means,
     table_rows,
 )
-from shoal.product.sources.meters.readings import respelled
+from shoal.product.sources.meters.readings import choose_spellings
 from shoal.rounding import count_of, upper
 
 OnRecord = Callable[[list[str]], Mapping[str, str]]
@@ -46,22 +47,23 @@ LARGEST = 1e150
 SPREAD = 10
 
 
-def stage(context: Context) -> StageOutcome:
+def stage(work: Work) -> StageOutcome:
     """The rows of every label, with the columns of the release before where there is one."""
-    config, known = context.config, None
-    if context.state.previous is not None:
-        known = ClassTable.load(context.listing(FIT, context.state.previous).parts[0].path).columns
-    settings = {**config.part(*SETTINGS), "source": context.source.digest, "known": known, "charged": config.charged}
-    out = out_path(context.path, LAWS, SUFFIX, settings)
-    context.tell(DOING, 0, 0)
-    with context.existing_ledger() as ledger:
-        on_record = None if ledger is None else ledger.spellings
-        part = finished(out) or receipted(out, read(context.source, config, known, Path(out), on_record))
-    context.put(FIT, Listing((part,)))
-    doubts = context.elsewhere(ClassTable.load(part.path).labels)
-    facts = replace(part.facts_as(FitFacts), source=str(context.source), crowd=config.crowd, doubts=doubts)
-    refuse_rows(config, facts.labels, facts.most_rows)
-    return StageOutcome((FIT,), facts)
+    config, known = work.settings, None
+    if work.state.previous is not None:
+        known = ClassTable.load(work.listing(FIT, work.state.previous).parts[0].path).columns
+    settings = {**config.part(*SETTINGS), "source": work.source.digest, "known": known, "charged": config.charged}
+    out = out_path(work.path, LAWS, SUFFIX, settings)
+    work.tell(DOING, 0, 0)
+    ledger = work.find_ledger()
+    on_record = None if ledger is None else ledger.spellings
+    part = find_shard(out) or seal_shard(out, read(work.source, config, known, Path(out), on_record))
+    work.put(FIT, Listing((part,)))
+    doubts = work.other_ledgers(ClassTable.load(part.path).labels)
+    facts = replace(part.facts_as(FitFacts), source=str(work.source), crowd=config.crowd, doubts=doubts)
+    if facts.labels < 2:
+        raise InputError("label: all rows have one label; nobody is there to hide among. Name another column")
+    return StageOutcome((FIT,), facts, carry=Carry())
 
 
 def read(
@@ -74,7 +76,7 @@ def read(
     columns = config.columns, config.timestamp_column, config.value_column
     rows, entries, left_out = table_rows(source.paths, str(config.label), *columns, config.encoding)
     given = rows[LABEL].unique().to_list()
-    rows = rows.with_columns(pl.col(LABEL).replace(respelled(given, on_record(given) if on_record else {})))
+    rows = rows.with_columns(pl.col(LABEL).replace(choose_spellings(given, on_record(given) if on_record else {})))
     whole = rows.drop_nulls().sort(LABEL, SOURCE_ROW)
     incomplete = len(rows) - len(whole)
     if not len(whole):
@@ -149,24 +151,6 @@ def read(
         ),
         fitted_on_private_data=True,
     )
-
-
-def refuse_rows(config: Config, labels: int, most: int) -> None:
-    """Refuse what the number of rows per label does not allow."""
-    if labels < 2:
-        raise InputError("label: all rows have one label; nobody is there to hide among. Name another column")
-    if most == 1:
-        given = next((name for name in ("epsilon", "delta", "rho") if getattr(config, name) is not None), None)
-        if given is not None and not config.charged:
-            raise InputError(no_use(given))
-        return
-    if config.method == "codebook":
-        raise InputError("method: a codebook is for constants, one row per label; choose another method")
-    if config.rho is None and (config.epsilon is None or config.delta is None):
-        raise InputError(
-            "label: some labels have several rows, draws of a law that is released row by row under a guarantee; give "
-            "one to reach, epsilon= and delta=, or an error to spend, rho="
-        )
 
 
 def noun_of(column: str) -> str:

@@ -68,7 +68,7 @@ class ForecastAnswers:
         return self.forecasts.answer(self.query, normals, unit=self.answer_unit)
 
     def questions(self, name: str) -> list[str]:
-        """What the ledger calls each answer in the release of this name."""
+        """Names that the ledger has for each answer in the release of this name."""
         return [name] * len(self.labels)
 
     def readings(self) -> tuple[str, ...]:
@@ -91,7 +91,7 @@ class ForecastAnswers:
         )
 
     def guard(self, group: Mechanism, draws: int, seed: int) -> ModelGuard | None:
-        """How far the promise to a group, these labels, rests on their laws."""
+        """The part of the promise to a group, these labels, that rests on their laws."""
         return model_guard(
             group, self.forecasts, query=self.query, fitted_on_private_data=True, n_draws=draws, seed=seed
         )

@@ -65,9 +65,9 @@ def step(interval: Any) -> timedelta | None:
     elif isinstance(interval, (int, float)) and not isinstance(interval, bool):
         result = timedelta(minutes=float(interval))
     else:
-        raise InputError("interval must be a datetime.timedelta or a number of minutes")
+        raise InputError("interval must be a datetime.timedelta or a number of minutes", argument="interval")
     if result <= timedelta(0) or timedelta(days=1) % result:
-        raise InputError("interval must be above 0 and divide one day evenly")
+        raise InputError("interval must be above 0 and divide one day evenly", argument="interval")
     return result
 
 
@@ -80,13 +80,13 @@ def steps(horizon: Any, step: timedelta, *, name: str = "horizon") -> int:
     if isinstance(horizon, str) and not horizon.strip().isdigit():
         parts = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(min|h|d)", horizon.strip().lower())
         if parts is None:
-            raise InputError(f"{name} must be a number of steps, or a time such as 3h, 90min or 2d")
+            raise InputError(f"{name} must be a number of steps, or a time such as 3h, 90min or 2d", argument=name)
         span = (
             float(parts[1]) * {"min": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}[parts[2]]
         )
         if span % step:
             minutes = f"{step / timedelta(minutes=1):g}"
-            raise InputError(f"{name} must be a multiple of the {minutes} minutes between readings")
+            raise InputError(f"{name} must be a multiple of the {minutes} minutes between readings", argument=name)
         horizon = span // step
     return validation.count(**{name: int(horizon) if isinstance(horizon, str) else horizon})
 
@@ -233,9 +233,11 @@ def instant(value: datetime | str, time_zone: str | None, *, name: str) -> datet
         try:
             value = datetime.fromisoformat(value)
         except ValueError as error:
-            raise InputError(f"{name} must be a datetime or ISO text such as '2024-01-31T00:00'") from error
+            raise InputError(
+                f"{name} must be a datetime or ISO text such as '2024-01-31T00:00'", argument=name
+            ) from error
     if not isinstance(value, datetime):
-        raise InputError(f"{name} must be a datetime or ISO text such as '2024-01-31T00:00'")
+        raise InputError(f"{name} must be a datetime or ISO text such as '2024-01-31T00:00'", argument=name)
     if time_zone is None:
         if value.tzinfo is not None:
             raise InputError(f"{name} has a time zone and the readings have none: give it without one")

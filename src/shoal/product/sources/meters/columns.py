@@ -52,12 +52,12 @@ def named_unit(unit: str | None) -> Unit | None:
         return None
     known = UNITS.get(unit.lower().partition("-")[0]) if isinstance(unit, str) else None
     if known is None:
-        raise InputError(f"unit must be one of {', '.join(UNITS)}")
+        raise InputError(f"unit must be one of {', '.join(UNITS)}", argument="unit")
     return known
 
 
 def named_meter(unit: str | None) -> str | None:
-    """What a caller says of the readings beside their unit: "register", "interval", or nothing."""
+    """The caller's word for the readings beside their unit: "register", "interval", or nothing."""
     return (unit or "").lower().partition("-")[2] or None
 
 
@@ -128,7 +128,7 @@ _TIMED = re.compile(r"^\d{1,2}:\d{2}(:\d{2})?$")
 
 @dataclass(frozen=True)
 class MeterColumns:
-    """How one file is laid out.
+    """Layout of one file.
 
     ``long``: one reading per row. ``households``: a row per time, a column per household. ``times``: a row per
     household, a column per time. ``days``: a row per household and day, a column per time of the day. ``single``: time

@@ -115,7 +115,7 @@ def _fit(
     """Fit the homes of a training window that ends at ``at``, microseconds of the epoch, and predict from there."""
     n, length = past.kw.shape
     if horizon > length:
-        raise InputError(f"horizon must not exceed the training window of {length} steps")
+        raise InputError(f"horizon must not exceed the training window of {length} steps", argument="horizon")
     below = np.zeros(n, dtype=np.int64)
     if not export:
         below = (past.kw < 0).sum(axis=1)
@@ -266,7 +266,9 @@ def update_forecasts(
     if rest:
         raise InputError("readings must lie on the grid of those that the forecasts were made from")
     if steps <= 0:
-        raise InputError("origin must lie after that of the forecasts: the readings hold nothing new")
+        raise InputError(
+            "origin must lie after that of the forecasts: the readings hold nothing new", argument="origin"
+        )
     new = data.cut(at, -max(length, steps))
     names = sorted({*history.households, *new.households})
     place = {name: i for i, name in enumerate(names)}

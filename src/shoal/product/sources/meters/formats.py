@@ -19,7 +19,8 @@ Entities and references to other files are refused (defusedxml); elements are dr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,11 +33,23 @@ from shoal.errors import InputError
 from shoal.product.sources.frames import encoding_of, open_bytes, text_of
 from shoal.product.sources.meters.columns import UNITS
 
-NEM12 = ("100,NEM12", '100,"NEM12"')
-NEM13 = "100,NEM13"
-
 #: A reading: household, channel, time (ISO with offset, or seconds since 1970), mean kW or nothing.
 Row = tuple[str, str, str, str]
+
+
+@dataclass(frozen=True)
+class MeterFormat:
+    """A format that a file's first characters tell, with the function for its rows; without one it is refused.
+
+    ``words``: why the unit is known, or the reason of the refusal.
+    """
+
+    name: str
+    beginnings: tuple[str, ...]
+    words: str
+    rows: Callable[[Path], Iterator[Row]] | None = None
+    unit: str = ""
+
 
 WATT_HOURS, WATTS = "72", "38"
 DELIVERED, ELECTRICITY = ("", "1"), ("", "0", "1")
@@ -74,7 +87,7 @@ def nem12_rows(file: Path) -> Iterator[Row]:
 
 
 class ReadingType(NamedTuple):
-    """What the values of a block are, where they are wanted."""
+    """The kind of values of a block, where they are wanted."""
 
     unit: str
     exponent: int
@@ -186,3 +199,11 @@ def _tag(element: Any) -> str:
 def _text(element: Any, name: str) -> str:
     """The text of the first element of this name inside."""
     return next(((e.text or "").strip() for e in element.iter() if _tag(e) == name), "")
+
+
+#: Every format with a layout of its own; the first that fits is taken.
+FORMATS = (
+    MeterFormat("Green Button", ("<",), "its reading type says so (Green Button)", green_button_rows, "Wh"),
+    MeterFormat("NEM12", ("100,NEM12", '100,"NEM12"'), "its records say so (NEM12)", nem12_rows, "kWh"),
+    MeterFormat("NEM13", ("100,NEM13",), "which has no readings of intervals; ask for NEM12 data"),
+)

@@ -38,13 +38,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from shoal import archive, validation
+from shoal import validation
 from shoal.arma import ArmaModels
 from shoal.arma.predict import Checks
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.numerics.eigenpairs import eigh
 from shoal.numerics.notebook import table
+from shoal.product.sources.frame_archive import load_record, save_record
 from shoal.product.sources.meters.quality import TrainingWindow
 from shoal.product.sources.meters.season import Season, phases
 from shoal.rounding import count_of
@@ -231,7 +232,7 @@ class Forecasts:
         return np.asarray(np.sqrt(np.diagonal(self.error_cov, axis1=1, axis2=2)))
 
     def facts(self, graph: NeighborGraph | None) -> FitFacts:
-        """What a release card says: who has a forecast, whose model holds, and, where known, who hides among whom."""
+        """Facts for a release card: who has a forecast, whose model holds, and, where known, who hides among whom."""
         from shoal.product.card.facts import LISTED, FitFacts, ModelChecks
         from shoal.product.card.measures import hiding
 
@@ -264,7 +265,7 @@ class Forecasts:
         return power_accuracy(mechanism)
 
     def observations(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """What the law of each label rests on, for :func:`shoal.model_guard`.
+        """The samples that the law of each label rests on, for :func:`shoal.model_guard`.
 
         Repeats of the season behind the mean, degrees of freedom of the covariance (readings less parameters fitted),
         and the covariance of one observation.
@@ -291,12 +292,12 @@ class Forecasts:
         It holds the readings of the training window, from which the next day's forecasts are made
         (``update_forecasts``): guard it like them.
         """
-        archive.save_record(self, path, FORMAT, VERSION)
+        save_record(self, path, FORMAT, VERSION)
 
     @staticmethod
     def load(path: str | Path) -> Forecasts:
         """Read a file that :meth:`save` wrote; a damaged or altered one is refused."""
-        return archive.load_record(Forecasts, path, FORMAT, VERSION)
+        return load_record(Forecasts, path, FORMAT, VERSION)
 
 
 def joined_forecasts(parts: Sequence[Forecasts]) -> Forecasts:

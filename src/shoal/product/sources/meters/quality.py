@@ -182,7 +182,7 @@ class Readings:
             self.frame.select(time.min()).item(),
         )
         if (at - first) % width:
-            raise InputError("origin must fall on the grid of the readings")
+            raise InputError("origin must fall on the grid of the readings", argument="origin")
         if anywhere:
             return at
         if at > ends[-1] + width:
@@ -194,7 +194,7 @@ class Readings:
         return at
 
     def notes(self, *, export: bool = True) -> list[str]:
-        """What an owner should settle about these readings, in sentences with the option that settles it.
+        """Sentences on what an owner should settle about these readings, with the option that settles it.
 
         ``export``: readings below zero are forecast, but for those of homes that are left out.
         """

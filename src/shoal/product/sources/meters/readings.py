@@ -177,7 +177,7 @@ class Opened:
 
     @property
     def dates(self) -> str:
-        """What comes first in dates of two numbers and a year, "%d" or "%m"; empty where there are none."""
+        """The part that comes first in dates of two numbers and a year, "%d" or "%m"; empty where there are none."""
         return next((form[:2] for one in self.sources for form in one.forms if re.match("%[dm][/-]", form)), "")
 
 
@@ -204,7 +204,7 @@ def file_household(file: Path) -> str:
     return name[: len(name) - len(suffix)].strip()
 
 
-def respelled(names: Iterable[str], on_record: Mapping[str, str], *, together: bool = False) -> dict[str, str]:
+def choose_spellings(names: Iterable[str], on_record: Mapping[str, str], *, together: bool = False) -> dict[str, str]:
     """Name -> the spelling that stands for it, for names that are written in another way.
 
     That is the spelling on record, else the only one there is in normal form C. Two spellings in one input are refused,
@@ -346,12 +346,11 @@ def _open(file: Path, encoding: str | None) -> tuple[FileTable, Unit | None, str
     """A lazy table; with its unit and why, where the format of the file has one of its own."""
     if not file.name.lower().endswith((*PARQUET, *ARROW)):
         _, text = beginning(file, encoding)
-        if text.startswith("<"):
-            return _translate(formats.green_button_rows, file, "Wh", "its reading type says so (Green Button)")
-        if text.startswith(formats.NEM12):
-            return _translate(formats.nem12_rows, file, "kWh", "its records say so (NEM12)")
-        if text.startswith(formats.NEM13):
-            raise InputError(f"path: {file.name} is NEM13, which has no readings of intervals; ask for NEM12 data")
+        for one in formats.FORMATS:
+            if text.startswith(one.beginnings):
+                if one.rows is None:
+                    raise InputError(f"path: {file.name} is {one.name}, {one.words}")
+                return _translate(one.rows, file, one.unit, one.words)
     return open_file(file, encoding), None, ""
 
 
@@ -488,7 +487,7 @@ def meter_readings(
     files = meter_files(path) if table is None else table
     opened = open_sources(files, columns, timestamp_format, unit, time_zone, encoding=encoding)
     pieces = pl.concat([piece for number, source in enumerate(opened.sources) for piece in source.pieces(number)])
-    other = respelled(pieces["household"].unique().to_list(), {})
+    other = choose_spellings(pieces["household"].unique().to_list(), {})
     rows = in_order(pieces.with_columns(pl.col("household").replace(other)), opened.time_zone)
     if interval is None and opened.numbering is not None and rows["household"].n_unique() == len(rows) > 2:
         raise ColumnsError(ROW_NUMBERS.format(opened.numbering))

@@ -86,7 +86,7 @@ def simulate_meters(
 
 @dataclass(frozen=True)
 class _Calendar:
-    """What all households share: days and weather."""
+    """Calendar that all households share: days and weather."""
 
     days: int
     hour: FloatArray  #: (points,) hour of the day

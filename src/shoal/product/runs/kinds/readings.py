@@ -1,4 +1,4 @@
-"""The release under the readings' promise: curves, counts and total with noise, charged to every home's account.
+"""Readings with noise: curves, counts and total under the readings' promise, charged to every home's account.
 
 The noisy vector is written to the folder before the release is recorded, and the release is recorded before anything
 public is written. So whatever interrupts a run, the vector that is on record is the one that is written: it is never
@@ -17,23 +17,31 @@ import json
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
 
+from shoal import validation
 from shoal.errors import BudgetError, InputError, LedgerError, UnreachableError
 from shoal.files import digest_of
+from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import FitFacts
 from shoal.product.card.statements import OWNER as TO_OWNER
 from shoal.product.card.statements import Statement
 from shoal.product.ledger.budgets import window_start
 from shoal.product.runs import secret
-from shoal.product.runs.folder import FIT, Context, StageOutcome
-from shoal.product.runs.stages.crowd_stage import as_period, gathered
-from shoal.product.runs.stages.release_stage import CSV, PARQUET, facts_of
+from shoal.product.runs.book import as_period
+from shoal.product.runs.config import Config
+from shoal.product.runs.curves import read_curves
+from shoal.product.runs.folder import FIT
+from shoal.product.runs.kinds.kind import Kind, first_stage, last_stages, mean_kw
+from shoal.product.runs.stages import table_stage
+from shoal.product.runs.stages.release_stage import CSV, PARQUET, release_facts
 from shoal.product.runs.stages.table_stage import noun_of
+from shoal.product.runs.work import Carry, Stage, StageOutcome, Work
 from shoal.product.sources.class_table import LABEL, declared_rows
+from shoal.product.sources.frames import as_cells
 from shoal.readings.account import MembershipAudit, audit_membership
 from shoal.readings.crowds import check_curves, contributions, describe, publish, vector_sum
 from shoal.readings.error import w1
@@ -43,12 +51,100 @@ from shoal.readings.tables import table_sum
 from shoal.rounding import lower, percent, upper
 from shoal.validation import FloatArray
 
-SETTINGS = secret.SETTINGS
 DOING = "drawing noise and recording the release"
 NOISY, OWNER, ROWS = "noisy_vector.json", "owner.json", "rows.parquet"
 PUBLIC = "public"
 #: Homes whose vectors are looked at for the largest one.
 LOOKED_AT = 4096
+
+
+class NoisyReadings(Kind):
+    """Curves, counts and total of homes, or cells of a table, made from declared settings and one noisy vector."""
+
+    word = "readings"
+    refuses = ("crowd", "boundaries", "largest_share", "method", "query", "rho")
+    refusal = "{0} belongs to the label's promise: leave out {0}= with secret='readings'"
+    declares = True
+    has_not: ClassVar = {
+        "rehearse": "rehearse: under secret='readings' nothing is chosen after looking at the readings, and a "
+        "rehearsal looks; `shoal.noisy_crowds_plan(customers=…, epsilon=…, typical_kw=…)` says what to expect from "
+        "declared numbers",
+        "at_most": refusal,
+        "within": refusal,
+        "proof": "dir: there is nothing to prove here: the (ε, δ) of the readings' promise is that of one Gaussian "
+        "vector, a closed form rounded up, which is on the card",
+    }
+    has_rows = False
+
+    def fits(self, settings: Config, fit: FitFacts | None) -> bool:
+        return settings.secret == secret.READINGS
+
+    def check(self, settings: Config) -> None:
+        missing: dict[str, str] = {}
+        if settings.customers is None:
+            missing["customers"] = "customers= (the number of homes on the register)"
+        if settings.epsilon is None and settings.releases is None:
+            missing["epsilon"] = "epsilon= (or budget_epsilon= with releases= for a series)"
+        if settings.label is None and settings.origin is None:
+            missing["origin"] = "origin= (the first instant to forecast; the file's end may be one home's)"
+        if settings.label is None and settings.typical_kw is None:
+            missing["typical_kw"] = "typical_kw= (the mean load of a typical home, from statistics)"
+        if missing:
+            also = "" if settings.label else "; and unit= and interval= where the file's columns do not declare them"
+            raise InputError(f"{next(iter(missing))}: secret='readings' needs {', '.join(missing.values())}{also}")
+        validation.count(customers=settings.customers)
+        if settings.budget_epsilon is not None:
+            validation.positive(budget_epsilon=settings.budget_epsilon)
+        if settings.releases is not None:
+            validation.count(releases=settings.releases)
+            if settings.budget_epsilon is None:
+                raise InputError("releases: share a budget out: releases= needs budget_epsilon=")
+            if settings.epsilon is not None:
+                raise InputError("epsilon: releases= shares budget_epsilon= out; leave out epsilon=")
+        if settings.label is None:
+            if settings.bounds or settings.cells:
+                raise InputError("bounds and cells are for tables: name the column of their labels too (label=)")
+        elif not settings.bounds:
+            raise InputError(
+                "bounds: secret='readings' needs the ends of every column of a table, bounds='column=low:high'"
+            )
+        else:
+            secret.bounds_of(settings), secret.cells_of(settings)
+
+    def stages(self, *, of_table: bool) -> dict[str, Stage]:
+        declared = (*table_stage.SETTINGS, "secret", "bounds", "cells")
+        table = Stage(table_stage.DOING, declared, (read_table,), table_stage.DAILY)
+        fit = table if of_table else first_stage(of_table=False)
+        return {"fit": fit, "release": Stage(DOING, secret.SETTINGS, (release,)), **last_stages()}
+
+    def begin(self, work: Work) -> None:
+        homes_of(work)
+
+    def forgets(self, work: Work) -> bool:
+        return work.state.releasing is not None
+
+    def card(self, work: Work) -> ReleaseCard:
+        """A function of the public settings alone; nothing is measured for it."""
+        if work.facts.release is not None:
+            return ReleaseCard.of_readings(public_settings(work.path))
+        return ReleaseCard.of_readings(settings_of(work))
+
+    def measured_card(self, work: Work) -> ReleaseCard:
+        return self.card(work)
+
+    def day(self, work: Work) -> str:
+        card = self.card(work).readings
+        return "" if card is None else card.day
+
+    def owner_statements(self, work: Work) -> tuple[Statement, ...]:
+        return own_statements(work.path)
+
+    def add_sentences(self, work: Work, parts: list[tuple[str, list[str]]], *, new: bool) -> None:
+        """The card is made of public settings alone: what only the owner may know is put here."""
+        fit = work.facts.fit
+        if fit is not None:
+            price = secret.price(work.settings, mean_kw(work))
+            parts.append(("Mind", [*fit.doubts, *([price] if price else [])]))
 
 
 @dataclass(frozen=True)
@@ -64,32 +160,33 @@ class Homes:
 # ------------------------------------------------------------------ a class table
 
 
-def read_table(context: Context) -> StageOutcome:
+def read_table(work: Work) -> StageOutcome:
     """The named columns of a class table, one row a label; labels with a cell that is no number are left out."""
-    config = context.config
+    config = work.settings
     names = tuple(dict.fromkeys((*secret.bounds_of(config), *secret.cells_of(config))))
-    whole, left_out = declared_rows(context.source.paths, str(config.label), names, config.encoding)
-    with context.existing_ledger() as ledger:
-        known = {} if ledger is None else ledger.spellings(whole[LABEL].to_list())
+    whole, left_out = declared_rows(work.source.paths, str(config.label), names, config.encoding)
+    ledger = work.find_ledger()
+    known = {} if ledger is None else ledger.spellings(whole[LABEL].to_list())
     whole = whole.with_columns(pl.col(LABEL).replace(known))
-    context.folder.write(ROWS, lambda path: whole.select(LABEL, *names).write_parquet(path))
-    facts = FitFacts(str(context.source), len(whole), 0, 0, 0, 0, left_out=left_out,
+    work.folder.write(ROWS, lambda path: whole.select(LABEL, *names).write_parquet(path))
+    facts = FitFacts(str(work.source), len(whole), 0, 0, 0, 0, left_out=left_out,
                      noun=noun_of(str(config.label)), entry="column",
-                     doubts=context.elsewhere(whole[LABEL].to_list()))  # fmt: skip
-    return StageOutcome((ROWS,), facts)
+                     doubts=work.other_ledgers(whole[LABEL].to_list()))  # fmt: skip
+    return StageOutcome((ROWS,), facts, carry=Carry())
 
 
 # ------------------------------------------------------------------ what is declared, and what is read
 
 
-def settings_of(context: Context, fit: FitFacts) -> PublicSettings:
+def settings_of(work: Work) -> PublicSettings:
     """The public settings of a release: nothing of them comes from a reading."""
-    config = context.config
-    plan, series = secret.planned(config)
-    if config.label is not None:
-        period = as_period(config.period or context.state.day)
-        return PublicSettings(plan, series, period, context.state.day, noun=fit.noun)
-    simulated = context.source.simulated
+    config = work.settings
+    fit = work.facts.known_fit
+    plan, series = secret.make_plan(config)
+    if not work.input.of_meters:
+        period = as_period(work.declared_period)
+        return PublicSettings(plan, series, period, work.state.day, noun=fit.noun)
+    simulated = work.source.simulated
     minutes = config.interval if simulated is None else simulated.step_minutes
     assert minutes is not None
     origin = str(fit.origin)
@@ -99,28 +196,28 @@ def settings_of(context: Context, fit: FitFacts) -> PublicSettings:
         f"readings: {config.train_days} days of training, season by {config.season}, ARMA({p}, {q})."
     )
     return PublicSettings(
-        plan, series, as_period(origin), context.state.day, origin, float(minutes), config.horizon, words, "home"
+        plan, series, as_period(origin), work.state.day, origin, float(minutes), config.horizon, words, "home"
     )
 
 
-def homes_of(context: Context) -> Homes:
+def homes_of(work: Work) -> Homes:
     """The curves of every home that can be used, or the columns of a table.
 
     Refuses, before anything is begun, what would leave homes out, more homes than were declared, and none.
     """
-    config = context.config
-    if config.label is not None:
-        rows = pl.read_parquet(context.folder / ROWS)
+    config = work.settings
+    if not work.input.of_meters:
+        rows = pl.read_parquet(work.folder / ROWS)
         columns = {name: rows[name].to_numpy() for name in rows.columns if name != LABEL}
         homes = Homes(rows[LABEL].to_list(), np.empty((len(rows), 0)), columns=columns)
     else:
-        listing = context.listing(FIT)
+        listing = work.listing(FIT)
         if listing.failed:
             raise InputError(
                 f"readings: {len(listing.failed)} shard(s) failed, so that whether a home is in would depend on "
                 "others. Nothing was released; run again, or leave out the files they are from"
             )
-        every = gathered(listing.parts)
+        every = read_curves(listing.parts)
         if "value" not in every.columns:
             raise InputError("readings: no home can be used. Nothing was released")
         usable = np.isfinite(every["value"].to_numpy()).all(axis=1)  # of readings beyond any number, home by home
@@ -143,7 +240,7 @@ def total_of(homes: Homes, plan: Any) -> FloatArray:
     return table_sum(homes.columns, plan)
 
 
-def attacked(homes: Homes, plan: Any, total: FloatArray) -> MembershipAudit:
+def attack_largest(homes: Homes, plan: Any, total: FloatArray) -> MembershipAudit:
     """An attack on the home with the largest vector, by somebody who has all others; refuses where it succeeds."""
     if isinstance(plan, CrowdsPlan):
         vectors = contributions(check_curves(homes.curves[:LOOKED_AT], plan), plan)
@@ -163,62 +260,61 @@ def attacked(homes: Homes, plan: Any, total: FloatArray) -> MembershipAudit:
 # ------------------------------------------------------------------ the release
 
 
-def stage(context: Context, fit: FitFacts) -> StageOutcome:
+def release(work: Work) -> StageOutcome:
     """Draw, keep, record, write: in this order, each once."""
-    homes, settings = homes_of(context), settings_of(context, fit)
+    homes, settings, ledger = homes_of(work), settings_of(work), work.ledger
     made_from = digest_of(
-        [context.release_name, settings.to_json(), context.folder.digest(FIT if context.config.label is None else ROWS)]
+        [work.release_name, settings.to_json(), work.folder.digest(FIT if work.input.of_meters else ROWS)]
     )
-    with context.ledger() as ledger:
-        vector = _stored_vector(context, made_from)
-        if ledger.has(context.release_name) and (vector is None or not ledger.has(_name(context, vector))):
-            raise LedgerError(
-                f"ledger: this release is on record, and {NOISY} in the folder does not hold what was drawn for it. It "
-                "is never drawn again: restore the file, or release a later period"
-            )
-        if vector is None:
-            total = total_of(homes, settings.plan)
-            audit = attacked(homes, settings.plan, total)
-            noisy = settings.plan.account.release(total)
-            vector = {"made from": made_from, "noisy": noisy.tolist(), "audit": asdict(audit)}
-            context.folder.put(NOISY, json.dumps(vector))
-        try:
-            ledger.record_readings(
-                _name(context, vector),
-                period=settings.period,
-                labels=homes.labels,
-                mu=settings.plan.mu,
-                cap=settings.series.cap,
-                since=window_start(settings.period, None if context.config.label else context.config.train_days),
-            )
-        except BudgetError as error:
-            raise BudgetError(
-                f"budget_epsilon: {error}. Releases about the same homes share one budget, fixed with the first: "
-                "budget_epsilon= with releases=, the same each time",
-                limit=error.limit,
-            ) from None
-        facts = facts_of(context, ledger, settings.period, labels=len(homes.labels))
+    vector = _stored_vector(work, made_from)
+    if ledger.has(work.release_name) and (vector is None or not ledger.has(_name(work, vector))):
+        raise LedgerError(
+            f"ledger: this release is on record, and {NOISY} in the folder does not hold what was drawn for it. It "
+            "is never drawn again: restore the file, or release a later period"
+        )
+    if vector is None:
+        total = total_of(homes, settings.plan)
+        audit = attack_largest(homes, settings.plan, total)
+        noisy = settings.plan.account.release(total)
+        vector = {"made from": made_from, "noisy": noisy.tolist(), "audit": asdict(audit)}
+        work.folder.put(NOISY, json.dumps(vector))
+    try:
+        ledger.record_readings(
+            _name(work, vector),
+            period=settings.period,
+            labels=homes.labels,
+            mu=settings.plan.mu,
+            cap=settings.series.cap,
+            since=window_start(settings.period, work.settings.train_days if work.input.of_meters else None),
+        )
+    except BudgetError as error:
+        raise BudgetError(
+            f"budget_epsilon: {error}. Releases about the same homes share one budget, fixed with the first: "
+            "budget_epsilon= with releases=, the same each time",
+            limit=error.limit,
+        ) from None
+    facts = release_facts(work, settings.period, labels=len(homes.labels))
     noisy = np.array(vector["noisy"])
     files = {f"{PUBLIC}/{name}": content for name, content in public_files(noisy, settings).items()}
     for name, content in files.items():
-        context.folder.put(name, content)
+        work.folder.put(name, content)
     owner = owner_rows(homes, noisy, settings)
-    context.folder.write(CSV, lambda path: owner.write_csv(path))
-    context.folder.write(PARQUET, lambda path: owner.write_parquet(path))
-    known = {"homes": len(homes.labels), "left_out": fit.left_out, "audit": vector["audit"]}
-    context.folder.put(OWNER, json.dumps({**known, **errors(homes, noisy, settings)}, indent=1))
+    work.folder.write(CSV, lambda path: as_cells(owner).write_csv(path))
+    work.folder.write(PARQUET, lambda path: owner.write_parquet(path))
+    known = {"members": len(homes.labels), "left_out": work.facts.known_fit.left_out, "audit": vector["audit"]}
+    work.folder.put(OWNER, json.dumps({**known, **errors(homes, noisy, settings)}, indent=1))
     return StageOutcome((NOISY, CSV, PARQUET, OWNER, *files), facts)
 
 
-def _name(context: Context, vector: dict[str, Any]) -> str:
+def _name(work: Work, vector: dict[str, Any]) -> str:
     """The name on record: that of the release and of the vector that was drawn for it, so that no other is taken."""
-    return f"{context.release_name} {digest_of(vector['noisy'])[:32]}"
+    return f"{work.release_name} {digest_of(vector['noisy'])[:32]}"
 
 
-def _stored_vector(context: Context, made_from: str) -> dict[str, Any] | None:
+def _stored_vector(work: Work, made_from: str) -> dict[str, Any] | None:
     """What was drawn for this release before it was interrupted; None where nothing was."""
     try:
-        content = json.loads((context.folder / NOISY).read_bytes())
+        content = json.loads((work.folder / NOISY).read_bytes())
     except (OSError, ValueError):
         return None
     same = isinstance(content, dict) and content.get("made from") == made_from
@@ -237,7 +333,7 @@ def owner_rows(homes: Homes, noisy: FloatArray, settings: PublicSettings) -> pl.
         {
             "household": np.repeat(np.array(homes.labels, dtype=object), steps).astype(str),
             "crowd": np.repeat(row + 1, steps),
-            "homes": np.repeat(counts[row], steps),
+            "members": np.repeat(counts[row], steps),
             "step": np.tile(np.arange(1, steps + 1), len(row)),
             "timestamp": timestamps(settings) * len(row),
             "kw": curves[row].ravel(),
@@ -267,7 +363,7 @@ def public_settings(folder: Path) -> PublicSettings:
     return PublicSettings.from_json((folder / PUBLIC / PLAN).read_text(encoding="utf-8"))
 
 
-def owner_statements(folder: Path) -> tuple[Statement, ...]:
+def own_statements(folder: Path) -> tuple[Statement, ...]:
     """What only the owner is told: homes, errors, the attack."""
     try:
         known = json.loads((folder / OWNER).read_bytes())
@@ -275,7 +371,7 @@ def owner_statements(folder: Path) -> tuple[Statement, ...]:
         return ()
     audit, left_out = known["audit"], known["left_out"]
     certain, power = lower(audit["advantage_lower"], 2), audit.get("power", 0.0)
-    in_it = f"{known['homes']} are in it, {left_out} could not be used. These numbers are yours alone."
+    in_it = f"{known['members']} are in it, {left_out} could not be used. These numbers are yours alone."
     attack = (
         f"Attacked {audit['draws']} times before the release, by somebody who has all others: an advantage of "
         f"{certain} is certain, {upper(audit['advantage_promised'], 2)} is allowed. So few draws show gross mistakes "

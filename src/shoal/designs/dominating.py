@@ -1,0 +1,110 @@
+"""The matrix S of least trace with S ⪰ Σ for every Σ given: what additive noise must fill up to.
+
+A log barrier, t Σ ln|S − Σ|, and Newton's method: with W = (S − Σ)⁻¹ the gradient is I − t Σ W and the Hessian
+H[D] = t Σ W D W. For few entries it is solved as a matrix, for more by conjugate gradients on D, n k² numbers in
+memory. Z = t R^{−1/2} W R^{−1/2} with R = t Σ W is feasible in the dual, max Σ ⟨Z, Σ⟩ subject to Σ Z = I, Z ⪰ 0, at
+every step, so the bracket holds whenever it is stopped.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shoal.designs.settings import UNHURRIED, Settings
+from shoal.errors import CertificationError
+from shoal.validation import FloatArray
+
+#: Entries up to which the Hessian is a matrix.
+DENSE = 24
+#: Relative gap that conjugate gradients close: enough for a start, and for a price.
+MATRIX_FREE = 1e-6
+#: Relative residual and steps of conjugate gradients.
+RESIDUAL, STEPS = 1e-2, 400
+
+
+def least_dominating(
+    covs: FloatArray, settings: Settings = UNHURRIED, *, tolerance: float = 1e-9
+) -> tuple[FloatArray, float]:
+    """S, and a lower bound on its trace: as close as ``tolerance`` for few entries, as :data:`MATRIX_FREE` for more."""
+    n, k = covs.shape[:2]
+    if n == 1:
+        return covs[0].copy(), float(np.trace(covs[0]))
+    scale = float(np.abs(covs).max())
+    if scale == 0:
+        return np.zeros((k, k)), 0.0
+    work = covs / scale
+    if k > DENSE:
+        tolerance = max(tolerance, MATRIX_FREE)
+    s = np.eye(k) * (float(np.linalg.eigvalsh(work).max()) + 1.0)
+    t, lower = 1.0, 0.0
+    with settings.interrupts():
+        while not settings.late:
+            for _ in range(60):
+                inverse = np.asarray(np.linalg.inv(s - work), dtype=np.float64)
+                gradient = np.eye(k) - t * inverse.sum(axis=0)
+                step = _newton_step(inverse, gradient, t, settings)
+                decrement = -float((gradient * step).sum()) / t
+                length = 1.0 / (1.0 + np.sqrt(max(decrement, 0.0))) if decrement > 0.1 else 1.0
+                trial = s + length * step
+                while np.linalg.eigvalsh(trial - work).min() <= 0:
+                    length *= 0.5
+                    trial = s + length * step
+                s = trial
+                if decrement < (1e-10 if k <= DENSE else 1e-2) or settings.late:
+                    break
+            lower = max(lower, _dual(s, work))
+            if float(np.trace(s)) - lower < tolerance * float(np.trace(s)) or t < 1e-16:
+                break
+            t *= 0.1
+    if np.linalg.eigvalsh(s - work).min() <= 0:
+        raise CertificationError("covs: no dominating covariance was found; rescale the answer's entries")
+    return np.asarray(scale * s), scale * lower
+
+
+def _dual(s: FloatArray, work: FloatArray) -> float:
+    """The dual value at the weights of S: a lower bound on the least trace."""
+    inverse = np.linalg.inv(s - work)
+    inverse = 0.5 * (inverse + np.swapaxes(inverse, 1, 2))
+    values, vectors = np.linalg.eigh(inverse.sum(axis=0))
+    root = (vectors / np.sqrt(values)) @ vectors.T
+    return float(((root @ inverse @ root) * work).sum()) * (1 - 1e-12)
+
+
+def _newton_step(inverse: FloatArray, gradient: FloatArray, t: float, settings: Settings) -> FloatArray:
+    """D with t Σ W D W = −gradient."""
+    if len(gradient) <= DENSE:
+        return _solved(inverse, gradient, t)
+    # Scaled by the common part: D = A E A with A = (mean of W)^{−1/2}.
+    values, vectors = np.linalg.eigh(inverse.mean(axis=0))
+    root = (vectors / np.sqrt(values)) @ vectors.T
+    scaled = root @ inverse @ root
+    target = -(root @ gradient @ root) / t
+    residual, step = target.copy(), np.zeros_like(target)
+    direction, size = residual.copy(), float((residual**2).sum())
+    first = size
+    for _ in range(STEPS):
+        if size <= RESIDUAL**2 * first or settings.late:
+            break
+        image = (scaled @ direction @ scaled).sum(axis=0)
+        length = size / float((direction * image).sum())
+        step += length * direction
+        residual -= length * image
+        new = float((residual**2).sum())
+        direction = residual + (new / size) * direction
+        size = new
+    result = root @ step @ root
+    return np.asarray(0.5 * (result + result.T))
+
+
+def _solved(inverse: FloatArray, gradient: FloatArray, t: float) -> FloatArray:
+    """The Newton step from the Hessian over the lower triangle: Σ W ⊗ W is one product."""
+    n, k = inverse.shape[:2]
+    rows, cols = np.tril_indices(k)
+    double = np.where(rows == cols, 1.0, 2.0)
+    flat = inverse.reshape(n, -1)
+    both = (flat.T @ flat).reshape(k, k, k, k)  # [a, c, b, d]: Σ W_ac W_bd
+    r, c = rows[:, None], cols[:, None]
+    hessian = 0.5 * t * (both[r, rows, c, cols] + both[r, cols, c, rows]) * double[:, None] * double
+    step = np.zeros((k, k))
+    step[rows, cols] = np.linalg.solve(hessian, -gradient[rows, cols] * double)
+    return np.asarray(step + np.tril(step, -1).T)

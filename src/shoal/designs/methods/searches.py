@@ -1,0 +1,111 @@
+"""The methods that search: ``transport`` contains ``additive``, which contains ``covariance``.
+
+``covariance`` has noise of mean zero and a covariance per label, ``additive`` noise with a mean as well (the paper's
+problem in full), ``transport`` affine maps plus noise, q̃ = q + b + B Σ^{−1/2}(q − μ) + C z.
+
+None is ever worse than what it contains. That is kept by the starts and by comparing certificates: the weaker method
+is searched to its end only where a first look at it (:func:`shoal.designs.descent.glance`) comes close.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from shoal.designs.barycenter import center_of
+from shoal.designs.descent import ENOUGH, Settings, best_certified, glance, odds_of, search, worst_value
+from shoal.designs.methods.center import additive_approach, blurred, geodesic, reaches
+from shoal.designs.methods.ellipsoid import ellipsoid
+from shoal.designs.methods.paper import paper
+from shoal.designs.methods.simple import none, white
+from shoal.designs.parameters import certify
+from shoal.designs.problem import DesignProblem, Moves
+from shoal.designs.span import Span
+
+#: Share of the time left that Algorithm 1 may take; the search on the exact δ is worth more.
+ALGORITHM_1 = 0.25
+#: A weaker method is searched to its end where the log odds of a first look at it are at most this far above the best,
+#: or this share of the best's.
+CLOSE, CLOSE_SHARE = 1.0, 0.3
+
+
+def covariance(problem: DesignProblem, settings: Settings, starts: Sequence[Moves] = ()) -> Moves:
+    """The best of nothing, white noise, one ellipsoid, the paper's answer and searches; never worse than any."""
+    own = [m.within(problem) for m in starts if m.map is None and not m.shift.any()]
+    simple = [none(problem), white(problem), ellipsoid(problem, settings), *own]
+    span = None if settings.late else Span.of(problem)
+    if span is None:
+        best = search(problem, simple, simple, shifts=False, settings=settings)
+    else:
+        inside = span.problem
+        within = [white(inside), ellipsoid(inside, settings), *(span.project(moves) for moves in own)]
+        lifted = span.lift(search(inside, within, within, shifts=False, settings=settings))
+        best = best_certified(problem, [*simple, lifted])
+    choices = [best]
+    if not settings.late:
+        with settings.interrupts():
+            choices.append(paper(problem, settings.part(ALGORITHM_1)))
+    return best_certified(problem, choices)
+
+
+def additive(problem: DesignProblem, settings: Settings, starts: Sequence[Moves] = ()) -> Moves:
+    """Searches from the way to the common law and from simpler noise; never worse than the covariance design."""
+    common = center_of("additive_center", problem.classes, settings)
+    towards = additive_approach(problem, common)
+    if reaches(problem, common) and certify(problem, towards) < ENOUGH:
+        return towards
+    own = [m.within(problem) for m in starts if m.map is None]
+    span = None if settings.late else Span.of(problem)
+    if span is not None:
+        inside = additive(span.problem, settings, [span.project(moves) for moves in own])
+        simple = [white(problem), towards, ellipsoid(problem, settings)]
+        best = best_certified(problem, [*simple, *own, span.lift(inside)])
+    else:
+        simple = [white(problem), ellipsoid(problem, settings)]
+        candidates = [*simple, towards, *own]
+        starts_here = [*candidates, *blurred(problem, towards)]
+        best = search(problem, candidates, starts_here, shifts=True, settings=settings)
+    rough = [glance(problem, simple[-1:], shifts=False, settings=settings), white(problem)]
+    if settings.late or not any(contends(problem, moves, best) for moves in rough):
+        return best
+    zero_mean = covariance(problem, settings, starts)
+    return best_certified(problem, [zero_mean, best])
+
+
+def transport(problem: DesignProblem, settings: Settings, starts: Sequence[Moves] = ()) -> Moves:
+    """Searches from the geodesic to the common law; never worse than it, nor than the additive design."""
+    if not problem.classes.stored_variances.any():
+        return additive(problem, settings, starts)  # what a map makes of a constant is noise
+    common = center_of("transport_center", problem.classes, settings)
+    towards = geodesic(problem, common)
+    if reaches(problem, common) and certify(problem, towards) < ENOUGH:
+        return towards
+    own = [m.within(problem) for m in starts]
+    candidates = [white(problem), towards, *own]
+    starts_here = [*candidates, *blurred(problem, towards)]
+    best = search(problem, candidates, starts_here, shifts=True, mapped=True, settings=settings)
+    if settings.late or not contends(problem, glance(problem, [white(problem)], shifts=True, settings=settings), best):
+        return best
+    added = additive(problem, settings, starts)
+    return best_certified(problem, [added, best])
+
+
+def compare_whole(problem: DesignProblem, moves: Moves, settings: Settings, *, uses: Sequence[str]) -> Moves:
+    """The best of a design by components and of the methods that look at all labels together.
+
+    Each component has tried these but for Algorithm 1 on all of them, which a stronger search need not wait for where
+    equal noise is far behind.
+    """
+    choices = [moves, white(problem), *([none(problem)] if problem.noise_floor == 0 else [])]
+    if not settings.late and (not uses or contends(problem, white(problem), moves)):
+        with settings.interrupts():
+            choices.append(paper(problem, settings.part(ALGORITHM_1)))
+    return best_certified(problem, choices)
+
+
+def contends(problem: DesignProblem, rough: Moves, best: Moves) -> bool:
+    """Whether a search from a rough design could come out below the best."""
+    odds = odds_of(worst_value(problem, best))
+    limit = odds + CLOSE + CLOSE_SHARE * abs(odds)
+    log_limit = -math.log1p(math.exp(min(-limit, 700.0)))
+    return worst_value(problem, rough, above=log_limit) <= log_limit

@@ -1,0 +1,116 @@
+"""How closely someone who knows every other member's answer has a label's own, from what a mechanism releases.
+
+That is no promise: (ε, δ) speaks about which label an answer belongs to. Two cases (docs/theory.md, section 17):
+
+**Random answers.** The attacker knows all laws and parameters, and which row is the label's. With A = I + gain, the
+answer given the row has covariance Σ − Σ Aᵀ (A Σ Aᵀ + N)⁻¹ A Σ, by Bayes.
+
+**Constants.** The other answers give away what all of them share. Where all labels of a crowd are released at one point
+c, every row shows c, and c moves by J d where the answer moves by d: the rows together have the information
+Jᵀ (Σ_Y N_Y⁻¹) J about it.
+
+- c the mean of n answers: J = I/n.
+- c the center of the smallest ball that holds them (the minimax center), Σ w_i q_i, u_i = q_i − c of equal length on
+  the sphere: J d = w d⊥ + g (u · d) with d⊥ orthogonal to all u_i, and u_i · g + w = 1 for the label itself, 0 for
+  others on the sphere. Inside the ball J = 0: the attacker knows the ball, (k + 2)/radius² of information.
+- else J = I.
+
+Where they are not released at one point, the label's own row shows its answer up to the noise, and where means are
+shifted every other row is taken to do so as well, which is more than it does.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy
+
+from shoal.mechanism.mechanism import Mechanism
+from shoal.numerics.eigenpairs import eigh
+from shoal.validation import FloatArray, IndexArray
+
+#: Means of released answers that agree to this share of their answers' spread are one point.
+ALIKE = 1e-6
+#: Subtracted from a deviation, as a share of the law's own, for the rounding of what it comes from.
+ROUNDING = 1e-6
+
+
+def insider_error(mechanism: Mechanism) -> FloatArray:
+    """(n,) standard deviation of the entry that is known best, rounded down; 0 where a row is the answer itself."""
+    n, k = mechanism.classes.means.shape
+    noise = np.broadcast_to(mechanism.noise_cov, (n, k, k))
+    random = np.broadcast_to(mechanism.classes.stored_variances.any(axis=1), (n,))
+    released = mechanism.output.means
+    result = np.zeros(n)
+    components = mechanism.graph.components_of(mechanism.labels)
+    for members in (np.flatnonzero(components == number) for number in np.unique(components)):
+        answers = mechanism.classes.means[members]
+        spread = float(np.abs(answers - answers.mean(axis=0)).max())
+        meet = spread > 0 and float(np.ptp(released[members], axis=0).max()) <= ALIKE * spread
+        moved = mechanism.gain is not None or bool(mechanism.bias[members].any())
+        shown = _information(noise[members]) if len(members) > 1 and (meet or moved) else None
+        for place, i in enumerate(members.tolist()):
+            if random[i]:
+                result[i] = _after_one_row(mechanism, i, noise[i])
+                continue
+            information = shown if shown is not None else _information(noise[i][None])
+            if information is None:
+                continue
+            if meet:
+                change, known = _change_of_center(answers, released[members].mean(axis=0), place)
+                information = change.T @ information @ change + known * np.eye(k)
+            result[i] = _least_deviation(information * mechanism.times)
+    return result
+
+
+def _information(noise: FloatArray) -> FloatArray | None:
+    """Σ N⁻¹ over rows, (m, k, k); None where a direction has no noise, and a row shows it exactly."""
+    values, vectors = eigh(np.ascontiguousarray(noise))
+    if not (values[:, 0] > 0).all():
+        return None
+    with np.errstate(over="ignore"):
+        total = np.einsum("mij,mj,mkj->ik", vectors, 1.0 / values, vectors)
+    return total if np.isfinite(total).all() else None
+
+
+def _least_deviation(information: FloatArray) -> float:
+    values, vectors = eigh(np.ascontiguousarray(0.5 * (information + information.T))[None])
+    if not values[0, 0] > 0:
+        return 0.0
+    variances = (vectors[0] ** 2 / values[0]).sum(axis=1)
+    return float(np.sqrt(variances.min())) * (1 - ROUNDING)
+
+
+def _after_one_row(mechanism: Mechanism, i: int, noise: FloatArray) -> float:
+    """Of the entries that the law leaves open."""
+    k = mechanism.n_dims
+    cov = mechanism.classes.stored_covs[0 if mechanism.classes.is_shared else i]
+    linear = np.eye(k) + (0.0 if mechanism.gain is None else mechanism.gain[i])
+    std = np.sqrt(np.maximum(np.diagonal(cov), 0.0))
+    gain = cov @ linear.T @ scipy.linalg.pinvh(linear @ cov @ linear.T + noise)
+    kept = np.eye(k) - gain @ linear
+    left = kept @ cov @ kept.T + gain @ noise @ gain.T  # not Σ − …, whose difference rounding would eat
+    deviation = np.sqrt(np.maximum(np.diagonal(left), 0.0)) - ROUNDING * std
+    return max(float(deviation[std > 0].min()), 0.0)
+
+
+def _change_of_center(answers: FloatArray, center: FloatArray, place: int) -> tuple[FloatArray, float]:
+    """(k, k) by how much the common point moves with one of the answers, and what is known of it in any case."""
+    n, k = answers.shape
+    away = answers - center
+    lengths = np.linalg.norm(away, axis=1)
+    radius = float(lengths.max())
+    if float(np.abs(answers.mean(axis=0) - center).max()) <= ALIKE * radius:
+        return np.eye(k) / n, 0.0
+    sphere: IndexArray = np.flatnonzero(lengths >= radius * (1 - ALIKE))
+    weights, _ = scipy.optimize.nnls(np.vstack([away[sphere].T / radius, np.ones(len(sphere))]), np.eye(k + 1)[-1])
+    if float(np.linalg.norm(weights @ away[sphere])) > 1e3 * ALIKE * radius:
+        return np.eye(k), 0.0
+    sphere, weights = sphere[weights > ALIKE], weights[weights > ALIKE]
+    known = (k + 2) / radius**2
+    if place not in sphere:
+        return np.zeros((k, k)), known
+    own = sphere == place
+    weight, there = float(weights[own][0]), away[sphere]
+    along = np.linalg.pinv(there)  # (k, m): the least solution lies in the span
+    towards = along @ (own - weight)
+    return weight * (np.eye(k) - along @ there) + np.outer(towards, away[place]), known

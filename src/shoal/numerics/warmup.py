@@ -1,0 +1,78 @@
+"""Compiling on purpose: which kernels there are room by room, and who hears that some are being compiled.
+
+A kernel is compiled when it is first called on a machine, and kept. Rooms with many kernels have a module ``warmup``
+with ``call()``, which uses them, and ``LAST``, the pattern of a file that is in the cache once it has. What is compiled
+without :func:`compile_kernels` is announced once in a process: to the last of :func:`announce_to`, or with one line on
+standard error where that is a terminal. Numba itself reports each compilation, so none is overlooked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
+
+#: Rooms with kernels, in the order in which they are compiled.
+ROOMS = ("arma", "crowds", "accounting", "designs")
+WORDS = "compiling, once on this machine, in a minute or two"
+
+Tell = Callable[[str], object]
+_listeners: list[Tell] = []
+_announced = False
+
+
+def compile_kernels(tell: Tell | None = None, *, rooms: Sequence[str] = ROOMS) -> bool:
+    """Compile the kernels of these rooms that are not compiled yet, such as while an image is built.
+
+    Nothing depends on it: what is not compiled here is compiled where it is needed, and kept.
+
+    Args:
+        tell: called with a sentence before anything is compiled.
+        rooms: of :data:`ROOMS`.
+
+    Returns:
+        Whether any were; False too where there is no folder to keep them in.
+    """
+    from shoal.numerics import compilation
+
+    folder = compilation.FOLDER
+    steps = [import_module(f"shoal.{room}.warmup") for room in rooms]
+    missing = [] if folder is None else [step for step in steps if not any(folder.rglob(step.LAST))]
+    if missing:
+        with announce_to(_silence):
+            if tell is not None:
+                tell(WORDS)
+            for step in missing:
+                step.call()
+    return bool(missing)
+
+
+@contextlib.contextmanager
+def announce_to(tell: Tell) -> Iterator[None]:
+    """Inside the block a compilation is announced to ``tell``, once in a process."""
+    _listeners.append(tell)
+    try:
+        yield
+    finally:
+        _listeners.remove(tell)
+
+
+def announce() -> None:
+    """Say that a kernel is about to be compiled, unless that was said."""
+    global _announced
+    if _listeners and _listeners[-1] is _silence:
+        return
+    if not _announced:
+        _announced = True
+        (_listeners[-1] if _listeners else _on_terminal)(WORDS)
+
+
+def _silence(words: str) -> None:
+    """For compilations that were announced before they began."""
+
+
+def _on_terminal(words: str) -> None:
+    if sys.stderr is not None and sys.stderr.isatty() and multiprocessing.parent_process() is None:
+        print(f"shoal: {words}", file=sys.stderr, flush=True)

@@ -1,0 +1,266 @@
+"""Answers under an ε: a method releases a row per label or sample, with noise, charged to every label's account.
+
+Workers draw noise from the cryptographic source and hand the noisy answers back in memory; the driver charges the
+ledger, one transaction per block, under a name that belongs to this release of this folder. Killed before the commit,
+the draw is gone and nothing was shown; killed after it, asking again charges nothing and gives the recorded answers.
+The rows of a crowd are numbered in an order drawn once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from operator import call
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import polars as pl
+
+from shoal.errors import BudgetError, InputError, UnreachableError
+from shoal.mechanism.releasable import load
+from shoal.noise.source import standard_normals
+from shoal.product.card.card import ReleaseCard
+from shoal.product.card.facts import LISTED, MEANINGLESS, DesignFacts, FitFacts, Lost, ReleaseFacts
+from shoal.product.card.pictures import CrowdCurves
+from shoal.product.ledger.bounds import MechanismBound, mechanism_bound
+from shoal.product.runs.blocks import Answers, answers_of, members_of
+from shoal.product.runs.config import Config
+from shoal.product.runs.folder import DESIGN, SHARDS
+from shoal.product.runs.kinds.kind import Kind, first_stage, last_stages
+from shoal.product.runs.rows import draw_numbers, record_rows
+from shoal.product.runs.shards import Part, out_path, put_whole
+from shoal.product.runs.stages import card_stage, crowd_stage, design_stage
+from shoal.product.runs.stages.design_stage import hardest_block, intact_pairs
+from shoal.product.runs.stages.release_stage import SETTINGS, release_facts, write_tables
+from shoal.product.runs.work import Stage, StageOutcome, Work
+from shoal.product.workers.executor import Failure
+from shoal.rounding import exactly, upper
+from shoal.validation import FloatArray
+
+DOING = "releasing through the ledger"
+#: δ of the budget that a ledger without one is given where a design spends a ρ.
+DELTA = 1e-5
+#: Times the largest answer of its group that a label's expected error may be: above any load there is.
+PLAUSIBLE = 10.0
+
+
+class ProtectedAnswers(Kind):
+    """A row is about one label, under an (ε, δ) between the members of its crowd."""
+
+    word = "answers"
+    row_per_label = True
+    has_not: ClassVar = {
+        "reader": "reader: a method releases a row per home under an ε; its card says how far it is off",
+        **dict.fromkeys(
+            ("at_most", "within"),
+            "at_most and within choose the crowd of a table of averages; with a method=, a query= or several rows per "
+            "label the guarantee is asked for as epsilon= and delta=, or rho=, beside crowd=",
+        ),
+    }
+
+    def fits(self, settings: Config, fit: FitFacts | None) -> bool:
+        return settings.charged or (fit is not None and fit.most_rows > 1)
+
+    def check(self, settings: Config) -> None:
+        if settings.method == "codebook":
+            if (
+                settings.query != "point"
+                or settings.delta is not None
+                or settings.rho is not None
+                or not settings.epsilon
+            ):
+                raise InputError(
+                    "method: a codebook is for constants and takes an ε above 0 alone, which it meets with δ = 0; give "
+                    "epsilon=, and leave out delta=, rho= and query="
+                )
+        elif not settings.reaches:
+            what = f"method {settings.method}" if settings.method else f"query {settings.query}"
+            raise InputError(f"{what} needs a guarantee to reach, epsilon= and delta=, or an error to spend, rho=")
+
+    def check_rows(self, settings: Config, fit: FitFacts) -> None:
+        if fit.most_rows == 1:
+            return
+        if settings.method == "codebook":
+            raise InputError("method: a codebook is for constants, one row per label; choose another method")
+        if not settings.reaches:
+            raise InputError(
+                "label: some labels have several rows, draws of a law that is released row by row under a guarantee; "
+                "give one to reach, epsilon= and delta=, or an error to spend, rho="
+            )
+
+    def method(self, settings: Config) -> str:
+        """The one that was asked for, else the crowd's own law to reach a δ, and transport to spend a ρ."""
+        chosen = settings.method or ("center" if settings.rho is None else "transport")
+        return "mean" if chosen == "center" else chosen
+
+    def stages(self, *, of_table: bool) -> dict[str, Stage]:
+        return {
+            "fit": first_stage(of_table=of_table),
+            "crowds": Stage(crowd_stage.DOING, crowd_stage.SETTINGS, (crowd_stage.stage,)),
+            "design": Stage(design_stage.DOING, design_stage.SETTINGS, (design_stage.stage,)),
+            "audit": Stage(design_stage.ATTACKING, ("query",), (design_stage.audit_stage,)),
+            "release": Stage(DOING, SETTINGS, (release,)),
+            **last_stages(),
+        }
+
+    def begin(self, work: Work) -> None:
+        fit, design = work.facts.plan.fit, work.facts.design
+        assert design is not None
+        nothing = ReleaseFacts(name="", labels=design.labels, ledger="", head="")
+        card_stage.print_all(ReleaseCard.of(fit, design, nothing, work.facts.audit))
+        refuse_useless(work)
+
+    def card(self, work: Work) -> ReleaseCard:
+        facts = work.facts
+        assert facts.people is not None
+        card = ReleaseCard.of(facts.people, facts.design, facts.release, facts.audit, charged=True)
+        return card if facts.card is None else replace(card, attack=facts.card.attack)
+
+    def measured_card(self, work: Work) -> ReleaseCard:
+        return replace(self.card(work), attack=card_stage.attack_own_rows(work))
+
+    def page_crowds(self, work: Work) -> list[CrowdCurves]:
+        return card_stage.draw_crowds(work, same=False)
+
+
+def refuse_useless(work: Work) -> None:
+    """Before anything is begun: no release that hides nobody, or that nobody can use."""
+    config, listing = work.settings, work.listing(DESIGN)
+    if config.query == "as_in_paper":
+        raise InputError(
+            "query: 'as_in_paper' accounts for randomness that is not in the release, so nothing is released under it; "
+            "use 'point', 'trajectory' or 'marginal'"
+        )
+    reached = load(hardest_block(intact_pairs(listing.pairs))[0].path).certificate.delta_upper
+    if reached >= 1.0 or (reached > MEANINGLESS and "no-guarantee" not in config.accept):
+        raise UnreachableError(
+            f"{'rho' if config.delta is None else 'delta'}: this design promises δ ≤ {upper(reached)} at ε = "
+            f"{exactly(config.stated_epsilon)}, which hides nobody, so nothing is released. Ask for a guarantee "
+            "(delta=1e-5); `shoal frontier` shows what an error buys"
+            + (". accept='no-guarantee' releases it all the same" if reached < 1.0 else "")
+        )
+    if not all(part.facts_as(DesignFacts).accuracy.beside_largest <= PLAUSIBLE for part in listing.parts):
+        raise UnreachableError(
+            f"method: released figures would be off by more than {PLAUSIBLE:g} times the largest forecast of a group, "
+            "so nothing is released and nothing was charged. Leave out method=, which then releases the mean "
+            "of each crowd; or ask for a weaker guarantee, a larger ε or δ"
+        )
+
+
+def release(work: Work) -> StageOutcome:
+    """Every block through the ledger under the name of this release: drawn by workers, charged here, then written.
+
+    A block that is on record is drawn again, and the ledger gives the recorded answers for it.
+    """
+    config, name, pairs, ledger = work.settings, work.release_name, work.listing(DESIGN).pairs, work.ledger
+    whole = intact_pairs(pairs)
+    tables: list[pl.DataFrame] = []
+    failed: list[Lost] = []
+    labels, later = 0, []
+    private: tuple[str, ...] = ()
+    with work.workers(len(pairs)) as executor:
+        numbers, key = draw_numbers(work, ledger)
+        # The budget is what the design was to reach: never what a release happens to cost.
+        budget = config.stated_epsilon, DELTA if config.delta is None else config.delta
+        budget_set = not ledger.has_budget
+        if len(pairs) > 1:  # refuse before the first block is charged what would be refused at a later one
+            for _, block in whole:  # a damaged one fails by itself, where it is read
+                shard = answers_of(block.path, config)
+                ledger.refuse_seen(shard.owners, shard.readings(), work.series)
+            ledger.refuse_unusable(load(mechanism.path) for mechanism, _ in whole)
+        works = [partial(draw_block, *pair, config, work.path / SHARDS, name) for pair in pairs]
+        work.tell(DOING, 0, len(works))
+        for number, result in executor.run(call, works):
+            mechanism, block = pairs[number]
+            if isinstance(result, Failure):
+                failed.append(Lost("released", mechanism.key, result.message))
+                continue
+            answers, drawn, bound = result
+            shard, members = answers_of(block.path, config), members_of(block.path)
+            try:
+                released = ledger.charge(
+                    Path(mechanism.path).read_bytes(),
+                    answers,
+                    drawn,
+                    list(shard.owners),
+                    query_ids=shard.questions(name),
+                    bounds=bound,
+                    readings=list(shard.readings()),
+                    series=work.series,
+                    budget=budget,
+                )
+            except BudgetError as error:
+                others = f". {labels} label(s) of other shards had been charged before" if len(pairs) > 1 else ""
+                raise BudgetError(
+                    f"{error}{others}", remaining=error.remaining, epsilon=error.epsilon, limit=error.limit
+                ) from None
+            crowds = {label: numbers.get(crowd, crowd) for label, crowd in members.select("label", "crowd").iter_rows()}
+            tables.append(released_table(shard, crowds, np.asarray(released), key))
+            named = pl.DataFrame({"label": shard.labels}, schema={"label": pl.String})
+            truth = named.join(members, on="label", how="left", maintain_order="left")["truth"].to_numpy()
+            later.append(shard.off(released, truth))
+            labels, private = labels + len(shard.labels), shard.owner_columns
+            work.tell(DOING, len(tables) + len(failed), len(works))
+        if not tables:
+            raise InputError(f"release: none of the {len(failed)} shard(s) could be released. {failed[0].message}")
+        record_rows(work, numbers, hashlib.sha256().hexdigest(), with_figures=False)
+        facts = release_facts(
+            work,
+            work.facts.plan.period,
+            charged=True,
+            labels=labels,
+            budget_set=budget_set,
+            later_known=sum(known for known, _ in later),
+            later_absolute=math.fsum(off for _, off in later),
+            failed=tuple(failed)[:LISTED],
+        )
+    every = pl.concat(tables).sort("crowd", maintain_order=True)
+    return StageOutcome(write_tables(work, every.drop(private), every), facts)
+
+
+def draw_block(
+    mechanism: Part, block: Part, config: Config, root: Path, name: str
+) -> tuple[FloatArray, FloatArray, MechanismBound]:
+    """A block's answers, what its mechanism made of them with secure noise, and what that costs at most.
+
+    It is for the ledger, never for a file. The draws of a trajectory are part of the answer: they are made once and
+    kept under ``root``, for the release of this name, before they are used.
+    """
+    for part in (mechanism, block):
+        part.check()
+    shard, drawing = answers_of(block.path, config), load(mechanism.path)
+    drawn: FloatArray | None = None
+    if shard.drawn:
+        shape = shard.laws().means.shape
+        normals = out_path(root, "draws", "f8", {"name": name}, [mechanism])
+        if not Path(normals).is_file():
+            values = np.array([z / 2.0**120 for z in standard_normals(math.prod(shape))])
+            put_whole(normals, lambda rough: rough.write_bytes(values.tobytes()))
+        drawn = np.fromfile(normals).reshape(shape)
+    answers = shard.answers(drawn)
+    epsilon = drawing.by_kind(
+        mechanism=lambda gaussian: float(gaussian.epsilon.max(initial=0.0)),
+        codebook=lambda book: 2 * book.answer_epsilon,
+    )
+    return answers, drawing.release(answers, list(shard.owners)), mechanism_bound(drawing, epsilon)
+
+
+def released_table(shard: Answers, crowds: Mapping[str, int], released: FloatArray, key: bytes) -> pl.DataFrame:
+    """(m, k) released answers as they are written, sorted by crowd and row.
+
+    The rows of a crowd are in the order of their digests under a key from the cryptographic source: nobody without it
+    can tell whose row comes first, and a table that is lost is written again as it was.
+    """
+    n = len(released)
+    groups = np.array([crowds[name] for name in shard.owners], dtype=np.int64)
+    questions = zip(shard.owners, shard.questions(""), strict=True)
+    lots = [hashlib.blake2b(f"{question}\0{name}".encode(), key=key).digest() for name, question in questions]
+    order = np.array(sorted(range(n), key=lambda i: (groups[i], lots[i])))
+    groups = groups[order]
+    first = np.concatenate([[0], np.flatnonzero(np.diff(groups)) + 1])
+    rows = np.arange(n) - np.repeat(first, np.diff(np.append(first, n))) + 1
+    return shard.table(order, groups, rows, released)

@@ -1,0 +1,131 @@
+"""Averages, the default: the row of each crowd is its mean, recorded in the ledger in one transaction, then written.
+
+No noise, no ε, nothing charged: aggregation with a least crowd (k-anonymity). Rows come from the stage of crowds
+(:mod:`shoal.product.runs.rows`); here the numbers of new crowds are drawn. The public table has crowd, members, news,
+then step, timestamp and kw, or a table's columns.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+import polars as pl
+
+from shoal.errors import InputError
+from shoal.mechanism.releasable import ReleaseErrors
+from shoal.product.card.card import ReleaseCard
+from shoal.product.card.facts import FitFacts, ReleaseFacts
+from shoal.product.card.ladder import NOTHING_TO_PROVE
+from shoal.product.card.measures import errors
+from shoal.product.card.pictures import CrowdCurves
+from shoal.product.runs import reader
+from shoal.product.runs.config import Config, no_use
+from shoal.product.runs.kinds.kind import Kind, first_stage, last_stages
+from shoal.product.runs.rows import draw_numbers, record_rows
+from shoal.product.runs.stages import card_stage, crowd_stage
+from shoal.product.runs.stages.release_stage import SETTINGS, csv_bytes, release_facts, write_tables
+from shoal.product.runs.work import Stage, StageOutcome, Work
+from shoal.product.sources.meters.answers import off_by
+
+DOING = "recording crowds"
+#: Where a rehearsal writes.
+REHEARSAL = "rehearsal/not_released.csv"
+
+
+class Averages(Kind):
+    """A row is the mean of a crowd, with the rules of aggregation."""
+
+    word = "averages"
+    has_not: ClassVar = {"proof": NOTHING_TO_PROVE}
+
+    def fits(self, settings: Config, fit: FitFacts | None) -> bool:
+        return True
+
+    def check(self, settings: Config) -> None:
+        if settings.guarantee is not None and settings.label is None:  # a table may have several rows per label
+            raise InputError(no_use(settings.guarantee))
+
+    def check_rows(self, settings: Config, fit: FitFacts) -> None:
+        if settings.guarantee is not None:
+            raise InputError(no_use(settings.guarantee))
+
+    def stages(self, *, of_table: bool) -> dict[str, Stage]:
+        return {
+            "fit": first_stage(of_table=of_table),
+            "crowds": Stage(crowd_stage.DOING, crowd_stage.SETTINGS, (crowd_stage.stage,)),
+            "release": Stage(DOING, SETTINGS, (release,)),
+            **last_stages(),
+        }
+
+    def rehearse(self, work: Work) -> ReleaseCard | None:
+        card = ReleaseCard.of(work.facts.plan.fit, None, write_rehearsal(work), None)
+        return card_stage.with_attack(work, card)
+
+    def card(self, work: Work) -> ReleaseCard:
+        fit, done = work.facts.people, work.facts.card
+        assert fit is not None
+        card = ReleaseCard.of(fit, None, work.facts.release, None)
+        return card if done is None else replace(card, attack=done.attack, course=done.course, rules=done.rules)
+
+    def measured_card(self, work: Work) -> ReleaseCard:
+        return replace(card_stage.with_attack(work, self.card(work)), course=card_stage.price_course(work))
+
+    def page_crowds(self, work: Work) -> list[CrowdCurves]:
+        return card_stage.draw_crowds(work, same=True)
+
+
+def release(work: Work) -> StageOutcome:
+    """Draw the numbers of new crowds, record every row, write."""
+    plan, tables = work.facts.plan, work.tables
+    numbers, _ = draw_numbers(work, work.ledger)
+    public, owner = make_tables(work, numbers)
+    record_rows(work, numbers, hashlib.sha256(csv_bytes(public)).hexdigest(), with_figures=True)
+    measured = measure(work, public, owner)
+    facts = release_facts(work, plan.period, repeated=plan.repeated, recorded_before=plan.recorded, **measured)
+    entries, relative = work.input.entries(work.settings, plan), work.input.of_meters
+    law = reader.ReaderLaw.of(tables.members, tables.rows, entries, relative=relative)
+    (work.folder / reader.FILE).unlink(missing_ok=True)
+    if law is not None:
+        work.folder.put(reader.FILE, law.text())
+    return StageOutcome((*write_tables(work, public, owner), *([reader.FILE] if law is not None else [])), facts)
+
+
+def write_rehearsal(work: Work) -> ReleaseFacts:
+    """Write what would be released to a file that says that it was not; nothing is recorded, drawn or charged."""
+    public, owner = make_tables(work, draw_numbers(work, None)[0])
+    work.folder.put(REHEARSAL, csv_bytes(owner.select(pl.lit("not released").alias("status"), pl.all())))
+    return ReleaseFacts(name="", ledger="", head="", **measure(work, public, owner))
+
+
+def measure(work: Work, public: pl.DataFrame, owner: pl.DataFrame) -> dict[str, Any]:
+    """Facts of a release of averages: labels, and the errors of rows beside members' own values and what came later."""
+    both = work.tables.with_rows()
+    sizes = {"labels": owner[owner.columns[0]].n_unique(), "crowds": public["crowd"].n_unique()}
+    if not len(both):
+        return sizes
+    value, row = both["value"].to_numpy(), np.array(both["row"].to_list())
+    scale = 1.0 / np.maximum(work.input.spread(value), 1e-300)
+    off = row - value
+    squares, off = off**2 * np.square(scale), off * scale
+    ends = off.min(axis=0), off.max(axis=0)
+    accuracy = errors(
+        ReleaseErrors(squares.mean(axis=1), squares, off, ends, 1.0, np.zeros(off.shape[1]), noise_alone=False),
+        value * scale,
+        np.unique(both["crowd"].to_numpy(), return_inverse=True)[1].astype(np.int64),
+        unit=work.input.error_unit,
+    )
+    known, absolute = off_by(both["truth"].to_numpy(), row)
+    return sizes | {"accuracy": accuracy, "later_known": known, "later_absolute": absolute}
+
+
+def make_tables(work: Work, numbers: Mapping[int, int]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """One row per crowd (and step), sorted by the public number; and the owner's, with the label of each row."""
+    number, plan = pl.col("crowd").replace(numbers), work.facts.plan
+    table = work.tables.lasting.select(number, "members", "news", "values").sort("crowd")
+    public, order = work.input.public_rows(work.settings, plan, table)
+    key = work.tables.members.filter(~pl.col("waits")).select(pl.col("label").alias(order[0]), number)
+    return public, key.join(public, on="crowd", how="inner").select(order[0], *public.columns).sort(order)

@@ -1,0 +1,145 @@
+"""What a kind of release is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from shoal.errors import InputError, ShoalError
+from shoal.product.card.card import ReleaseCard
+from shoal.product.card.facts import FitFacts
+from shoal.product.card.pictures import CrowdCurves
+from shoal.product.card.statements import HEADINGS, Statement, would_protect
+from shoal.product.runs import reader, secret
+from shoal.product.runs.config import Config
+from shoal.product.runs.curves import read_curves
+from shoal.product.runs.folder import FIT
+from shoal.product.runs.stages import card_stage, fit_stage, table_stage
+from shoal.product.runs.stages.release_stage import PUBLIC
+from shoal.product.runs.work import Stage, Work
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+class Kind:
+    """A kind of release: settings that it takes, its stages, what its card says. Each is one object without state."""
+
+    word: ClassVar[str]  #: in the state of a folder
+    #: Settings that belong to another promise, and why.
+    refuses: ClassVar[tuple[str, ...]] = secret.OF_READINGS
+    refusal: ClassVar[str] = "{} belongs to the readings' promise: say secret='readings' too, or leave it out"
+    #: Whether a row is about one label, under an ε; whether everything is declared and nothing inferred from readings.
+    row_per_label: ClassVar[bool] = False
+    declares: ClassVar[bool] = False
+    #: What its releases do not have, of "rehearse", "at_most", "within", "reader" and "proof" -> why.
+    has_not: ClassVar[dict[str, str]] = {}
+    #: Whether single rows of its table may be handed out.
+    has_rows: ClassVar[bool] = True
+
+    def fits(self, settings: Config, fit: FitFacts | None) -> bool:
+        """Whether settings, or the rows of a table that was read, ask for it."""
+        raise NotImplementedError
+
+    def refuse_settings(self, settings: Config) -> None:
+        """Refuse settings of another promise."""
+        defaults = {field.name: field.default for field in fields(settings)}
+        name = next((n for n in self.refuses if n in defaults and getattr(settings, n) != defaults[n]), None)
+        if name is not None:
+            raise InputError(self.refusal.format(name))
+
+    def check(self, settings: Config) -> None:
+        """Refuse settings that it cannot use, or that lack one that it needs."""
+
+    def check_rows(self, settings: Config, fit: FitFacts) -> None:
+        """Refuse a table whose number of rows per label it cannot use."""
+
+    def method(self, settings: Config) -> str:
+        """How rows come from the figures of a crowd: it is fixed for the crowd's life."""
+        return "mean"
+
+    def stages(self, *, of_table: bool) -> dict[str, Stage]:
+        """The stages by name, in order; each rests on the one before it."""
+        raise NotImplementedError
+
+    # ------------------------------------------------------------------ before a release
+
+    def begin(self, work: Work) -> None:
+        """Refuse, before anything is recorded, a release that could not be finished or hides nobody."""
+
+    def forgets(self, work: Work) -> bool:
+        """Whether a release that was begun and refused, without being on record, is forgotten."""
+        return False
+
+    def rehearse(self, work: Work) -> ReleaseCard | None:
+        """Write what would be released; its card, where the stages before the release leave none."""
+        return None
+
+    def refuse(self, asked: str) -> None:
+        """Refuse what releases of this kind do not have."""
+        if asked in self.has_not:
+            raise InputError(self.has_not[asked].format(asked))
+
+    # ------------------------------------------------------------------ what is said about it
+
+    def card(self, work: Work) -> ReleaseCard:
+        """The card of the stages that are done."""
+        raise NotImplementedError
+
+    def measured_card(self, work: Work) -> ReleaseCard:
+        """The card with what an attack on the released rows achieves."""
+        raise NotImplementedError
+
+    def page_crowds(self, work: Work) -> list[CrowdCurves]:
+        """The crowds that the owner's page draws, members' figures beside what was released."""
+        return []
+
+    def day(self, work: Work) -> str:
+        """The day that the pages name, on which the release was made."""
+        return work.released_on
+
+    def owner_statements(self, work: Work) -> tuple[Statement, ...]:
+        """What only the owner may know, beside the card."""
+        return ()
+
+    def add_sentences(self, work: Work, parts: list[tuple[str, list[str]]], *, new: bool) -> None:
+        """Add to a summary what the card does not have; ``new``: after a stage was done.
+
+        By default what the readings' promise would protect: with a new table only, since that takes longer to compute
+        than a second look at all the rest.
+        """
+        if new and work.facts.people is not None:
+            attack = next((lines for heading, lines in parts if heading == HEADINGS["attack"]), parts[0][1])
+            attack.append(would_protect(work.facts.people, mean_kw(work)))
+
+    def reader(self, work: Work, row: Any) -> pl.DataFrame:
+        """For the recipient: how far members lie from a row; see :meth:`shoal.Run.reader`."""
+        self.refuse("reader")
+        return reader.around(work.folder / reader.FILE, work.folder / PUBLIC, row)
+
+
+def mean_kw(work: Work) -> float | None:
+    """The homes' own mean load, over the steps of their forecasts: the owner's; None of a table."""
+    if not work.input.of_meters:
+        return None
+    try:
+        every = read_curves(work.listing(FIT).parts)
+    except (OSError, ShoalError):
+        return None
+    return float(every["value"].to_numpy().mean()) if "value" in every.columns and len(every) else None
+
+
+def first_stage(*, of_table: bool) -> Stage:
+    """The first stage, over meters or a table."""
+    if of_table:
+        return Stage(table_stage.DOING, table_stage.SETTINGS, (table_stage.stage,), table_stage.DAILY)
+    steps = (fit_stage.read_meters, fit_stage.ask_ledger, fit_stage.fit_forecasts)
+    return Stage("reading meters", fit_stage.SETTINGS, steps, fit_stage.DAILY)
+
+
+def last_stages() -> dict[str, Stage]:
+    """The last stages of every release."""
+    return {
+        "card": Stage(card_stage.DOING, card_stage.SETTINGS, (card_stage.stage,)),
+        "report": Stage(card_stage.REPORTING, card_stage.REPORT_SETTINGS, (card_stage.report_stage,)),
+    }

@@ -1,0 +1,221 @@
+"""The work of a stage: what it is given, and what it returns.
+
+A stage is ``stage(work) -> StageOutcome``. :class:`Work` has settings, source, ledger and the facts of the stages
+before it as attributes; a stage changes none of them. What later ones need in memory it hands on as :class:`Carry`.
+The ledger is opened at its first use and stays open until the command ends.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shoal.errors import LedgerError
+from shoal.product.ledger.ledger import Ledger
+from shoal.product.runs.config import Config, Speed
+from shoal.product.runs.facts import Facts
+from shoal.product.runs.folder import Folder, Progress, RunState, Source
+from shoal.product.runs.inputs import Input, input_of
+from shoal.product.runs.owner_ledger import IN_FOLDER, VARIABLE, Place, open_sealed, place_of_run, warn_elsewhere
+from shoal.product.runs.shards import Listing
+from shoal.product.workers.executor import Executor, open_executor
+
+if TYPE_CHECKING:
+    from shoal.product.runs.kinds.kind import Kind
+    from shoal.product.runs.rows import CrowdTables
+    from shoal.product.runs.stages.fit_stage import MeterShards
+
+
+@dataclass(frozen=True)
+class Carry:
+    """What steps hand on in memory: readings in shards, whether crowds are on record, members and rows of crowds."""
+
+    meters: MeterShards | None = None
+    lasting: bool = False
+    tables: CrowdTables | None = None
+
+
+@dataclass(frozen=True)
+class StageOutcome:
+    """The files that a stage wrote and its record; the settings that hold from here on, and what it hands on."""
+
+    files: tuple[str, ...] = ()
+    facts: Any = None
+    settings: Config | None = None
+    carry: Carry | None = None
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage: words for its progress, settings that its result depends on, its steps, in order.
+
+    The outcome of the last step is the stage's. ``daily``: settings that may differ from release to release.
+    """
+
+    doing: str
+    settings: tuple[str, ...]
+    steps: tuple[Callable[[Work], StageOutcome], ...]
+    daily: tuple[str, ...] = ()
+
+
+class Work:
+    """What stages are given: one folder, and what is known of its run."""
+
+    state: RunState
+    any_crowd = False  #: nobody asked for a size: that of the crowds on record is the one
+    stage = ""  #: that is being done
+
+    def __init__(self, folder: Folder, speed: Speed, horizon: str | None, progress: Progress | None) -> None:
+        self.folder, self.speed, self.progress = folder, speed, progress
+        self.horizon = horizon  #: as a time, such as 3h, until the step is known
+        self.named_ledger: str | None = None  #: as it was given, with its password, which is written nowhere
+        self.carry = Carry()
+        self._ledger: Ledger | None = None
+        self._executor: Executor | None = None
+
+    @property
+    def path(self) -> Path:
+        return self.folder.path
+
+    @property
+    def settings(self) -> Config:
+        return self.state.config
+
+    @property
+    def source(self) -> Source:
+        return self.state.source
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of release, which the run has chosen."""
+        from shoal.product.runs.kinds import KINDS  # which are made of stages
+
+        return KINDS[self.state.kind]
+
+    @property
+    def input(self) -> Input:
+        """Meters, or a table."""
+        return input_of(self.settings)
+
+    @property
+    def facts(self) -> Facts:
+        """The facts of the stages that are done."""
+        return self.state.facts
+
+    @property
+    def series(self) -> str:
+        """The prefix of the names of this folder's releases."""
+        return f"run {self.state.run} "
+
+    @property
+    def release_name(self) -> str:
+        """The name of this release of this folder in the ledger."""
+        return f"{self.series}release {self.state.release}"
+
+    @property
+    def timings(self) -> dict[str, float]:
+        """Seconds of the stages that are done."""
+        return {name: done.seconds for name, done in self.state.stages.items()}
+
+    @property
+    def released_on(self) -> str:
+        """The day on which the release was made."""
+        return self.state.stages["release"].finished[:10]
+
+    @property
+    def declared_period(self) -> str:
+        """What a table is about: as it was declared, or the day on which its release was begun."""
+        return self.settings.period or self.state.day
+
+    @property
+    def tables(self) -> CrowdTables:
+        """Members and rows of the crowds, loaded once."""
+        if self.carry.tables is None:
+            from shoal.product.runs.rows import CrowdTables
+
+            self.carry = replace(self.carry, tables=CrowdTables.load(self.folder))
+        assert self.carry.tables is not None
+        return self.carry.tables
+
+    def tell(self, text: str, done: float, total: int) -> None:
+        """Report how far the stage is."""
+        if self.progress is not None:
+            self.progress(self.stage, text, done, total)
+
+    def listing(self, name: str, under: str | None = None) -> Listing:
+        """The list that a stage left."""
+        return Listing.read((self.path if under is None else self.path / under) / name, self.path)
+
+    def put(self, name: str, listing: Listing) -> None:
+        self.folder.put(name, listing.text(self.path))
+
+    # ------------------------------------------------------------------ workers
+
+    def workers(self, shards: int | None = None) -> Executor:
+        """Where tasks run, to be used in a ``with`` statement; ``shards``: how many the run has, where it is known."""
+        return open_executor(self.speed.workers, self.speed.cores, shards)
+
+    @property
+    def executor(self) -> Executor:
+        """Where the tasks of all steps of this stage run, until it ends."""
+        if self._executor is None:
+            self._executor = self.workers().__enter__()
+        return self._executor
+
+    def end_stage(self) -> None:
+        """Send the workers of a stage home."""
+        executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.__exit__(None, None, None)
+
+    # ------------------------------------------------------------------ the ledger
+
+    @property
+    def place(self) -> Place:
+        """Where the ledger of this run is."""
+        simulated = self.source.simulated is not None
+        return place_of_run(self.path, self.named_ledger, self.state.ledger, simulated=simulated)
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger of this run, the one that its releases were charged to."""
+        return self.open_ledger()
+
+    def open_ledger(self, *, create: bool = False) -> Ledger:
+        """The ledger of this run; with ``create`` it is made where there is none, as long as nothing was released."""
+        if self._ledger is None:
+            may = create and self.state.release_key is None
+            self._ledger = open_sealed(self.place, self.state.ledger, create=may)
+        return self._ledger
+
+    def find_ledger(self) -> Ledger | None:
+        """The ledger of this run, to look something up; None where none was made yet."""
+        try:
+            return self.ledger
+        except LedgerError as error:
+            if self.state.ledger is not None or error.reason != "absent":
+                raise
+            return None
+
+    def close_ledger(self) -> None:
+        """Close the ledger at the end of a command."""
+        ledger, self._ledger = self._ledger, None
+        if ledger is not None:
+            ledger.close()
+
+    @property
+    def alone(self) -> bool:
+        """Whether no other ledger matters: nobody real is behind the run, or every folder is by itself."""
+        return self.source.simulated is not None or os.environ.get(VARIABLE) == IN_FOLDER
+
+    def other_ledgers(self, labels: Sequence[str]) -> tuple[str, ...]:
+        """A doubt for the owner, where labels are on record in another ledger of this machine."""
+        if self.alone:
+            return ()
+        ledger = self.find_ledger()
+        identity = None if ledger is None else ledger.identity
+        doubt = warn_elsewhere(self.place, identity, labels, self.input.kind)
+        return (f"{doubt}.",) if doubt else ()

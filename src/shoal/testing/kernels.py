@@ -1,0 +1,366 @@
+"""``check_mechanism``: does a kernel keep (ε, δ), as far as its answers show?
+
+A kernel is any function that draws an answer about a label. Nothing is assumed about it, and three questions are put to
+the answers of two neighbors:
+
+1. *Counting* (:mod:`shoal.audits.attacks`): events S chosen on the first half of the answers, counted on the second,
+   δ ≥ P(S) − e^ε P'(S) by exact bounds on both probabilities. True of every kernel. It cannot see a δ of 1e-5 in 10,000
+   answers: such an event does not occur there.
+2. *Gap*: where answers pass for Gaussian, so does their projection on a direction w, and a pair of Gaussian laws that
+   lie μ standard deviations apart has a δ in closed form, far below what can be counted. With S the covariance pooled
+   over m degrees of freedom and w = S⁻¹c, where c is fixed before the answers are looked at, S is independent of the
+   means and
+
+       t = w'(ȳ − ȳ')/√(2 w'Sw/n),   t = (Z + μ √(n/2)) √((1 + f)/g),
+       g ~ χ²(m − k + 1)/m,   f (m − k + 2)/(k − 1) ~ F(k − 1, m − k + 2),   Z ~ N(0, 1)
+
+   for the μ of that direction, which bounds it from below. c is the difference of the two labels' means in ``classes``;
+   a second direction is learned from the first half of the answers.
+3. *Spread*: the same for a ratio of variances, by the F distribution, in a direction learned from the first half.
+
+What is found by 2 and 3 rests on answers being Gaussian, tails included: a kernel that is Gaussian in the middle only
+passes for one, so that a δ below ``DEEPEST`` is never concluded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import scipy
+
+from shoal import validation
+from shoal.accounting.curve import privacy_curve
+from shoal.accounting.releases import Releases
+from shoal.audits.attacks import ResidualLaws, Scores, claimed_and_fitted, count_events, halves
+from shoal.audits.confidence import detectable_delta
+from shoal.audits.trials import FEWEST
+from shoal.audits.verdict import Figures
+from shoal.errors import InputError
+from shoal.laws.classes import GaussianClasses
+from shoal.laws.graph import NeighborGraph
+from shoal.numerics.notebook import table
+from shoal.rounding import exactly, lower, percent, upper
+from shoal.validation import FloatArray, IndexArray
+
+#: Pairs of neighbors looked at: those whose answers lie furthest apart.
+MOST_EDGES = 32
+#: How the error probability is shared out.
+SHARES = {"counting": 0.1, "gap": 0.8, "learned gap": 0.05, "spread": 0.05}
+#: Answers whose skewness and kurtosis are less likely than this, over all entries, do not pass for Gaussian.
+GAUSSIAN = 1e-4
+#: No δ below this is concluded from a law that was looked at in its middle only.
+DEEPEST = 1e-9
+#: Distinct answers per answer drawn up to which the frequency of each one is used.
+FEW_VALUES = 0.02
+#: Noise of the kernel that ``power`` speaks of, as a share of what it should be.
+TOO_LITTLE = 0.8
+
+
+@dataclass(frozen=True)
+class MechanismCheck(Figures):
+    """Result of :func:`check_mechanism`.
+
+    With probability ``confidence`` the true δ(ε) of ``worst_edge`` is at least ``delta_lower``: ``by`` ``"counting"``,
+    whatever the kernel, or by the ``"gap"`` or the ``"spread"`` of answers that pass for Gaussian (``gaussian``), if
+    they are. ``power`` is the probability that a kernel with a fifth too little noise is found with so many answers:
+    Gaussian noise that would meet the claim exactly, or Laplace noise where answers do not pass for Gaussian.
+    ``detectable_delta`` is the δ that counting would have found in any kernel.
+    """
+
+    verdict: str
+    epsilon: float
+    delta: float
+    delta_lower: float
+    by: str
+    worst_edge: tuple[str, str]
+    gaussian: bool
+    power: float
+    detectable_delta: float
+    n: int
+    confidence: float
+    n_edges: int
+    edges_tested: int
+
+    def __str__(self) -> str:
+        a, b = self.worst_edge
+        rests = "whatever the kernel" if self.by == "counting" else "if answers are Gaussian, which they pass for"
+        looked = (
+            "" if self.edges_tested == self.n_edges else f"; {self.edges_tested} of {self.n_edges} pairs were tested"
+        )
+        return (
+            f"{self.verdict}: δ ≥ {lower(self.delta_lower)} at ε = {exactly(self.epsilon)} by {self.by} ({rests}), "
+            f"{a} against {b}; claimed δ ≤ {exactly(self.delta)}; {self.n} answers per label, confidence "
+            f"{exactly(self.confidence)}; a fifth too little noise is found with probability {percent(self.power)}, "
+            f"any kernel's δ from {upper(self.detectable_delta)} on{looked}"
+        )
+
+    def _repr_html_(self) -> str:
+        a, b = self.worst_edge
+        rows = [
+            ("claimed", f"δ ≤ {exactly(self.delta)} at ε = {exactly(self.epsilon)}"),
+            (f"δ, at least (by {self.by})", lower(self.delta_lower)),
+            ("pair", f"{a}, {b}"),
+            ("answers pass for Gaussian", "yes" if self.gaussian else "no"),
+            ("power: a fifth too little noise", percent(self.power)),
+            ("a δ that counting finds in any kernel", upper(self.detectable_delta)),
+            ("answers per label, confidence", f"{self.n}, {exactly(self.confidence)}"),
+        ]
+        return table(f"Mechanism check: {self.verdict}", (), rows)
+
+
+def check_mechanism(
+    release: Callable[[str], Any],
+    classes: GaussianClasses,
+    graph: NeighborGraph,
+    epsilon: float,
+    delta: float,
+    n: int = 10_000,
+    confidence: float = 0.999,
+    *,
+    gaussian: bool = True,
+) -> MechanismCheck:
+    """Look for a violation of (ε, δ) in the answers of any kernel, in this library or another.
+
+    Args:
+        release: draws one answer about a label, a number or a sequence of numbers, with fresh randomness each time.
+        classes: laws of the true answers, which attackers know. They guide the attacks; no conclusion rests on them.
+        graph: which labels are neighbors. Of more than 32 pairs those furthest apart in ``classes`` are tested.
+        epsilon, delta: the claim.
+        n: answers drawn about each label.
+        confidence: probability that a kernel that keeps its claim is not called violated, and that ``delta_lower``
+            holds.
+        gaussian: whether answers that pass for Gaussian may be taken for it. That finds too little noise at a δ that no
+            counting sees. False: nothing is assumed about the kernel.
+
+    Returns:
+        The verdict, ``"violated"`` or ``"consistent"``, with the proved ``delta_lower`` and the ``power``. Consistent
+        is not a proof.
+
+    >>> import numpy as np
+    >>> import shoal
+    >>> classes = shoal.GaussianClasses.deterministic(np.eye(2), labels=["a", "b"])
+    >>> graph = shoal.NeighborGraph.complete(classes.labels)
+    >>> rng, answers = np.random.default_rng(0), dict(zip(classes.labels, classes.means))
+    >>> def release(label):
+    ...     return answers[label] + rng.normal(0.0, 0.8 * shoal.analytic_sigma(np.sqrt(2), 1.0, 1e-3), 2)
+    >>> check = shoal.testing.check_mechanism(release, classes, graph, epsilon=1.0, delta=1e-3)
+    >>> check.verdict, check.by, check.power > 0.99
+    ('violated', 'gap', True)
+    """
+    if not callable(release):
+        raise InputError("release must be a function that draws an answer about a label: release(label)")
+    epsilon = validation.non_negative(epsilon=epsilon)
+    delta = validation.probability(delta=delta)
+    n = validation.count(n=n, at_least=2 * FEWEST)
+    error = 1.0 - validation.probability(confidence=confidence, below_one=True, above_zero=True)
+    every = Releases.of(classes).pairs(graph)
+    if len(every) == 0:
+        raise InputError("graph has no edges: no pair of labels is to be indistinguishable")
+    points = classes.embedding()
+    apart = np.linalg.norm(points[every[:, 0]] - points[every[:, 1]], axis=1)
+    pairs = every[np.sort(np.argsort(-apart, kind="stable")[:MOST_EDGES])]
+    used = np.unique(pairs)
+    place = np.full(classes.n_classes, -1, dtype=np.intp)
+    place[used] = np.arange(len(used))
+    answers = _draw(release, [classes.labels[i] for i in used], n)
+    pairs, labels, means = place[pairs], [classes.labels[i] for i in used], classes.means[used]
+    known: FloatArray | None = means if means.shape[1] == answers[0].shape[1] else None
+
+    passes = _pass_for_gaussian(answers)
+    findings = [_count(answers, known, pairs, epsilon, delta, error * SHARES["counting"])]
+    if passes and gaussian:
+        share = error / len(pairs)
+        findings += [_gap(answers, a, b, known, epsilon, share) for a, b in pairs.tolist()]
+        findings += [_spread(answers, a, b, epsilon, share * SHARES["spread"]) for a, b in pairs.tolist()]
+    delta_lower, by, (a, b) = max(findings, key=lambda finding: finding[0])
+    level = error * SHARES["counting"] / (2 * len(pairs) * 2 * 3 * 2)
+    return MechanismCheck(
+        verdict="violated" if delta_lower > delta else "consistent",
+        epsilon=epsilon,
+        delta=delta,
+        delta_lower=delta_lower,
+        by=by,
+        worst_edge=(labels[a], labels[b]),
+        gaussian=passes,
+        power=_power(epsilon, delta, n, error * SHARES["gap"] / len(pairs) if gaussian else 0.0, level, passes),
+        detectable_delta=detectable_delta(delta, epsilon, n - n // 2, level),
+        n=n,
+        confidence=1.0 - error,
+        n_edges=len(every),
+        edges_tested=len(pairs),
+    )
+
+
+#: A lower bound on δ, by which question, and of which pair.
+Conclusion = tuple[float, str, tuple[int, int]]
+
+
+def _draw(release: Callable[[str], Any], labels: Sequence[str], n: int) -> list[FloatArray]:
+    """(n, k) answers about every label."""
+    drawn = []
+    for label in labels:
+        rows = validation.array(ndim=(1, 2), release=[np.asarray(release(label)) for _ in range(n)])
+        drawn.append(rows.reshape(n, -1))
+    if len({rows.shape[1] for rows in drawn}) > 1 or drawn[0].shape[1] == 0:
+        raise InputError("release must return answers of one length for all labels")
+    return drawn
+
+
+def _pass_for_gaussian(answers: list[FloatArray]) -> bool:
+    """Whether no entry of any label's answers, and no sum of entries, speaks against a Gaussian law."""
+    entries = np.concatenate([np.column_stack([y, y.sum(axis=1)]).T for y in answers])
+    varied = entries[(entries != entries[:, :1]).any(axis=1)]
+    if not len(varied):
+        return False
+    return bool(scipy.stats.normaltest(varied, axis=1).pvalue.min() >= GAUSSIAN / len(varied))
+
+
+# ------------------------------------------------------------------ counting
+
+
+def _count(
+    answers: list[FloatArray],
+    known: FloatArray | None,
+    pairs: IndexArray,
+    epsilon: float,
+    delta: float,
+    error: float,
+) -> Conclusion:
+    """The best bound that counted events give, by attackers who know the means, the samples, or single values."""
+    learned = [halves(y)[0] for y in answers]
+    fitted = ResidualLaws.fit(learned)
+    means = fitted.means if known is None else known
+    claim = ResidualLaws.from_moments(means, np.broadcast_to(fitted.covs.mean(axis=0), fitted.covs.shape).copy())
+    own = [claim.log_densities(i, y) for i, y in enumerate(answers)]
+    laws, values = claimed_and_fitted(claim, answers, own), _value_scores(answers)
+
+    def scores(a: int, b: int) -> Sequence[tuple[FloatArray, FloatArray]]:
+        return [*laws(a, b), *([] if values is None else values(a, b))]
+
+    attacks = ("means", "samples", *(() if values is None else ("values",)))
+    at = np.full((len(pairs), 1), epsilon)
+    lows = count_events(attacks, scores, pairs, at, delta, error).delta_lower(at[:, 0])[0]
+    e, d = np.unravel_index(int(np.argmax(lows)), lows.shape)
+    a, b = pairs[e] if d == 0 else pairs[e][::-1]
+    return float(lows[e, d]), "counting", (int(a), int(b))
+
+
+def _value_scores(answers: list[FloatArray]) -> Scores | None:
+    """The log of how much oftener each value came up in the first half, where there are few values."""
+    values, codes = np.unique(np.concatenate(answers), axis=0, return_inverse=True)
+    if len(values) > FEW_VALUES * len(answers[0]):
+        return None
+    of_label = np.split(codes.ravel(), np.cumsum([len(y) for y in answers])[:-1])
+    often = [np.log(np.bincount(one[: len(one) // 2], minlength=len(values)) + 0.5) for one in of_label]
+
+    def scores(a: int, b: int) -> Sequence[tuple[FloatArray, FloatArray]]:
+        ratio = often[a] - often[b]
+        return [(ratio[of_label[a]], ratio[of_label[b]])]
+
+    return scores
+
+
+# ------------------------------------------------------------------ Gaussian answers
+
+
+def _gap(
+    answers: list[FloatArray], a: int, b: int, known: FloatArray | None, epsilon: float, share: float
+) -> Conclusion:
+    """The δ of Gaussian laws as far apart as the answers show, in a known direction or a learned one."""
+    gaps = [0.0]
+    if known is not None and (known[a] != known[b]).any():
+        gaps.append(_least_gap(answers[a], answers[b], known[a] - known[b], share * SHARES["gap"]))
+    (one, rest), (two, others) = halves(answers[a]), halves(answers[b])
+    gaps.append(_least_gap(rest, others, one.mean(axis=0) - two.mean(axis=0), share * SHARES["learned gap"]))
+    return _concluded(max(gaps), 1.0, epsilon), "gap", (a, b)
+
+
+def _least_gap(one: FloatArray, two: FloatArray, towards: FloatArray, error: float) -> float:
+    """A bound from below on how many standard deviations two Gaussian laws lie apart; ``towards`` is independent."""
+    n, k = one.shape
+    pooled = 0.5 * (np.cov(one.T).reshape(k, k) + np.cov(two.T).reshape(k, k))
+    std = np.sqrt(np.diagonal(pooled))
+    if not (std > 0).all():
+        return 0.0
+    turned = scipy.linalg.lstsq(pooled / std[:, None] / std, towards / std)[0] / std
+    width = float(turned @ pooled @ turned)
+    if not width > 0:
+        return 0.0
+    t = float(turned @ (one.mean(axis=0) - two.mean(axis=0))) / math.sqrt(2 * width / n)
+    # Degrees of freedom as of one label: no less if the two covariances differ.
+    m, part = n - 1, 0.02 * error
+    f = (k - 1) / (m - k + 2) * float(scipy.stats.f.isf(part, k - 1, m - k + 2)) if k > 1 else 0.0
+    scaled = t / math.sqrt(1 + f)
+    g = scipy.stats.chi2.ppf((np.arange(2000) + 0.5) / 2000, m - k + 1) / m
+
+    def beyond(center: float) -> float:
+        return float(scipy.special.ndtr(center - scaled * np.sqrt(g)).mean()) - 0.98 * error
+
+    if beyond(0.0) >= 0:
+        return 0.0
+    return float(scipy.optimize.brentq(beyond, 0.0, scaled + 1.0)) * math.sqrt(2 / n)
+
+
+def _spread(answers: list[FloatArray], a: int, b: int, epsilon: float, error: float) -> Conclusion:
+    """The δ of Gaussian laws whose variances differ as much as the answers show, in the directions learned."""
+    (one, rest), (two, others) = halves(answers[a]), halves(answers[b])
+    k = one.shape[1]
+    covs = [np.cov(part.T).reshape(k, k) for part in (one, two)]
+    if min(float(np.linalg.eigvalsh(cov)[0]) for cov in covs) <= 1e-12 * max(float(np.trace(cov)) for cov in covs):
+        return 0.0, "spread", (a, b)
+    _, vectors = scipy.linalg.eigh(*covs)
+    ratios = [1.0]
+    for direction, (wide, narrow) in ((vectors[:, -1], (rest, others)), (vectors[:, 0], (others, rest))):
+        ratio = float(np.var(wide @ direction, ddof=1) / np.var(narrow @ direction, ddof=1))
+        ratios.append(ratio / float(scipy.stats.f.isf(error / 2, len(wide) - 1, len(narrow) - 1)))
+    return _concluded(0.0, max(ratios), epsilon), "spread", (a, b)
+
+
+def _concluded(gap: float, ratio: float, epsilon: float) -> float:
+    """The δ of two Gaussian laws in one dimension, ``gap`` apart or with variances in this ratio; rounded down."""
+    if gap == 0.0 and ratio <= 1.0:
+        return 0.0
+    classes = GaussianClasses([[0.0], [gap]], [[[1.0]], [[ratio]]] if ratio > 1.0 else [[1.0]])
+    delta = float(privacy_curve(classes, NeighborGraph.complete(classes.labels), epsilon).delta_lower)
+    return delta if delta >= DEEPEST else 0.0
+
+
+# ------------------------------------------------------------------ power
+
+
+def _power(epsilon: float, delta: float, n: int, gap_error: float, event_error: float, gaussian: bool) -> float:
+    """The probability that a kernel with a fifth too little noise is found, to the accuracy of normal laws."""
+    if gaussian:
+        gap = _gap_of(epsilon, max(delta, DEEPEST))
+        slack = (1 / TOO_LITTLE - 1) * gap * math.sqrt(n / 2) + float(scipy.special.ndtri(gap_error))
+        found = float(scipy.special.ndtr(slack / math.sqrt(1 + (gap / TOO_LITTLE) ** 2 / 8)))
+        gap /= TOO_LITTLE
+        # Events of 1-D laws N(gap, 1) against N(0, 1): answers above a threshold.
+        at = np.linspace(-4.0, 8.0, 241)
+        own, other = scipy.special.ndtr(gap - at), scipy.special.ndtr(-at)
+    else:
+        own, other = np.array([0.5]), np.array([0.5 * math.exp(-epsilon / TOO_LITTLE)])
+        found = 0.0
+    grow, half = math.exp(min(epsilon, 700.0)), n - n // 2
+    errors = np.sqrt(own * (1 - own) / half), grow * np.sqrt(other * (1 - other) / half + 1 / half**2)
+    slack = own - grow * other - delta + float(scipy.special.ndtri(event_error)) * (errors[0] + errors[1])
+    counted = scipy.special.ndtr(slack / np.hypot(*errors)) * (own * half >= 1)
+    return max(found, float(counted.max()))
+
+
+@cache
+def _gap_of(epsilon: float, delta: float) -> float:
+    """How many standard deviations two Gaussian laws may lie apart under (ε, δ)."""
+
+    def excess(gap: float) -> float:
+        d = scipy.special.ndtr(gap / 2 - epsilon / gap) - math.exp(epsilon) * scipy.special.ndtr(
+            -gap / 2 - epsilon / gap
+        )
+        return float(d) - delta
+
+    return 100.0 if excess(100.0) <= 0 else float(scipy.optimize.brentq(excess, 1e-6, 100.0))
