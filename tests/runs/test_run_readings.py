@@ -142,9 +142,10 @@ def test_the_card_says_what_is_protected_first(released: Path) -> None:
     card = run.card
     assert card.secret == "readings"
     assert card.statement == "This table protects every home's readings, against whoever knows all others."
-    first = card.public[0].sentence
-    assert first.startswith(card.statement)
-    assert "at most 2.72 times as likely" in first
+    first, secret = (said.sentence for said in card.public[:2])
+    assert "differential privacy with (ε, δ) = (1, 0.0025)" in first
+    assert secret.startswith(card.statement)
+    assert "at most 2.72 times as likely" in secret
     content = json.loads((released / "card.json").read_text())
     plan = shoal.noisy_crowds_plan(customers=40, epsilon=1.0, typical_kw=1.5)
     assert content["delta"] == plan.delta(1.0) <= 1 / 400
@@ -472,7 +473,7 @@ def test_a_label_of_a_table_decides_about_itself_alone(tmp_path: Path) -> None:
         path = tmp_path / f"{name}.csv"
         path.write_bytes("\n".join(["person,age,income", *rows, ""]).encode("latin-1"))
         run = shoal.run(path, tmp_path / name, **TABLE)
-        assert json.loads((run.path / "owner.json").read_text())["homes"] == 30
+        assert json.loads((run.path / "owner.json").read_text())["members"] == 30
         sums.append(pl.read_parquet(run.path / "rows.parquet").sort("label").rows())
     assert sums[0] == sums[1]
 
