@@ -149,7 +149,7 @@ def slsqp(problem: Any, *, own_gradient: bool, iterations: int) -> tuple[float, 
 
     from shoal.designs.descent import worst_value
     from shoal.designs.exact import smoothed_odds
-    from shoal.designs.layout import Layout, smoothed
+    from shoal.designs.layout import Layout, smooth_maximum
     from shoal.designs.methods.simple import white
 
     layout = Layout(problem, False, True)
@@ -160,7 +160,7 @@ def slsqp(problem: Any, *, own_gradient: bool, iterations: int) -> tuple[float, 
     for sharpness in (4.0, 64.0, 1024.0):
 
         def value(x: Array, tau: float = sharpness) -> Any:
-            found = smoothed(layout, partial(smoothed_odds, problem, everything, tau), x)
+            found = smooth_maximum(layout, partial(smoothed_odds, problem, everything, tau), x)
             return found if own_gradient else found[0]
 
         point = minimize(

@@ -135,8 +135,6 @@ EXCEPTIONS = {
     "product/ledger/ledger.py:Ledger.spent": "public, documented since the first release: what has been spent",
     "mechanism/sequence.py:AdaptiveFilter.spent": "public, the same question as Ledger.spent",
 }
-#: Rooms that are rebuilt at the moment; their names follow.
-OPEN = ("product/runs/", "designs/descent.py", "designs/quasi_newton.py", "designs/barycenter.py", "designs/methods/")
 
 
 def is_participle(name: str) -> bool:
@@ -176,7 +174,6 @@ def test_functions_are_named_by_a_noun_or_an_imperative() -> None:
     found = {
         f"{path.relative_to(SOURCE).as_posix()}:{name}"
         for path in SOURCE.rglob("*.py")
-        if not path.relative_to(SOURCE).as_posix().startswith(OPEN)
         for name in named_by_participle(path.read_text(encoding="utf-8"))
     }
     assert found == EXCEPTIONS.keys()

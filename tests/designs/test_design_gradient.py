@@ -11,7 +11,7 @@ from shoal.accounting.curve import NOTIONS
 from shoal.accounting.gradient import edge_gradients, edge_values, empty_trace
 from shoal.designs.divergence import smoothed_divergence
 from shoal.designs.exact import Laws, read_only, smoothed_odds
-from shoal.designs.layout import Layout, Objective, smoothed
+from shoal.designs.layout import Layout, Objective, smooth_maximum
 from shoal.designs.problem import DesignProblem, Moves, radii
 
 PAIR = np.array([[0, 1]], dtype=np.intp)
@@ -123,12 +123,12 @@ def test_pull_back(objective: str, mapped: bool, shifts: bool, max_bias: float) 
     chosen = objectives(problem, 3.0)[objective]
 
     def value(x: Array) -> float:
-        return smoothed(layout, chosen, x)[0]
+        return smooth_maximum(layout, chosen, x)[0]
 
     spent = layout.moves(point)
     assert (spent.spent <= radii(problem) ** 2 * (1 + 1e-12)).all()
     assert ((spent.shift**2).sum(axis=1) <= max_bias * problem.budgets * (1 + 1e-12)).all()
-    gradient = smoothed(layout, chosen, point)[1]
+    gradient = smooth_maximum(layout, chosen, point)[1]
     for _ in range(4):
         step = rng.standard_normal(len(point))
         seen = stencil(lambda s, step=step: np.array(value(point + s * step)), 1e-4)
@@ -140,7 +140,7 @@ def test_equal_laws_have_no_gradient() -> None:
     problem = DesignProblem.of(classes, NeighborGraph.complete(classes.labels), 1.0, 0.5)
     layout = Layout(problem, False, True)
     point = layout.flatten(Moves(np.zeros((2, 2)), None, np.stack([0.3 * np.eye(2)] * 2)))
-    value, gradient = smoothed(layout, objectives(problem, 1.0)["odds"], point)
+    value, gradient = smooth_maximum(layout, objectives(problem, 1.0)["odds"], point)
     assert value < -1e5
     assert not gradient.any()
 

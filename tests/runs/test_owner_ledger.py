@@ -247,7 +247,7 @@ def told(run: shoal.Run) -> str:
     """What the owner's summary says of other ledgers; the public files say nothing of them."""
     lines = [line for _, lines in run.summary() for line in lines if "on record in another ledger" in line]
     assert len(lines) <= 1
-    for file in (run.folder.path / "public").glob("*"):
+    for file in (run.path / "public").glob("*"):
         assert "another ledger" not in file.read_text(encoding="utf-8")
     return "".join(lines)
 

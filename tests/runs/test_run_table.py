@@ -359,7 +359,7 @@ def test_a_crowd_with_too_few_left_is_retired_and_its_rest_stays_together(tmp_pa
     def release(names: list[str], period: str) -> tuple[dict[str, int], dict[str, str]]:
         frame = pl.DataFrame({"who": names, "x": rng.random(len(names)), "y": rng.random(len(names))})
         run = go(out, frame, replace(settings, period=period), "release", update=(out / "state.json").exists())
-        with run.ledger() as ledger:
+        with run.work.ledger as ledger:
             assert ledger.verify().ok
         left = pl.read_csv(out / "left_out.csv", infer_schema=False)
         return dict(run.released.select("label", "crowd").iter_rows()), dict(left.iter_rows())
@@ -395,7 +395,7 @@ def test_a_row_that_is_there_twice_is_released_once(tmp_path: Path) -> None:
     run = go(tmp_path / "run", once_more, SAMPLES)
     assert len(run.released) == len(samples())
     assert "1 row with the same figures as another of the label" in str(run.card.to_dict())
-    rows = {row.kind: row for row in run.ledger().log()}
+    rows = {row.kind: row for row in run.work.ledger.log()}
     assert (rows["answers"].labels, rows["answers"].cost) == (4, "charged row by row")
     assert (rows["crowds"].table, rows["crowds"].cost) == ("", "crowds recorded")
 

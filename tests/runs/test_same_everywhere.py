@@ -92,7 +92,7 @@ def test_same_crowds_and_certificates(runs: dict[str, shoal.Run], name: str) -> 
 @pytest.mark.parametrize("name", list(WAYS)[1:])
 def test_same_charges(runs: dict[str, shoal.Run], name: str) -> None:
     def spent(run: shoal.Run) -> dict[str, tuple[float, float, int]]:
-        with run.ledger() as ledger:
+        with run.work.ledger as ledger:
             return {a.name: (a.epsilon, a.budget, a.releases) for a in ledger.spent()}
 
     ours, theirs = runs["one shard"], runs[name]

@@ -154,10 +154,10 @@ def audit(
             raise InputError("releases are final: give either them, or answers and release")
         step = _steps(progress, len(claim.pairs))
         released = trials.given_releases(releases, claim.mechanism.classes)
-        return _attacked(claim, _Drawn(released, None, "given releases"), step)
+        return _attack_answers(claim, _Drawn(released, None, "given releases"), step)
     labels, again = len(claim.mechanism.labels), repeats > 1
     step = _steps(progress, labels * (1 + (repeats if again else 0)) + len(claim.pairs) * (1 + again))
-    return _attacked(claim, _drawn(claim, answers, release, n_samples, repeats, step), step)
+    return _attack_answers(claim, _draw_answers(claim, answers, release, n_samples, repeats, step), step)
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,7 +211,7 @@ def _steps(progress: Callable[[int, int], None] | None, total: int) -> Callable[
     return lambda: progress(next(done), total) if progress is not None else None
 
 
-def _drawn(
+def _draw_answers(
     claim: _Claim,
     answers: Any,
     release: trials.Release | None,
@@ -234,7 +234,7 @@ def _drawn(
     return _Drawn(released, again, source)
 
 
-def _attacked(held: _Claim, drawn: _Drawn, step: Callable[[], None]) -> Audit:
+def _attack_answers(held: _Claim, drawn: _Drawn, step: Callable[[], None]) -> Audit:
     """Attack answers, and hold what the attacks prove against the claim."""
     gaussian, scope, pairs, epsilons, error = held.mechanism, held.scope, held.pairs, held.epsilons, held.error
     labels, released = gaussian.labels, drawn.released

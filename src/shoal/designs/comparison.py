@@ -6,7 +6,8 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 
@@ -22,9 +23,6 @@ from shoal.mechanism.mechanism import Mechanism
 from shoal.numerics.notebook import table
 from shoal.rounding import exactly, lower, percent, upper
 from shoal.validation import FloatArray, IndexArray
-
-if TYPE_CHECKING:
-    import polars as pl
 
 #: Methods in the order of the table, weakest first; the last one sets the error at which all are compared.
 COMPARED = ("none", "white", "ellipsoid", "paper", "covariance", "additive", "transport")
@@ -50,28 +48,28 @@ class Comparison:
     scope: str
 
     @property
-    def frame(self) -> pl.DataFrame:
+    def frame(self) -> Any:
         """The rows as a Polars frame."""
         try:
-            import polars as pl
+            pl = import_module("polars")
         except ModuleNotFoundError:
             raise InputError("Comparison.frame needs Polars: pip install 'shoal[run]'; rows has the same") from None
         return pl.DataFrame(self.rows, infer_schema_length=None)
 
     @property
     def _cells(self) -> list[tuple[str, ...]]:
-        def shown(value: float | None, form: Callable[[float], str]) -> str:
+        def form_cell(value: float | None, form: Callable[[float], str]) -> str:
             return "–" if value is None else form(value)
 
         return [
             (
                 PRINTED.get(row["method"], row["method"]),
-                shown(row["rho"], lambda x: upper(x, 3)),
-                shown(row["error"], lambda x: upper(x, 3)),
-                shown(row["delta"], lambda x: upper(x, 3)),
-                shown(row["delta_at_equal_error"], lambda x: upper(x, 3)),
-                shown(row["noise_share"], lambda x: lower(x, 2)),
-                shown(row["naming"], percent),
+                form_cell(row["rho"], lambda x: upper(x, 3)),
+                form_cell(row["error"], lambda x: upper(x, 3)),
+                form_cell(row["delta"], lambda x: upper(x, 3)),
+                form_cell(row["delta_at_equal_error"], lambda x: upper(x, 3)),
+                form_cell(row["noise_share"], lambda x: lower(x, 2)),
+                form_cell(row["naming"], percent),
             )
             for row in self.rows
         ]

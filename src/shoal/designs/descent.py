@@ -18,7 +18,7 @@ import numpy as np
 
 from shoal.designs.divergence import is_dense, smoothed_divergence, worst_divergence
 from shoal.designs.exact import log_deltas, log_odds, smoothed_odds, trial_laws
-from shoal.designs.layout import Layout, smoothed, with_slack
+from shoal.designs.layout import Layout, smooth_maximum, with_slack
 from shoal.designs.parameters import certify
 from shoal.designs.problem import DesignProblem, Moves
 from shoal.designs.quasi_newton import Memory, minimize
@@ -185,7 +185,7 @@ class _Descent:
         if not is_dense(self.problem):
             return points[0]
         for sharpness, usual in stages:
-            objective = partial(smoothed, self.layout, partial(smoothed_divergence, self.problem, sharpness))
+            objective = partial(smooth_maximum, self.layout, partial(smoothed_divergence, self.problem, sharpness))
             ends = [
                 minimize(objective, point, iterations=self.settings.steps(usual), stop=self._late)[0]
                 for point in points
@@ -214,7 +214,7 @@ class _Descent:
         while taken < steps + ROUND:
             objective = partial(smoothed_odds, problem, np.flatnonzero(active), sharpness)
             point, unfinished = minimize(
-                partial(smoothed, self.layout, objective),
+                partial(smooth_maximum, self.layout, objective),
                 point,
                 iterations=min(ROUND, steps - taken if taken < steps else steps),
                 stop=self._late,

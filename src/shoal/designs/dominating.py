@@ -73,7 +73,7 @@ def _dual(s: FloatArray, work: FloatArray) -> float:
 def _newton_step(inverse: FloatArray, gradient: FloatArray, t: float, settings: Settings) -> FloatArray:
     """D with t Σ W D W = −gradient."""
     if len(gradient) <= DENSE:
-        return _solved(inverse, gradient, t)
+        return _solve_conjugate(inverse, gradient, t)
     # Scaled by the common part: D = A E A with A = (mean of W)^{−1/2}.
     values, vectors = np.linalg.eigh(inverse.mean(axis=0))
     root = (vectors / np.sqrt(values)) @ vectors.T
@@ -96,7 +96,7 @@ def _newton_step(inverse: FloatArray, gradient: FloatArray, t: float, settings: 
     return np.asarray(0.5 * (result + result.T))
 
 
-def _solved(inverse: FloatArray, gradient: FloatArray, t: float) -> FloatArray:
+def _solve_conjugate(inverse: FloatArray, gradient: FloatArray, t: float) -> FloatArray:
     """The Newton step from the Hessian over the lower triangle: Σ W ⊗ W is one product."""
     n, k = inverse.shape[:2]
     rows, cols = np.tril_indices(k)

@@ -50,9 +50,9 @@ class Layout:
 
     def moves(self, x: FloatArray) -> Moves:
         """The moves that a point stands for."""
-        return self.unpacked(self.placed(x).scaled)
+        return self.unpack(self.place(x).scaled)
 
-    def unpacked(self, rows: FloatArray) -> Moves:
+    def unpack(self, rows: FloatArray) -> Moves:
         n, k = self.problem.n_labels, self.problem.n_dims
         shift = np.zeros((n, k))
         if self.shifts:
@@ -68,7 +68,7 @@ class Layout:
         radius, cap = radii(self.problem), np.sqrt(self.problem.max_bias * self.problem.budgets)
         return radius, cap, np.sqrt(np.maximum(radius**2 - cap**2, 0.0))
 
-    def placed(self, x: FloatArray) -> Placed:
+    def place(self, x: FloatArray) -> Placed:
         """The point with every label's vector scaled onto its spheres."""
         raw = x.reshape(self.problem.n_labels, -1)
         radius, cap, rest = self._radii
@@ -106,11 +106,11 @@ def with_slack(x: FloatArray, n_labels: int) -> FloatArray:
     return rows.ravel()
 
 
-def smoothed(layout: Layout, objective: Objective, x: FloatArray) -> tuple[float, FloatArray]:
+def smooth_maximum(layout: Layout, objective: Objective, x: FloatArray) -> tuple[float, FloatArray]:
     """An objective of the laws and its gradient in a raw point."""
     problem = layout.problem
-    at = layout.placed(x)
-    moves = layout.unpacked(at.scaled)
+    at = layout.place(x)
+    moves = layout.unpack(at.scaled)
     value, cov_grad, mean_grad = objective(trial_laws(problem, moves))
     # ∂/∂b, ∂/∂B = 2 G (Σ^{1/2} + B), ∂/∂C = 2 G C for G = ∂/∂Σ̃.
     mapped = None if moves.map is None else 2.0 * cov_grad @ (problem.roots + moves.map)

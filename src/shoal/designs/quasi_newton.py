@@ -42,7 +42,7 @@ class Memory:
         """Forget everything."""
         self.steps, self.changes = [], []
 
-    def scaled(self, gradient: FloatArray) -> FloatArray:
+    def scale(self, gradient: FloatArray) -> FloatArray:
         """The inverse Hessian that the remembered pairs stand for, times the gradient."""
         q = gradient.copy()
         shares = []
@@ -71,7 +71,7 @@ def minimize(
     for _ in range(iterations):
         if not np.abs(gradient).max() > SLOPE or stop():
             return x, False
-        direction = -memory.scaled(gradient)
+        direction = -memory.scale(gradient)
         slope = float(direction @ gradient)
         if not slope < 0.0:
             memory.clear()

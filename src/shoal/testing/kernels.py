@@ -277,7 +277,7 @@ def _gap(
         gaps.append(_least_gap(answers[a], answers[b], known[a] - known[b], share * SHARES["gap"]))
     (one, rest), (two, others) = halves(answers[a]), halves(answers[b])
     gaps.append(_least_gap(rest, others, one.mean(axis=0) - two.mean(axis=0), share * SHARES["learned gap"]))
-    return _concluded(max(gaps), 1.0, epsilon), "gap", (a, b)
+    return _conclude(max(gaps), 1.0, epsilon), "gap", (a, b)
 
 
 def _least_gap(one: FloatArray, two: FloatArray, towards: FloatArray, error: float) -> float:
@@ -318,10 +318,10 @@ def _spread(answers: list[FloatArray], a: int, b: int, epsilon: float, error: fl
     for direction, (wide, narrow) in ((vectors[:, -1], (rest, others)), (vectors[:, 0], (others, rest))):
         ratio = float(np.var(wide @ direction, ddof=1) / np.var(narrow @ direction, ddof=1))
         ratios.append(ratio / float(scipy.stats.f.isf(error / 2, len(wide) - 1, len(narrow) - 1)))
-    return _concluded(0.0, max(ratios), epsilon), "spread", (a, b)
+    return _conclude(0.0, max(ratios), epsilon), "spread", (a, b)
 
 
-def _concluded(gap: float, ratio: float, epsilon: float) -> float:
+def _conclude(gap: float, ratio: float, epsilon: float) -> float:
     """The δ of two Gaussian laws in one dimension, ``gap`` apart or with variances in this ratio; rounded down."""
     if gap == 0.0 and ratio <= 1.0:
         return 0.0

@@ -41,7 +41,7 @@ def geodesic(problem: DesignProblem, common: Center) -> Moves:
     assert maps is not None
     shift = share[:, None] * (common.mean - problem.classes.means)
     mapped = share[:, None, None] * (maps - problem.roots)
-    return _steadied(problem, common, Moves(shift, mapped, np.zeros_like(mapped)).within(problem))
+    return _steady(problem, common, Moves(shift, mapped, np.zeros_like(mapped)).within(problem))
 
 
 def additive_approach(problem: DesignProblem, common: Center) -> Moves:
@@ -56,10 +56,10 @@ def additive_approach(problem: DesignProblem, common: Center) -> Moves:
         share = np.where(far > 0, 2 * room / (wide + np.sqrt(wide**2 + 4 * far * room)), room / wide)
     share = np.where(far + wide <= room * (1 + CLOSE), 1.0, np.clip(np.nan_to_num(share, nan=1.0), 0.0, 1.0))
     noise = square_root(missing) * np.sqrt(share)[:, None, None]
-    return _steadied(problem, common, Moves(share[:, None] * gap, None, noise).within(problem))
+    return _steady(problem, common, Moves(share[:, None] * gap, None, noise).within(problem))
 
 
-def blurred(problem: DesignProblem, moves: Moves) -> list[Moves]:
+def blur(problem: DesignProblem, moves: Moves) -> list[Moves]:
     """Part of the way, the rest of the budget as white noise: narrow laws that do not meet need some width."""
     white = radii(problem)[:, None, None] / np.sqrt(problem.n_dims) * np.eye(problem.n_dims)
     result = []
@@ -71,7 +71,7 @@ def blurred(problem: DesignProblem, moves: Moves) -> list[Moves]:
     return result
 
 
-def _steadied(problem: DesignProblem, common: Center, moves: Moves) -> Moves:
+def _steady(problem: DesignProblem, common: Center, moves: Moves) -> Moves:
     """Where all labels meet: a sliver of what is left as equal noise.
 
     Sums are rounded, so labels meet up to an ulp; on a law without width (a constant answer) that ulp would tell them

@@ -54,7 +54,7 @@ def constant_shape(problem: DesignProblem, settings: Settings | None = None, *, 
     weights = np.full(len(chosen), 1.0 / len(chosen))
     shape = np.eye(k) / k
     for _ in range(20):
-        weights, shape = _balanced(means[first[chosen]] - means[second[chosen]], weights, gap, settings)
+        weights, shape = _balance(means[first[chosen]] - means[second[chosen]], weights, gap, settings)
         sizes = _sizes(means, problem.pairs, shape)
         top = float(sizes[chosen].max())
         missed = np.setdiff1d(np.flatnonzero(sizes > top * (1 + gap / 2)), chosen)
@@ -88,7 +88,7 @@ def _sizes(means: FloatArray, pairs: IndexArray, shape: FloatArray) -> FloatArra
     return np.concatenate([((whitened[p[:, 0]] - whitened[p[:, 1]]) ** 2).sum(axis=1) for p in parts])
 
 
-def _balanced(
+def _balance(
     gaps: FloatArray, weights: FloatArray, gap: float, settings: Settings | None
 ) -> tuple[FloatArray, FloatArray]:
     """Weights on some differences that close the gap, and the shape of the best upper bound."""

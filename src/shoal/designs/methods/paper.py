@@ -55,7 +55,7 @@ def paper(
     for judged, until in zip(JUDGED, (*JUDGED[1:], steps), strict=True):
         if taken < judged or taken >= steps:
             break
-        iterates.append(_rescaled(problem, base, precision))
+        iterates.append(_rescale(problem, base, precision))
         log_dets, values = _state(means, precision, pairs)
         history[taken] = values.max()
         stale, ended = 0, False
@@ -67,12 +67,12 @@ def paper(
             done, stale, ended = _descend(means, precision, pairs, log_dets, values, stale, part)
             taken += done
     if taken:
-        iterates.append(_rescaled(problem, base, precision))
+        iterates.append(_rescale(problem, base, precision))
     certificates = [certify(problem, moves) for moves in reversed(iterates)]
     return replace(iterates[-1 - int(np.argmin(certificates))], history=history[: taken + 1])
 
 
-def _rescaled(problem: DesignProblem, base: FloatArray, precision: FloatArray) -> Moves:
+def _rescale(problem: DesignProblem, base: FloatArray, precision: FloatArray) -> Moves:
     """Eq. (dpnoisecov): the positive part of A⁻¹ − Σ, scaled to spend the budget."""
     n, k = problem.n_labels, problem.n_dims
     radius = radii(problem)
@@ -112,7 +112,7 @@ def _form(means: FloatArray, i: int, j: int, matrix: FloatArray) -> float:
 
 
 @kernel
-def _composed(values: FloatArray, rows: FloatArray, out: FloatArray) -> None:
+def _compose(values: FloatArray, rows: FloatArray, out: FloatArray) -> None:
     """Σ values_m rows_m rows_m'."""
     k = len(values)
     for r in range(k):
@@ -178,7 +178,7 @@ def _descend(
         eigenvalues, rows = eigenpairs(precision[y])
         for r in range(k):
             eigenvalues[r] = 1.0 / eigenvalues[r]
-        _composed(eigenvalues, rows, inverse)
+        _compose(eigenvalues, rows, inverse)
         for r in range(k):
             for s in range(k):
                 gradient[r, s] = (means[y, r] - means[x, r]) * (means[y, s] - means[x, s]) - inverse[r, s]
@@ -201,7 +201,7 @@ def _descend(
                 for r in range(k):
                     eigenvalues[r] = max(eigenvalues[r], 1e-12 * largest)
                     log_det += math.log(eigenvalues[r])
-                _composed(eigenvalues, rows, trial)
+                _compose(eigenvalues, rows, trial)
                 highest = -math.inf
                 for f in range(len(pairs)):
                     i, j = pairs[f, 0], pairs[f, 1]

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from shoal.designs.barycenter import center_of
 from shoal.designs.descent import ENOUGH, Settings, best_certified, glance, odds_of, search, worst_value
-from shoal.designs.methods.center import additive_approach, blurred, geodesic, reaches
+from shoal.designs.methods.center import additive_approach, blur, geodesic, reaches
 from shoal.designs.methods.ellipsoid import ellipsoid
 from shoal.designs.methods.paper import paper
 from shoal.designs.methods.simple import none, white
@@ -63,7 +63,7 @@ def additive(problem: DesignProblem, settings: Settings, starts: Sequence[Moves]
     else:
         simple = [white(problem), ellipsoid(problem, settings)]
         candidates = [*simple, towards, *own]
-        starts_here = [*candidates, *blurred(problem, towards)]
+        starts_here = [*candidates, *blur(problem, towards)]
         best = search(problem, candidates, starts_here, shifts=True, settings=settings)
     rough = [glance(problem, simple[-1:], shifts=False, settings=settings), white(problem)]
     if settings.late or not any(contends(problem, moves, best) for moves in rough):
@@ -82,7 +82,7 @@ def transport(problem: DesignProblem, settings: Settings, starts: Sequence[Moves
         return towards
     own = [m.within(problem) for m in starts]
     candidates = [white(problem), towards, *own]
-    starts_here = [*candidates, *blurred(problem, towards)]
+    starts_here = [*candidates, *blur(problem, towards)]
     best = search(problem, candidates, starts_here, shifts=True, mapped=True, settings=settings)
     if settings.late or not contends(problem, glance(problem, [white(problem)], shifts=True, settings=settings), best):
         return best

@@ -97,7 +97,9 @@ def as_period(text: str) -> str:
     try:
         moment = datetime.fromisoformat(f"{text}-01-01"[:10] if len(text) in (4, 7) else text)
     except ValueError:
-        raise InputError("period must be a year, a month, a day or an instant: 2024, 2024-03, 2024-03-31") from None
+        raise InputError(
+            "period must be a year, a month, a day or an instant: 2024, 2024-03, 2024-03-31", argument="period"
+        ) from None
     if moment.tzinfo is not None:
         moment = moment.astimezone(UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -18,7 +18,7 @@ from shoal.numerics.notebook import sections
 from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import AuditFacts, DesignFacts, FitFacts, ReleaseFacts
 from shoal.product.card.statements import Statement
-from shoal.product.runs.certified import WorstCurve, prove_shards, worst_curve, worst_frontier
+from shoal.product.runs.certification import WorstCurve, prove_shards, worst_curve, worst_frontier
 from shoal.product.runs.config import Config
 from shoal.product.runs.folder import RunState
 from shoal.product.runs.kinds.kind import Kind
@@ -122,7 +122,7 @@ class Results:
                 break
         return keys
 
-    def undone(self, *, until: str = "report") -> str | None:
+    def next_stage(self, *, until: str = "report") -> str | None:
         """The first stage, up to one, that is not done as now configured, or not intact; None where all are."""
         for name, key in self._keys(until).items():
             done = self.state.stages.get(name)
@@ -132,7 +132,7 @@ class Results:
 
     def is_done(self, stage: str) -> bool:
         """Whether a stage and all that it rests on are done, as now configured, and their files intact."""
-        return stage in self.pipeline and self.undone(until=stage) is None
+        return stage in self.pipeline and self.next_stage(until=stage) is None
 
     # ------------------------------------------------------------------ facts of the stages
 
@@ -254,7 +254,7 @@ class Results:
 
     def to_dict(self) -> dict[str, Any]:
         """What is there, for machines."""
-        seal, undone = self.state.ledger, self.undone()
+        seal, undone = self.state.ledger, self.next_stage()
         names = list(self.pipeline)
         done = names if undone is None else names[: names.index(undone)]
         return {

@@ -304,7 +304,7 @@ class Run(Results):
                 self._prepare()
             if stage == "release" and not self.is_done(stage):
                 self._replan()
-            undone = self.undone(until=stage)
+            undone = self.next_stage(until=stage)
             if undone is None:
                 self._say(stage, "already done", 1, 1)
                 return

@@ -79,7 +79,9 @@ class ProtectedAnswers(Kind):
                 )
         elif not settings.reaches:
             what = f"method {settings.method}" if settings.method else f"query {settings.query}"
-            raise InputError(f"{what} needs a guarantee to reach, epsilon= and delta=, or an error to spend, rho=")
+            raise InputError(
+                f"{what} needs a guarantee to reach, epsilon= and delta=, or an error to spend, rho=", argument=what
+            )
 
     def check_rows(self, settings: Config, fit: FitFacts) -> None:
         if fit.most_rows == 1:

@@ -47,11 +47,11 @@ class Averages(Kind):
 
     def check(self, settings: Config) -> None:
         if settings.guarantee is not None and settings.label is None:  # a table may have several rows per label
-            raise InputError(no_use(settings.guarantee))
+            raise InputError(no_use(settings.guarantee), argument=settings.guarantee)
 
     def check_rows(self, settings: Config, fit: FitFacts) -> None:
         if settings.guarantee is not None:
-            raise InputError(no_use(settings.guarantee))
+            raise InputError(no_use(settings.guarantee), argument=settings.guarantee)
 
     def stages(self, *, of_table: bool) -> dict[str, Stage]:
         return {
