@@ -141,7 +141,7 @@ def main(out: str | None = None) -> None:
     warnings.simplefilter("ignore")
     power, guesses, known = homes_and_knowledge()
     n = len(power[0])
-    plan, cells = (shoal.noisy_crowds_plan(n, 1.0, method=method) for method in (None, "cells"))
+    plan, cells = (shoal.noisy_crowds_plan(n, 1.0, method=method, typical_kw=1.5) for method in (None, "cells"))
     rows = [comparable_curves(homes) for homes in power]
     scores = [study.curve_scores(known, rows, origin, 0) for origin in range(len(power))]
     unprotected = {name: Hits.over([rank_rows(one[name]) for one in scores]) for name in scores[0]}

@@ -60,8 +60,10 @@ def refinement(name: str, days: list[Occasion], draws: int) -> None:
     """Print W₁ of the last day of a series, with and without what the earlier days released."""
     rng = np.random.default_rng(0)
     n, steps = days[-1].homes.shape
-    cap = shoal.noisy_crowds_plan(n, 1.0).mu / np.sqrt(len(days))
-    plans = {method: shoal.noisy_crowds_plan(n, 1.0, method=method, cap_mu=cap) for method in (None, "cells")}
+    cap = shoal.noisy_crowds_plan(n, 1.0, typical_kw=1.5).mu / np.sqrt(len(days))
+    plans = {
+        method: shoal.noisy_crowds_plan(n, 1.0, method=method, cap_mu=cap, typical_kw=1.5) for method in (None, "cells")
+    }
     measured: dict[str, list[float]] = {}
     for _ in range(draws):
         plan = plans["cells"]
@@ -114,7 +116,7 @@ def means_of(
 
 def clustering(homes: Any, draws: int) -> None:
     """Print W₁ of private k-means and of the same without noise."""
-    plan = shoal.noisy_crowds_plan(len(homes), 1.0)
+    plan = shoal.noisy_crowds_plan(len(homes), 1.0, typical_kw=1.5)
     for levels, classes in ((6, 8), (12, 8), (12, 16), (20, 30)):
         for rounds in (1, 3):
             rng = np.random.default_rng(0)
@@ -137,7 +139,7 @@ def written(tables: crowds.PublicTables) -> tuple[Any, Any]:
 
 def resolution(homes: Any, draws: int) -> None:
     """Print W₁ and errors of quantiles with one and two levels per cell, as released and as a run writes them."""
-    plan = shoal.noisy_crowds_plan(len(homes), 1.0)
+    plan = shoal.noisy_crowds_plan(len(homes), 1.0, typical_kw=1.5)
     true = np.quantile(homes.mean(axis=1), error.QUANTILES)
     for name, wide in (("one level per cell", crowds.WIDE), ("two levels per cell", 1.0)):
         crowds.WIDE, before = wide, crowds.WIDE  # type: ignore[misc]

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 
@@ -43,7 +44,7 @@ def measure(n: int) -> None:
     curves = rng.lognormal(0.0, 0.8, n)[:, None] * curves_over(12)[rng.choice(60, n, p=shares())]
     homes = Homes([f"{i:06d}" for i in range(n)], curves)
     with timed("plan"):
-        plan, series = series_plan(n, epsilon=1.0)
+        plan, series = series_plan(n, epsilon=1.0, make=partial(shoal.noisy_crowds_plan, typical_kw=1.5))
     settings = PublicSettings(plan, series, "2026-01-05", "2026-01-05", "2026-01-05T18:00", 30.0, 12, "Curves.")
     with timed("attack"):
         attack_largest(homes, plan, total_of(homes, plan))

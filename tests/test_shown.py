@@ -25,7 +25,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     laws = shoal.GaussianClasses([[0.0], [1.0]], [[[1.0]]] * 2)
     pair = shoal.NeighborGraph.complete(laws.labels)
     table = pl.DataFrame({"who": names, **{f"x{j}": classes.means[:, j] for j in range(3)}})
-    plan = shoal.noisy_crowds_plan(customers=500, epsilon=1.0)
+    plan = shoal.noisy_crowds_plan(customers=500, epsilon=1.0, typical_kw=1.5)
     return {
         "mechanism": mechanism,
         "codebook": shoal.codebook(classes.means, graph, epsilon=3.0, labels=names),

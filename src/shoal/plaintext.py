@@ -1,21 +1,58 @@
-"""Names from files as text that does nothing: on a terminal, in a page, in a spreadsheet.
+"""Names from files: compared as people read them, and as text that does nothing on a terminal, in a page, in a table.
+
+Two spellings name the same household where :func:`name_key` gives the same text for both: capitals, composed or
+combined accents, full-width letters, invisible characters and the kind or number of spaces do not matter. It is the
+only comparison of names in files, ledger and the readings' account.
 
 A table that is written as CSV follows one rule, names of columns included, which a reader can turn round: a text that
-begins with ``=``, ``+``,
-``-``, ``@``, a tab, a carriage return or an apostrophe gets one apostrophe before it. Spreadsheet programs then show it
-as text instead of running it as a formula; take one leading apostrophe off to have the text again. Numbers stay as they
-are.
+begins with ``=``, ``+``, ``-``, ``@``, a tab, a carriage return or an apostrophe gets one apostrophe before it.
+Spreadsheet programs then show it as text instead of running it as a formula; take one leading apostrophe off to have
+the text again. Numbers stay as they are.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 #: Control characters, line separators, marks that turn the direction of writing, halves of surrogate pairs.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 #: Beginnings of texts that a spreadsheet program would run.
 FORMULA = r"^['=+\-@\t\r]"
+#: Characters without a glyph that are no format characters by their category: joiners, fillers, variation selectors.
+_INVISIBLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+
+
+def name_key(name: str) -> str:
+    r"""The text by which names are compared: case folded, NFKC, without format characters, white space folded.
+
+    >>> name_key("Zoe\u0301  01") == name_key("ZOÉ\u00a001\u200b"), name_key("H0001") == name_key("H0002")
+    (True, False)
+    """
+    if not (name.isascii() and name.isprintable()):
+        name = unicodedata.normalize("NFKC", unicodedata.normalize("NFD", name).casefold()).casefold()
+        name = _INVISIBLE.sub("", unicodedata.normalize("NFKC", name)).replace("ı", "i")
+        name = "".join(c for c in name if c.isspace() or unicodedata.category(c) not in ("Cf", "Cc"))
+    return " ".join(name.lower().split())
+
+
+def spellings(names: Iterable[str]) -> dict[str, list[str]]:
+    """Key -> the spellings of it among some names, sorted, where there are several.
+
+    >>> spellings(["Zoé 1", "Zoé 2", "ZOÉ 1"])
+    {'zoé 1': ['ZOÉ 1', 'Zoé 1']}
+    """
+    together: dict[str, set[str]] = {}
+    for name in names:
+        together.setdefault(name_key(name), set()).add(name)
+    return {key: sorted(found) for key, found in together.items() if len(found) > 1}
 
 
 def printable(text: str, keep: str = "") -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from html import unescape
 from pathlib import Path
 
@@ -217,7 +218,7 @@ def test_a_law_that_rows_reject_is_refused_and_said(tmp_path: Path) -> None:
 
 
 def test_the_readings_promise_goes_through_the_same_pieces() -> None:
-    plan, series = series_plan(500, epsilon=1.0)
+    plan, series = series_plan(500, epsilon=1.0, make=partial(shoal.noisy_crowds_plan, typical_kw=1.5))
     card = shoal.ReleaseCard.of_readings(
         PublicSettings(plan, series, "2024-01-16T18:00:00", "2024-01-17", "2024-01-16T18:00", 60.0, 6)
     )

@@ -210,7 +210,7 @@ def test_every_setting_is_an_option_of_run_with_its_words():
         assert words[1:] in params[name].help, name
         assert params[name].opts == [f"--{name.replace('_', '-')}"]
     options = [p for p in params.values() if p.param_type_name == "option"]
-    assert len(options) <= 40
+    assert len(options) <= 42
     assert not any(p.hidden for p in options)
     first = {p.name for p in options if p.rich_help_panel is None}
     assert first == {"out", "crowd", "label", "update", "rehearse"}  # and --help

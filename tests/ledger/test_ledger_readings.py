@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from releasing import answer, ask, crowds, members, names, point, record_crowds
 from test_ledger_verify import rewritten
@@ -24,9 +25,9 @@ def test_squares_add_up_to_the_cap_and_no_further(ledger: Ledger, url: str) -> N
         day(ledger, number)
     day(ledger, 4, mu=0.29)
     head = ledger.head
-    with pytest.raises(BudgetError, match="sum of squares"):
+    with pytest.raises(BudgetError, match="the budget of the series"):
         day(ledger, 5)
-    with Ledger.open(url) as other, pytest.raises(BudgetError, match="sum of squares"):
+    with Ledger.open(url) as other, pytest.raises(BudgetError, match="the budget of the series"):
         day(other, 5, labels=["b", "z"])
     assert ledger.head == head
     assert ledger.verify()
@@ -37,7 +38,7 @@ def test_who_sent_readings_decides_nothing(ledger: Ledger) -> None:
     for number in (1, 2, 3, 4):
         day(ledger, number, labels=[f"home {number}"], mu=0.29)
     for labels in (["home 1"], ["home 9"], ["home 9", "home 1"]):
-        with pytest.raises(BudgetError, match="sum of squares"):
+        with pytest.raises(BudgetError, match="the budget of the series"):
             day(ledger, 5, labels=labels)
     assert ledger.verify()
     ledger.rebuild()
@@ -55,10 +56,83 @@ def test_the_cap_is_fixed_with_the_first(ledger: Ledger) -> None:
     day(ledger, 1)
     with pytest.raises(InputError, match="cap"):
         day(ledger, 2, cap=100.0)
-    day(ledger, 2, labels=["c"], mu=3.0, cap=100.0)  # another register, whose numbers are others
-    with pytest.raises(InputError, match="a label has another cap"):
-        day(ledger, 3, labels=["c"])
     assert ledger.verify()
+
+
+@pytest.mark.parametrize("took_part", [True, False])
+def test_a_second_series_is_refused_whoever_took_part_in_the_first(ledger: Ledger, took_part: bool) -> None:
+    """Finding 18: the refusal of another cap is about the register, and says nothing about one home."""
+    day(ledger, 1, labels=["a", "b", *(["x"] if took_part else [])])
+    with pytest.raises(InputError, match="cap: a series of releases of readings is on record with another budget"):
+        day(ledger, 2, labels=["x", "c"], mu=0.4, cap=0.4)
+    day(ledger, 2, labels=["x", "c"])
+    assert ledger.verify()
+
+
+def test_training_windows_of_labels_and_readings_do_not_overlap(ledger: Ledger) -> None:
+    """Finding 7: half an hour later the same training days are in it; the other order likewise."""
+    setting = '{"m": 2, "kind": "forecast", "train_days": 7}'
+    day(ledger, 9, labels=["x0", "x1"], period="2025-01-09T00:00:00Z", since="2025-01-02T00:00:00Z")
+    (number,) = ledger.draw_crowd_numbers(1)
+    rows = members([(label, number) for label in names("x", 4)])
+    for origin in ("2025-01-09T00:30:00Z", "2025-01-15T23:30:00Z"):
+        with pytest.raises(InputError, match="readings of a member from the same days"):
+            record_crowds(ledger, "crowds", rows, crowds([(number, 4)], origin, setting=setting))
+    record_crowds(ledger, "crowds", rows, crowds([(number, 4)], "2025-01-16T00:00:00Z", setting=setting))
+    for origin, since in (("2025-01-16T00:30", "2025-01-09T00:30"), ("2025-01-22T23:30", "2025-01-15T23:30")):
+        with pytest.raises(InputError, match="readings of the same days"):
+            day(ledger, 10, labels=["x1"], period=f"{origin}:00Z", since=f"{since}:00Z")
+    day(ledger, 10, labels=["x1"], period="2025-01-23T00:00:00Z", since="2025-01-16T00:00:00Z")
+    assert ledger.verify()
+
+
+def test_another_spelling_is_the_same_label(ledger: Ledger) -> None:
+    """Finding 8: crowds and readings know a label by its key; two spellings are never two people."""
+    (number,) = ledger.draw_crowd_numbers(1)
+    labels = ["Zoé 1", "Zoé 2", "Zoé 3", "Zoé 4"]
+    record_crowds(ledger, "day 1", members([(label, number) for label in labels]), crowds([(number, 4)], "2025-01-02"))
+    for other in ("ZOÉ 1", "zoé\u00a01", "Zoé  1", "Zoé 1\u200b"):
+        assert ledger.spellings([other, "Zoé 2", "Zoe 9"]) == {other: "Zoé 1"}
+        assert set(ledger.crowds([other]).members["label"]) == set(labels)
+        with pytest.raises(InputError, match="crowd of a label"):
+            day(ledger, 2, labels=[other], period="2025-01-02")
+        (fresh,) = ledger.draw_crowd_numbers(1)
+        again = members([(other, fresh), ("n 1", fresh), ("n 2", fresh), ("n 3", fresh)])
+        with pytest.raises(InputError, match="another spelling"):
+            record_crowds(ledger, "again", again, crowds([(fresh, 4)], "2025-01-03"))
+    entry = day(ledger, 3, labels=["ZOÉ 1", "Ann"], period="2025-01-03")
+    assert entry.content["labels"] == ["Ann", "Zoé 1"]
+    assert day(ledger, 3, labels=["zoé 1", "ANN"], period="2025-01-03") == entry
+    with pytest.raises(InputError, match="one spelling"):
+        day(ledger, 4, labels=["Bo", "BO"])
+    ledger.rebuild()
+    assert ledger.verify()
+    assert ledger.spellings(["ann"]) == {"ann": "Ann"}
+
+
+def test_the_same_rows_under_other_labels_are_refused(ledger: Ledger) -> None:
+    """A first population of which m rows are on record, under other labels; few-valued columns do not count."""
+    rng = np.random.default_rng(3)
+    figures = np.column_stack([rng.integers(0, 2, 24), rng.normal(size=(24, 3)).round(3)]).astype("<f8")
+    setting = '{"m": 4, "kind": "table", "columns": ["yes", "a", "b", "c"]}'
+
+    def ask(name: str, labels: list[str], rows: Any, columns: str = setting) -> Any:
+        (number,) = ledger.draw_crowd_numbers(1)
+        table = members([(label, number) for label in labels])
+        table = table.with_columns(stored=pl.Series([row.tobytes() for row in rows], dtype=pl.Binary))
+        return record_crowds(ledger, name, table, crowds([(number, len(labels))], "2025-01-02", setting=columns))
+
+    ask("first", names("p", 24), figures)
+    other = figures[::-1].copy()
+    other[4:] += 1
+    with pytest.raises(InputError, match="4 rows of new labels are on record under other labels"):
+        ask("again", names("q", 24), other)
+    with pytest.raises(InputError, match="24 rows of new labels"):  # a column less, in another order
+        ask("again", names("q", 24), figures[:, [3, 1, 2]], '{"m": 4, "kind": "table", "columns": ["c", "a", "b"]}')
+    fewer = figures.copy()
+    fewer[3:] += 1
+    ask("others", names("q", 24), fewer)
+    ask("two columns", names("r", 24), figures[:, :3], '{"m": 4, "kind": "table", "columns": ["yes", "a", "b"]}')
 
 
 def test_the_same_release_is_recorded_once(ledger: Ledger) -> None:

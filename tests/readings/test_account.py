@@ -23,7 +23,7 @@ def closed_form(square: int, variance: float, epsilon: float) -> mpmath.mpf:
 @pytest.mark.parametrize("customers", [20, 486, 4000, 100_000])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
 def test_delta_is_the_closed_form_and_never_below_it(customers, epsilon):
-    plan = shoal.noisy_crowds_plan(customers=customers, epsilon=epsilon)
+    plan = shoal.noisy_crowds_plan(customers=customers, epsilon=epsilon, typical_kw=1.5)
     account = plan.account
     squares = {"zero-out": account.zero_out_square, "replace": account.replace_square}
     for neighbors, square in squares.items():
@@ -38,7 +38,7 @@ def test_delta_is_the_closed_form_and_never_below_it(customers, epsilon):
 
 
 def test_what_finite_precision_costs_is_stated_and_included():
-    account = shoal.noisy_crowds_plan(customers=486, epsilon=1.0).account
+    account = shoal.noisy_crowds_plan(customers=486, epsilon=1.0, typical_kw=1.5).account
     assert 0 < account.precision(1.0) < 1e-20
     ideal = closed_form(account.zero_out_square, account.variance, 1.0)
     assert mpmath.mpf(account.delta(1.0)) >= ideal + mpmath.mpf(account.precision(1.0))
@@ -104,7 +104,7 @@ def test_twenty_thousand_neighbor_pairs_none_on_the_unsafe_side():
 
 
 def test_the_sensitivities_are_tight():
-    plan = shoal.noisy_crowds_plan(customers=60_000, epsilon=1.0, method="cells")
+    plan = shoal.noisy_crowds_plan(customers=60_000, epsilon=1.0, method="cells", typical_kw=1.5)
     steps = 12
     spike = np.zeros((2, steps))
     spike[0, 0] = spike[1, -1] = 1e4  # opposite swings, the same load
@@ -116,7 +116,7 @@ def test_the_sensitivities_are_tight():
 
 
 def test_a_series_shares_a_cap_fixed_before_the_first():
-    whole = shoal.noisy_crowds_plan(customers=4000, epsilon=1.0)
-    day = shoal.noisy_crowds_plan(customers=4000, epsilon=1.0, cap_mu=whole.mu / math.sqrt(30))
+    whole = shoal.noisy_crowds_plan(customers=4000, epsilon=1.0, typical_kw=1.5)
+    day = shoal.noisy_crowds_plan(customers=4000, epsilon=1.0, cap_mu=whole.mu / math.sqrt(30), typical_kw=1.5)
     assert 30 * day.mu**2 <= whole.mu**2
     assert day.delta(1.0) < whole.delta(1.0)

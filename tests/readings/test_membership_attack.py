@@ -12,8 +12,8 @@ from shoal.readings.account import DRAWS, MembershipAudit, NoisePlan, ReadingsAc
 from shoal.readings.crowds import contributions
 from shoal.readings.tables import noisy_table_plan, table_sum
 
-MEAN = shoal.noisy_crowds_plan(customers=486, epsilon=1.0)
-CELLS = shoal.noisy_crowds_plan(customers=10_000, epsilon=1.0)
+MEAN = shoal.noisy_crowds_plan(customers=486, epsilon=1.0, typical_kw=1.5)
+CELLS = shoal.noisy_crowds_plan(customers=10_000, epsilon=1.0, typical_kw=1.5)
 TABLE = noisy_table_plan(486, 1.0, bounds={"income": (0, 100)})
 SPIKE = 100 * np.eye(12)[:1] + 0.1
 VECTORS: dict[str, tuple[NoisePlan, np.ndarray]] = {

@@ -27,7 +27,9 @@ def population(n: int, seed: int = 0, steps: int = 12) -> np.ndarray:
 
 def test_public_tables_are_rebuilt_byte_for_byte_without_the_readings(tmp_path):
     curves = population(486)
-    crowds = shoal.noisy_crowds(curves, shoal.noisy_crowds_plan(customers=500, epsilon=1.0, method="cells"))
+    crowds = shoal.noisy_crowds(
+        curves, shoal.noisy_crowds_plan(customers=500, epsilon=1.0, method="cells", typical_kw=1.5)
+    )
     np.save(tmp_path / "noisy.npy", crowds.noisy)
     (tmp_path / "plan.json").write_text(crowds.plan.to_json())
     code = (
@@ -43,13 +45,13 @@ def test_public_tables_are_rebuilt_byte_for_byte_without_the_readings(tmp_path):
 
 
 def test_a_plan_is_a_function_of_declared_numbers_and_survives_its_file():
-    plan = shoal.noisy_crowds_plan(customers=500, epsilon=1.0)
-    assert plan == shoal.noisy_crowds_plan(customers=500, epsilon=1.0, delta=1 / 5000)
+    plan = shoal.noisy_crowds_plan(customers=500, epsilon=1.0, typical_kw=1.5)
+    assert plan == shoal.noisy_crowds_plan(customers=500, epsilon=1.0, delta=1 / 5000, typical_kw=1.5)
     assert CrowdsPlan.from_json(plan.to_json()) == plan
 
 
 def test_a_plan_with_too_little_noise_is_refused():
-    plan = shoal.noisy_crowds_plan(customers=500, epsilon=1.0)
+    plan = shoal.noisy_crowds_plan(customers=500, epsilon=1.0, typical_kw=1.5)
     text = plan.to_json().replace(f'"variance": {plan.variance!r}', f'"variance": {plan.variance * 0.99!r}')
     assert text != plan.to_json()
     with pytest.raises(shoal.InputError, match="noise"):
@@ -57,15 +59,17 @@ def test_a_plan_with_too_little_noise_is_refused():
 
 
 def test_few_customers_get_one_mean_times_public_curves_and_many_get_cells():
-    assert shoal.noisy_crowds_plan(customers=60, epsilon=1.0).method == "mean"
-    assert shoal.noisy_crowds_plan(customers=10_000, epsilon=1.0).method == "cells"
-    assert shoal.noisy_crowds_plan(customers=10_000, epsilon=0.01).method == "mean"
+    assert shoal.noisy_crowds_plan(customers=60, epsilon=1.0, typical_kw=1.5).method == "mean"
+    assert shoal.noisy_crowds_plan(customers=10_000, epsilon=1.0, typical_kw=1.5).method == "cells"
+    assert shoal.noisy_crowds_plan(customers=10_000, epsilon=0.01, typical_kw=1.5).method == "mean"
 
 
 def test_curves_and_counts_add_up_to_the_total_and_nothing_is_negative():
     curves = population(486)
     for method in ("mean", "cells"):
-        crowds = shoal.noisy_crowds(curves, shoal.noisy_crowds_plan(customers=486, epsilon=1.0, method=method))
+        crowds = shoal.noisy_crowds(
+            curves, shoal.noisy_crowds_plan(customers=486, epsilon=1.0, method=method, typical_kw=1.5)
+        )
         assert (crowds.curves >= 0).all()
         assert (crowds.counts >= 0).all()
         np.testing.assert_allclose(crowds.counts @ crowds.curves, crowds.total, rtol=1e-9)
@@ -75,13 +79,15 @@ def test_curves_and_counts_add_up_to_the_total_and_nothing_is_negative():
 
 @pytest.mark.parametrize("steps", [1, 3, 48])
 def test_any_number_of_steps(steps):
-    crowds = shoal.noisy_crowds(population(300, steps=steps), shoal.noisy_crowds_plan(customers=300, epsilon=1.0))
+    crowds = shoal.noisy_crowds(
+        population(300, steps=steps), shoal.noisy_crowds_plan(customers=300, epsilon=1.0, typical_kw=1.5)
+    )
     assert crowds.curves.shape[1] == steps
     assert crowds.total.shape == (steps,)
 
 
 def test_no_home_at_all_is_released_as_well():
-    crowds = shoal.noisy_crowds(np.empty((0, 12)), shoal.noisy_crowds_plan(customers=300, epsilon=1.0))
+    crowds = shoal.noisy_crowds(np.empty((0, 12)), shoal.noisy_crowds_plan(customers=300, epsilon=1.0, typical_kw=1.5))
     assert np.isfinite(crowds.curves).all()
 
 
@@ -96,7 +102,7 @@ def test_no_home_at_all_is_released_as_well():
 )
 def test_refusals_name_the_argument(curves, words):
     with pytest.raises(shoal.InputError, match=words):
-        shoal.noisy_crowds(curves, shoal.noisy_crowds_plan(customers=500, epsilon=1.0))
+        shoal.noisy_crowds(curves, shoal.noisy_crowds_plan(customers=500, epsilon=1.0, typical_kw=1.5))
 
 
 def test_plans_refuse_what_is_not_declared_sensibly():
@@ -106,7 +112,7 @@ def test_plans_refuse_what_is_not_declared_sensibly():
         {"customers": 5, "epsilon": 1, "delta": 1.0},
     ):
         with pytest.raises(shoal.InputError):
-            shoal.noisy_crowds_plan(**bad)
+            shoal.noisy_crowds_plan(**bad, typical_kw=1.5)
 
 
 def lower_bound(plan: CrowdsPlan, too_little: float = 1.0, trials: int = 5000) -> float:
@@ -132,7 +138,7 @@ def lower_bound(plan: CrowdsPlan, too_little: float = 1.0, trials: int = 5000) -
 
 
 def test_a_membership_test_catches_a_fifth_too_little_noise_and_passes_the_right_one():
-    plan = shoal.noisy_crowds_plan(customers=40, epsilon=1.0, delta=0.2)
+    plan = shoal.noisy_crowds_plan(customers=40, epsilon=1.0, delta=0.2, typical_kw=1.5)
     assert lower_bound(plan) <= plan.delta(1.0)
     assert lower_bound(plan, too_little=0.8) > plan.delta(1.0)
 
@@ -142,7 +148,7 @@ def test_who_knows_nine_of_ten_reads_the_tenth_from_a_mean_but_not_from_noisy_cr
     ten = curves[:10]
     recovered = 10 * ten.mean(axis=0) - ten[:9].sum(axis=0)
     assert np.abs(recovered - ten[9]).max() < 1e-9
-    plan = shoal.noisy_crowds_plan(customers=500, epsilon=1.0)
+    plan = shoal.noisy_crowds_plan(customers=500, epsilon=1.0, typical_kw=1.5)
     misses = []
     for _ in range(20):
         crowds = shoal.noisy_crowds(curves, plan)
@@ -153,7 +159,7 @@ def test_who_knows_nine_of_ten_reads_the_tenth_from_a_mean_but_not_from_noisy_cr
 
 def test_the_error_of_a_release_lies_between_no_noise_and_one_mean():
     curves = population(486, seed=7)
-    crowds = shoal.noisy_crowds(curves, shoal.noisy_crowds_plan(customers=486, epsilon=1.0))
+    crowds = shoal.noisy_crowds(curves, shoal.noisy_crowds_plan(customers=486, epsilon=1.0, typical_kw=1.5))
     error = shoal.population_error(curves, crowds)
     assert error.w1_lower <= error.w1 <= 1.06 * error.w1_lower
     assert error.w1 < error.one_mean
@@ -163,7 +169,9 @@ def test_the_error_of_a_release_lies_between_no_noise_and_one_mean():
 
 def test_with_next_to_no_noise_the_total_is_right():
     curves = np.minimum(population(4000, seed=8), 6.0)
-    crowds = shoal.noisy_crowds(curves, shoal.noisy_crowds_plan(customers=4000, epsilon=20.0, delta=0.01))
+    crowds = shoal.noisy_crowds(
+        curves, shoal.noisy_crowds_plan(customers=4000, epsilon=20.0, delta=0.01, typical_kw=1.5)
+    )
     assert abs(crowds.total.sum() / curves.sum() - 1) < 0.01
 
 
@@ -182,6 +190,6 @@ def test_transport_bounds_enclose_an_exact_assignment():
 
 
 def test_publishing_needs_the_plans_own_vector():
-    plan = shoal.noisy_crowds_plan(customers=486, epsilon=1.0)
+    plan = shoal.noisy_crowds_plan(customers=486, epsilon=1.0, typical_kw=1.5)
     with pytest.raises(shoal.InputError, match="entries"):
         publish(np.zeros(3), plan, 12)

@@ -20,6 +20,7 @@ from shoal.readings.publication import PublicSettings, series_plan
 from shoal.readings.tables import TablePlan, noisy_table_plan
 
 CUSTOMERS = 1500
+PLAN = partial(shoal.noisy_crowds_plan, typical_kw=1.5)
 table_of = partial(noisy_table_plan, bounds={"kwh": (0.0, 1.0)})
 
 
@@ -33,12 +34,12 @@ def exact(square: Fraction, epsilon: float) -> mpmath.mpf:
 # ------------------------------------------------------------------ series
 
 
-@pytest.mark.parametrize(("first", "make"), [(0.99, shoal.noisy_crowds_plan), (0.98, table_of), (0.5, table_of)])
+@pytest.mark.parametrize(("first", "make"), [(0.99, PLAN), (0.98, table_of), (0.5, table_of)])
 @pytest.mark.parametrize("releases", [100, 1000])
 def test_layouts_may_be_mixed(first: float, make: Any, releases: int, tmp_path: Path) -> None:
     """Releases that the ledger takes one after the other, with other layouts: δ of the transcript, from integers."""
     one, whole = series_plan(CUSTOMERS, epsilon=first, budget_epsilon=1.0, make=make)
-    other, same = series_plan(CUSTOMERS, epsilon=None, budget_epsilon=1.0, releases=releases)
+    other, same = series_plan(CUSTOMERS, epsilon=None, budget_epsilon=1.0, releases=releases, make=PLAN)
     assert whole.cap == same.cap
     more = int((Fraction(whole.cap) ** 2 - Fraction(one.mu) ** 2) / Fraction(other.mu) ** 2)
     assert more
@@ -53,13 +54,37 @@ def test_layouts_may_be_mixed(first: float, make: Any, releases: int, tmp_path: 
             assert mpmath.mpf(series.deltas(plan.account)[kind]) >= exact(distance, 1.0)
 
 
+@pytest.mark.parametrize(
+    ("customers", "epsilon", "delta", "releases"),
+    [
+        (15, 29.627008031536974, 3.3734592758890377e-07, 201),
+        (1098, 20.934414669890288, 2.1298753725420293e-14, 135),
+        (68_609, 14.803186524907103, 5.782037685609133e-16, 6),
+        (4000, 1.0, None, 30),
+    ],
+)
+def test_the_delta_of_a_series_is_never_below_the_true_one(
+    customers: int, epsilon: float, delta: float | None, releases: int
+) -> None:
+    """Finding 18: plan.json's figure for a series includes what finite precision costs, as the card's does."""
+    plan, series = series_plan(
+        customers, epsilon=None, delta=delta, budget_epsilon=epsilon, releases=releases, make=PLAN
+    )
+    account = plan.account
+    true = exact(releases * Fraction(account.zero_out_square) / Fraction(account.variance), epsilon)
+    assert mpmath.mpf(series.delta) >= true + releases * mpmath.mpf(account.precision(epsilon))
+    assert series.delta >= series.deltas(account)[0]
+    if delta is None:
+        assert series.delta == 1 / (10 * customers)
+
+
 @pytest.mark.parametrize("customers", [20, 486, 4000, 100_000])
 def test_no_layout_is_farther_than_a_series_counts(customers: int) -> None:
     """Δ_rep²/Δ² of every plan that is made here, and finite precision of ten thousand of the largest."""
-    plans = [shoal.noisy_crowds_plan(customers, 1.0, method=method) for method in ("mean", "cells")]
+    plans = [shoal.noisy_crowds_plan(customers, 1.0, method=method, typical_kw=1.5) for method in ("mean", "cells")]
     plans += [noisy_table_plan(customers, 1.0, bounds={f"c{i}": (0.0, 1.0) for i in range(k)}) for k in range(1, 30)]
     largest = noisy_table_plan(customers, 1.0, bounds={"a": (0, 1)}, cells={"a": list(range(32_767))})
-    _, series = series_plan(customers, epsilon=None, budget_epsilon=1.0, releases=10_000)
+    _, series = series_plan(customers, epsilon=None, budget_epsilon=1.0, releases=10_000, make=PLAN)
     for plan in (*plans, largest):
         zero_out, replaced = series.deltas(plan.account)
         cap = Fraction(series.cap) ** 2
@@ -73,21 +98,21 @@ def test_no_layout_is_farther_than_a_series_counts(customers: int) -> None:
 @pytest.mark.parametrize("releases", [1, 30])
 def test_the_card_does_not_say_how_many_tables_there_are(releases: int) -> None:
     """The ledger holds Σμ² below M², and more, smaller tables may fit than such as this."""
-    plan, series = series_plan(500, epsilon=None, budget_epsilon=1.0, releases=releases)
+    plan, series = series_plan(500, epsilon=None, budget_epsilon=1.0, releases=releases, make=PLAN)
     card = shoal.ReleaseCard.of_readings(PublicSettings(plan, series, "2024", "2024-01-01", forecasts="Curves."))
     text = card.to_markdown()
     assert "the whole series of tables" in text
     assert "at most 30 such" not in text
     assert "from this table alone" in text
     assert "√N times better" in text
-    alone, only = series_plan(500, epsilon=1.0)
+    alone, only = series_plan(500, epsilon=1.0, make=PLAN)
     card = shoal.ReleaseCard.of_readings(PublicSettings(alone, only, "2024", "2024-01-01", forecasts="Curves."))
     assert "concludes from this table is" in card.to_markdown()
 
 
 def test_an_epsilon_is_printed_in_full() -> None:
     """(1, 1e-5) would be false of what was planned for ε = 1.0000049."""
-    plan, series = series_plan(CUSTOMERS, epsilon=1.0000049, delta=1e-5)
+    plan, series = series_plan(CUSTOMERS, epsilon=1.0000049, delta=1e-5, make=PLAN)
     assert exact(Fraction(plan.squares[0]) / Fraction(plan.variance), 1.0) > mpmath.mpf("1e-5")
     card = shoal.ReleaseCard.of_readings(PublicSettings(plan, series, "2024", "2024-01-01", forecasts="Curves."))
     assert "(ε, δ) = (1.0000049, " in repr(plan)
@@ -112,7 +137,7 @@ NOT_FINITE = (float("nan"), float("inf"))
 
 @pytest.mark.parametrize("name", CROWDS)
 def test_a_plan_that_its_sensitivity_does_not_hold_for_is_refused(name: str) -> None:
-    plan = shoal.noisy_crowds_plan(customers=500, epsilon=1.0, method="cells")
+    plan = shoal.noisy_crowds_plan(customers=500, epsilon=1.0, method="cells", typical_kw=1.5)
     wrong = [*CROWDS[name], *(NOT_FINITE if isinstance(getattr(plan, name), float) else ())]
     for value in wrong:
         content = json.loads(plan.to_json()) | {name: value}

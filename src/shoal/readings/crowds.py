@@ -94,15 +94,18 @@ def noisy_crowds(curves: Any, plan: CrowdsPlan) -> NoisyCrowds:
     cryptographic source in exact arithmetic; everything else is made from the noisy sum and the plan. No seed.
 
     Args:
-        curves: (n, k) kW, one row a home, each a function of that home's readings and public settings alone; not
-            negative; at most as many rows as the plan has customers. A home behind several meters is one row.
+        curves: (n, k) kW, one row a home; not negative; at most as many rows as the plan has customers. A home behind
+            several meters is one row. **With them you declare that each row is a function of that home's readings and
+            of public settings alone: that no setting was inferred from the readings of all.** Forecasts need
+            ``shoal.forecast(readings, origin=…, interval=…)``; encoding, unit, interval and time zone of files are
+            named, not guessed. A run with ``secret="readings"`` sees to all of that itself.
         plan: from :func:`shoal.noisy_crowds_plan`.
 
     Returns:
         Curves, counts and total with their account. Two calls are two releases: their μ² add.
 
     >>> import numpy as np, shoal
-    >>> plan = shoal.noisy_crowds_plan(customers=500, epsilon=1.0)
+    >>> plan = shoal.noisy_crowds_plan(customers=500, epsilon=1.0, typical_kw=1.0)
     >>> crowds = shoal.noisy_crowds(np.ones((486, 12)), plan)
     >>> crowds.total.shape, len(crowds.curves) == len(crowds.counts), crowds.crowd_of.shape
     ((12,), True, (486,))

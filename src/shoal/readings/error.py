@@ -61,7 +61,7 @@ def population_error(curves: Any, crowds: NoisyCrowds) -> PopulationError:
 
     >>> import numpy as np, shoal
     >>> homes = np.linspace(0.2, 4.0, 480)[:, None] * np.ones(4)
-    >>> crowds = shoal.noisy_crowds(homes, shoal.noisy_crowds_plan(customers=480, epsilon=1.0))
+    >>> crowds = shoal.noisy_crowds(homes, shoal.noisy_crowds_plan(customers=480, epsilon=1.0, typical_kw=2.0))
     >>> error = shoal.population_error(homes, crowds)
     >>> error.w1_lower <= error.w1, error.w1 < error.one_mean
     (True, True)

@@ -118,7 +118,7 @@ def noisy_crowds_plan(
     epsilon: float,
     delta: float | None = None,
     *,
-    typical_kw: float = 1.5,
+    typical_kw: float,
     method: str | None = None,
     cap_mu: float | None = None,
 ) -> CrowdsPlan:
@@ -128,8 +128,9 @@ def noisy_crowds_plan(
         customers: homes on the register, whether they sent readings or not. At most so many curves are accepted.
         epsilon: ε of the release, for a home with all its readings or with none.
         delta: by default 1/(10 customers).
-        typical_kw: mean load of a typical home, declared; grids and clips are multiples of it. Off by a factor of two
-            it costs accuracy, never privacy.
+        typical_kw: mean load of a typical home, declared, from statistics and not from these readings: about 0.4 where
+            homes heat with gas, 1.5 where they heat with electricity. Grids and clips are multiples of it: a wrong one
+            costs accuracy (a factor of four makes the total worthless), never privacy.
         method: ``"mean"`` or ``"cells"``; by default what is expected to be the better for so many customers.
         cap_mu: for one release of a series: μ of this release instead of the one that ε and δ would allow. The series
             is then covered by the (ε, δ) of √Σμ², whose cap was fixed before the first (docs/theory.md, section 16).
@@ -138,7 +139,7 @@ def noisy_crowds_plan(
         A frozen plan: cells, clips, weights, noise, and what errors to expect.
 
     >>> import shoal
-    >>> plan = shoal.noisy_crowds_plan(customers=500, epsilon=1.0)
+    >>> plan = shoal.noisy_crowds_plan(customers=500, epsilon=1.0, typical_kw=1.5)
     >>> plan.delta(1.0) <= 1 / 5000
     True
     >>> plan.delta(1.0, neighbors="replace") > plan.delta(1.0)
@@ -153,14 +154,14 @@ def noisy_crowds_plan(
     return replace(plan, expected_w1=w1, expected_total=total)
 
 
-def expected_errors(customers: int, epsilon: float, *, typical_kw: float = 1.5) -> tuple[float, float]:
+def expected_errors(customers: int, epsilon: float, *, typical_kw: float) -> tuple[float, float]:
     """What :func:`noisy_crowds_plan` would state as ``expected_w1`` and ``expected_total``, without exact accounting.
 
     The noise is that of Balle & Wang's formula in doubles: good for a preview, not for a plan.
 
     >>> from shoal.readings.plan import expected_errors, noisy_crowds_plan
-    >>> plan = noisy_crowds_plan(500, 1.0)
-    >>> expected_errors(500, 1.0) == (plan.expected_w1, plan.expected_total)
+    >>> plan = noisy_crowds_plan(500, 1.0, typical_kw=1.5)
+    >>> expected_errors(500, 1.0, typical_kw=1.5) == (plan.expected_w1, plan.expected_total)
     True
     """
     customers, epsilon, bound = check_declared(customers, epsilon, None)

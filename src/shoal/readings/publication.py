@@ -32,7 +32,7 @@ from shoal.errors import InputError
 from shoal.plaintext import cell
 from shoal.readings.account import ENTRIES, FARTHEST, MOST_READINGS, ReadingsAccount
 from shoal.readings.crowds import PublicTables, publish
-from shoal.readings.plan import CrowdsPlan, noisy_crowds_plan
+from shoal.readings.plan import CrowdsPlan
 from shoal.readings.tables import TablePlan, publish_table
 from shoal.records import convert, plain
 from shoal.validation import FloatArray, IndexArray
@@ -43,7 +43,8 @@ TABLE, TOTAL, PLAN, NOISY = "released.csv", "total.csv", "plan.json", "noisy.jso
 MOST = 240
 #: Rounds in which curves move to the nearest of the joined ones.
 ROUNDS = 10
-#: A cap is so much below the μ that its (ε, δ) allows: room for what finite precision costs each release of a series.
+#: A cap is so much below the μ that its (ε, δ) allows, or more: room for what finite precision costs each release of a
+#: series, so that the δ that is stated holds for all of them together.
 ROOM = 1e-9
 
 
@@ -118,7 +119,7 @@ def series_plan(
     delta: float | None = None,
     budget_epsilon: float | None = None,
     releases: int | None = None,
-    make: Any = noisy_crowds_plan,
+    make: Any,
 ) -> tuple[Any, Series]:
     """The plan of a release and the series that it is one of, from declared numbers alone.
 
@@ -128,17 +129,20 @@ def series_plan(
         delta: by default 1/(10 customers).
         budget_epsilon: ε of all releases of the series together; without it this is the only release.
         releases: share the budget out evenly over so many.
-        make: ``make(customers, ε, δ, cap_mu=…)``: a plan.
+        make: ``make(customers, ε, δ, cap_mu=…)``: a plan, such as :func:`noisy_crowds_plan` with a ``typical_kw``.
 
-    >>> plan, series = series_plan(4000, epsilon=None, budget_epsilon=1.0, releases=30)
-    >>> 30 * plan.mu**2 <= series.cap**2, series.deltas(plan.account)[0] <= 1 / 40000
+    >>> from functools import partial
+    >>> from shoal import noisy_crowds_plan
+    >>> make = partial(noisy_crowds_plan, typical_kw=1.0)
+    >>> plan, series = series_plan(4000, epsilon=None, budget_epsilon=1.0, releases=30, make=make)
+    >>> 30 * plan.mu**2 <= series.cap**2, series.deltas(plan.account)[0] <= series.delta <= 1 / 40000
     (True, True)
     """
     if budget_epsilon is None:
         plan = make(customers, epsilon, delta, cap_mu=None)
         return plan, Series(plan.epsilon, plan.delta_bound, 1, plan.mu)
     whole = make(customers, budget_epsilon, delta, cap_mu=None)
-    cap = whole.mu * (1 - ROOM)
+    cap = _cap_of(whole)
     if releases is not None:
         releases = validation.count(releases=releases)
         plan = make(customers, budget_epsilon, delta, cap_mu=cap / math.sqrt(releases) * (1 - 1e-12))
@@ -147,7 +151,17 @@ def series_plan(
         if plan.mu > cap:
             raise InputError("epsilon: one release would cost more than the budget of the series (budget_epsilon)")
         releases = math.floor((cap / plan.mu) ** 2)
-    return plan, Series(whole.epsilon, whole.delta_bound, releases, cap)
+    series = Series(whole.epsilon, whole.delta_bound, releases, cap)
+    return plan, replace(series, delta=max(whole.delta_bound, series.deltas(plan.account)[0]))
+
+
+def _cap_of(whole: Any) -> float:
+    """A cap whose δ, with what finite precision costs a whole series, is the one declared; where none is, nearly so."""
+    for room in (ROOM * 8**i for i in range(8)):
+        series = Series(whole.epsilon, whole.delta_bound, MOST_READINGS, whole.mu * (1 - room))
+        if series.deltas(whole.account)[0] <= whole.delta_bound:
+            return series.cap
+    return float(whole.mu * (1 - ROOM))
 
 
 # ------------------------------------------------------------------ the files

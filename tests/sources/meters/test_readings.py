@@ -239,7 +239,7 @@ def test_a_bad_household_never_stops_the_others() -> None:
     assert "mixed intervals: 60" in reasons["hourly"]
     assert "mixed intervals" in reasons["dense"]
     assert "timestamps must be wrong" in reasons["stray"]
-    assert reasons["empty"] == "no usable reading"
+    assert reasons["empty"].startswith("no usable reading: none is a number")
 
 
 def test_warns_when_something_was_done(tmp_path: Path) -> None:
@@ -338,3 +338,40 @@ def test_layouts_of_time(write: Write, texts: list[str], layout: str | None) -> 
     loaded = meter_readings(path, timestamp_format=layout)
     assert stamps(loaded.frame) == ["2024-05-01 00:00", "2024-05-01 00:15", "2024-05-01 00:30"]
     assert loaded.quality["bad_time"].to_list() == [0]
+
+
+def test_decimal_commas_between_commas_and_mixed_offsets_are_told(write: Write) -> None:
+    """They were missing readings without a word that says what to change."""
+    times = [f"2024-01-01 {hour:02}:00" for hour in range(4)]
+    commas = meter_readings(write("a.csv", "id,time,kw", *(f'a,{at},"0,{i}"' for i, at in enumerate(times))))
+    assert "separated by semicolons" in commas.left_out["a"]
+    (sentence,) = commas.notes()
+    assert sentence.startswith("4 readings that are no numbers, in 1 household")
+    rows = [f"{home},{at}{'+01:00' if home == 'a' else ''},1.5" for home in "ab" for at in times]
+    mixed = meter_readings(write("b.csv", "id,time,kw", *rows))
+    (reason,) = mixed.left_out.values()
+    assert "all with an offset" in reason
+
+
+def test_a_file_given_twice_is_counted_where_people_read_it(write: Write) -> None:
+    rows = [f"a,2024-01-01 {hour:02}:00,{hour}" for hour in range(5)]
+    once = write("a.csv", "id,time,kw", *rows)
+    loaded = meter_readings([once, write("b.csv", "id,time,kw", *rows)])
+    (sentence,) = loaded.notes()
+    assert sentence.startswith("5 readings that are in the input more than once, in 1 household")
+    assert meter_readings(once).notes() == []
+
+
+def test_empty_cells_of_a_wide_file_count_for_nobody(write: Write) -> None:
+    """Rows that are there because of one home, every ten minutes or in the autumn hour, are no rows of the others."""
+    hours = [f"2024-10-27 {hour:02}:{minute}" for hour in (0, 1, 2, 2, 3, 4) for minute in ("00", "30")]
+    lines = [f"{at},,{i}" for i, at in enumerate(hours)]
+    alone = meter_readings(write("a.csv", "timestamp,A,B", *lines), time_zone="Europe/Zurich", interval=30, unit="kw")
+    odd = [f"2024-10-27 0{hour}:{minute},{minute}," for hour in range(5) for minute in range(10, 60, 10)]
+    odd += ["2024-10-27 02:00,7,"] * 5
+    both = meter_readings(write("a.csv", "timestamp,A,B", *lines[:5], *odd, *lines[5:]), time_zone="Europe/Zurich",
+                          interval=30, unit="kw")  # fmt: skip
+    mine = pl.col("household") == "B"
+    assert both.frame.filter(mine).equals(alone.frame.filter(mine))
+    assert both.quality.filter(mine).equals(alone.quality.filter(mine))
+    assert "A" in alone.left_out

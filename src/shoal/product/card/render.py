@@ -205,7 +205,9 @@ def public_page(
 
 def board(card: ReleaseCard, *, title: str | None = None, made: str = "") -> str:
     """One sheet for a board: what was released, who hides, what it costs, what is left."""
-    instead = would_protect(card.fit, options=False) if card.kind == "means" else ""
+    known = card.accuracy if card.accuracy is not None and card.accuracy.labels else None
+    load = None if known is None or known.answers is None else known.answers / known.labels
+    instead = would_protect(card.fit, load, options=False) if card.kind == "means" else ""
     when = str(card.fit.origin or card.period).replace("T", ", ")[:17]  # to the minute, as people write it
     about = [f"About the time from {when} on."] if card.period else []
     given: dict[str, Any] = {"title": title, "made": made, "body_class": "board", "instead": instead, "about": about}

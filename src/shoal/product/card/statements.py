@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -205,20 +206,22 @@ def other_scope(design: DesignFacts) -> str:
     return held if other == "answer" else f"{held} This release was designed for single answers: do not pass on all."
 
 
-def would_protect(fit: FitFacts, *, options: bool = True) -> str:
-    """Protection by the other secret, and for meters its cost: with ``options``, or for a board."""
-    name = "`--secret readings`" if options else "The readings' promise"
-    bounds, load = (" (--bounds)", ": `--set typical_kw=…`") if options else ("", "")
+def would_protect(fit: FitFacts, mean_kw: float | None = None, *, options: bool = True) -> str:
+    """Protection by the other secret, and for meters its cost at this mean load: with ``options``, or for a board."""
+    name, bounds = ("`--secret readings`", " (--bounds)") if options else ("The readings' promise", "")
     if fit.entry == "column":
         return (
             f"{name} would protect every {fit.noun}'s figures, against whoever knows all others, with noise that the "
             f"ends of the columns, which you declare{bounds}, decide."
         )
-    customers, typical = max(fit.labels, 2), 1.5
-    w1, total = expected_errors(customers, 1.0, typical_kw=typical)  # compiles nothing
+    protects = f"{name} would protect every {fit.noun}'s readings, against whoever knows all others"
+    if mean_kw is None or not 0 < mean_kw < inf:
+        return f"{protects}."
+    load = float(f"{mean_kw:.2g}")
+    customers = max(fit.labels, 2)
+    w1, total = expected_errors(customers, 1.0, typical_kw=load)  # compiles nothing
     return (
-        f"{name} would protect every {fit.noun}'s readings, against whoever knows all others; with "
-        f"{count_of(customers, 'customer')} of {typical:g} kW (more where they use less{load}) and a "
-        "privacy budget (epsilon) of 1 its curves, as a population and not home by home, would be off by about "
+        f"{protects}; with {count_of(customers, 'customer')} of {load:g} kW, the mean load here, and a privacy "
+        "budget (epsilon) of 1 its curves, as a population and not home by home, would be off by about "
         f"{percent(w1)} of the mean load, its total by {percent(total)}."
     )

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -42,6 +42,7 @@ from typing import Any, NamedTuple
 from shoal import validation
 from shoal.accounting.filters import FilterRule
 from shoal.errors import InputError
+from shoal.plaintext import name_key
 from shoal.product.ledger.composition import Span
 from shoal.product.ledger.storage import word
 
@@ -103,27 +104,27 @@ class ReadingsTotal(NamedTuple):
         return ReadingsTotal(spent, self.cap or float(content["cap"]), last)
 
 
-def register_account(content: Mapping[str, Any]) -> str:
-    """The account of everybody on the register of a series of readings: public, known by the cap that was declared.
-
-    A label of that name would be charged twice, which is on the safe side.
-    """
-    return f"register of {float(content['cap']).hex()}"
+#: The account of everybody on the register, whoever sent readings: charged for every release, so that no refusal by a
+#: cap depends on who is in a file. A label of that name would be charged twice, which is on the safe side.
+REGISTER = "everybody on the register"
 
 
-def readings_entry(name: str, period: str, labels: Sequence[Any], mu: float, cap: float) -> dict[str, Any]:
+def readings_entry(
+    name: str, period: str, labels: Sequence[Any], mu: float, cap: float, since: str | None = None
+) -> dict[str, Any]:
     """A release of readings as the ledger records it."""
     if isinstance(labels, (str, bytes)) or not len(labels):
         raise InputError("labels must be a sequence of at least one label")
     names = sorted({word(label=str(label)) for label in labels})
-    if len(names) != len(labels):
-        raise InputError("labels must hold every label once")
+    if len(names) != len(labels) or len({name_key(name) for name in names}) < len(names):
+        raise InputError("labels must hold every label once, in one spelling")
     return {
         "query_id": word(name=name),
         "period": word(period=period),
         "labels": names,
         "mu": validation.positive(mu=mu),
         "cap": validation.positive(cap=cap),
+        **({} if since is None else {"since": word(since=since)}),
     }
 
 
@@ -142,6 +143,28 @@ def later(period: str, than: str) -> bool:
         days = [moment.date() if isinstance(moment, datetime) else moment for moment in (time, other)]
         return days[0] > days[1]
     return (time.tzinfo is None) == (other.tzinfo is None) and time > other
+
+
+def begins_after(start: str | None, period: str, last: str) -> bool:
+    """Whether what is made from readings of ``start`` to ``period`` uses none from before ``last``.
+
+    Without a start it is about one period, which must come later.
+
+    >>> begins_after("2024-01-09", "2024-01-24", "2024-01-09"), begins_after("2024-01-08", "2024-01-23", "2024-01-09")
+    (True, False)
+    """
+    if start is None or not later(period, last):
+        return later(period, last)
+    return start == last or later(start, last)
+
+
+def window_start(period: str, days: float | None) -> str | None:
+    """The instant so many days before a period that is a time; None where there are no days."""
+    moment = _moment(period)
+    if days is None or moment is None:
+        return None
+    start = moment - timedelta(days=days)
+    return start.isoformat().replace("+00:00", "Z")
 
 
 def _moment(period: str) -> date | None:

@@ -35,9 +35,10 @@ import numpy as np
 from sqlalchemy import select
 
 from shoal.errors import InputError, LedgerError
-from shoal.product.ledger import chain
-from shoal.product.ledger.budgets import later
+from shoal.product.ledger import chain, spellings
+from shoal.product.ledger.budgets import begins_after, later, window_start
 from shoal.product.ledger.chain import Entry, canonical
+from shoal.product.ledger.known_rows import refuse_known
 from shoal.product.ledger.storage import CROWD_MEMBERS, CROWD_NUMBERS, CROWDS, READINGS, Transaction, chunks, word
 
 if TYPE_CHECKING:
@@ -136,7 +137,9 @@ def read(transaction: Transaction, labels: Sequence[Any] | None = None) -> Lasti
 
     numbers = None
     if labels is not None:
-        numbers = {m.crowd for m in members_of(transaction, [str(label) for label in labels]).values()}
+        names = [str(label) for label in labels]
+        names += spellings.on_record(transaction, names).values()
+        numbers = {m.crowd for m in members_of(transaction, names).values()}
 
     def frame(kind: type[Member | Crowd]) -> pl.DataFrame:
         rows = sorted(_stored_rows(transaction, kind, numbers))
@@ -225,6 +228,7 @@ def record(state: State, release: CrowdsRelease, book_digest: str) -> Entry:
         if entry.content["content"] != content:
             raise InputError(OTHER_CONTENT)
         return entry
+    spellings.refuse_others(transaction, release.members)
     before = digest(transaction)
     if book_digest != before:
         raise LedgerError(STALE, reason="stale")
@@ -237,6 +241,9 @@ def record(state: State, release: CrowdsRelease, book_digest: str) -> Entry:
     everyone |= {m.label: m for m in _stored_rows(transaction, Member, _blocks(release), "block")}
     after = everyone | dict(release.members)
     crowds = old | dict(release.crowds)
+    fresh = {label: member.stored for label, member in release.members.items() if label not in on_record}
+    for setting, least in {(crowd.setting, crowd.least) for n, crowd in release.crowds.items() if n not in old}:
+        refuse_known(transaction, setting, fresh, least)
     rules = _broken_by_crowds(transaction, release, old), _broken_by_members(release, everyone, after, old)
     for rule in itertools.chain(*rules):
         raise InputError(f"{rule}. {NOTHING_CHANGED}")
@@ -259,13 +266,17 @@ def record(state: State, release: CrowdsRelease, book_digest: str) -> Entry:
             "members: a label of a crowd has a neighbor on record, through a mechanism, that is not in the crowd; two "
             f"that were neighbors stay neighbors. {NOTHING_CHANGED}"
         )
+    days = {n: (_parse(crowds[n].setting) or {}).get("train_days") for n in release.crowds.keys() - same}
+    begins = {m.label: window_start(crowds[n].period, days[n]) for n in days for m in inside.get(n, [])}
     last_readings = {label: state.of(label).readings.period for label in place}
-    if any(period and not later(place[label], period) for label, period in last_readings.items()):
+    if any(last and not begins_after(begins[label], place[label], last) for label, last in last_readings.items()):
         raise InputError(
-            "crowds: the readings of a member were released for this period or a later one, under the readings' "
-            f"promise, which does not cover this release. {NOTHING_CHANGED}"
+            "crowds: readings of a member from the same days, or later ones, were released under the readings' "
+            "promise, which does not cover this release. Choose an origin whose training days begin where those end. "
+            f"{NOTHING_CHANGED}"
         )
     transaction.upsert(CROWD_MEMBERS, [m._asdict() for m in release.members.values()])
+    spellings.keep(transaction, release.members)
     rows = [crowds[n]._asdict() | {"digest": crowd_digest(crowds[n], inside.get(n, []))} for n in sorted(around)]
     transaction.upsert(CROWDS, rows)
     changed = {
@@ -384,6 +395,8 @@ def members_of(transaction: Transaction, labels: Sequence[str]) -> dict[str, Mem
 
 def on_record(transaction: Transaction, labels: Sequence[str], kind: str) -> int:
     """Number of labels that are in crowds whose setting is of this kind, or have a release of their readings."""
+    known = spellings.on_record(transaction, labels)
+    labels = [known.get(label, label) for label in labels]
     crowd_of = dict(map(tuple, _select(transaction, CROWD_MEMBERS, ["label", "crowd"], labels, "label")))
     settings = _select(transaction, CROWDS, ["crowd", "setting"], set(crowd_of.values()))
     same = {number for number, setting in settings if (_parse(setting) or {}).get("kind") == kind}

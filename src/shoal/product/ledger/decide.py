@@ -21,15 +21,15 @@ from sqlalchemy import select
 from shoal import validation
 from shoal.errors import BudgetError, InputError
 from shoal.mechanism.releasable import Releasable, releasable
-from shoal.product.ledger import chain, crowds
+from shoal.product.ledger import chain, crowds, spellings
 from shoal.product.ledger.accounts import Cost, account, exceeding
 from shoal.product.ledger.bounds import HEADROOM, MechanismBound, mechanism_bound
-from shoal.product.ledger.budgets import Budget, later, register_account
+from shoal.product.ledger.budgets import REGISTER, Budget, begins_after
 from shoal.product.ledger.chain import Entry
 from shoal.product.ledger.state import State, graph_digest
 from shoal.product.ledger.storage import ENTRIES, Transaction, word
 from shoal.readings.account import MOST_READINGS
-from shoal.rounding import exactly, lower, upper
+from shoal.rounding import exactly, lower, percent, upper
 from shoal.validation import FloatArray
 
 NOTHING_CHARGED = "Nothing was released and nothing was charged"
@@ -169,6 +169,8 @@ def _refuse_missing_neighbors(state: State, mechanism: Releasable, labels: Seque
     known = state.graph_name(mechanism.digest)
     graph = graph_digest(mechanism.graph) if known is None else known
     names = mechanism.graph.labels if known is None else labels
+    if known is None:
+        spellings.refuse_others(state.transaction, names)
     state.read(names)
     crowds.refuse_split_crowds(state.transaction, mechanism.graph, labels)
     if any(state.of(name).readings.spent for name in names):
@@ -294,19 +296,26 @@ def may_be_chosen(state: State) -> bool:
 def readings_refusal(state: State, content: Mapping[str, Any]) -> BudgetError | InputError | None:
     """Why a release of readings must not be recorded, where it must not; None where it may."""
     labels, cap = content["labels"], float(content["cap"])
-    charged = (register_account(content), *labels)  # the first has no less than any other
+    charged = (REGISTER, *labels)  # the first has no less than any other
     state.read(charged)
     accounts = [state.of(label).readings for label in charged]
     if any(account.cap not in (0.0, cap) for account in accounts):
         return InputError(
-            f"cap: a label has another cap on record, fixed with the first release about it. {NOTHING_RECORDED}"
+            "cap: a series of releases of readings is on record with another budget, which was fixed with its first "
+            "release and holds for everybody on the register. Go on with that one; homes of another register take "
+            f"another ledger. {NOTHING_RECORDED}"
         )
     if MOST_READINGS * Fraction(float(content["mu"])) ** 2 < Fraction(cap) ** 2:
-        return InputError(f"mu: a ledger has at most {MOST_READINGS} releases of readings. {NOTHING_RECORDED}")
+        return InputError(
+            f"mu: this release takes too small a part of the budget: a series of readings has at most {MOST_READINGS} "
+            f"releases. Plan fewer of them. {NOTHING_RECORDED}"
+        )
     if any(account.after(content).spent > Fraction(cap) ** 2 for account in accounts):
         return BudgetError(
-            "mu: the release would raise the sum of squares above that of the cap, which holds for everybody on the "
-            f"register; homes of another register take another ledger. {NOTHING_RECORDED}",
+            "the budget of the series does not allow another release of this strength: "
+            f"{percent(float(accounts[0].spent / Fraction(cap) ** 2), 'upper')} of it is used, by the releases "
+            "on record. It was fixed with the first of them, for everybody on the register; homes of another register "
+            f"take another ledger. {NOTHING_RECORDED}",
             limit="readings",
         )
     if any(state.of(label).graphs for label in labels):
@@ -319,6 +328,8 @@ def readings_refusal(state: State, content: Mapping[str, Any]) -> BudgetError | 
 
 def recorded_readings(state: State, content: dict[str, Any]) -> Entry:
     """Decide a release of readings and record it; the entry on record where it was recorded before."""
+    known = spellings.on_record(state.transaction, content["labels"])
+    content = {**content, "labels": sorted({known.get(label, label) for label in content["labels"]})}
     for entry in chain.of_kind(state.transaction, "readings", query_id=content["query_id"]):
         if {key: value for key, value in entry.content.items() if key not in ("time", "salt")} != content:
             raise InputError("name: another release of readings is on record under it; give the new one its own name")
@@ -326,9 +337,11 @@ def recorded_readings(state: State, content: dict[str, Any]) -> Entry:
     refused = readings_refusal(state, content)
     if refused is not None:
         raise refused
-    if any(not later(content["period"], last) for last in crowds.periods(state.transaction, content["labels"])):
+    begins, period = content.get("since"), content["period"]
+    on_record = crowds.periods(state.transaction, content["labels"])
+    if not all(begins_after(begins, period, last) for last in on_record):
         raise InputError(
-            "period: the crowd of a label was released for this period or a later one, under the labels' promise. "
-            f"{NOTHING_RECORDED}"
+            "period: the crowd of a label was released under the labels' promise from readings of the same days, or of "
+            f"later ones. Choose an origin whose training days begin where those end. {NOTHING_RECORDED}"
         )
     return state.append("readings", content)

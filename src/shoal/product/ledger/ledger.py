@@ -26,7 +26,7 @@ import shoal
 from shoal import validation
 from shoal.errors import InputError, LedgerError
 from shoal.mechanism.releasable import Releasable
-from shoal.product.ledger import chain, decide
+from shoal.product.ledger import chain, decide, spellings
 from shoal.product.ledger import crowds as lasting
 from shoal.product.ledger import storage as database
 from shoal.product.ledger.accounts import Cost, LogRow, Overview, Spent, account, log_rows, overview_of
@@ -372,6 +372,11 @@ class Ledger:
         with self.storage.reading() as transaction:
             return lasting.on_record(transaction, labels, kind)
 
+    def spellings(self, labels: Sequence[str]) -> dict[str, str]:
+        """Label -> its spelling on record, for labels that are on record in another (:func:`plaintext.name_key`)."""
+        with self.storage.reading() as transaction:
+            return spellings.on_record(transaction, labels)
+
     def draw_crowd_numbers(self, n: int) -> list[int]:
         """``n`` public numbers for new crowds, from the cryptographic source; none was drawn in this ledger before."""
         with self.storage.writing() as transaction:
@@ -412,7 +417,9 @@ class Ledger:
         with self.storage.reading() as transaction:
             return lasting.entry_of(transaction, name)
 
-    def record_readings(self, name: str, *, period: str, labels: Sequence[Any], mu: float, cap: float) -> Entry:
+    def record_readings(
+        self, name: str, *, period: str, labels: Sequence[Any], mu: float, cap: float, since: str | None = None
+    ) -> Entry:
         """Record a release that is ``mu``-GDP for the whole readings of every label; decided in one transaction.
 
         The same release under the same name is on record already: its entry is returned and nothing changes.
@@ -424,14 +431,16 @@ class Ledger:
                 not depend on who sent readings, but for labels released under the labels' promise.
             mu: what the release costs, as a Gaussian parameter: for a label with its readings or without, and at least
                 1/√2.4 of that for readings replaced by others.
-            cap: M, fixed with the first release about a label: Σμ² over all releases with this cap stays at most M²,
-                and what holds for the series is M-GDP. Another register with the same cap takes another ledger.
+            cap: M, fixed with the first release of this ledger: Σμ² over all releases stays at most M², and what holds
+                for the series is M-GDP. Another register, or another cap, takes another ledger.
+            since: the first instant of the readings that it is made from, where it ends with ``period``: the training
+                windows of releases under both promises about the same homes do not overlap.
 
         Raises:
             BudgetError: the cap would be exceeded.
             InputError: another cap is on record, or something was released about a label under the labels' promise.
         """
-        content = readings_entry(name, period, labels, mu, cap)
+        content = readings_entry(name, period, labels, mu, cap, since)
         with self._writing() as state:
             return decide.recorded_readings(state, content)
 

@@ -28,9 +28,9 @@ from sqlalchemy import bindparam, func, select
 from shoal.errors import InputError, LedgerError
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.releasable import Releasable, from_bytes, releasable
-from shoal.product.ledger import chain
+from shoal.product.ledger import chain, spellings
 from shoal.product.ledger.bounds import POINTS, MechanismBound
-from shoal.product.ledger.budgets import Budget, ReadingsTotal, register_account
+from shoal.product.ledger.budgets import REGISTER, Budget, ReadingsTotal
 from shoal.product.ledger.chain import Entry, Journal
 from shoal.product.ledger.composition import NOTHING, Charges, Composer, LabelAccount, PairAccount, Recent, Span, sum_tv
 from shoal.product.ledger.crowds import NOBODY
@@ -186,7 +186,7 @@ class State:
         elif entry.kind == "crowds":
             self.crowds = content["crowds"]
         elif entry.kind == "readings":
-            labels = (register_account(content), *content["labels"])
+            labels = (REGISTER, *content["labels"])
             self.read(labels)
             for label in labels:
                 self.labels[label].readings = self.labels[label].readings.after(content)
@@ -250,6 +250,7 @@ class State:
         accounts = [(label, self.labels[label].readings) for label in sorted(self._spent)]
         rows = [{"label": label, **a._asdict(), "spent": str(a.spent), "cap": repr(a.cap)} for label, a in accounts]
         self.transaction.upsert(READINGS, rows)
+        spellings.keep(self.transaction, [*(label for label, _ in self._joined), *sorted(self._spent)])
         for stored in (self._joined, self._changed, self._spent):
             stored.clear()
 

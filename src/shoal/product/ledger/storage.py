@@ -17,6 +17,7 @@ One schema serves both systems:
 | bounds | what a mechanism costs at most at a few points; derived from it, and safe to delete |
 | graph_labels, totals, readings_accounts | the chain by label (:mod:`shoal.product.ledger.state`) |
 | crowd_members, crowds, crowd_numbers | lasting crowds (:mod:`shoal.product.ledger.crowds`); the chain has a digest |
+| spellings | every label that something is on record about, by its key (:mod:`shoal.product.ledger.spellings`) |
 """
 
 from __future__ import annotations
@@ -103,6 +104,7 @@ CROWDS = _table(
     _column("kept"),
 )
 CROWD_NUMBERS = _table("crowd_numbers", _key("crowd", BIG))
+SPELLINGS = _table("spellings", _key("key"), _column("label"))
 #: What the chain says about labels; :meth:`Ledger.rebuild` writes it anew.
 INDEX = (GRAPH_LABELS, TOTALS, READINGS)
 

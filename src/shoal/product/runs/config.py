@@ -64,6 +64,9 @@ class Config(Record):
     time_zone: str | None = _input(None, 'zone of wall-clock timestamps, such as "Europe/Zurich"')
     timestamp_format: str | None = _input(None, 'layout of timestamps, such as "%d/%m/%Y %H:%M"', rare=True)
     max_kw: float | None = _input(None, "readings above it are taken for faults and become missing", rare=True)
+    encoding: str | None = _input(
+        None, "encoding of text files, such as cp1252; by default UTF-8, or what they look like"
+    )
     household_column: str | None = _input(None, "column that names the household, if its name does not tell")
     timestamp_column: str | None = _input(None, 'column of timestamps, likewise; "Date+Time" for two columns')
     value_column: str | None = _input(None, "column of readings, likewise")
@@ -82,8 +85,8 @@ class Config(Record):
     customers: int | None = _hiding(None, "for the secret readings: homes (or labels) on the register, declared")
     bounds: tuple[str, ...] = _hiding((), "for the secret readings of a table: column=low:high, declared; repeatable")
     cells: tuple[str, ...] = _hiding((), "likewise: column=edges, such as age=30,60: a count and means per cell")
-    typical_kw: float = _hiding(
-        1.5, "for the secret readings: mean load of a typical home, declared; grids and clips are multiples", rare=True
+    typical_kw: float | None = _hiding(
+        None, "for the secret readings: mean load of a typical home, declared; grids and clips are multiples of it"
     )
     largest_share: float | None = _hiding(
         None, "no household has more than this share of its crowd's load; 0.15 with --crowd 15 is the 15/15 rule"
@@ -144,7 +147,8 @@ class Config(Record):
         if len(self.order) != 2:
             raise InputError("order must be two whole numbers (p, q)")
         validation.choice(("label", secret.READINGS), secret=self.secret)
-        validation.positive(typical_kw=self.typical_kw)
+        if self.typical_kw is not None:
+            validation.positive(typical_kw=self.typical_kw)
         kind = choose_kind(self)
         kind.refuse_settings(self)
         if self.method is not None:

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from shoal.errors import InputError
+from shoal.plaintext import name_key
 from shoal.product.runs.config import Config
 from shoal.product.runs.shards import Part, put_frame
 from shoal.rounding import count_of
@@ -75,7 +76,8 @@ def write_curves(shard: Path, labels: Sequence[str], here: Sequence[bool], **col
 
 def read_curves(shards: Sequence[Part]) -> pl.DataFrame:
     """The curves of every shard: label, value, truth, stored and, of a table, habits."""
-    return pl.concat([pl.read_parquet(part.beside(CURVES)) for part in shards]).sort("label")
+    parts = [pl.read_parquet(part.beside(CURVES)) for part in shards]
+    return pl.concat([part for part in parts if "value" in part.columns] or parts[:1]).sort("label")
 
 
 def read_boundaries(config: Config, labels: Sequence[str]) -> Any:
@@ -100,8 +102,11 @@ def read_boundaries(config: Config, labels: Sequence[str]) -> Any:
         )
     if table[who].n_unique() != len(table):
         raise InputError(f"boundaries: {Path(file).name} must have one row per label, and some occur twice")
-    value = dict(zip(table[who].str.strip_chars().to_list(), table[column].fill_null("").to_list(), strict=True))
-    missing = sum(label not in value for label in labels)
+    keys = [name_key(name or "") for name in table[who].to_list()]
+    if len(set(keys)) < len(keys):
+        raise InputError(f"boundaries: {Path(file).name} must have one row per label, and some occur in two spellings")
+    value = dict(zip(keys, table[column].fill_null("").to_list(), strict=True))
+    missing = sum(name_key(label) not in value for label in labels)
     if missing:
         raise InputError(f"boundaries: {Path(file).name} has no row for {count_of(missing, 'label')}; add them")
-    return np.array([value[label] for label in labels], dtype=object)
+    return np.array([value[name_key(label)] for label in labels], dtype=object)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -28,18 +28,23 @@ from shoal.files import private_folder
 from shoal.product.card.facts import LISTED
 from shoal.product.runs.config import Config
 from shoal.product.runs.folder import SimulatedMeters
+from shoal.product.runs.secret import READINGS, declared_of
 from shoal.product.runs.shards import put_frame, put_whole
 from shoal.product.sources.meters import clock
 from shoal.product.sources.meters.columns import ColumnsError
+from shoal.product.sources.meters.declaration import open_by_header
 from shoal.product.sources.meters.quality import DAY, Readings, common_interval, decided, own_intervals, repair, rising
 from shoal.product.sources.meters.readings import (
     ODD_ROWS,
     ROW_NUMBERS,
     MeterSource,
     Opened,
+    choose_spellings,
+    file_household,
     household_name,
     in_order,
     open_sources,
+    readable_name,
 )
 from shoal.product.sources.meters.simulate import simulate_meters
 from shoal.records import Record
@@ -99,7 +104,11 @@ class ShardFacts(Record):
 def open_files(files: Sequence[Path], config: Config, dates: str) -> Opened:
     """Understand meter files that are read together, by the settings of a run and the ``dates`` it has read before."""
     columns = config.named_columns or None
-    opened = open_sources(files, columns, config.timestamp_format, config.unit, config.time_zone, dates)
+    if config.secret == READINGS:
+        return open_by_header(files, declared_of(config))
+    opened = open_sources(
+        files, columns, config.timestamp_format, config.unit, config.time_zone, dates, config.encoding
+    )
     if config.timestamp_format is not None and dates and opened.dates not in ("", dates):
         raise InputError(
             f"timestamp_format: it has the {'month' if dates == '%d' else 'day'} first, and dates were read the other "
@@ -108,9 +117,21 @@ def open_files(files: Sequence[Path], config: Config, dates: str) -> Opened:
     return opened
 
 
-def sort_files(opened: Opened, folder: Path, config: Config, buckets: int | None = None) -> MeterRows:
-    """Sort the rows of meter files into buckets of about ``shard_size`` households; ``buckets``: into so many."""
+def sort_files(
+    opened: Opened,
+    folder: Path,
+    config: Config,
+    buckets: int | None = None,
+    on_record: Callable[[list[str]], Mapping[str, str]] | None = None,
+) -> MeterRows:
+    """Sort the rows of meter files into buckets of about ``shard_size`` households; ``buckets``: into so many.
+
+    ``on_record`` gives names their spelling on record, where that is another.
+    """
     names = _names(opened.sources)
+    known = {} if on_record is None else on_record(names.to_list())
+    other = choose_spellings(names.to_list(), known, together=config.secret == READINGS)
+    names = names.replace(other).unique()
     count = max(-(-len(names) // config.shard_size), 1) if buckets is None else buckets
 
     def batches() -> Iterator[pl.DataFrame]:
@@ -118,7 +139,7 @@ def sort_files(opened: Opened, folder: Path, config: Config, buckets: int | None
         for number, source in enumerate(opened.sources):
             for batch in source.pieces(number):
                 rows += len(batch)
-                yield batch
+                yield batch.with_columns(pl.col("household").replace(other))
         if config.interval is None and opened.numbering is not None and len(names) == rows > 2:
             raise ColumnsError(ROW_NUMBERS.format(opened.numbering))
 
@@ -173,9 +194,10 @@ def _names(sources: Sequence[MeterSource]) -> pl.Series:
         if source.layout.shape == "households":
             fixed |= {name.strip() for name in source.layout.across}
         elif source.layout.household is None:
-            fixed.add(source.file.name.split(".")[0].strip())
+            fixed.add(file_household(source.file))
         else:
-            column = source.table.raw.select(household=pl.col(source.layout.household)).select(household_name())
+            name = readable_name() if source.declared else household_name()
+            column = source.table.raw.select(household=pl.col(source.layout.household)).select(name)
             try:
                 parts.append(column.unique().collect(engine="streaming")["household"])
             except (pl.exceptions.PolarsError, OSError, UnicodeError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from shoal.errors import InputError
@@ -15,16 +16,14 @@ from shoal.errors import InputError
 if TYPE_CHECKING:
     from shoal.product.runs.config import Config
     from shoal.product.runs.meter_rows import Grid
-    from shoal.product.sources.meters.readings import Opened
+    from shoal.product.sources.meters.declaration import Declared
     from shoal.readings.publication import Series
 
 READINGS = "readings"
 #: Settings that belong to the readings' promise.
-OF_READINGS = ("customers", "budget_epsilon", "releases", "bounds", "cells")
+OF_READINGS = ("customers", "budget_epsilon", "releases", "bounds", "cells", "typical_kw")
 #: What a release depends on.
-SETTINGS = ("secret", *OF_READINGS, "epsilon", "delta", "typical_kw")
-#: Layouts of timestamps that are understood without being named, whatever the file holds.
-ISO = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%d")
+SETTINGS = ("secret", *OF_READINGS, "epsilon", "delta")
 
 
 def bounds_of(config: Config) -> dict[str, tuple[float, float]]:
@@ -63,8 +62,11 @@ def make_plan(config: Config) -> tuple[Any, Series]:
     from shoal.readings.publication import series_plan
     from shoal.readings.tables import noisy_table_plan
 
-    make: Any = partial(noisy_crowds_plan, typical_kw=config.typical_kw)
-    if config.label is not None:
+    make: Any
+    if config.label is None:
+        assert config.typical_kw is not None
+        make = partial(noisy_crowds_plan, typical_kw=config.typical_kw)
+    else:
         make = partial(noisy_table_plan, bounds=bounds_of(config), cells=cells_of(config))
     assert config.customers is not None
     return series_plan(
@@ -77,13 +79,29 @@ def make_plan(config: Config) -> tuple[Any, Series]:
     )
 
 
+def price(config: Config, mean_kw: float | None) -> str:
+    """What the noise is beside the homes' own mean load, for the owner alone; nothing where that is not known."""
+    from shoal.rounding import percent
+
+    if config.label is not None or mean_kw is None or not 0 < mean_kw < inf:
+        return ""
+    plan, _ = make_plan(config)
+    off = plan.expected_total * plan.typical_kw / mean_kw
+    beyond = " More than it: declare another typical_kw= before you spend the budget." if off > 1 else ""
+    return (
+        f"These homes use {mean_kw:.2g} kW on average, and typical_kw={plan.typical_kw:g} was declared. Beside their "
+        f"own load the noise puts the total off by about {percent(off)}, if all {plan.customers} customers are in it."
+        f"{beyond} This figure is yours alone."
+    )
+
+
 # ------------------------------------------------------------------ meter files
 
 
-def check_files(config: Config, opened: Opened) -> None:
-    """Refuse meter files whose reading would take a decision from the readings themselves."""
+def declared_of(config: Config) -> Declared:
+    """What is declared about meter files; refuses what is lacking."""
     from shoal.product.sources.meters import clock
-    from shoal.product.sources.meters.columns import recognize
+    from shoal.product.sources.meters.declaration import Declared
 
     needed = {"unit": "the unit of the readings (unit='kw')", "interval": "the minutes between them (interval=15)"}
     missing = [name for name in needed if getattr(config, name) is None]
@@ -93,29 +111,13 @@ def check_files(config: Config, opened: Opened) -> None:
         instants = datetime.fromisoformat(str(config.origin)).tzinfo is not None
     except ValueError:
         instants = clock.instant(str(config.origin), None, name="origin").tzinfo is not None  # says what is wrong
-    for file in opened.sources:
-        name = file.file.name
-        if file.reason != "you said so (unit)":
-            raise InputError(f"path: {name} is in a format with units of its own; with secret='readings' give CSV or "
-                             "Parquet")  # fmt: skip
-        if file.epoch is not None:
-            raise InputError(f"path: {name} counts time since 1970, in a unit that its first rows tell; with "
-                             "secret='readings' give ISO 8601 text or a column of datetimes")  # fmt: skip
-        if recognize(list(file.table.raw.collect_schema()), config.named_columns or None, name).clock is not None:
-            raise InputError(f"timestamp_column: {name} has date and time in two columns; with secret='readings' give "
-                             "one column of timestamps")  # fmt: skip
-        if file.forms and not file.named and file.forms != ISO:
-            raise InputError(f"timestamp_format: the timestamps of {name} are not ISO 8601; with secret='readings' "
-                             "name their layout, timestamp_format=…")  # fmt: skip
-        if (file.time_zone is not None) != instants:
-            how = "with" if file.time_zone is not None else "without"
-            zone = "" if instants or config.time_zone else ", and name the zone of the homes' clocks (time_zone=)"
-            raise InputError(f"origin: write it {how} an offset from UTC, as the timestamps of {name} are{zone}: with "
-                             "secret='readings' it declares which")  # fmt: skip
     if instants and config.time_zone is None:
         raise InputError(
             "time_zone: the timestamps have an offset; name the zone of the homes' clocks, such as Europe/Zurich"
         )
+    return Declared(
+        str(config.unit), instants, config.named_columns, config.timestamp_format, config.time_zone, config.encoding
+    )
 
 
 def declared_grid(config: Config, *, energy: bool) -> Grid:

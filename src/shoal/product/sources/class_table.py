@@ -44,6 +44,8 @@ from shoal.product.card.facts import Accuracy
 from shoal.product.card.measures import accuracy_facts
 from shoal.product.sources.frame_archive import load_record, save_record
 from shoal.product.sources.frames import UNREADABLE, open_file
+from shoal.product.sources.lines import encoding_named, open_declared
+from shoal.product.sources.meters.readings import choose_spellings, readable_name
 from shoal.validation import FloatArray, IndexArray
 
 #: Rows of a CSV file that its numeric columns are recognized by.
@@ -64,7 +66,12 @@ SUFFIX = "table"
 
 
 def table_rows(
-    files: Sequence[Path], label: str, columns: Sequence[str] = (), time: str | None = None, value: str | None = None
+    files: Sequence[Path],
+    label: str,
+    columns: Sequence[str] = (),
+    time: str | None = None,
+    value: str | None = None,
+    encoding: str | None = None,
 ) -> tuple[pl.DataFrame, tuple[str, ...], tuple[str, ...]]:
     """Rows of files of one layout as label, source_row (from 1 on) and numbers of every entry, null where empty.
 
@@ -75,7 +82,9 @@ def table_rows(
         The rows, the entries, and the columns that are left out.
     """
     try:
-        parts = [open_file(file) for file in files]  # to be kept while rows are read: text may be in a temporary file
+        parts = [
+            open_file(file, encoding) for file in files
+        ]  # to be kept while rows are read: text may be in a temporary file
         schemas = [part.raw.collect_schema() for part in parts]
     except UNREADABLE:  # their texts may quote the data
         raise InputError("table: it is empty, or cannot be read as CSV, Parquet or Arrow") from None
@@ -109,6 +118,46 @@ def table_rows(
     times = tuple(long["time"].unique().sort())
     wide = long.pivot(on="time", index=LABEL, values=entries[0], maintain_order=True).select(LABEL, *times)
     return wide.with_row_index(SOURCE_ROW, 1).with_columns(pl.col(SOURCE_ROW).cast(pl.Int64)), times, left_out
+
+
+def declared_rows(
+    files: Sequence[Path], label: str, columns: Sequence[str], encoding: str | None = None
+) -> tuple[pl.DataFrame, int]:
+    """Rows of a table under the readings' promise: one row a label, and how many labels are left out.
+
+    A label decides about itself alone: it is left out where a cell of a named column is empty or no number, or where it
+    has several rows, in whatever spelling; rows without a readable label are of nobody.
+    """
+    missing = sorted({label, *columns})
+    parts = []
+    for file in files:
+        raw = open_declared(file, encoding_named(encoding), lambda header: False)
+        header = list(raw.raw.collect_schema())
+        lacking = next((name for name in missing if name not in header), None)
+        if lacking is not None:
+            raise InputError(f"label: {file.name} has no column {lacking!r}; its columns are {_list_names(header)}")
+        comma = raw.decimal_comma
+        try:
+            kinds = raw.raw.collect_schema()
+            numbers = (_number(pl.col(name), text=kinds[name] == pl.String, comma=comma) for name in columns)
+            rows = raw.raw.select(pl.col(label).alias("household"), *numbers).with_columns(readable_name()).collect()
+        except UNREADABLE:
+            raise InputError(f"table: {file.name} is damaged, or its columns are neither numbers nor text") from None
+        parts.append(rows)
+    every = pl.concat(parts).filter(pl.col("household").fill_null("") != "")
+    names = every["household"].unique().to_list()
+    every = every.with_columns(household=pl.col("household").replace(choose_spellings(names, {}, together=True)))
+    whole = every.filter(pl.len().over("household") == 1).drop_nulls()
+    whole = whole.filter(pl.all_horizontal(pl.col(name).is_finite() for name in columns))
+    return whole.rename({"household": LABEL}), every["household"].n_unique() - len(whole)
+
+
+def _number(cell: pl.Expr, *, text: bool, comma: bool) -> pl.Expr:
+    """A cell as a number, null where it is none."""
+    if text:
+        cell = cell.str.strip_chars()
+        cell = cell.str.replace(",", ".", literal=True) if comma else cell
+    return cell.cast(pl.Float64, strict=False)
 
 
 def _entries(raw: pl.LazyFrame, schema: Mapping[str, Any], label: str, columns: Sequence[str]) -> tuple[str, ...]:

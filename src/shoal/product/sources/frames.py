@@ -141,14 +141,14 @@ class FileTable:
     scratch: Any = None
 
 
-def open_file(file: Path) -> FileTable:
-    """A CSV, Parquet or Arrow file as a lazy table."""
+def open_file(file: Path, named: str | None = None) -> FileTable:
+    """A CSV, Parquet or Arrow file as a lazy table; text in the encoding ``named``, or in that it looks like."""
     name = file.name.lower()
     if name.endswith(PARQUET):
         return FileTable(pl.scan_parquet(file))
     if name.endswith(ARROW):
         return FileTable(pl.scan_ipc(file))
-    encoding, text = beginning(file)
+    encoding, text = beginning(file, named)
     table, scratch = file, None
     if encoding != "utf-8":
         scratch = Scratch("rows.csv")
@@ -160,7 +160,7 @@ def open_file(file: Path) -> FileTable:
     return FileTable(pl.scan_csv(table, separator=separator, infer_schema=False), separator != ",", scratch)
 
 
-def beginning(file: Path) -> tuple[str, str]:
+def beginning(file: Path, named: str | None = None) -> tuple[str, str]:
     """The encoding of a text file and its first characters; archives and workbooks are refused."""
     name = file.name.lower()
     with open_bytes(file) as handle:
@@ -172,7 +172,7 @@ def beginning(file: Path) -> tuple[str, str]:
             f"path: {file.name} is a spreadsheet workbook (Excel or OpenDocument), which shoal does not read; open it, "
             "save the sheet with the readings as CSV (UTF-8), and name that file"
         )
-    encoding = encoding_of(file)
+    encoding = named or encoding_of(file)
     return encoding, start.decode(encoding, errors="ignore").lstrip("\ufeff \r\n")
 
 
@@ -207,10 +207,10 @@ def encoding_of(file: Path) -> str:
     return "utf-8"
 
 
-def text_of(file: Path, encoding: str) -> IO[str]:
+def text_of(file: Path, encoding: str, newline: str = "") -> IO[str]:
     """The text of a file in its encoding; a byte that the encoding does not know becomes a replacement character."""
     name = "utf-8-sig" if encoding == "utf-8" else encoding
-    return io.TextIOWrapper(open_bytes(file), encoding=name, errors="replace", newline="")
+    return io.TextIOWrapper(open_bytes(file), encoding=name, errors="replace", newline=newline)
 
 
 # ------------------------------------------------------------------ frames and addresses

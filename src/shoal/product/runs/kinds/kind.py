@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from shoal.errors import InputError
+from shoal.errors import InputError, ShoalError
 from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import FitFacts
 from shoal.product.card.pictures import CrowdCurves
 from shoal.product.card.statements import HEADINGS, Statement, would_protect
 from shoal.product.runs import reader, secret
 from shoal.product.runs.config import Config
+from shoal.product.runs.curves import read_curves
+from shoal.product.runs.folder import FIT
 from shoal.product.runs.stages import card_stage, fit_stage, table_stage
 from shoal.product.runs.stages.release_stage import PUBLIC
 from shoal.product.runs.work import Stage, Work
@@ -112,12 +114,23 @@ class Kind:
         """
         if new and work.facts.people is not None:
             attack = next((lines for heading, lines in parts if heading == HEADINGS["attack"]), parts[0][1])
-            attack.append(would_protect(work.facts.people))
+            attack.append(would_protect(work.facts.people, mean_kw(work)))
 
     def reader(self, work: Work, row: Any) -> pl.DataFrame:
         """For the recipient: how far members lie from a row; see :meth:`shoal.Run.reader`."""
         self.refuse("reader")
         return reader.around(work.folder / reader.FILE, work.folder / PUBLIC, row)
+
+
+def mean_kw(work: Work) -> float | None:
+    """The homes' own mean load, over the steps of their forecasts: the owner's; None of a table."""
+    if not work.input.of_meters:
+        return None
+    try:
+        every = read_curves(work.listing(FIT).parts)
+    except (OSError, ShoalError):
+        return None
+    return float(every["value"].to_numpy().mean()) if "value" in every.columns and len(every) else None
 
 
 def first_stage(*, of_table: bool) -> Stage:

@@ -29,17 +29,18 @@ from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import FitFacts
 from shoal.product.card.statements import OWNER as TO_OWNER
 from shoal.product.card.statements import Statement
+from shoal.product.ledger.budgets import window_start
 from shoal.product.runs import secret
 from shoal.product.runs.book import as_period
 from shoal.product.runs.config import Config
 from shoal.product.runs.curves import read_curves
 from shoal.product.runs.folder import FIT
-from shoal.product.runs.kinds.kind import Kind, first_stage, last_stages
+from shoal.product.runs.kinds.kind import Kind, first_stage, last_stages, mean_kw
 from shoal.product.runs.stages import table_stage
 from shoal.product.runs.stages.release_stage import CSV, PARQUET, release_facts
 from shoal.product.runs.stages.table_stage import noun_of
 from shoal.product.runs.work import Carry, Stage, StageOutcome, Work
-from shoal.product.sources.class_table import LABEL, table_rows
+from shoal.product.sources.class_table import LABEL, declared_rows
 from shoal.product.sources.frames import as_cells
 from shoal.readings.account import MembershipAudit, audit_membership
 from shoal.readings.crowds import check_curves, contributions, describe, publish, vector_sum
@@ -66,7 +67,8 @@ class NoisyReadings(Kind):
     declares = True
     has_not: ClassVar = {
         "rehearse": "rehearse: under secret='readings' nothing is chosen after looking at the readings, and a "
-        "rehearsal looks; `shoal.noisy_crowds_plan(customers=…, epsilon=…)` says what to expect from declared numbers",
+        "rehearsal looks; `shoal.noisy_crowds_plan(customers=…, epsilon=…, typical_kw=…)` says what to expect from "
+        "declared numbers",
         "at_most": refusal,
         "within": refusal,
         "proof": "dir: there is nothing to prove here: the (ε, δ) of the readings' promise is that of one Gaussian "
@@ -85,6 +87,8 @@ class NoisyReadings(Kind):
             missing["epsilon"] = "epsilon= (or budget_epsilon= with releases= for a series)"
         if settings.label is None and settings.origin is None:
             missing["origin"] = "origin= (the first instant to forecast; the file's end may be one home's)"
+        if settings.label is None and settings.typical_kw is None:
+            missing["typical_kw"] = "typical_kw= (the mean load of a typical home, from statistics)"
         if missing:
             also = "" if settings.label else "; and unit= and interval= where the file's columns do not declare them"
             raise InputError(f"{next(iter(missing))}: secret='readings' needs {', '.join(missing.values())}{also}")
@@ -138,8 +142,9 @@ class NoisyReadings(Kind):
     def add_sentences(self, work: Work, parts: list[tuple[str, list[str]]], *, new: bool) -> None:
         """The card is made of public settings alone: what only the owner may know is put here."""
         fit = work.facts.fit
-        if fit is not None and fit.doubts:
-            parts.append(("Mind", list(fit.doubts)))
+        if fit is not None:
+            price = secret.price(work.settings, mean_kw(work))
+            parts.append(("Mind", [*fit.doubts, *([price] if price else [])]))
 
 
 @dataclass(frozen=True)
@@ -156,17 +161,17 @@ class Homes:
 
 
 def read_table(work: Work) -> StageOutcome:
-    """The named columns of a class table, one row a label; rows with an empty cell in one of them are left out."""
+    """The named columns of a class table, one row a label; labels with a cell that is no number are left out."""
     config = work.settings
     names = tuple(dict.fromkeys((*secret.bounds_of(config), *secret.cells_of(config))))
-    rows, _, _ = table_rows(work.source.paths, str(config.label), names)
-    if rows[LABEL].n_unique() != len(rows):
-        raise InputError("label: with secret='readings' a table has one row per label; join the rows of a label first")
-    whole = rows.drop_nulls()
+    whole, left_out = declared_rows(work.source.paths, str(config.label), names, config.encoding)
+    ledger = work.find_ledger()
+    known = {} if ledger is None else ledger.spellings(whole[LABEL].to_list())
+    whole = whole.with_columns(pl.col(LABEL).replace(known))
     work.folder.write(ROWS, lambda path: whole.select(LABEL, *names).write_parquet(path))
-    facts = FitFacts(str(work.source), len(whole), 0, 0, 0, 0, left_out=len(rows) - len(whole),
+    facts = FitFacts(str(work.source), len(whole), 0, 0, 0, 0, left_out=left_out,
                      noun=noun_of(str(config.label)), entry="column",
-                     doubts=work.other_ledgers(rows[LABEL].to_list()))  # fmt: skip
+                     doubts=work.other_ledgers(whole[LABEL].to_list()))  # fmt: skip
     return StageOutcome((ROWS,), facts, carry=Carry())
 
 
@@ -213,6 +218,10 @@ def homes_of(work: Work) -> Homes:
                 "others. Nothing was released; run again, or leave out the files they are from"
             )
         every = read_curves(listing.parts)
+        if "value" not in every.columns:
+            raise InputError("readings: no home can be used. Nothing was released")
+        usable = np.isfinite(every["value"].to_numpy()).all(axis=1)  # of readings beyond any number, home by home
+        every = every.filter(pl.Series(usable))
         homes = Homes(every["label"].to_list(), every["value"].to_numpy(), every["truth"].to_numpy())
     if len(homes.labels) > (config.customers or 0):
         raise InputError(
@@ -276,6 +285,7 @@ def release(work: Work) -> StageOutcome:
             labels=homes.labels,
             mu=settings.plan.mu,
             cap=settings.series.cap,
+            since=window_start(settings.period, work.settings.train_days if work.input.of_meters else None),
         )
     except BudgetError as error:
         raise BudgetError(

@@ -29,7 +29,7 @@ from shoal.product.card.facts import LISTED, FitFacts, most_common, tally
 from shoal.product.runs import secret
 from shoal.product.runs.book import Book
 from shoal.product.runs.config import Config
-from shoal.product.runs.curves import write_curves
+from shoal.product.runs.curves import CURVES, write_curves
 from shoal.product.runs.folder import FIT, FORECASTS, SHARDS
 from shoal.product.runs.meter_rows import (
     MICROSECOND,
@@ -65,14 +65,14 @@ from shoal.product.sources.meters.columns import ColumnsError, named_meter
 from shoal.product.sources.meters.forecast import ABSENT, ShortHistory, forecast, update_forecasts
 from shoal.product.sources.meters.neighborhoods import usual_day
 from shoal.product.sources.meters.predictive import Forecasts
-from shoal.product.sources.meters.quality import LARGE, NEGATIVE, REGISTER, Readings
+from shoal.product.sources.meters.quality import LARGE, NEGATIVE, REGISTER, NothingToForecast, Readings
 from shoal.product.workers.executor import tick
 from shoal.rounding import count_of
 
 #: Settings that decide how meter files are read.
 READING = (
     "unit", "interval", "time_zone", "timestamp_format", "max_kw", "household_column", "timestamp_column",
-    "value_column",
+    "value_column", "encoding",
 )  # fmt: skip
 SETTINGS = (*READING, "train_days", "horizon", "order", "origin", "shard_size", "secret", "query")
 #: Those that may differ from day to day: how a file is read is no property of a crowd.
@@ -85,6 +85,8 @@ SHORT = (
     "was released"
 )
 QUALITY_TABLE = "quality.csv"
+#: Why a home of a shard in which none can be forecast has no curve.
+UNUSED = "too few readings in the training window"
 
 
 def do(readings: str, origin: str, config: Config, before: str | None, lasting: bool, out: str) -> FitFacts:
@@ -108,9 +110,12 @@ def do(readings: str, origin: str, config: Config, before: str | None, lasting: 
                 origin=instant,
                 progress=tick,
                 export=config.exports,
+                interval=data.step if config.secret == secret.READINGS else None,
             )
-        except ShortHistory:
-            if not lasting:
+        except NothingToForecast as error:
+            if config.secret == secret.READINGS:  # whether its shard has others must not decide about a home
+                return _nobody(path, data, origin)
+            if not lasting or not isinstance(error, ShortHistory):
                 raise
             raise InputError(SHORT.format(config.train_days)) from None
         heard = frozenset(forecasts.households)
@@ -119,7 +124,7 @@ def do(readings: str, origin: str, config: Config, before: str | None, lasting: 
             Forecasts.load(before), data, origin=instant, horizon=config.horizon, export=config.exports
         )
     names = forecasts.households
-    part = data.cut(data.place(forecasts.origin), forecasts.horizon)
+    part = data.cut(data.place(forecasts.origin, anywhere=True), forecasts.horizon)
     later = dict(zip(part.households, part.kw, strict=True))
     unknown = np.full(forecasts.horizon, np.nan)
     truth = np.array([later.get(name, unknown) for name in names])
@@ -135,6 +140,17 @@ def do(readings: str, origin: str, config: Config, before: str | None, lasting: 
     put_whole(path, forecasts.save)
     known, off = off_by(truth, forecasts.power)
     return replace(forecasts.facts(None), later_known=known, later_absolute=off)
+
+
+def _nobody(path: Path, data: Readings, origin: str) -> FitFacts:
+    """Write a shard of which no home can be forecast."""
+    out = pl.when(pl.col("verdict") == "left out").then("reason").otherwise(pl.lit(UNUSED))
+    quality = data.quality.with_columns(reason=out, verdict=pl.lit("left out"))
+    put_frame(path.with_suffix(f".{QUALITY}"), quality)
+    put_frame(path.with_suffix(f".{CURVES}"), pl.DataFrame(schema={"label": pl.String}))
+    put_whole(path, lambda file: Path(file).write_bytes(b""))
+    minutes = data.step.total_seconds() / 60
+    return FitFacts("", 0, 0, 0, 0, 0, left_out=len(quality), noun="household", origin=origin, step_minutes=minutes)
 
 
 # ------------------------------------------------------------------ readings
@@ -195,9 +211,8 @@ def _sort(work: Work, folder: Path, buckets: int | None) -> MeterRows:
     work.tell("sorting readings by household", 0, 0)
     try:
         opened = open_files(work.source.paths, config, work.state.dates)
-        if work.kind.declares:
-            secret.check_files(config, opened)
-        rows = sort_files(opened, folder, config, buckets)
+        ledger = work.find_ledger()
+        rows = sort_files(opened, folder, config, buckets, None if ledger is None else ledger.spellings)
         if work.kind.declares:
             grid = secret.declared_grid(config, energy=rows.energy)
         else:
@@ -215,7 +230,8 @@ def _refuse_implausible(shards: Sequence[ShardFacts], config: Config, unit: str)
     """Before anything is made of readings: refuse those of which none can be used, and those no home has."""
     large = sum(facts.large for facts in shards)
     usable = sum(facts.households for facts in shards)
-    if large and "large" not in config.accept:
+    of_readings = config.secret == secret.READINGS  # then no home decides whether there is a release
+    if large and "large" not in config.accept and not of_readings:
         raise InputError(
             f"readings: {large} of {count_of(usable, 'household')} {LARGE}. Nothing was released. If the unit is "
             f"wrong, name it with unit= (it was read as {unit}); if they are totals, say unit='kwh-register'; if "
@@ -228,6 +244,12 @@ def _refuse_implausible(shards: Sequence[ShardFacts], config: Config, unit: str)
         more = ""
         if reasons[NEGATIVE]:
             more = ". Consumption is positive: name its column with value_column=, or turn the sign round in the file"
+        if of_readings:
+            more += (
+                ". With secret='readings' timestamps are ISO 8601, with an offset where origin= has one, or as "
+                "timestamp_format= says; numbers have a decimal point, or a comma where columns are not separated by "
+                "commas; text is UTF-8, or as encoding= says"
+            )
         raise InputError(f"readings: none of the {reasons.total()} households can be used: {why}{more}")
 
 
@@ -289,10 +311,13 @@ def _forecasts_before(work: Work) -> Listing | None:
 def ask_ledger(work: Work) -> StageOutcome:
     """Before anything is fitted: is the ledger the one it should be, and do crowds on record allow this?
 
-    The settings take the size on record where no other was asked for, and a horizon in steps.
+    The settings take the size on record where no other was asked for, and a horizon in steps. Under the readings'
+    promise the ledger decides with the release: no home does before it.
     """
     assert work.carry.meters is not None
     meters, settings = work.carry.meters, with_steps(work.settings, work.horizon, work.carry.meters.minutes)
+    if work.kind.declares:
+        return StageOutcome(settings=settings, carry=work.carry)
     book = Book.read(work.find_ledger(), meters.names)
     if book.size is not None and work.any_crowd:
         settings = replace(settings, crowd=book.size)

@@ -8,11 +8,12 @@ spreads too.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 
 from shoal.errors import InputError
 from shoal.product.card.facts import FitFacts
@@ -31,10 +32,12 @@ from shoal.product.sources.class_table import (
     label_means,
     table_rows,
 )
+from shoal.product.sources.meters.readings import choose_spellings
 from shoal.rounding import count_of, upper
 
+OnRecord = Callable[[list[str]], Mapping[str, str]]
 #: Settings that decide how a table is read.
-SETTINGS = ("label", "columns", "timestamp_column", "value_column")
+SETTINGS = ("label", "columns", "timestamp_column", "value_column", "encoding")
 DOING = "reading the table"
 #: Those that may differ from table to table.
 DAILY = ("period",)
@@ -52,7 +55,9 @@ def stage(work: Work) -> StageOutcome:
     settings = {**config.part(*SETTINGS), "source": work.source.digest, "known": known, "charged": config.charged}
     out = out_path(work.path, LAWS, SUFFIX, settings)
     work.tell(DOING, 0, 0)
-    part = find_shard(out) or seal_shard(out, read(work.source, config, known, Path(out)))
+    ledger = work.find_ledger()
+    on_record = None if ledger is None else ledger.spellings
+    part = find_shard(out) or seal_shard(out, read(work.source, config, known, Path(out), on_record))
     work.put(FIT, Listing((part,)))
     doubts = work.other_ledgers(ClassTable.load(part.path).labels)
     facts = replace(part.facts_as(FitFacts), source=str(work.source), crowd=config.crowd, doubts=doubts)
@@ -61,11 +66,17 @@ def stage(work: Work) -> StageOutcome:
     return StageOutcome((FIT,), facts, carry=Carry())
 
 
-def read(source: Source, config: Config, known: Sequence[str] | None, out: Path) -> FitFacts:
-    """Write the rows of a table and their curves; ``known`` columns are those of an earlier table that goes on."""
-    rows, entries, left_out = table_rows(
-        source.paths, str(config.label), config.columns, config.timestamp_column, config.value_column
-    )
+def read(
+    source: Source, config: Config, known: Sequence[str] | None, out: Path, on_record: OnRecord | None = None
+) -> FitFacts:
+    """Write the rows of a table and their curves; ``known`` columns are those of an earlier table that goes on.
+
+    ``on_record`` gives labels their spelling on record, where that is another.
+    """
+    columns = config.columns, config.timestamp_column, config.value_column
+    rows, entries, left_out = table_rows(source.paths, str(config.label), *columns, config.encoding)
+    given = rows[LABEL].unique().to_list()
+    rows = rows.with_columns(pl.col(LABEL).replace(choose_spellings(given, on_record(given) if on_record else {})))
     whole = rows.drop_nulls().sort(LABEL, SOURCE_ROW)
     incomplete = len(rows) - len(whole)
     if not len(whole):

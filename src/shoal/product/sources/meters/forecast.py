@@ -17,7 +17,7 @@ from shoal.arma.predict import LAGS, check_models
 from shoal.errors import InputError
 from shoal.product.sources.meters import clock
 from shoal.product.sources.meters.predictive import Forecasts, by_row
-from shoal.product.sources.meters.quality import Readings, TrainingWindow, as_readings, repair
+from shoal.product.sources.meters.quality import NothingToForecast, Readings, TrainingWindow, as_readings, repair
 from shoal.product.sources.meters.season import FLOOR, PERIODS, export_scale, fit_season, phases
 
 #: A household with fewer than this share of its training readings is left out.
@@ -28,7 +28,7 @@ FLAT = 1e-9
 ABSENT = "no new readings"
 
 
-class ShortHistory(InputError):
+class ShortHistory(NothingToForecast):
     """No household has enough readings in the training window."""
 
 
@@ -43,6 +43,7 @@ def forecast(
     progress: Callable[[int, int], None] | None = None,
     *,
     export: bool = False,
+    interval: Any = None,
 ) -> Forecasts:
     """Fit every household on the days before ``origin`` and predict the ``horizon`` steps from it on.
 
@@ -58,11 +59,14 @@ def forecast(
         horizon: steps to predict.
         season: ``"week"`` or ``"day"``: what the seasonal mean repeats with. A week in two weeks of training is
             seen twice, which makes predictive intervals too narrow; see :mod:`shoal.product.sources.meters.season`.
-        origin: first instant to predict; by default right after the last readings. Text is ISO 8601.
+        origin: first instant to predict; by default right after the last readings, which one home's may move for all:
+            name it for :func:`shoal.noisy_crowds`. Text is ISO 8601.
         floor: kW below which power is set to the floor before the logarithm.
         progress: called with (households fitted, households to fit).
         export: whether homes with readings below zero are forecast too, on a scale that allows it; their answers are
             then in kW alone, as a run by label has them. By default readings below zero count as missing.
+        interval: timedelta or minutes between the readings of a frame; by default the most common distance. With it and
+            an ``origin`` the grid is that of the origin, and no home decides whether others have a forecast.
 
     Returns:
         The predictive laws in ln kW, with models, checks, quality and who was left out.
@@ -87,12 +91,12 @@ def forecast(
     floor = validation.positive(floor=floor)
     if train_days < 2 * days:
         raise InputError(f"train_days must be at least {2 * days} for season={season!r}: two repeats of each phase")
-    data = as_readings(readings)
+    data = as_readings(readings, interval, origin)
     length = train_days * int(timedelta(days=1) / data.step)
     least = max(10 * (p + q + 1), 4 * max(LAGS, p + q + 2))
     if length < least:
         raise InputError(f"order does not fit: ({p}, {q}) needs {least} training readings, train_days gives {length}")
-    at = data.place(origin)
+    at = data.place(origin, anywhere=interval is not None)
     return _fit(data, data.cut(at, -length), at, (p, q), train_days, horizon, season, floor, export, progress)
 
 
@@ -132,12 +136,12 @@ def _fit(
     x = profile.remove(kw[rows], phase)
     varies = np.nanstd(x, axis=1) > FLAT
     if not varies.any():
-        raise InputError("readings: no household varies beyond its season in the training window")
+        raise NothingToForecast("readings: no household varies beyond its season in the training window")
     reasons[rows[~varies]] = "no variation beyond the season"
     models = fit_arma(x[varies], order=order, progress=progress)
     reasons[rows[varies][~models.ok]] = [f"model not fitted: {status}" for status in models.status[~models.ok]]
     if not models.ok.any():
-        raise InputError(f"order does not fit: no household's model of order {order} could be estimated")
+        raise NothingToForecast(f"order does not fit: no household's model of order {order} could be estimated")
     fitted, models = np.flatnonzero(varies)[models.ok], models.take(models.ok)
     rows, profile = rows[fitted], by_row([profile], lambda arrays: arrays[0][fitted])
     ahead = predict(models, x[fitted], horizon)

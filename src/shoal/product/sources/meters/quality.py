@@ -84,6 +84,11 @@ NOTES = {
     "Otherwise take the wrong rows out of the file.",
     "no_such_time": "{total} at wall times that the spring clock change skips, in {homes}, left missing. If the meter "
     "ignores summer time, name a fixed zone: --time-zone Etc/GMT-1 for UTC+1.",
+    "bad_time": "{total} with a timestamp that cannot be read, in {homes}, left missing. Write all of them in one "
+    "way: with an offset from UTC, or without.",
+    "invalid": "{total} that are no numbers, in {homes}, left missing. If they have a decimal comma, separate "
+    "columns by semicolons.",
+    "duplicates": "{total} that are in the input more than once, in {homes}, counted once. Was a file given twice?",
     "export": "{total} below zero, in {homes}, taken for export. If there is none, they are faults: take them out of "
     "the file.",
     "no export": "{total} below zero, in {homes}, taken for missing: export is forecast only where the mean of each "
@@ -99,6 +104,10 @@ COLUMNS = ("household", "timestamp", "kw")
 _FAULTS = ("bad_time", "no_such_time", "invalid")
 _REPAIRS = (*_FAULTS, "above_max", "out_of_order", "off_grid", "falls", "duplicates", "missing")
 _COUNTS = (*_FAULTS, "negative", *_REPAIRS[3:-1], "conflicts", "missing")
+
+
+class NothingToForecast(InputError):
+    """No household of these readings can be forecast from the origin that was named."""
 
 
 class QualityWarning(UserWarning):
@@ -156,15 +165,16 @@ class Readings:
         kw[row, part["slot"].to_numpy()] = part["kw"].fill_null(float("nan")).to_numpy()
         return TrainingWindow(tuple(households.to_list()), clock.stamps(start, self.step, length, self.time_zone), kw)
 
-    def place(self, origin: datetime | str | None) -> int:
+    def place(self, origin: datetime | str | None, *, anywhere: bool = False) -> int:
         """The end of the training window, in microseconds of the epoch.
 
-        By default the latest one that at least half of the households reach with their readings.
+        By default the latest one that at least half of the households reach with their readings. One that no household
+        reaches is refused, unless it may be ``anywhere``: then no home decides whether others have a forecast.
         """
         width, time = self.step // MICROSECOND, pl.col("timestamp").dt.epoch("us")
         ends = self.frame.group_by("household").agg(end=time.max())["end"].sort()
         if not len(ends):
-            raise InputError("readings: no household is left; the quality table says why")
+            raise NothingToForecast("readings: no household is left; the quality table says why")
         if origin is None:
             return int(ends[(len(ends) - 1) // 2]) + width
         at, first = (
@@ -173,10 +183,14 @@ class Readings:
         )
         if (at - first) % width:
             raise InputError("origin must fall on the grid of the readings", argument="origin")
+        if anywhere:
+            return at
         if at > ends[-1] + width:
-            raise InputError("origin lies after the last reading of every household")
+            raise NothingToForecast("origin lies after the last reading of every household")
         if at <= first:
-            raise InputError("origin lies before the first reading of every household: nothing is left to train on")
+            raise NothingToForecast(
+                "origin lies before the first reading of every household: nothing is left to train on"
+            )
         return at
 
     def notes(self, *, export: bool = True) -> list[str]:
@@ -186,7 +200,8 @@ class Readings:
         """
         zone = AUTUMN if self.time_zone is None else ""
         used = self.quality.filter(pl.col("verdict") != "left out")
-        counts = {name: self.quality[name] for name in ("conflicts", "no_such_time")}
+        counts = {name: self.quality[name] for name in ("conflicts", "no_such_time", "bad_time", "invalid")}
+        counts["duplicates"] = (self.quality["duplicates"] - self.quality["conflicts"]).clip(0)
         counts |= {"export": used["negative"]} if export else {"no export": self.quality["negative"]}
         sentences = []
         for name, column in counts.items():
@@ -203,9 +218,18 @@ class Readings:
         return counts | {c: int(self.quality[c].sum()) for c in (*_COUNTS, "zeros", "flat", "large")}
 
 
-def as_readings(readings: Readings | pl.DataFrame) -> Readings:
-    """Readings as they are; a frame is put on its grid first."""
-    return readings if isinstance(readings, Readings) else repair(readings)
+def as_readings(
+    readings: Readings | pl.DataFrame, interval: Any = None, origin: datetime | str | None = None
+) -> Readings:
+    """Readings as they are; a frame is put on its grid first: with an interval and an origin, on that of the origin."""
+    if isinstance(readings, Readings):
+        return readings
+    width, phase = clock.step(interval), None
+    if width is not None and origin is not None:
+        kind = frames.table_of(readings, "readings")
+        zone = None if kind is None else getattr(kind.collect_schema().get("timestamp"), "time_zone", None)
+        phase = clock.epoch(clock.instant(origin, zone, name="origin")) % (width // MICROSECOND)
+    return repair(readings, interval=interval, phase=phase)
 
 
 def repair(
@@ -372,6 +396,10 @@ def _table(
     reason = (
         pl.when(pl.col("household").cast(pl.String) == "")
         .then(pl.lit("rows without a household id"))
+        .when((pl.col("invalid") == pl.col("rows")) & (pl.col("rows") > 0))
+        .then(pl.lit("no usable reading: none is a number (a decimal comma needs columns separated by semicolons)"))
+        .when((pl.col("bad_time") == pl.col("rows")) & (pl.col("rows") > 0))
+        .then(pl.lit("no usable reading: no timestamp can be read (write all with an offset from UTC, or all without)"))
         .when(pl.col("present") == 0)
         .then(pl.lit("no usable reading"))
         .when(pl.col("_never_above") & (span * width >= DAYS_BELOW * DAY))

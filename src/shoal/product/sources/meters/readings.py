@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import csv
 import re
+import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,10 +22,12 @@ import polars as pl
 
 from shoal.errors import InputError
 from shoal.files import disk_space
+from shoal.plaintext import spellings
 from shoal.product.sources.frames import (
     ARROW,
     FRAME,
     PARQUET,
+    SUFFIXES,
     UNREADABLE,
     FileTable,
     Paths,
@@ -35,6 +38,7 @@ from shoal.product.sources.frames import (
     open_file,
     table_of,
 )
+from shoal.product.sources.lines import encoding_named
 from shoal.product.sources.meters import clock, formats
 from shoal.product.sources.meters.columns import (
     UNITS,
@@ -47,9 +51,12 @@ from shoal.product.sources.meters.columns import (
     unit_in_name,
 )
 from shoal.product.sources.meters.quality import LARGE, REGISTER, QualityWarning, Readings, decided, repair, rising
+from shoal.rounding import count_of
 
 #: Readings taken from the input at a time.
 BATCH = 2_000_000
+#: Characters of a name, at most: in normal form C, three times as long, the ledger takes it.
+LONGEST = 300
 #: What is said of files that cannot be used, here and where they are read in batches.
 ODD_ROWS = "path: {} cannot be read as a table: its rows do not fit its header"
 ROW_NUMBERS = (
@@ -72,6 +79,8 @@ class MeterSource:
     named: bool = False  #: whether the caller named the layout
     offsets: bool = False  #: whether text timestamps carry an offset from UTC
     epoch: int | None = None  #: microseconds of the unit of times since 1970
+    #: Under the readings' promise: nothing was seen from the rows, and what cannot be read is missing, row by row.
+    declared: bool = False
 
     @property
     def time_zone(self) -> str | None:
@@ -94,7 +103,8 @@ class MeterSource:
         """The rows in standard types, about :data:`BATCH` readings at a time; ``number`` is that of the file.
 
         Columns: household, file, turn (order of appearance where batches do not follow it), time in microseconds, wall
-        (whether that is of the clock on the wall), kw (kWh where the unit is one of energy), invalid.
+        (whether that is of the clock on the wall), kw (kWh where the unit is one of energy), invalid, empty (no reading
+        in a row or column that may be there because of another household).
         """
         name, layout = self.file.name, self.layout
         rows = readable = 0
@@ -102,7 +112,7 @@ class MeterSource:
         try:
             for batch in in_batches(self.table.raw.select(layout.needed), max(BATCH // max(len(layout.across), 1), 1)):
                 turn = pl.int_range(pl.len()) // max(len(batch), 1) if by_column else pl.lit(0)
-                piece = self._standard(_melt(batch.lazy(), layout, self.file)).select(
+                piece = self._standard(melt(batch.lazy(), layout, self.file)).select(
                     pl.col("household").fill_null(""),
                     file=pl.lit(number, pl.UInt32),
                     turn=turn.cast(pl.UInt32),
@@ -110,11 +120,15 @@ class MeterSource:
                     wall=pl.lit(self.time_zone is None),
                     kw="kw",
                     invalid="invalid",
+                    empty=pl.lit(bool(layout.across)) & ~pl.col("invalid") & pl.col("kw").fill_nan(None).is_null(),
                 ).collect(engine="in-memory")  # fmt: skip
                 rows, readable = rows + len(piece), readable + piece["time"].count()
                 yield piece
         except UNREADABLE:
-            raise InputError(ODD_ROWS.format(name)) from None
+            if not self.declared or layout.shape != "single":
+                raise InputError(ODD_ROWS.format(name)) from None
+        if self.declared:
+            return
         if not rows:
             raise InputError(f"path: {name} has a header and no rows")
         if not readable:
@@ -145,7 +159,8 @@ class MeterSource:
         else:
             number = value.cast(pl.Float64)
             invalid = pl.lit(False)
-        return long.select(household_name(), timestamp=stamp, kw=self.unit.in_kilo(number), invalid=invalid)
+        name = readable_name() if self.declared else household_name()
+        return long.select(name, timestamp=stamp, kw=self.unit.in_kilo(number), invalid=invalid)
 
 
 @dataclass(frozen=True)
@@ -171,6 +186,50 @@ def household_name() -> pl.Expr:
     return pl.col("household").cast(pl.String).str.strip_chars()
 
 
+def readable_name() -> pl.Expr:
+    """The column ``household`` as names, null where one cannot be read or recorded: such rows are of no household."""
+    name = household_name()
+    return pl.when(~name.str.contains("[\x00\ufffd]") & (name.str.len_chars() <= LONGEST)).then(name)
+
+
+def file_household(file: Path) -> str:
+    """The household that a file with one of them is named after: its name without the suffixes that files have.
+
+    >>> file_household(Path("site.1.csv.gz")), file_household(Path("H7.PARQUET")), file_household(Path("a.b"))
+    ('site.1', 'H7', 'a.b')
+    """
+    name = file.name.encode("utf-8", "backslashreplace").decode()  # of bytes that are no text
+    name = name[: -len(".gz")] if name.lower().endswith(".gz") else name
+    suffix = next((end for end in SUFFIXES if name.lower().endswith(end)), "")
+    return name[: len(name) - len(suffix)].strip()
+
+
+def choose_spellings(names: Iterable[str], on_record: Mapping[str, str], *, together: bool = False) -> dict[str, str]:
+    """Name -> the spelling that stands for it, for names that are written in another way.
+
+    That is the spelling on record, else the only one there is in normal form C. Two spellings in one input are refused,
+    or taken ``together`` where a refusal would tell of one household.
+    """
+    names = list(names)
+    several = spellings(names)
+    if several and not together:
+        raise InputError(
+            f"household_column: {count_of(len(several), 'household')} stand there in two spellings, which differ in "
+            "capitals, spaces, accents or invisible characters. They would be one household or two: write each name in "
+            "one way"
+        )
+    chosen = {}
+    group_of = {name: group for group in several.values() for name in group}
+    for name in names:
+        group = group_of.get(name, [name])
+        known = next((on_record[other] for other in group if other in on_record), None)
+        as_known = [other for other in group if other not in on_record]
+        spelling = known or unicodedata.normalize("NFC", as_known[0])
+        if spelling != name:
+            chosen[name] = spelling
+    return chosen
+
+
 def open_sources(
     files: Sequence[Path] | pl.LazyFrame,
     columns: Mapping[str, str] | None,
@@ -178,13 +237,15 @@ def open_sources(
     unit: str | None,
     time_zone: str | None,
     dates: str = "",
+    encoding: str | None = None,
 ) -> Opened:
     """Understand files that are read together, or a table, by headers, first rows and the ``dates`` read before."""
     said, zone = named_unit(unit), clock.zone(time_zone)
+    encoding = None if encoding is None else encoding_named(encoding)
     if isinstance(files, pl.LazyFrame):
         opened = [_open_source(Path(FRAME), FileTable(files), columns, timestamp_format, said)]
     else:
-        opened = [_open_source(file, None, columns, timestamp_format, said) for file in files]
+        opened = [_open_source(file, None, columns, timestamp_format, said, encoding) for file in files]
     sources = [source for source, _, _ in opened]
     largest = [numbers for _, _, numbers in opened if numbers is not None]
     if largest:
@@ -215,17 +276,18 @@ def _open_source(
     columns: Mapping[str, str] | None,
     timestamp_format: str | None,
     unit: Unit | None,
+    encoding: str | None = None,
 ) -> tuple[MeterSource, pl.Series, tuple[int, int] | None]:
     """A file, the first entries of its timestamps, and the largest numbers of dates that leave day and month open."""
     try:
-        table, own_unit, reason = _open(file) if table is None else (table, None, "")
+        table, own_unit, reason = _open(file, encoding) if table is None else (table, None, "")
         layout = recognize(list(table.raw.collect_schema()), columns if own_unit is None else None, file.name)
         if layout.clock is not None:
             second = table.raw.select(layout.clock).head(200).collect().to_series()
             if not clock.texts(second).str.contains(clock.TIME_OF_DAY).all():  # it holds whole timestamps
                 layout = replace(layout, timestamp=layout.clock, clock=None)
         known, reason = _unit(table.raw, layout, file, unit) if own_unit is None else (own_unit, reason)
-        long = _melt(table.raw, layout, file)
+        long = melt(table.raw, layout, file)
         types = long.collect_schema()
         sample = clock.texts(long.select("timestamp").head(200).collect()["timestamp"])
         text = isinstance(types["timestamp"], pl.String)
@@ -280,16 +342,16 @@ def _unit(raw: pl.LazyFrame, layout: MeterColumns, file: Path, named: Unit | Non
 # ------------------------------------------------------------------ files as tables
 
 
-def _open(file: Path) -> tuple[FileTable, Unit | None, str]:
+def _open(file: Path, encoding: str | None) -> tuple[FileTable, Unit | None, str]:
     """A lazy table; with its unit and why, where the format of the file has one of its own."""
     if not file.name.lower().endswith((*PARQUET, *ARROW)):
-        _, text = beginning(file)
+        _, text = beginning(file, encoding)
         for one in formats.FORMATS:
             if text.startswith(one.beginnings):
                 if one.rows is None:
                     raise InputError(f"path: {file.name} is {one.name}, {one.words}")
                 return _translate(one.rows, file, one.unit, one.words)
-    return open_file(file), None, ""
+    return open_file(file, encoding), None, ""
 
 
 def _translate(
@@ -314,8 +376,9 @@ def _translate(
     return FileTable(raw, scratch=scratch), replace(UNITS["kw"], name=unit), reason
 
 
-def _melt(raw: pl.LazyFrame, layout: MeterColumns, file: Path) -> pl.LazyFrame:
-    household = pl.lit(file.name.split(".")[0]) if layout.household is None else pl.col(layout.household)
+def melt(raw: pl.LazyFrame, layout: MeterColumns, file: Path) -> pl.LazyFrame:
+    """A table of any layout as rows of household, timestamp and kw."""
+    household = pl.lit(file_household(file)) if layout.household is None else pl.col(layout.household)
     stamp = pl.col(layout.timestamp or "")
     stamp = stamp if layout.clock is None else clock.join_date_and_time(stamp, pl.col(layout.clock))
     if layout.shape in ("long", "single"):
@@ -345,6 +408,7 @@ def read_meters(
     columns: Mapping[str, str] | None = None,
     timestamp_format: str | None = None,
     max_kw: float | None = None,
+    encoding: str | None = None,
 ) -> pl.DataFrame:
     """Readings on a regular grid, from meter files of many shapes.
 
@@ -367,6 +431,7 @@ def read_meters(
             name does not tell.
         timestamp_format: strftime layout of text timestamps, where it is not understood.
         max_kw: readings above it are taken for meter faults and become missing.
+        encoding: of text files, such as ``"cp1252"``; by default what they look like.
 
     Returns:
         A polars frame with household, timestamp, kw, sorted, null where no reading is usable. A
@@ -391,6 +456,7 @@ def read_meters(
         columns=columns,
         timestamp_format=timestamp_format,
         max_kw=max_kw,
+        encoding=encoding,
     )
     totals = readings.summary()
     said = [f"{totals['large']} of the households {LARGE}"] if totals["large"] else []
@@ -414,12 +480,15 @@ def meter_readings(
     columns: Mapping[str, str] | None = None,
     timestamp_format: str | None = None,
     max_kw: float | None = None,
+    encoding: str | None = None,
 ) -> Readings:
     """The frame of :func:`read_meters`, from the same arguments, with its quality table."""
     table = table_of(path)
-    opened = open_sources(meter_files(path) if table is None else table, columns, timestamp_format, unit, time_zone)
-    pieces = [piece for number, source in enumerate(opened.sources) for piece in source.pieces(number)]
-    rows = in_order(pl.concat(pieces), opened.time_zone)
+    files = meter_files(path) if table is None else table
+    opened = open_sources(files, columns, timestamp_format, unit, time_zone, encoding=encoding)
+    pieces = pl.concat([piece for number, source in enumerate(opened.sources) for piece in source.pieces(number)])
+    other = choose_spellings(pieces["household"].unique().to_list(), {})
+    rows = in_order(pieces.with_columns(pl.col("household").replace(other)), opened.time_zone)
     if interval is None and opened.numbering is not None and rows["household"].n_unique() == len(rows) > 2:
         raise ColumnsError(ROW_NUMBERS.format(opened.numbering))
     register = decided(*rising(rows), energy=opened.energy, meter=named_meter(unit))
@@ -435,7 +504,12 @@ def meter_readings(
 
 
 def in_order(rows: pl.DataFrame, time_zone: str | None) -> pl.DataFrame:
-    """Pieces of files in the order of the input and on the clock of a zone, as :func:`repair` takes them."""
+    """Pieces of files in the order of the input and on the clock of a zone, as :func:`repair` takes them.
+
+    Empty cells are dropped before anything is counted, but for households that have nothing else: in a wide file there
+    is a row wherever any household has a reading.
+    """
+    rows = rows.filter(~pl.col("empty") | pl.col("empty").all().over("household"))
     if rows["turn"].max():
         rows = rows.sort("file", "turn", maintain_order=True)
     time, wall = pl.col("time"), pl.col("wall")
