@@ -141,7 +141,7 @@ def publish_rows(
 ) -> tuple[PublicRows, RowsState]:
     """A row of averages per crowd that may be shown, and the state for the next release about the same labels.
 
-    Crowds are form_crowds at the first call, with about a fifth more members than ``size``, and kept for life: labels are
+    Crowds are formed at the first call, with about a fifth more members than ``size``, and kept for life: labels are
     alike in the columns that are not protected. New labels wait until there are enough of them for crowds of their own.
     Rows are rounded, shifted by a secret constant, and take in a large change of one member only beside changes of
     others. For one constant figure d of a member, whatever is known of the others, the whole series of a crowd differs
@@ -190,7 +190,7 @@ def advance_rows(
     labels, values = _parse(figures)
     limits = validation.by_label(labels, boundaries=boundaries)
     if state.releases and size != state.size:
-        raise InputError(f"size: these labels are in crowds form_crowds with size {state.size}, which holds for life")
+        raise InputError(f"size: these labels are in crowds formed with size {state.size}, which holds for life")
     release = _Release(labels, values, None if limits is None else [str(one) for one in limits], state, draw)
     if not state.releases:
         release.begin(sensitive)
@@ -358,7 +358,7 @@ class _Release:
 
 
 def rules_failed(kept: BoolArray, columns: ColumnRoles, names: Sequence[str] | None = None) -> str:
-    """Why crowds cannot be form_crowds: the rule, the columns, the number of rows, and the ways out."""
+    """Why crowds cannot be formed: the rule, the columns, the number of rows, and the ways out."""
     failed = np.flatnonzero(~kept.all(axis=0)).tolist()
     words = []
     for j in failed[:_NAMED]:
