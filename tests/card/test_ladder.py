@@ -32,7 +32,7 @@ RELEASES: dict[str, dict[str, Any]] = {
     "samples of a table": {"label": "speaker", "crowd": 3, "epsilon": 1.0, "delta": 1e-5},
     "readings of meters": METERS
     | NOISY
-    | {"customers": 40, "unit": "kw", "interval": 60, "crowd": None, "order": (2, 1)},
+    | {"customers": 40, "typical_kw": 1.5, "unit": "kw", "interval": 60, "crowd": None, "order": (2, 1)},
     "readings of a table": TABLE
     | NOISY
     | {"customers": 30, "bounds": ("kg=0:10",), "cells": ("kg=5",), "columns": ("kg",), "crowd": None},
