@@ -248,6 +248,7 @@ def test_the_command_imports_shoal_and_its_own_modules_only():
         known = {"shoal", "shoal.rounding", "shoal.plaintext", "shoal.accounting.curve", "shoal.product.service"}
         known |= {
             "shoal.files",
+            "shoal.mechanism.releasable",
             "shoal.numerics",
             "shoal.records",
             "shoal.product.runs.owner_ledger",
