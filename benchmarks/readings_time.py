@@ -19,7 +19,7 @@ from functools import partial
 import numpy as np
 
 import shoal
-from shoal.product.runs.kinds.readings import Homes, attack_largest, errors, owner_rows, total_of
+from shoal.product.runs.kinds.readings import Homes, attack_largest, errors, owner_rows, sum_of_homes
 from shoal.readings.crowds import curves_over, describe, shares
 from shoal.readings.publication import PublicSettings, public_files, series_plan
 
@@ -47,7 +47,7 @@ def measure(n: int) -> None:
         plan, series = series_plan(n, epsilon=1.0, make=partial(shoal.noisy_crowds_plan, typical_kw=1.5))
     settings = PublicSettings(plan, series, "2026-01-05", "2026-01-05", "2026-01-05T18:00", 30.0, 12, "Curves.")
     with timed("attack"):
-        attack_largest(homes, plan, total_of(homes, plan))
+        attack_largest(homes, plan, sum_of_homes(homes, plan))
     with timed("release"):
         crowds = shoal.noisy_crowds(curves, plan)
     with timed("public files"):

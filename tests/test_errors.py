@@ -12,7 +12,7 @@ import pytest
 import shoal
 from shoal.accounting.deterministic import gaussian_delta
 from shoal.accounting.renyi import gaussian_sensitivity, gdp, zcdp
-from shoal.product.cli.screen import by_options
+from shoal.product.cli.screen import as_command_options
 
 SECRET = 8675309.125
 EYE = np.eye(2)
@@ -177,4 +177,4 @@ def test_errors_of_the_library_name_arguments_and_the_command_names_options():
     rows = pl.DataFrame({"it": [f"n{i}" for i in range(60)], "a": np.arange(60.0)})
     refusal = shoal.check(rows, label="it", crowd=70).refusal
     assert "60 labels can be used, and a crowd of 70 needs 70; crowd=60 would work" in refusal
-    assert "; --crowd 60 would work" in by_options(refusal)
+    assert "; --crowd 60 would work" in as_command_options(refusal)

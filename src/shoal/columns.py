@@ -4,7 +4,7 @@ The tables that leave, the owner's with the same figures, ``datapackage.json``, 
 read :data:`PUBLIC_COLUMNS`. All other columns of a table are figures.
 
 >>> public_columns("meters")
-('crowd', 'members', 'news', 'step', 'timestamp', 'kw')
+('crowd', 'members', 'step', 'timestamp', 'kw')
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from scipy import stats
 
 import shoal
 from shoal.audits.attacks import Repeats, count_events
-from shoal.audits.audit import edge_promises
+from shoal.audits.audit import edge_delta_bounds
 from shoal.audits.trials import seeded_release
 from shoal.errors import InputError
 from shoal.laws.supports import RankWarning
@@ -143,7 +143,7 @@ def test_the_promise_of_repeats_is_that_of_the_stacked_law():
     floor = 1e-3
     laws = shoal.GaussianClasses(stacked.means, stacked.covs + noise + floor * np.eye(9), stacked.labels)
     easier = Repeats.of(replace(mechanism, noise_cov=mechanism.noise_cov + floor * np.eye(3)), 3)
-    ours = edge_promises(easier.releases, pairs, np.ones((6, 1)))[:, :, 0]
+    ours = edge_delta_bounds(easier.releases, pairs, np.ones((6, 1)))[:, :, 0]
     assert ours == pytest.approx(shoal.edge_deltas(laws, mechanism.graph, 1.0), rel=1e-6)
     assert repeats.times == 3
 

@@ -10,7 +10,7 @@ import pytest
 
 import shoal
 from shoal.errors import InputError
-from shoal.mechanism.releasable import Releasable, releasable
+from shoal.mechanism.releasable import Releasable, check_releasable
 
 LABELS = ["a", "b", "c", "d", "e"]
 ANSWERS = np.array([[0.1, 1.0], [0.2, 3.0], [0.3, 4.0], [7.0, 1.0], [9.0, 0.7]])
@@ -28,7 +28,7 @@ def every() -> list[Releasable]:
 
 @pytest.mark.parametrize("released", every(), ids=["mechanism", "codebook"])
 def test_one_interface(released: Releasable, tmp_path: Path) -> None:
-    assert releasable(released=released) is released
+    assert check_releasable(released=released) is released
     assert released.labels == tuple(LABELS)
     assert (released.n_dims, released.constant, released.times) == (2, True, 1)
     assert released.release(ANSWERS, LABELS).shape == (5, 2)
@@ -82,4 +82,4 @@ def test_nobody_outside_the_room_asks_which_one_it_is() -> None:
 
 def test_what_cannot_be_released_is_refused() -> None:
     with pytest.raises(InputError, match="mechanism must be a Mechanism or a Codebook"):
-        releasable(mechanism="white")
+        check_releasable(mechanism="white")

@@ -160,7 +160,7 @@ def count_events(
 ) -> Events:
     """Choose and count events for all edges: one per ε (columns of ``epsilon``, (n_edges, E)) and one for ε at δ.
 
-    ``step`` is called after each edge; ``directions`` is 1 where the scores are :func:`exchange_pairs`.
+    ``step`` is called after each edge; ``directions`` is 1 where the scores come from :func:`exchange_pairs`.
     """
     shape = (len(pairs), directions, len(attacks), epsilon.shape[1] + 1)
     threshold = np.zeros(shape)

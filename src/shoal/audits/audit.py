@@ -49,7 +49,7 @@ from shoal.laws.graph import NeighborGraph
 from shoal.laws.supports import RankWarning
 from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.mechanism import Mechanism
-from shoal.mechanism.releasable import Releasable, releasable
+from shoal.mechanism.releasable import Releasable, check_releasable
 from shoal.validation import FloatArray, IndexArray
 
 #: Edges looked at. Of more, half are those with the largest claimed δ and half are drawn at random.
@@ -143,7 +143,7 @@ def audit(
     >>> shoal.audit(mechanism, scope="table", n_samples=2000, release=seeded).scope
     'table'
     """
-    if releasable(mechanism=mechanism).by_kind(mechanism=lambda _: False, codebook=lambda _: True):
+    if check_releasable(mechanism=mechanism).by_kind(mechanism=lambda _: False, codebook=lambda _: True):
         book = cast(Codebook, mechanism)
         return audit_codebook(book, scope=scope, n_samples=n_samples, confidence=confidence, seed=seed)
     n_samples = validation.count(n_samples=n_samples, at_least=trials.FEWEST)
@@ -191,7 +191,7 @@ class _Claim:
         epsilons = _epsilons(mechanism, pairs, epsilon)
         n_edges = len(pairs)
         if n_edges > MOST_EDGES:
-            chosen = _looked_at(edge_promises(mechanism.output, pairs, epsilons[:, :1], scope), seed)
+            chosen = _looked_at(edge_delta_bounds(mechanism.output, pairs, epsilons[:, :1], scope), seed)
             pairs, epsilons = pairs[chosen], epsilons[chosen]
         return cls(mechanism, graph, scope, pairs, epsilons, n_edges, error, seed)
 
@@ -239,8 +239,8 @@ def _attack_answers(held: _Claim, drawn: _Drawn, step: Callable[[], None]) -> Au
     gaussian, scope, pairs, epsilons, error = held.mechanism, held.scope, held.pairs, held.epsilons, held.error
     labels, released = gaussian.labels, drawn.released
     certificate, claimed = gaussian.certificate, gaussian.scope
-    edge_promise = edge_promises(gaussian.output, pairs, epsilons, scope)
-    stated = edge_promise if scope == claimed else edge_promises(gaussian.output, pairs, epsilons, claimed)
+    edge_promise = edge_delta_bounds(gaussian.output, pairs, epsilons, scope)
+    stated = edge_promise if scope == claimed else edge_delta_bounds(gaussian.output, pairs, epsilons, claimed)
     promise = _promises(gaussian, epsilons, stated)
     claim = ResidualLaws.of(gaussian.output)
     residuals = [claim.residuals(i, y) for i, y in enumerate(released)]
@@ -337,7 +337,7 @@ def _epsilons(mechanism: Mechanism, pairs: IndexArray, epsilon: Any) -> FloatArr
     return np.concatenate([base, np.broadcast_to(grid, (len(base), len(grid)))], axis=1)
 
 
-def edge_promises(released: Any, pairs: IndexArray, epsilons: FloatArray, scope: str = "answer") -> FloatArray:
+def edge_delta_bounds(released: Any, pairs: IndexArray, epsilons: FloatArray, scope: str = "answer") -> FloatArray:
     """(n_edges, D, E) upper ends of the exact δ of each edge; 1 where none is certain.
 
     D is 2, both directions, for an answer and 1 for a table.
@@ -437,8 +437,8 @@ def _replay(
     design = epsilons[:, :1]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RankWarning)
-        promise = edge_promises(claimed.releases, pairs, design, scope)[:, :, 0]
-        independent = edge_promises([mechanism.output] * claimed.times, pairs, design, scope)[:, :, 0]
+        promise = edge_delta_bounds(claimed.releases, pairs, design, scope)[:, :, 0]
+        independent = edge_delta_bounds([mechanism.output] * claimed.times, pairs, design, scope)[:, :, 0]
     scores = claimed.scores(again)
     if scope == "table":
         scores = exchange_pairs(scores)

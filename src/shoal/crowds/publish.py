@@ -38,7 +38,7 @@ from shoal.files import write_private
 from shoal.validation import BoolArray, FloatArray
 
 FORM, VERSION = "shoal rows state", 1
-#: ColumnRoles that a refusal names, at most.
+#: Columns that a refusal names, at most.
 _NAMED = 5
 
 

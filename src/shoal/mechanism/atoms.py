@@ -115,7 +115,7 @@ class LossAtoms:
         return _merge(-(-self.steps >> (self.bits - bits)), self.probabilities, self.largest, bits)
 
 
-def total(losses: list[LossAtoms]) -> LossAtoms:
+def compose_losses(losses: list[LossAtoms]) -> LossAtoms:
     """The loss of independent releases together."""
     return reduce(LossAtoms.__add__, losses, LossAtoms.nothing())
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from shoal import validation
 from shoal.errors import InputError
-from shoal.mechanism.releasable import Releasable, releasable
+from shoal.mechanism.releasable import Releasable, check_releasable
 from shoal.validation import FloatArray
 
 #: Above what was computed here, so that it is above what other routes to the same δ find as well.
@@ -50,7 +50,7 @@ def to_pld(mechanism: Releasable, *, scope: str = "answer", interval: float = 1e
         distribution: Any = import_module("dp_accounting.pld.privacy_loss_distribution").PrivacyLossDistribution
     except ImportError:
         raise InputError("to_pld needs dp_accounting: pip install dp-accounting") from None
-    releasable(mechanism=mechanism)
+    check_releasable(mechanism=mechanism)
     interval, largest = validation.positive(interval=interval), validation.positive(largest=largest)
     count = int(np.ceil(largest / interval))
     if count > 1_000_000:
@@ -101,7 +101,7 @@ def to_opendp(mechanism: Releasable, answers: Any) -> Any:
     except ModuleNotFoundError:
         raise InputError("to_opendp needs OpenDP: pip install 'shoal[opendp]'") from None
 
-    n = len(releasable(mechanism=mechanism).labels)
+    n = len(check_releasable(mechanism=mechanism).labels)
     if mechanism.graph.n_edges != n * (n - 1) // 2:
         raise InputError("mechanism: OpenDP's metric knows no groups; export each group of a graph by itself")
     values = validation.array(ndim=2, answers=answers)

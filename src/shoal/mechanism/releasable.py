@@ -63,7 +63,7 @@ class ReleaseErrors:
     noise_alone: bool
 
 
-def releasable(**named: Any) -> Releasable:
+def check_releasable(**named: Any) -> Releasable:
     """The one named argument, refused unless it is a mechanism or a codebook."""
     ((name, value),) = named.items()
     if not hasattr(type(value), "by_kind"):

@@ -17,7 +17,7 @@ from shoal.accounting.releases import SCOPES, EdgeSource, Releases
 from shoal.accounting.renyi import equal_covariances, upper_divergences
 from shoal.errors import InputError
 from shoal.laws.graph import NeighborGraph
-from shoal.mechanism.atoms import LossAtoms, log_up, sum_up, total
+from shoal.mechanism.atoms import LossAtoms, compose_losses, log_up, sum_up
 from shoal.mechanism.codebook import Codebook
 from shoal.numerics.matrices import EPS
 from shoal.validation import FloatArray, IndexArray
@@ -60,7 +60,7 @@ def composed_delta(
     for pair, (i, j) in zip(pairs, graph.edges.tolist(), strict=True):
         for direction, (a, b) in enumerate([(i, j), (j, i)][:directions]):
             ends = graph.labels[a], graph.labels[b]
-            loss = total([book.losses(*ends, scope) for book in books])
+            loss = compose_losses([book.losses(*ends, scope) for book in books])
             upper, log_of = upper_ends(loss, gaussian, pair, direction, grid, directions)
             for e in np.flatnonzero((upper > best) | ((upper == best) & (log_of > log_upper))):
                 best[e], log_upper[e], worst[e] = upper[e], log_of[e], ends

@@ -181,7 +181,7 @@ class ReleaseCard:
         return after / before if before and after is not None else None
 
     @property
-    def tells_errors(self) -> bool:
+    def may_publish_errors(self) -> bool:
         """Whether errors over all labels may be published: of fewer than a crowd they would tell of the answers."""
         if self.design is not None:
             return self.fit.fitted_on_private_data is not True or self.design.accuracy.labels >= CROWD
@@ -259,9 +259,9 @@ def _means_content(card: ReleaseCard) -> dict[str, Any]:
         "rules": list(card.rules),
         "origin": fit.origin,
         "step_minutes": fit.step_minutes,
-        "rmse": up(accuracy.rmse, SHOWN_DIGITS) if card.tells_errors and accuracy is not None else None,
+        "rmse": up(accuracy.rmse, SHOWN_DIGITS) if card.may_publish_errors and accuracy is not None else None,
         "unit": None if accuracy is None else accuracy.unit,
-        "price": up(card.price, 3) if card.tells_errors else None,
+        "price": up(card.price, 3) if card.may_publish_errors else None,
     }
 
 
@@ -409,7 +409,7 @@ def _accuracy(card: ReleaseCard, design: DesignFacts) -> dict[str, Any]:
     A mean error and a mean square are two equations for the answers of a group: enough for a group of two. The ends of
     an interval that holds every label's error are those of the largest and the smallest answer, but for noise alone.
     """
-    errors, shown, worst, by_step = design.accuracy, card.tells_errors, card.tells_worst, design.by_step
+    errors, shown, worst, by_step = design.accuracy, card.may_publish_errors, card.tells_worst, design.by_step
     before, after = card.later_errors
     metered, ratio = shown and after is not None, card.price
     ends = [[down(a, SHOWN_DIGITS), up(b, SHOWN_DIGITS)] for a, b in errors.interval]

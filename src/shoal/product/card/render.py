@@ -128,7 +128,7 @@ def _guarantee(card: ReleaseCard, design: DesignFacts) -> Figures:
 
 
 def _errors(card: ReleaseCard, design: DesignFacts) -> Figures | None:
-    if not (card.tells_errors and design.by_step):
+    if not (card.may_publish_errors and design.by_step):
         return None
     errors = design.accuracy
     off = f"released {'/' if errors.ratio else '−'} true, {errors.coverage:.0%} of the time within"

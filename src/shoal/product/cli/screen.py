@@ -114,7 +114,7 @@ def explain(error: BaseException) -> str:
     if not isinstance(error, OSError):
         if isinstance(error, Exception) and full(error):
             return FULL
-        return by_options(str(error), getattr(error, "argument", ""))
+        return as_command_options(str(error), getattr(error, "argument", ""))
     path = Path(str(error.filename or ""))
     if path.name.startswith("."):  # a lock, or a file that is being written: what the user knows is its folder
         path = path.parent
@@ -154,16 +154,16 @@ def check_folder(out: Path) -> None:
         ) from None
 
 
-def by_options(text: str, argument: str = "") -> str:
+def as_command_options(text: str, argument: str = "") -> str:
     """A message with arguments as the command's options: ``train_days`` and ``train_days=5`` are ``--train-days 5``.
 
     ``argument`` is the one that the message begins with, as its error says.
 
-    >>> by_options("train_days must be at least 1; pass interval=, or max_kw=50; say secret='readings'")
+    >>> as_command_options("train_days must be at least 1; pass interval=, or max_kw=50; say secret='readings'")
     '--train-days must be at least 1; pass --interval, or --set max_kw=50; say --secret readings'
-    >>> by_options("crowd: crowd=9 would work; go on with update=True, without ledger=. Leave it out (columns='-NAME')")
-    'crowd: --crowd 9 would work; go on with --update, without --ledger. Leave it out (--columns=-NAME)'
-    >>> by_options("accept='doubtful-law' releases these all the same")
+    >>> as_command_options("crowd: crowd=9 would work; add update=True, without ledger=. Leave it out (columns='-NAME')")
+    'crowd: --crowd 9 would work; add --update, without --ledger. Leave it out (--columns=-NAME)'
+    >>> as_command_options("accept='doubtful-law' releases these all the same")
     '--accept-doubtful-law releases these all the same'
     """
     also = ("at_most", "within", "update", "rehearse", "config")  # arguments that are no settings

@@ -11,7 +11,7 @@ import typer
 import shoal
 from shoal.product.cli import options
 from shoal.product.cli.options import option
-from shoal.product.cli.screen import Outcome, Stages, by_options, check_folder, command
+from shoal.product.cli.screen import Outcome, Stages, as_command_options, check_folder, command
 
 #: When the demo's forecasts begin: the evening after 16 of its 17 days.
 DEMO_ORIGIN = "2024-01-17T18:00"
@@ -119,7 +119,7 @@ def check(
     settings = {} if config is None else shoal.Config.read(config).to_json()
     with Stages() as progress:
         preview = shoal.check(meters, progress=progress, compare_at=at, **{**settings, **chosen})
-    preview = replace(preview, refusal=by_options(preview.refusal))
+    preview = replace(preview, refusal=as_command_options(preview.refusal))
     return Outcome(preview.to_dict(), parts=preview.parts(), code=0 if preview.ok else 2)
 
 

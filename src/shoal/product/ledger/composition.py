@@ -43,7 +43,7 @@ from shoal.accounting.incident import IncidentReleases, SpectraOf, incident_spec
 from shoal.accounting.renyi import equal_covariances, upper_divergences
 from shoal.accounting.spectrum import EdgeSpectra
 from shoal.laws.classes import GaussianClasses
-from shoal.mechanism.atoms import sum_up, total
+from shoal.mechanism.atoms import compose_losses, sum_up
 from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.releasable import Releasable
 from shoal.mechanism.sequence import codebook_divergence, gaussian_deltas, upper_ends
@@ -320,7 +320,7 @@ def _with_codebooks(
     for j, other in enumerate(others):
         source = gaussian if gaussian.about[:, j].any() or gaussian.opposite[:, j].any() else None
         for direction, (first, second) in enumerate(((label, other), (other, label))):
-            loss = total(
+            loss = compose_losses(
                 [
                     book.losses(first, second).times(int(about[j])) + book.losses(second, first).times(int(opposite[j]))
                     for book, about, opposite in books

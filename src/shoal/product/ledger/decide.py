@@ -20,7 +20,7 @@ from sqlalchemy import select
 
 from shoal import validation
 from shoal.errors import BudgetError, InputError
-from shoal.mechanism.releasable import Releasable, releasable
+from shoal.mechanism.releasable import Releasable, check_releasable
 from shoal.product.ledger import chain, crowds, spellings
 from shoal.product.ledger.accounts import Cost, account, exceeding
 from shoal.product.ledger.bounds import HEADROOM, MechanismBound, mechanism_bound
@@ -92,7 +92,7 @@ def keyed_digest(key: bytes, readings: str) -> str:
 
 def known_labels(mechanism: Releasable, labels: Sequence[Any]) -> list[str]:
     """The labels' names, if all are the mechanism's and have neighbors to hide among."""
-    releasable(mechanism=mechanism)
+    check_releasable(mechanism=mechanism)
     names = [str(label) for label in labels]
     if not set(names).issubset(mechanism.labels):
         raise InputError("label is not one of this mechanism's labels")

@@ -27,7 +27,7 @@ from sqlalchemy import bindparam, func, select
 
 from shoal.errors import InputError, LedgerError
 from shoal.laws.graph import NeighborGraph
-from shoal.mechanism.releasable import Releasable, from_bytes, releasable
+from shoal.mechanism.releasable import Releasable, check_releasable, from_bytes
 from shoal.product.ledger import chain, spellings
 from shoal.product.ledger.bounds import POINTS, MechanismBound
 from shoal.product.ledger.budgets import REGISTER, Budget, ReadingsTotal
@@ -69,7 +69,7 @@ class Memory:
         if isinstance(mechanism, bytes):
             digest, content = None, mechanism
         else:
-            digest = releasable(mechanism=mechanism).digest
+            digest = check_releasable(mechanism=mechanism).digest
             known = self.mechanisms.get(digest)
             if known is not None:
                 return known

@@ -106,14 +106,14 @@ class Work:
         return self.state.facts
 
     @property
-    def series(self) -> str:
+    def release_prefix(self) -> str:
         """The prefix of the names of this folder's releases."""
         return f"run {self.state.run} "
 
     @property
     def release_name(self) -> str:
         """The name of this release of this folder in the ledger."""
-        return f"{self.series}release {self.state.release}"
+        return f"{self.release_prefix}release {self.state.release}"
 
     @property
     def timings(self) -> dict[str, float]:

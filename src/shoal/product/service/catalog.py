@@ -73,7 +73,7 @@ class OfferedQuestion:
         return list(csv.reader(io.StringIO(self.table.decode())))
 
     @property
-    def timed(self) -> bool:
+    def has_timestamps(self) -> bool:
         """Whether entries are instants."""
         return "timestamp" in self.cells[0]
 
@@ -81,7 +81,7 @@ class OfferedQuestion:
     def entries(self) -> tuple[str, ...]:
         """Names of the entries of an answer: instants in ISO 8601, or columns of a table."""
         names, *rows = self.cells
-        if not self.timed:
+        if not self.has_timestamps:
             return tuple(text_of_cell(name) for name in names if name not in NOT_FIGURES)
         place = names.index("timestamp")
         return tuple(sorted({datetime.fromisoformat(row[place]).isoformat() for row in rows}))
@@ -90,7 +90,7 @@ class OfferedQuestion:
     def rows(self) -> Mapping[str, list[float]]:
         """Label -> its answer; empty where only the table is offered: a label with several rows has no one answer."""
         frame = self.run.released
-        frame = frame.sort("step", maintain_order=True) if self.timed else frame
+        frame = frame.sort("step", maintain_order=True) if self.has_timestamps else frame
         name = next(name for name in NAMES if name in frame.columns)
         answers: dict[str, list[float]] = {}
         figures = (text_of_cell(column) for column in self.cells[0] if column not in NOT_FIGURES)
@@ -108,7 +108,7 @@ class OfferedQuestion:
     def error(self) -> float | None:
         """Root of the mean squared error of a released entry; None where it is not known, or not to be told."""
         card = self.run.card
-        facts: Any = (card.release if card.tells_errors else None) if card.kind == "means" else self.run.design
+        facts: Any = (card.release if card.may_publish_errors else None) if card.kind == "means" else self.run.design
         accuracy = getattr(facts, "accuracy", None)
         return None if accuracy is None or accuracy.unit != self.unit else float(accuracy.rmse)
 
@@ -130,7 +130,7 @@ class OfferedQuestion:
             "question": self.id,
             "title": self.title,
             "entries": len(self.entries),
-            "times": list(self.entries) if self.timed else None,
+            "times": list(self.entries) if self.has_timestamps else None,
             "unit": self.unit,
             "error": self.error,
             "charged": self.statement.epsilon is not None,

@@ -117,7 +117,9 @@ class AnswerSheet:
         """All answers as CSV: handle, step, timestamp (or entry) and value."""
         out, question = io.StringIO(), self.question
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(["handle", "step", "timestamp" if question.timed else "entry", question.unit or "value"])
+        writer.writerow(
+            ["handle", "step", "timestamp" if question.has_timestamps else "entry", question.unit or "value"]
+        )
         for handle, values in self.answers.items():
             named = zip(map(cell, question.entries), values, strict=True)
             writer.writerows([handle, step, *entry] for step, entry in enumerate(named, start=1))
@@ -331,7 +333,7 @@ def handles(secret: bytes, analyst: str, question: str, labels: Iterable[str]) -
 
 def contents(question: OfferedQuestion, answers: Answers) -> dict[str | None, dict[str, Any]]:
     """Handle -> all that is told of it, with the instants or columns of its values; None -> the public table."""
-    common = {"question": question.id, "times": question.entries if question.timed else None}
+    common = {"question": question.id, "times": question.entries if question.has_timestamps else None}
     common["entries"] = question.entries
     table = {"columns": question.cells[0], "rows": question.cells[1:]}
     each: dict[str | None, dict[str, Any]] = {

@@ -173,7 +173,7 @@ def release(work: Work) -> StageOutcome:
         if len(pairs) > 1:  # refuse before the first block is charged what would be refused at a later one
             for _, block in whole:  # a damaged one fails by itself, where it is read
                 shard = answers_of(block.path, config)
-                ledger.refuse_seen(shard.owners, shard.readings(), work.series)
+                ledger.refuse_seen(shard.owners, shard.readings(), work.release_prefix)
             ledger.refuse_unusable(load(mechanism.path) for mechanism, _ in whole)
         works = [partial(draw_block, *pair, config, work.path / SHARDS, name) for pair in pairs]
         work.tell(DOING, 0, len(works))
@@ -193,7 +193,7 @@ def release(work: Work) -> StageOutcome:
                     query_ids=shard.questions(name),
                     bounds=bound,
                     readings=list(shard.readings()),
-                    series=work.series,
+                    series=work.release_prefix,
                     budget=budget,
                 )
             except BudgetError as error:

@@ -233,7 +233,7 @@ def homes_of(work: Work) -> Homes:
     return homes
 
 
-def total_of(homes: Homes, plan: Any) -> FloatArray:
+def sum_of_homes(homes: Homes, plan: Any) -> FloatArray:
     """The exact sum of all homes' vectors."""
     if isinstance(plan, CrowdsPlan):
         return vector_sum(check_curves(homes.curves, plan), plan)
@@ -273,7 +273,7 @@ def release(work: Work) -> StageOutcome:
             "is never drawn again: restore the file, or release a later period"
         )
     if vector is None:
-        total = total_of(homes, settings.plan)
+        total = sum_of_homes(homes, settings.plan)
         audit = attack_largest(homes, settings.plan, total)
         noisy = settings.plan.account.release(total)
         vector = {"made from": made_from, "noisy": noisy.tolist(), "audit": asdict(audit)}
