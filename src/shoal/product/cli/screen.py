@@ -161,8 +161,8 @@ def as_command_options(text: str, argument: str = "") -> str:
 
     >>> as_command_options("train_days must be at least 1; pass interval=, or max_kw=50; say secret='readings'")
     '--train-days must be at least 1; pass --interval, or --set max_kw=50; say --secret readings'
-    >>> as_command_options("crowd: crowd=9 would work; add update=True, without ledger=. Leave it out (columns='-NAME')")
-    'crowd: --crowd 9 would work; add --update, without --ledger. Leave it out (--columns=-NAME)'
+    >>> as_command_options("crowd: crowd=9 works; add update=True, without ledger=. Leave it out (columns='-NAME')")
+    'crowd: --crowd 9 works; add --update, without --ledger. Leave it out (--columns=-NAME)'
     >>> as_command_options("accept='doubtful-law' releases these all the same")
     '--accept-doubtful-law releases these all the same'
     """
