@@ -148,7 +148,7 @@ NAMES = np.repeat(["a", "b"], 20)
     [
         (np.where(np.eye(40, 2) > 0, np.nan, GOOD), NAMES, "samples must be finite"),
         (np.where(np.eye(40, 2) > 0, np.inf, GOOD), NAMES, "samples must be finite"),
-        ([["x", "y"]] * 40, NAMES, "samples must be an array of numbers"),
+        ([["x", "y"]] * 40, NAMES, "samples must be a number, or numbers, and not text"),
         (GOOD, NAMES[:30], "one label for each of the 40 rows"),
         (GOOD, ["a"] * 40, "at least two labels"),
         (GOOD, [None, *NAMES[1:]], "some are missing"),

@@ -288,7 +288,7 @@ def test_strangers_persons_and_simulated_homes_are_no_matter(tmp_path: Path, own
     assert told(go(tmp_path / "four", tmp_path / "homes.parquet", CONFIG, ledger="folder")) == ""  # not person 7
     for name in ("five", "six"):
         run = go(
-            tmp_path / name, shoal.SimulatedMeters(12, days=16), CONFIG, ledger=None if name == "five" else "folder"
+            tmp_path / name, shoal.SimulatedMeters(30, days=16), CONFIG, ledger=None if name == "five" else "folder"
         )
         assert told(run) == ""
 

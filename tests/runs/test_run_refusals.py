@@ -162,4 +162,5 @@ def test_large_homes_are_questioned_in_a_file_and_not_among_simulated_ones(tmp_p
     with pytest.raises(shoal.InputError, match="1 of 8 households draw more than a home"):
         go(tmp_path / "file", simulated(8, 6, 60), **small)
     monkeypatch.setattr("shoal.product.runs.meter_rows.simulate_meters", simulated)
-    go(tmp_path / "simulated", shoal.SimulatedMeters(8, 6, 60), **small)
+    with pytest.raises(shoal.UnreachableError, match="dominance, 1 of 1 rows"):  # of eight, one makes most of a row
+        go(tmp_path / "simulated", shoal.SimulatedMeters(8, 6, 60), **small)

@@ -88,7 +88,7 @@ def test_a_changed_table_is_not_offered(served: tuple[Path, QuestionService]) ->
     file = run / "public" / "released.csv"
     content = file.read_bytes()
     try:
-        file.write_bytes(content.replace(b"true", b"false", 1))
+        file.write_bytes(content[:-2] + (b"1" if content[-2:-1] != b"1" else b"2") + content[-1:])
         catalog = QuestionService(desk.ledger, run.parent).catalog
         assert not catalog.questions
         assert "changed" in catalog.left_out["january"]

@@ -18,7 +18,6 @@ from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
 from shoal.crowds.cells import halve, parts
 from shoal.crowds.precision import Units
@@ -85,6 +84,8 @@ def deal(points: FloatArray, protected: FloatArray, number: int) -> NDArray[np.i
     >>> deal(np.array([[0.0], [0.1], [9.0], [9.1]]), np.array([[0.0], [1.0], [0.0], [1.0]]), 2).tolist()
     [1, 1, 0, 0]
     """
+    from scipy.optimize import linear_sum_assignment  # takes long to load
+
     n = len(points)
     order = np.argsort(parts(protected, -(-n // number)), kind="stable")
     strata = [order[i : i + number] for i in range(0, n, number)]

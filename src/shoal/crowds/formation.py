@@ -77,7 +77,7 @@ class Limits:
         """The limits of some rows."""
         return Limits(self.amounts[rows], self.shares, self.ruled, self.close[rows])
 
-    def scaled(self) -> Limits:
+    def scale(self) -> Limits:
         """Each amount over its mean, so that excesses of one column weigh like those of another."""
         mean = np.sort(self.amounts, axis=0).mean(axis=0)
         return Limits(np.ascontiguousarray(self.amounts / np.where(mean > 0, mean, 1.0)), self.shares, self.ruled,
@@ -127,7 +127,7 @@ def crowds(
     limits = Limits.none(len(x)) if limits is None else limits
     values, border = _borders(len(x), boundaries)
     order = _by_value(border, x, weights, np.concatenate([_beside(len(x), beside), limits.by_row], axis=1))
-    x, weights, border, limits = x[order] + 0.0, weights[order], border[order], limits.take(order).scaled()
+    x, weights, border, limits = x[order] + 0.0, weights[order], border[order], limits.take(order).scale()
     formed = np.empty(len(x), dtype=np.int64)
     number = 0
     for rows in np.split(np.arange(len(x)), np.flatnonzero(np.diff(border)) + 1):

@@ -21,7 +21,7 @@ from shoal.designs.exact import log_deltas, log_odds, smoothed_odds, trial_laws
 from shoal.designs.layout import Layout, smooth_maximum, with_slack
 from shoal.designs.parameters import certify
 from shoal.designs.problem import DesignProblem, Moves
-from shoal.designs.quasi_newton import Memory, minimize
+from shoal.designs.quasi_newton import StepMemory, minimize
 from shoal.designs.settings import Report as Report
 from shoal.designs.settings import Settings as Settings
 from shoal.validation import BoolArray, FloatArray, IndexArray
@@ -209,7 +209,7 @@ class _Descent:
         n_pool = min(len(odds), 8 * problem.n_labels + 4 * LEADING)
         pool = np.zeros(len(odds), dtype=bool)
         pool[np.argpartition(-odds, n_pool - 1)[:n_pool]] = True
-        active, memory = _active(odds, sharpness, problem.n_labels), Memory()
+        active, memory = _active(odds, sharpness, problem.n_labels), StepMemory()
         taken = 0
         while taken < steps + ROUND:
             objective = partial(smoothed_odds, problem, np.flatnonzero(active), sharpness)

@@ -31,6 +31,7 @@ def is_dense(problem: DesignProblem) -> bool:
     return n <= LABELS and n**2 <= PAIRS_PER_EDGE * len(problem.pairs) + FEW_PAIRS
 
 
+@np.errstate(over="ignore", invalid="ignore")  # a point too far off is not taken: the line search sees it
 def smoothed_divergence(problem: DesignProblem, sharpness: float, laws: Laws) -> tuple[float, FloatArray, FloatArray]:
     """(1/τ) ln Σ KL^τ over the edges, and its gradient in covariances and means."""
     inverse = _inverse(laws)

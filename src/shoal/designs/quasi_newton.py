@@ -25,7 +25,7 @@ Function = Callable[[FloatArray], tuple[float, FloatArray]]
 
 
 @dataclass
-class Memory:
+class StepMemory:
     """Remembered steps and changes of the gradient; they may go on from a function to one that is much like it."""
 
     steps: list[FloatArray] = field(default_factory=list)
@@ -58,14 +58,19 @@ class Memory:
 
 
 def minimize(
-    function: Function, start: FloatArray, *, iterations: int, stop: Callable[[], bool], memory: Memory | None = None
+    function: Function,
+    start: FloatArray,
+    *,
+    iterations: int,
+    stop: Callable[[], bool],
+    memory: StepMemory | None = None,
 ) -> tuple[FloatArray, bool]:
     """A point with a small value of ``function`` (value and gradient), never above that of the start.
 
     Ends when a step gains less than :data:`GAIN` of the value, when no entry of the gradient is above :data:`SLOPE` or
     when ``stop`` says so. Also returned: whether there was more to gain when the iterations were used up.
     """
-    memory = Memory() if memory is None else memory
+    memory = StepMemory() if memory is None else memory
     x = start
     value, gradient = function(x)
     for _ in range(iterations):

@@ -21,7 +21,7 @@ SLIVER = 1e-8
 
 
 @dataclass(frozen=True)
-class Span:
+class DifferenceSpan:
     """A problem over constants, the same problem in the span of their differences, and an orthonormal basis (k, r)."""
 
     whole: DesignProblem
@@ -29,7 +29,7 @@ class Span:
     basis: FloatArray
 
     @classmethod
-    def of(cls, problem: DesignProblem) -> Span | None:
+    def of(cls, problem: DesignProblem) -> DifferenceSpan | None:
         """The smaller problem; None where answers are random, a noise floor is demanded or nothing becomes smaller."""
         if problem.classes.stored_variances.any() or problem.noise_floor > 0:
             return None

@@ -20,7 +20,7 @@ from shoal.designs.methods.paper import paper
 from shoal.designs.methods.simple import none, white
 from shoal.designs.parameters import certify
 from shoal.designs.problem import DesignProblem, Moves
-from shoal.designs.span import Span
+from shoal.designs.span import DifferenceSpan
 
 #: Share of the time left that Algorithm 1 may take; the search on the exact δ is worth more.
 ALGORITHM_1 = 0.25
@@ -33,7 +33,7 @@ def covariance(problem: DesignProblem, settings: Settings, starts: Sequence[Move
     """The best of nothing, white noise, one ellipsoid, the paper's answer and searches; never worse than any."""
     own = [m.within(problem) for m in starts if m.map is None and not m.shift.any()]
     simple = [none(problem), white(problem), ellipsoid(problem, settings), *own]
-    span = None if settings.late else Span.of(problem)
+    span = None if settings.late else DifferenceSpan.of(problem)
     if span is None:
         best = search(problem, simple, simple, shifts=False, settings=settings)
     else:
@@ -55,7 +55,7 @@ def additive(problem: DesignProblem, settings: Settings, starts: Sequence[Moves]
     if reaches(problem, common) and certify(problem, towards) < ENOUGH:
         return towards
     own = [m.within(problem) for m in starts if m.map is None]
-    span = None if settings.late else Span.of(problem)
+    span = None if settings.late else DifferenceSpan.of(problem)
     if span is not None:
         inside = additive(span.problem, settings, [span.project(moves) for moves in own])
         simple = [white(problem), towards, ellipsoid(problem, settings)]

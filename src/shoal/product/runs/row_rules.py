@@ -97,7 +97,7 @@ class LoadRules:
         """A new crowd whose members have these usual days (n, steps); ``everyone``: those of all labels."""
         return begin_loads(last, self.of_all(everyone), draw)
 
-    def stored(self, at: IndexArray) -> Units:
+    def first_figures(self, at: IndexArray) -> Units:
         """(n, steps of a day) the usual days of labels of today, in watts."""
         return self.days[at]
 
@@ -113,7 +113,7 @@ class LoadRules:
     def encode(self, crowd: LoadCrowd, period: str) -> tuple[str, list[bytes], list[bytes]]:
         """What the ledger keeps of a crowd whose last row is about this period, and of its members."""
         entered = np.zeros((len(crowd.day), 0)) if crowd.last is None else crowd.last
-        kept = _kept([crowd.base], [crowd.offset], [WATTS], period)
+        kept = _pack_kept([crowd.base], [crowd.offset], [WATTS], period)
         return (
             kept,
             [row.astype(LOADS).tobytes() for row in crowd.day],
@@ -197,7 +197,7 @@ class TableRules:
         values = everyone * 10.0 ** -np.array(self.decimals)
         return begin_table(last, column_bases(values, self.columns, len(last)), self.decimals, draw)
 
-    def stored(self, at: IndexArray) -> Units:
+    def first_figures(self, at: IndexArray) -> Units:
         """(n, k) the figures of labels of today, in units."""
         return self.units[at]
 
@@ -209,7 +209,7 @@ class TableRules:
 
     def encode(self, crowd: TableCrowd, period: str) -> tuple[str, list[bytes], list[bytes]]:
         """What the ledger keeps of a crowd whose last row is about this period, and of its members."""
-        kept = _kept(crowd.bases, crowd.offsets, crowd.decimals, period)
+        kept = _pack_kept(crowd.bases, crowd.offsets, crowd.decimals, period)
         return kept, [row.astype(FIGURES).tobytes() for row in crowd.last], [b""] * len(crowd.last)
 
     def make(self, crowds: Sequence[TableCrowd], at: Sequence[IndexArray]) -> list[MadeRow]:
@@ -263,7 +263,7 @@ def redraw(kept: str, members: int, sums: Sequence[int], shown: Sequence[float])
     return [figure if np.isfinite(before) else before for figure, before in zip(row, shown, strict=True)]
 
 
-def _kept(bases: Sequence[Decimal], offsets: Sequence[int], decimals: Sequence[int], period: str) -> str:
+def _pack_kept(bases: Sequence[Decimal], offsets: Sequence[int], decimals: Sequence[int], period: str) -> str:
     fixed = {"bases": [str(base) for base in bases], "offsets": list(offsets), "decimals": list(decimals)}
     return json.dumps(fixed | {"from": period}, sort_keys=True)
 
@@ -274,6 +274,6 @@ def _figures(rows: Sequence[bytes], kind: np.dtype[Any]) -> Units:
 
 def _refusal(words: str) -> str:
     return (
-        f"rules of a row: no crowds were found in which {words}. Ways out: a larger crowd; leaving the label out; or "
-        "the promise about the readings, which has no crowds. Nothing was released"
+        f"rules of a row: no crowds were found that keep them: {words}. Ways out: a larger crowd; leaving the label out; "
+        "or the promise about the readings, which has no crowds. Nothing was released"
     )

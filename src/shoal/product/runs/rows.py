@@ -267,7 +267,7 @@ class Plan:
             if member.stored and (member.at < 0 or isinstance(self.rules, LoadRules)):
                 rows.append(np.frombuffer(member.stored, dtype=kind).astype(np.int64))
             else:
-                rows.append(self.rules.stored(np.array([member.at]))[0])
+                rows.append(self.rules.first_figures(np.array([member.at]))[0])
         return np.array(rows)
 
     def _figures(self, names: Sequence[str]) -> Units:
@@ -290,7 +290,7 @@ class Plan:
             if entry is not None and entry["period"] > self.period:
                 raise InputError(EARLIER.format(entry["period"], self.period))
         at = {number: np.array([self.members[name].at for name in names]) for number, names in inside.items()}
-        made = self._made(inside, at) if self.rules is not None and inside else {}
+        made = self._make(inside, at) if self.rules is not None and inside else {}
         for number, names in inside.items():
             entry, members = self._book.crowds.get(number), [self.members[name] for name in names]
             answered = int((at[number] >= 0).sum()) >= self.m
@@ -302,7 +302,7 @@ class Plan:
                 self.rows.append(PlannedRow(number, entry["members"], row, [], kept, bool(row), recorded=True))
                 continue
             if self.rules is None:
-                kept = self._kept(names) if entry is None else entry["kept"]
+                kept = self._draw_base(names) if entry is None else entry["kept"]
                 for member in members:
                     if member.at >= 0:
                         member.last, member.changed, member.own = self.period, True, True
@@ -321,18 +321,18 @@ class Plan:
                 member.own = self._has_entered(member)
             self.rows.append(PlannedRow(number, len(names), step.values, step.sums, kept, answered))
 
-    def _kept(self, names: Sequence[str]) -> str:
+    def _draw_base(self, names: Sequence[str]) -> str:
         """Base and offset of a new crowd under a method, for rows that its noise would show too closely."""
         rules = self._bases
         if rules is None:
             return ""
-        everyone = rules.stored(np.arange(len(self._curves.frame)))
+        everyone = rules.first_figures(np.arange(len(self._curves.frame)))
         crowd: Any = rules.begin(
-            rules.stored(np.array([self.members[name].at for name in names])), everyone, draw_offset
+            rules.first_figures(np.array([self.members[name].at for name in names])), everyone, draw_offset
         )
         return rules.encode(crowd, "")[0]
 
-    def _made(self, inside: dict[int, list[str]], at: dict[int, IndexArray]) -> dict[int, MadeRow]:
+    def _make(self, inside: dict[int, list[str]], at: dict[int, IndexArray]) -> dict[int, MadeRow]:
         assert self.rules is not None
         crowds: list[Any] = []
         for number, names in inside.items():
