@@ -22,7 +22,7 @@ HALF_HOUR = timedelta(minutes=30)
 def homes() -> pl.DataFrame:
     """Four homes from the 10th to the 18th, in whole Wh per half hour."""
     frame = shoal.simulate_meters(4, 9, 30, seed=3, start="2024-01-10")
-    return frame.with_columns(kw=((pl.col("kw") + 1.0) * 500).round() / 500)  # so that no home makes most of a row
+    return frame.with_columns(kw=((pl.col("kw") + 4.0) * 500).round() / 500)  # so that no home makes most of a row
 
 
 def _kwh(frame: pl.DataFrame) -> pl.DataFrame:

@@ -274,6 +274,6 @@ def _figures(rows: Sequence[bytes], kind: np.dtype[Any]) -> Units:
 
 def _refusal(words: str) -> str:
     return (
-        f"rules of a row: no crowds were found that keep them: {words}. Ways out: a larger crowd; leaving the label out; "
+        f"rules of a row: no crowds were found that keep them: {words}. Ways out: a larger crowd; leave the label out; "
         "or the promise about the readings, which has no crowds. Nothing was released"
     )
