@@ -75,8 +75,11 @@ def test_a_methods_table_is_what_the_ledger_recorded(finished_charged):
     assert table.columns == ["household", "crowd", "row", "step", "timestamp", "kw"]
     with shoal.Ledger.open(finished_charged / "ledger.db", create=False) as ledger:
         recorded = {e.content["label"]: e.content["released"] for e in ledger.entries() if e.kind == "release"}
+        crowds = ledger.crowds(sorted(recorded)).crowds
+    base = max(float(base) for kept in crowds["kept"].to_list() for base in json.loads(kept)["bases"])
     for name, part in table.group_by("household", maintain_order=True):
-        assert np.array_equal(part["kw"].to_numpy(), recorded[name[0]])
+        # Rows whose noise would show too much are rounded and shifted: each lies within a base of what was drawn.
+        assert (np.abs(part["kw"].to_numpy() - recorded[name[0]]) < base).all()
     made = shoal.Mechanism.load(mechanism(finished_charged))
     card = json.loads((finished_charged / "card.json").read_text())
     assert 1e-5 >= card["guarantee"]["delta"] >= made.certificate.delta_upper
@@ -190,7 +193,8 @@ def test_the_run_of_the_library_is_that_of_the_command(january, meters, tmp_path
     assert run.config == other.config
     assert run.card.statement == other.card.statement
     assert set(run.released["household"]) == set(other.released["household"])
-    assert sorted(run.released["kw"].to_list()) == sorted(other.released["kw"].to_list())
+    rows = [np.sort(one.released["kw"].to_numpy()) for one in (run, other)]
+    assert np.abs(rows[0] - rows[1]).max() <= 0.5  # a base: each run draws secret offsets of its own
     assert run.report.is_file()
     assert shoal.run(None, tmp_path / "x").did == []
     with pytest.raises(shoal.InputError, match="epsilonn is not a setting"):
