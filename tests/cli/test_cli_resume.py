@@ -61,8 +61,10 @@ def test_killed_and_continued(where, left, unreleased, charges):
     table = pl.read_parquet(unreleased / "released.parquet")
     with shoal.Ledger.open(unreleased / "ledger.db", create=False) as ledger:
         recorded = {e.content["label"]: e.content["released"] for e in ledger.entries() if e.kind == "release"}
+        kept = ledger.crowds(sorted(recorded)).crowds["kept"].to_list()
+    base = max(float(base) for one in kept for base in json.loads(one)["bases"])  # rows are rounded and shifted
     for (name,), rows in table.group_by("household"):
-        assert np.array_equal(rows.sort("step")["kw"].to_numpy(), recorded[name])
+        assert (np.abs(rows.sort("step")["kw"].to_numpy() - recorded[name]) < base).all()
 
 
 def test_a_release_that_may_have_happened_counts_as_one(unreleased, charges):

@@ -26,13 +26,13 @@ run = shoal.Run(sys.argv[1], shoal.SimulatedMeters(12, 8, 60), workers="serial",
 run.everything("release")
 assert len(run.released)
 import shoal.product.service.server
-with run.held():
+with run.hold():
     try:
-        with shoal.Run(sys.argv[1]).held():
+        with shoal.Run(sys.argv[1]).hold():
             raise SystemExit("held twice")
     except shoal.InputError:
         pass
-with shoal.Run(sys.argv[1]).held():
+with shoal.Run(sys.argv[1]).hold():
     print("done")
 """
 

@@ -114,7 +114,7 @@ def test_a_ledger_that_is_not_the_one(designed: Path, owner: Path, tmp_path: Pat
         before = image(designed)
         for action in (
             lambda: go(designed, days[1], update=True),
-            lambda: shoal.Run.open(designed).ledger(create=True).close(),
+            lambda: shoal.Run.open(designed).work.open_ledger(create=True).close(),
         ):
             with pytest.raises(shoal.LedgerError, match=words):
                 action()

@@ -104,7 +104,7 @@ def test_a_command_runs_it_and_the_second_time_nothing(tmp_path: Path, days: Day
 
 
 def test_an_exhausted_budget_ends_with_3_and_can_be_raised(designed: Path) -> None:
-    with shoal.Run.open(designed).ledger(create=True) as ledger:
+    with shoal.Run.open(designed).work.open_ledger(create=True) as ledger:
         ledger.budget(1.0, 0.0)
     with pytest.raises(shoal.BudgetError):
         go(designed)

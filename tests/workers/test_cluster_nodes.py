@@ -55,7 +55,7 @@ def at_work(machine: Any) -> list[int]:
 
 def outcome(run: shoal.Run) -> tuple[pl.DataFrame, int]:
     """Whose row is which, to the last digit, and how often the release is on record."""
-    with run.ledger() as ledger:
+    with run.work.ledger as ledger:
         assert ledger.verify().ok
         records = sum(entry.kind == "crowds" for entry in ledger.entries())
     return run.released.drop("crowd").sort("household", "step"), records

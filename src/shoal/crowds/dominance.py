@@ -45,7 +45,7 @@ def keeps_dominance(amounts: NDArray[Any], largest_share: float | None = None) -
     """
     ordered = np.sort(amounts, axis=0)[::-1]
     largest, rest = ordered[0], ordered[1 + coalition_of(len(amounts)) :].sum(axis=0)
-    kept = PERCENT * largest <= 100 * rest
+    kept = largest - rest <= rest  # PERCENT of it; no product, which could overflow
     if largest_share is not None:
         kept = kept & (largest <= largest_share * ordered.sum(axis=0))
     return np.asarray(kept)

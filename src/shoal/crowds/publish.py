@@ -246,9 +246,11 @@ class _Release:
         self.waiting = tuple(sorted(set(self.labels) - set(names)))
 
     def add(self, names: Sequence[str], units: Units, crowd: NDArray[np.int64], bases: Sequence[Any]) -> None:
-        """New crowds, in the order of their figures: no number and no offset depends on names or the order of rows."""
+        """New crowds, numbered by a draw over the order of their figures: no number depends on names or on figures."""
         every = [(sorted(units[at].tolist()), at, base) for at, base in zip(members_at(crowd), bases, strict=True)]
-        for _, at, base in sorted(every, key=lambda one: one[0]):
+        ordered = sorted(every, key=lambda one: one[0])
+        while ordered:
+            _, at, base = ordered.pop(self.draw(len(ordered)))
             table = begin_table(units[at], base, self.decimals, self.draw)
             empty = np.zeros(units[at].shape, dtype=np.int64)
             inside = tuple(names[i] for i in at)

@@ -34,7 +34,7 @@ AVERAGES = Step(
     "label privacy with ε = 0, δ = 0 between members of a crowd, nothing between crowds; k-anonymity with rules for "
     "size, precision, dominance, difference and diversity; for one constant figure of a member (0, d/(n·b)) over the "
     "whole series; no differential privacy about figures",
-    "comes no closer to a constant figure than about a third of a usual one; sees about how much a member changed",
+    "learns a constant figure from the rows only to about a third of a usual one; sees about how much a member changed",
     "shoal run FILE",
 )
 ANSWERS = Step(

@@ -43,14 +43,15 @@ MOST_NAMED = 6
 KIND = "aggregation with a least crowd (k-anonymity)"
 #: What a mean does not hide, wherever an operator reads.
 FIGURES = (
-    "Someone who knows the other members' figures, because they are his meters, tenants or customers, comes no closer "
-    "to a constant figure of the last member than about a third of a usual one, on average. The readings' promise, "
-    "which adds noise, protects figures."
+    "Someone who knows the other members' figures, because they are his meters, tenants or customers, learns a "
+    "constant figure of the last member from its rows only to about a third of a usual one, on average. Members of a "
+    "crowd are alike, so that the row itself is a guess of each. The readings' promise, which adds noise, protects "
+    "figures."
 )
 #: The same in a line, for who types options.
 KNOWS = (
-    "Someone who knows the other members' figures comes no closer to a constant figure than about a third of a usual "
-    "one; `--secret readings` protects figures."
+    "Someone who knows the other members' figures learns a constant figure from the rows only to about a third of a "
+    "usual one; `--secret readings` protects figures."
 )
 #: Key -> the heading over its sentences; the first five are the summary.
 HEADINGS = {

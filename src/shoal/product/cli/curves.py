@@ -5,13 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 import shoal
 from shoal import archive
 from shoal.files import write_private
-from shoal.mechanism.releasable import law_parts
 from shoal.product.cli import options
 from shoal.product.cli.claims import read_claim, read_laws
 from shoal.product.cli.options import option
@@ -146,6 +144,10 @@ def _decide(file: Path, claim: str, epsilon: float | None, scope: str | None) ->
     check.proof.save(proof)
     if isinstance(classes, shoal.GaussianClasses):  # as the checker reads them
         about = file.parent / f"{file.stem}.laws.shoal"
+        import numpy as np
+
+        from shoal.mechanism.releasable import law_parts
+
         write_private(about, archive.pack(*law_parts(classes, np.array(check.proof.pairs))))
     content = {part: getattr(check, part) for part in parts} | {"proof": str(proof)}
     again = f"The proof is {proof}; another program checks it: python -m shoal.proofs.checker {proof} {about}"

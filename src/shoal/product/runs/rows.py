@@ -241,7 +241,10 @@ class Plan:
                 self.members[name] = PlannedMember(0, at=self._place[name])
         # Numbers and offsets are drawn in the order of figures: neither depends on what anybody is called.
         ordered = sorted(inside.values(), key=lambda names: sorted(map(self._key, names)))
-        everyone = None if rules is None or not ordered else self._last([n for names in ordered for n in names])
+        # Bases rest on all labels in crowds: newcomers alone could be chosen so that their base hides nothing.
+        everyone = (
+            None if rules is None or not ordered else self._last([n for n in self.members if n not in self.waiting])
+        )
         for i, names in enumerate(ordered):
             for name in names:
                 self.members[name].crowd, self.members[name].changed = -1 - i, True

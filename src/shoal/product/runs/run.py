@@ -168,6 +168,7 @@ class Run(Results):
         if chosen.ledger not in (None, IN_FOLDER):
             chosen = replace(chosen, ledger=place_of(chosen.ledger).stored)
         self._rows: Scratch | None = None
+        self._period = given.get("period")
         state = None if saved is None else replace(saved, config=chosen)
         if source is not None:
             read, self._rows = source_of(source, folder.path / SHARDS / "source", table=chosen.label is not None)
@@ -450,6 +451,12 @@ class Run(Results):
                 raise InputError(
                     f"update: {differs} differs from that of the last release; crowds and their setting are for life, "
                     "so leave it as it was"
+                )
+            if self._period is not None and self._period == before.config.period:
+                raise InputError(
+                    "period: the last release of this folder is about it. Every release needs a later period than the "
+                    "last. Nothing was released",
+                    argument="period",
                 )
             for name in ("origin", "period"):  # those of the last release
                 if getattr(self.config, name) == getattr(before.config, name):
