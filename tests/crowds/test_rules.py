@@ -17,6 +17,7 @@ from shoal.crowds.dominance import coalition_of, keeps_dominance
 from shoal.crowds.loads import begin_loads, next_loads
 from shoal.crowds.membership import form_crowds
 from shoal.crowds.precision import as_figures, base_above, base_below, round_sums
+from shoal.crowds.publish import RowsState, advance_rows
 from shoal.crowds.tables import likeness_of, table_limits
 
 Amounts = st.lists(st.integers(0, 1000), min_size=2, max_size=20)
@@ -153,3 +154,17 @@ def test_ten_thousand_labels_are_dealt_in_blocks() -> None:
     blocks = deal_blocks(points, rare[:, None] / rare.std(), 3)
     assert np.abs(np.bincount(blocks) / 10_000 - 1 / 3).max() < 0.01
     assert np.ptp(np.bincount(blocks, rare)) <= 15
+
+
+def test_amounts_near_the_end_of_whole_numbers_keep_the_rule() -> None:
+    largest = np.array([2**61, *[2] * 11])
+    assert not keeps_dominance(largest).any()
+    assert keeps_dominance(np.full(12, 2**58)).all()
+
+
+def test_numbers_of_new_crowds_are_drawn_and_not_the_order_of_figures() -> None:
+    figures = {f"p{i:02d}": [float(i)] for i in range(24)}
+    new = RowsState(10, 0.6, None, ColumnRoles(*np.zeros((3, 0), dtype=np.bool_)), 0, {})
+    first = [advance_rows(figures, new, 10, draw=draw)[0].values for draw in (lambda n: 0, lambda n: n - 1)]
+    assert first[0][0, 0] < first[0][-1, 0]
+    assert first[1][0, 0] > first[1][-1, 0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from pathlib import Path
 
 import numpy as np
@@ -180,3 +181,42 @@ def test_a_table_that_cannot_keep_a_rule_is_refused_with_the_ways_out(tmp_path: 
         release(people, tmp_path, period="2024-01")
     with pytest.raises(shoal.InputError, match="sensitive: the table has no column 'smokes'"):
         release(people.drop("income"), tmp_path, out="two", period="2024-01", sensitive=("smokes",))
+
+
+def test_newcomers_cannot_choose_a_base_that_hides_nothing(tmp_path: Path) -> None:
+    """Invented labels that are alike, beside one that is not: the base of their crowds rests on all labels."""
+    rng, names = np.random.default_rng(5), [f"p{i}" for i in range(60)]
+    first = np.round(rng.normal(50, 10, 60), 3)
+    release(pl.DataFrame({"person": names, "income": first}), tmp_path, period="2024-01")
+    alike = 50 + np.arange(23) * 1e-3
+    people = {"person": [*names, "one", *(f"x{i}" for i in range(23))], "income": [*first, 63.127, *alike]}
+    release(pl.DataFrame(people), tmp_path, period="2024-02")
+    described = json.loads((tmp_path / "run" / "public" / "datapackage.json").read_text())["precision"]
+    bases = [float(one) for base in described.values() for one in (base.values() if isinstance(base, dict) else [base])]
+    assert len(bases) > 5
+    assert min(bases) >= 0.5
+
+
+def test_a_period_is_released_once_with_update_too(tmp_path: Path) -> None:
+    people = pl.DataFrame({"person": [f"p{i}" for i in range(24)], "income": np.arange(24.0) + 100})
+    release(people, tmp_path, period="2024-01")
+    with pytest.raises(shoal.InputError, match="later period than the last"):
+        release(people.with_columns(pl.col("income") * 2), tmp_path, period="2024-01")
+
+
+def test_a_figure_that_is_held_shows_in_no_public_file(tmp_path: Path) -> None:
+    """One of 150 members jumps and is held: rows and errors are what they are if it jumps ten times as far."""
+    rng = np.random.default_rng(3)
+    people = pl.DataFrame({"person": [f"p{i}" for i in range(150)], "income": np.round(rng.normal(50, 10, 150), 2)})
+    told = []
+    for factor in (40.0, 400.0):
+        folder = tmp_path / str(factor)
+        folder.mkdir()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("shoal.product.runs.rows.draw_offset", lambda n: n // 3)
+            release(people, folder, period="2024-01")
+            jump = pl.when(pl.col("person") == "p7").then(pl.col("income") + factor).otherwise("income")
+            release(people.with_columns(jump.alias("income")), folder, period="2024-02")
+        card = json.loads((folder / "run" / "public" / "card.json").read_text())
+        told.append((last_public(folder / "run")["income"].to_list(), card["rmse"], card["price"]))
+    assert told[0] == told[1]
