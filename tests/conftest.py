@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -51,6 +53,32 @@ def _ledgers_of_one_test(
     """Ledgers that a test names are noted in a data directory of its own: it does not meet the homes of others."""
     name = hashlib.sha256(request.node.nodeid.encode()).hexdigest()[:16]
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path_factory.getbasetemp() / f"data-{name}"))
+
+
+#: Modules that look at secret offsets themselves; everywhere else rows are the same from run to run of the tests.
+DRAWN = ("test_row_findings",)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _offsets_in_the_middle() -> Iterator[None]:
+    """Secret offsets of rows in the middle of their window: a test that passes once passes always."""
+    from shoal.product.runs import row_rules, rows
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rows, "draw_offset", lambda n: n // 2)
+        patch.setattr(row_rules, "secrets", SimpleNamespace(randbelow=lambda n: n // 2))
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _offsets_that_are_drawn(request: pytest.FixtureRequest, _offsets_in_the_middle: None) -> Iterator[None]:
+    from shoal.product.runs import row_rules, rows
+
+    with pytest.MonkeyPatch.context() as patch:
+        if request.module.__name__.rpartition(".")[2] in DRAWN:
+            patch.setattr(rows, "draw_offset", secrets.randbelow)
+            patch.setattr(row_rules, "secrets", secrets)
+        yield
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
