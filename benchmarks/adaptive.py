@@ -29,7 +29,7 @@ from shoal import (
     design,
     privacy_curve,
 )
-from shoal.product.ledger.bounds import mechanism_bound
+from shoal.product.ledger.budgets import mechanism_bound
 
 BUDGETS = ((0.3, 1e-6), (1.0, 1e-4), (1.0, 1e-6), (1.0, 1e-9), (2.0, 1e-6), (4.0, 1e-6))
 PAIR = NeighborGraph.complete(["a", "b"])

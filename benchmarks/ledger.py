@@ -25,7 +25,7 @@ from collections.abc import Callable
 import numpy as np
 
 from shoal import GaussianClasses, Ledger, Mechanism, NeighborGraph, design
-from shoal.product.ledger.bounds import mechanism_bound
+from shoal.product.ledger.budgets import mechanism_bound
 
 N_LABELS, N_DIMS, MEASURED = 13, 12, 200
 SHARD, GROUP, FILLED, SHARDS = 1000, 25, 200_000, 5

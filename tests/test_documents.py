@@ -103,7 +103,7 @@ LIBRARY = [
     *("errors", "validation", "rounding", "files", "plaintext", "archive", "records", "columns", "numerics", "crowds"),
     *("laws", "accounting", "noise", "mechanism", "proofs", "designs", "audits", "testing", "arma", "readings"),
 ]
-PRODUCT = ["locks", "workers", "ledger", "card", "sources", "studies", "runs", "service", "cli"]
+PRODUCT = ["workers", "ledger", "card", "sources", "studies", "runs", "service", "cli"]
 ROOMS = LIBRARY + [f"product.{room}" for room in PRODUCT]
 
 

@@ -16,8 +16,8 @@ from releasing import answer, ask, charges, point, trajectory
 from test_ledger_composition import mixed
 
 from shoal import CertificationError, GaussianClasses, InputError, Ledger, NeighborGraph, design
-from shoal.product.ledger import bounds
-from shoal.product.ledger.bounds import MechanismBound, bound_delta, mechanism_bound
+from shoal.product.ledger import budgets as bounds
+from shoal.product.ledger.budgets import MechanismBound, bound_delta, mechanism_bound
 from shoal.product.ledger.composition import NOTHING, Charges, Composer, LabelAccount, PairAccount
 
 TOOLS = [*mixed(), trajectory(4, 2, gap=0.3, seed=9), trajectory(4, 3, gap=0.01, seed=10)]

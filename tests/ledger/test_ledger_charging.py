@@ -15,7 +15,7 @@ from releasing import answer, point, recorded, trajectory
 
 from shoal import BudgetError, InputError, Ledger, Mechanism, NeighborGraph
 from shoal.product.ledger import accounts
-from shoal.product.ledger.bounds import mechanism_bound
+from shoal.product.ledger.budgets import mechanism_bound
 
 LABELS = ["h0", "h1", "h2"]
 

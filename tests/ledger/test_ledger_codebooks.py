@@ -10,7 +10,7 @@ import pytest
 from releasing import spent_at
 
 import shoal
-from shoal.product.ledger.bounds import mechanism_bound
+from shoal.product.ledger.budgets import mechanism_bound
 
 NAMES = ["a", "b", "c", "d"]
 GRAPH = shoal.NeighborGraph.complete(NAMES)

@@ -24,8 +24,7 @@ from zoneinfo import ZoneInfo
 import polars as pl
 
 import shoal
-from shoal.product.runs import secret
-from shoal.product.runs.meter_rows import make_shard, open_files, read_readings, sort_files
+from shoal.product.runs.meter_rows import declared_grid, make_shard, open_files, read_readings, sort_files
 from shoal.product.sources.meters.quality import repair
 from shoal.product.sources.meters.readings import choose_spellings, in_order
 
@@ -233,7 +232,7 @@ def readings_of(files: dict[str, bytes], world: World, folder: Path, kind: str =
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         opened = open_files(sorted(given.iterdir()), config, "")
-        grid = secret.declared_grid(config, energy=opened.energy)
+        grid = declared_grid(config, energy=opened.energy)
         for data in in_memory(opened, grid, world) if kind == "memory" else in_shards(opened, grid, config, folder):
             if kind == "curves":
                 bits |= forecasts_of(data, world)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from shoal.files import full
-from shoal.product.workers import executor
+from shoal.product import workers
 
 BLOCKED = ("fcntl", "resource", "pwd", "grp", "termios")
 CODE = f"""
@@ -86,7 +86,7 @@ def test_a_full_disk_as_polars_tells_it_on_windows(monkeypatch: pytest.MonkeyPat
 
 def test_windows_gets_no_more_workers_than_it_can_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
-    assert [executor.Processes(number).workers for number in (2, 61, 96)] == [2, 61, 61]
+    assert [workers.Processes(number).workers for number in (2, 61, 96)] == [2, 61, 61]
 
 
 def test_text_files_name_their_encoding() -> None:

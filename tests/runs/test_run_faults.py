@@ -27,7 +27,7 @@ from small_run import (
 )
 
 import shoal
-from shoal.product.workers.executor import DIED, Executor
+from shoal.product.workers import DIED, Executor
 
 Patch = pytest.MonkeyPatch
 

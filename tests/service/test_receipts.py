@@ -20,8 +20,8 @@ import shoal
 from shoal.errors import LedgerError
 from shoal.product.service import receipt_verifier as verifier
 from shoal.product.service import record
-from shoal.product.service.merkle import Tree, leaf_hash, node_hash
 from shoal.product.service.questions import QuestionService
+from shoal.product.service.record import Tree, leaf_hash, node_hash
 
 
 def plain_root(leaves: list[bytes]) -> bytes:

@@ -23,8 +23,8 @@ from errands import SECRET, Errand
 
 import shoal
 from shoal.numerics.threads import ONE_THREAD
-from shoal.product.workers import cluster
-from shoal.product.workers.executor import DIED, TRIES, Executor, Failure, TaskError, open_executor
+from shoal.product import workers as cluster
+from shoal.product.workers import DIED, TRIES, Executor, Failure, TaskError, open_executor
 
 RAY = pytest.param("ray", marks=pytest.mark.slow)
 
@@ -223,7 +223,7 @@ def test_closing_ends_the_workers() -> None:
 
 DRIVER = """
 import sys
-from shoal.product.workers.executor import open_executor
+from shoal.product.workers import open_executor
 import errands
 with open_executor(sys.argv[2], 2) as executor:
     for _ in executor.run(errands.present, [errands.Errand(i, 60.0, sys.argv[1]) for i in range(4)]):

@@ -7,7 +7,7 @@ that their mean exceeds. What is decided here holds whatever is chosen, and when
 Let P and Q be the two worlds of a pair, L the loss of all answers so far, D_t the sum of the Rényi divergences of order
 1 + t of the mechanisms used so far, each given what was seen before it. For every t > 0 the process e^{t(L − D_t)} is
 a supermartingale under P. With c_t = t^t / (1+t)^{1+t}, (1 − e^{ε−L})₊ ≤ c_t e^{t(L−ε)}
-(:mod:`shoal.product.ledger.bounds`). Let w be weights that sum to 1. Who goes on only as long as one of these holds,
+(:mod:`shoal.product.ledger.budgets`). Let w be weights that sum to 1. Who goes on only as long as one of these holds,
 whichever it is, stays within (ε, δ):
 
     c_t e^{t(D_t − ε)} ≤ w_t δ           for one of a few orders 1 + t, fixed with the budget;

@@ -13,8 +13,7 @@ from typing import Any
 from sqlalchemy import exists, func, or_, select
 
 from shoal.product.ledger import chain
-from shoal.product.ledger.bounds import bound_delta, mechanism_bound, pair_bound
-from shoal.product.ledger.budgets import Budget
+from shoal.product.ledger.budgets import Budget, bound_delta, mechanism_bound, pair_bound
 from shoal.product.ledger.composition import Charges, LabelAccount, PairAccount
 from shoal.product.ledger.crowds import NOBODY
 from shoal.product.ledger.state import Memory, State

@@ -19,7 +19,7 @@ mean of that δ at ε less their loss (section 11.3).
 then P(E) ≤ e^ε (Q(E) + τ) + δ + τ; total variation adds over releases. Of the pairs of a label that are compared, the
 largest Σ τ is added to the largest δ.
 
-A cheaper figure that is never below this one is in :mod:`shoal.product.ledger.bounds`.
+A cheaper figure that is never below this one is that of :class:`shoal.product.ledger.budgets.MechanismBound`.
 
 The sum is over the sequence as it happened: a guarantee for mechanisms that were not chosen in the light of earlier
 answers about the same pair. For those that may have been, :meth:`Composer.filter` says how far they are from the

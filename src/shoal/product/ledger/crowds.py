@@ -38,7 +38,7 @@ from shoal.errors import InputError, LedgerError
 from shoal.product.ledger import chain, spellings
 from shoal.product.ledger.budgets import begins_after, later, window_start
 from shoal.product.ledger.chain import Entry, canonical
-from shoal.product.ledger.known_rows import refuse_known
+from shoal.product.ledger.spellings import refuse_known
 from shoal.product.ledger.storage import CROWD_MEMBERS, CROWD_NUMBERS, CROWDS, READINGS, Transaction, chunks, word
 
 if TYPE_CHECKING:

@@ -23,8 +23,7 @@ from shoal.errors import BudgetError, InputError
 from shoal.mechanism.releasable import Releasable, check_releasable
 from shoal.product.ledger import chain, crowds, spellings
 from shoal.product.ledger.accounts import Cost, account, exceeding
-from shoal.product.ledger.bounds import HEADROOM, MechanismBound, mechanism_bound
-from shoal.product.ledger.budgets import REGISTER, Budget, begins_after
+from shoal.product.ledger.budgets import HEADROOM, REGISTER, Budget, MechanismBound, begins_after, mechanism_bound
 from shoal.product.ledger.chain import Entry
 from shoal.product.ledger.state import State, graph_digest
 from shoal.product.ledger.storage import ENTRIES, Transaction, word

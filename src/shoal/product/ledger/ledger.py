@@ -30,8 +30,7 @@ from shoal.product.ledger import chain, decide, spellings
 from shoal.product.ledger import crowds as lasting
 from shoal.product.ledger import storage as database
 from shoal.product.ledger.accounts import Cost, LogRow, Overview, Spent, account, log_rows, overview_of
-from shoal.product.ledger.bounds import MechanismBound
-from shoal.product.ledger.budgets import budget_entry, readings_entry
+from shoal.product.ledger.budgets import MechanismBound, budget_entry, readings_entry
 from shoal.product.ledger.chain import Entry, Head
 from shoal.product.ledger.crowds import CrowdsRelease, LastingCrowds
 from shoal.product.ledger.state import Memory, State

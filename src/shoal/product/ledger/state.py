@@ -29,8 +29,7 @@ from shoal.errors import InputError, LedgerError
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.releasable import Releasable, check_releasable, from_bytes
 from shoal.product.ledger import chain, spellings
-from shoal.product.ledger.bounds import POINTS, MechanismBound
-from shoal.product.ledger.budgets import REGISTER, Budget, ReadingsTotal
+from shoal.product.ledger.budgets import POINTS, REGISTER, Budget, MechanismBound, ReadingsTotal
 from shoal.product.ledger.chain import Entry, Journal
 from shoal.product.ledger.composition import NOTHING, Charges, Composer, LabelAccount, PairAccount, Recent, Span, sum_tv
 from shoal.product.ledger.crowds import NOBODY

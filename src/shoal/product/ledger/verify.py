@@ -25,8 +25,7 @@ from sqlalchemy import func, select
 from shoal.errors import LedgerError
 from shoal.product.ledger import chain, crowds
 from shoal.product.ledger.accounts import exceeding
-from shoal.product.ledger.bounds import POINTS, bound_at
-from shoal.product.ledger.budgets import Budget
+from shoal.product.ledger.budgets import POINTS, Budget, bound_at
 from shoal.product.ledger.chain import NOTES, START, Entry, Head, columns_of
 from shoal.product.ledger.composition import Composer
 from shoal.product.ledger.decide import may_be_chosen, readings_refusal

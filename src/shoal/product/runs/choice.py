@@ -50,8 +50,8 @@ from shoal.numerics.notebook import sections
 from shoal.product.card.facts import FitFacts
 from shoal.product.runs.book import Book, as_period
 from shoal.product.runs.config import Config
-from shoal.product.runs.curves import Curves
 from shoal.product.runs.folder import FIT
+from shoal.product.runs.inputs import Curves
 from shoal.product.runs.row_rules import Rules, TableRules
 from shoal.product.runs.rows import rules_of, too_few
 from shoal.product.runs.shards import run_jobs

@@ -19,13 +19,15 @@ from typing import Any
 
 from shoal.designs.methods import METHODS
 from shoal.errors import InputError
-from shoal.product.runs import secret
 from shoal.records import Record
 
 #: Sections of a file of settings, and panels of the command's help.
 SECTIONS = ("input", "hiding", "guarantee", "ledger", "output", "speed")
 #: Methods that take an ε, a δ or a ρ: the codebook, and every design that changes an answer.
 CHARGED = ("codebook", *(name for name, method in METHODS.items() if method.perturbs))
+READINGS = "readings"
+#: Settings that belong to the readings' promise.
+OF_READINGS = ("customers", "budget_epsilon", "releases", "bounds", "cells", "typical_kw")
 #: Steps of the search of a design that searches, and the ε at which one that only spends a ρ states its δ.
 SEARCH, STATED = 10, 1.0
 
@@ -146,7 +148,7 @@ class Config(Record):
         validation.choice(("point", "trajectory", "marginal", "as_in_paper"), query=self.query)
         if len(self.order) != 2:
             raise InputError("order must be two whole numbers (p, q)")
-        validation.choice(("label", secret.READINGS), secret=self.secret)
+        validation.choice(("label", READINGS), secret=self.secret)
         if self.typical_kw is not None:
             validation.positive(typical_kw=self.typical_kw)
         kind = choose_kind(self)
@@ -185,6 +187,11 @@ class Config(Record):
         return self.method is not None or self.query != "point"
 
     @property
+    def declares(self) -> bool:
+        """Whether everything is declared and nothing is inferred from readings."""
+        return self.secret == READINGS
+
+    @property
     def guarantee(self) -> str | None:
         """The first setting that asks for a guarantee, or spends an error; None where none does."""
         return next((name for name in ("epsilon", "delta", "rho") if getattr(self, name) is not None), None)
@@ -207,12 +214,12 @@ class Config(Record):
     @property
     def exports(self) -> bool:
         """Whether readings below zero are export; log power and the readings' promise are of consumption."""
-        return self.answers == "kw" and self.secret != secret.READINGS
+        return self.answers == "kw" and not self.declares
 
     @property
     def season(self) -> str:
         """The season of the forecasts: by week from four weeks of training on, with less it fits badly."""
-        return "week" if self.train_days >= 28 and self.secret != secret.READINGS else "day"
+        return "week" if self.train_days >= 28 and not self.declares else "day"
 
     @property
     def named_columns(self) -> dict[str, str]:

@@ -2,28 +2,109 @@
 
 A file is written under a temporary name, flushed to disk and renamed; ``state.json`` is written last. Whatever
 interrupts a run, the state names only files that are complete, and each with its digest. A run's rows come from meter
-files, from households that do not exist, or from a table of any classes. The facts of its
-stages are decoded once, when the state is read (:mod:`shoal.product.runs.facts`).
+files, from households that do not exist, or from a table of any classes. The facts of its stages are decoded once, when
+the state is read.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from shoal.errors import InputError
+from shoal.errors import InputError, ShoalError
 from shoal.files import digest_of, file_digest, private_folder, write_whole
-from shoal.product.locks import hold_lock
+from shoal.product.card.facts import AuditFacts, Course, DesignFacts, FitFacts, OwnAttack, ReleaseFacts
 from shoal.product.runs.config import Config
-from shoal.product.runs.facts import Facts, decode_facts
 from shoal.product.runs.owner_ledger import FILE, Seal
 from shoal.product.sources.frames import Scratch, meter_files, store_rows
 from shoal.records import Record
+
+
+@dataclass(frozen=True)
+class CrowdFacts(Record):
+    """Crowds that were formed, beside the facts of the fit: the setting and period that are recorded, and the book."""
+
+    fit: FitFacts
+    setting: str
+    period: str
+    book: str  #: digest of what was on record about these labels
+    columns: tuple[str, ...] = ()  #: of a table
+    withheld: int = 0  #: figures of rows (of meters: rows) that would break a rule
+    recorded: int = 0  #: rows that were released before for this period
+
+
+@dataclass(frozen=True)
+class CardFacts(Record):
+    """Which card was written, the statement on it, and what only this stage has measured."""
+
+    digest: str
+    statement: str
+    attack: OwnAttack | None = None
+    course: Course | None = None
+    rules: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ReportFacts(Record):
+    """How many labels the page shows one by one, and whether the ledger is intact (None: too long to look)."""
+
+    shown: int
+    ledger_intact: bool | None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The facts of every stage that is done, by its name; None where it is not."""
+
+    fit: FitFacts | None = None
+    crowds: CrowdFacts | None = None
+    design: DesignFacts | None = None
+    audit: AuditFacts | None = None
+    release: ReleaseFacts | None = None
+    card: CardFacts | None = None
+    report: ReportFacts | None = None
+
+    @property
+    def known_fit(self) -> FitFacts:
+        """Those of the first stage, which is done."""
+        assert self.fit is not None
+        return self.fit
+
+    @property
+    def plan(self) -> CrowdFacts:
+        """Those of the stage of crowds, which is done."""
+        assert self.crowds is not None
+        return self.crowds
+
+    @property
+    def people(self) -> FitFacts | None:
+        """Who is in it: of the first stage, with crowds where they are formed."""
+        return self.fit if self.crowds is None else self.crowds.fit
+
+    def has_failed(self, *stages: str) -> bool:
+        """Whether shards were left out of one of these stages: "fit", "design" or "release"."""
+        known = {"fit": self.people, "design": self.design, "release": self.release}
+        return any(bool(facts.failed) for name in stages if (facts := known[name]) is not None)
+
+
+RECORDS: dict[str, type[Record]] = {
+    "fit": FitFacts, "crowds": CrowdFacts, "design": DesignFacts, "audit": AuditFacts, "release": ReleaseFacts,
+    "card": CardFacts, "report": ReportFacts,
+}  # fmt: skip
+#: Stages of a run, in order.
+STAGES = tuple(field.name for field in fields(Facts))
+
+
+def decode_facts(stage: str, content: Mapping[str, Any]) -> Record:
+    """The facts of a stage, from what the folder has of them."""
+    return RECORDS[stage].from_json(content)
+
 
 #: Version of the state file; others are refused.
 VERSION = 5
@@ -32,6 +113,8 @@ STATE, LEDGER = "state.json", FILE
 FIT, DESIGN = "fit.json", "design.json"
 #: Folders of shards, by role; what they are made from lies under ``shards``.
 FORECASTS, LAWS, MECHANISM, SHARDS = "forecasts", "laws", "mechanism", "shards"
+#: The table of a release: the owner's, with the label of each row, and the one to pass on, without names.
+CSV, PARQUET, PUBLIC = "released.csv", "released.parquet", "public/released.csv"
 #: Called with (stage, what is happening, done, total); total 0 where it is not known.
 Progress = Callable[[str, str, float, int], None]
 
@@ -254,3 +337,22 @@ class Folder:
     def intact(self, done: Done) -> bool:
         """Whether a stage's files are all there and as they were written."""
         return all((self / name).is_file() and self.digest(name) == digest for name, digest in done.files.items())
+
+
+@contextlib.contextmanager
+def hold_lock(path: Path, busy: ShoalError) -> Iterator[None]:
+    """Hold a lock file until the block ends, or raise ``busy`` where another process holds it.
+
+    A process that is killed holds nothing any more.
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path, mode=0o600)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        raise busy from None
+    try:
+        yield
+    finally:
+        lock.release()

@@ -16,7 +16,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,11 +28,10 @@ from shoal.files import private_folder
 from shoal.product.card.facts import LISTED
 from shoal.product.runs.config import Config
 from shoal.product.runs.folder import SimulatedMeters
-from shoal.product.runs.secret import READINGS, declared_of
 from shoal.product.runs.shards import put_frame, put_whole
 from shoal.product.sources.meters import clock
-from shoal.product.sources.meters.columns import ColumnsError
-from shoal.product.sources.meters.declaration import open_by_header
+from shoal.product.sources.meters.columns import ColumnsError, named_meter
+from shoal.product.sources.meters.declaration import Declared, open_by_header
 from shoal.product.sources.meters.quality import DAY, Readings, common_interval, decided, own_intervals, repair, rising
 from shoal.product.sources.meters.readings import (
     ODD_ROWS,
@@ -104,7 +103,7 @@ class ShardFacts(Record):
 def open_files(files: Sequence[Path], config: Config, dates: str) -> Opened:
     """Understand meter files that are read together, by the settings of a run and the ``dates`` it has read before."""
     columns = config.named_columns or None
-    if config.secret == READINGS:
+    if config.declares:
         return open_by_header(files, declared_of(config))
     opened = open_sources(
         files, columns, config.timestamp_format, config.unit, config.time_zone, dates, config.encoding
@@ -130,7 +129,7 @@ def sort_files(
     """
     names = _names(opened.sources)
     known = {} if on_record is None else on_record(names.to_list())
-    other = choose_spellings(names.to_list(), known, together=config.secret == READINGS)
+    other = choose_spellings(names.to_list(), known, together=config.declares)
     names = names.replace(other).unique()
     count = max(-(-len(names) // config.shard_size), 1) if buckets is None else buckets
 
@@ -257,6 +256,39 @@ def common_grid(
     for time, count in times.items():
         phases[time % step] += count
     return Grid(step, min(phases, key=lambda phase: (-phases[phase], phase), default=0), register)
+
+
+# ------------------------------------------------------------------ nothing inferred from readings
+
+
+def declared_of(config: Config) -> Declared:
+    """What is declared about meter files; refuses what is lacking."""
+    needed = {"unit": "the unit of the readings (unit='kw')", "interval": "the minutes between them (interval=15)"}
+    missing = [name for name in needed if getattr(config, name) is None]
+    if missing:
+        raise InputError(f"{missing[0]}: secret='readings' needs {' and '.join(needed[name] for name in missing)}")
+    try:
+        instants = datetime.fromisoformat(str(config.origin)).tzinfo is not None
+    except ValueError:
+        instants = clock.instant(str(config.origin), None, name="origin").tzinfo is not None  # says what is wrong
+    if instants and config.time_zone is None:
+        raise InputError(
+            "time_zone: the timestamps have an offset; name the zone of the homes' clocks, such as Europe/Zurich"
+        )
+    return Declared(
+        str(config.unit), instants, config.named_columns, config.timestamp_format, config.time_zone, config.encoding
+    )
+
+
+def declared_grid(config: Config, *, energy: bool) -> Grid:
+    """The grid that the origin lies on, with the declared interval; nothing is taken from readings."""
+    width = clock.step(config.interval)
+    assert width is not None
+    step = width // MICROSECOND
+    origin = clock.instant(str(config.origin), config.time_zone, name="origin")
+    naive = origin if origin.tzinfo is None else origin.astimezone(UTC).replace(tzinfo=None)
+    at = (naive - datetime(1970, 1, 1)) // MICROSECOND
+    return Grid(step, at % step, decided(0, 0, energy=energy, meter=named_meter(config.unit) or "interval"))
 
 
 # ------------------------------------------------------------------ shards of readings

@@ -30,7 +30,7 @@ from shoal.crowds.precision import Units, as_figures, decimals_of, in_units, rou
 from shoal.crowds.publish import rules_failed
 from shoal.crowds.tables import TableCrowd, begin_table, column_bases, next_table, rules_kept, table_limits
 from shoal.errors import InputError
-from shoal.product.runs.curves import Curves
+from shoal.product.runs.inputs import Curves
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
 Draw = Callable[[int], int]

@@ -42,12 +42,23 @@ from typing import TYPE_CHECKING, Any
 from shoal.designs.methods import METHODS
 from shoal.errors import InputError, ShoalError
 from shoal.numerics import warmup
-from shoal.product.runs import secret
 from shoal.product.runs.book import Book
 from shoal.product.runs.choice import Choice, by_error, by_risk, naming_bound, rehearse_days, share
 from shoal.product.runs.config import Config, split_settings
-from shoal.product.runs.facts import STAGES, decode_facts
-from shoal.product.runs.folder import DESIGN, FIT, SHARDS, STATE, Done, Folder, Progress, RunState, Snapshot, source_of
+from shoal.product.runs.folder import (
+    DESIGN,
+    FIT,
+    SHARDS,
+    STAGES,
+    STATE,
+    Done,
+    Folder,
+    Progress,
+    RunState,
+    Snapshot,
+    decode_facts,
+    source_of,
+)
 from shoal.product.runs.kinds import choose_kind
 from shoal.product.runs.kinds.averages import REHEARSAL
 from shoal.product.runs.owner_ledger import IN_FOLDER, Seal, note_ledger, place_of
@@ -528,7 +539,7 @@ def compile_first(tell: Progress, config: Config) -> None:
     Means of crowds need no accounting: its kernels are the larger part, and are left to the first run with an ε.
     """
     rooms = ["crowds"] if config.label is not None else ["arma", "crowds"]
-    if config.charged or config.secret == secret.READINGS:
+    if config.charged or config.declares:
         rooms.append("accounting")
     if config.method is not None and config.method in METHODS and METHODS[config.method].timed:
         rooms.append("designs")

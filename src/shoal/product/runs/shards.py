@@ -23,7 +23,7 @@ import shoal
 from shoal.errors import InputError, UnreachableError, WorkerError
 from shoal.files import digest_of, disk_space, file_digest, private_folder, write_whole
 from shoal.product.card.facts import Lost
-from shoal.product.workers.executor import Executor, Failure, listening
+from shoal.product.workers import Executor, Failure, listening
 from shoal.records import Record
 
 RECEIPT = "json"

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any
 from shoal.errors import LedgerError
 from shoal.product.ledger.ledger import Ledger
 from shoal.product.runs.config import Config, Speed
-from shoal.product.runs.facts import Facts
-from shoal.product.runs.folder import Folder, Progress, RunState, Source
+from shoal.product.runs.folder import Facts, Folder, Progress, RunState, Source
 from shoal.product.runs.inputs import Input, input_of
 from shoal.product.runs.owner_ledger import IN_FOLDER, VARIABLE, Place, open_sealed, place_of_run, warn_elsewhere
 from shoal.product.runs.shards import Listing
-from shoal.product.workers.executor import Executor, open_executor
+from shoal.product.workers import Executor, open_executor
 
 if TYPE_CHECKING:
     from shoal.product.runs.kinds.kind import Kind

@@ -22,10 +22,9 @@ from shoal.plaintext import text_of_cell
 from shoal.product.card.statements import KNOWS
 from shoal.product.card.words import promise
 from shoal.product.ledger.ledger import Ledger
-from shoal.product.runs.folder import STATE
+from shoal.product.runs.folder import PUBLIC, STATE
 from shoal.product.runs.owner_ledger import Place, place_of
 from shoal.product.runs.run import Run
-from shoal.product.runs.stages.release_stage import PUBLIC
 from shoal.rounding import up, upper
 
 #: Columns that name a label, and columns that say which row, crowd or instant it is.

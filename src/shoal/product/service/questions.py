@@ -39,8 +39,7 @@ from shoal.product.ledger import chain
 from shoal.product.ledger.chain import Entry, canonical
 from shoal.product.ledger.ledger import Ledger
 from shoal.product.service.catalog import Catalog, OfferedQuestion, TableStatement, catalog, changes
-from shoal.product.service.merkle import Tree
-from shoal.product.service.record import LedgerRecord
+from shoal.product.service.record import LedgerRecord, Tree
 from shoal.product.service.register import Caller, Grant, Key, Person, Register, Unknown
 
 Answers = Mapping[str, list[float]]

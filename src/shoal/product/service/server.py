@@ -20,7 +20,7 @@ from shoal.errors import InputError, LedgerError
 from shoal.files import write_whole
 from shoal.product.ledger.ledger import Ledger
 from shoal.product.ledger.storage import Storage
-from shoal.product.locks import hold_lock
+from shoal.product.runs.folder import hold_lock
 from shoal.product.runs.owner_ledger import Place
 from shoal.product.service.catalog import ledger_place
 from shoal.product.service.record import database_file

@@ -26,19 +26,18 @@ from shoal.noise.source import standard_normals
 from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import LISTED, MEANINGLESS, DesignFacts, FitFacts, Lost, ReleaseFacts
 from shoal.product.card.pictures import CrowdCurves
-from shoal.product.ledger.bounds import MechanismBound, mechanism_bound
+from shoal.product.ledger.budgets import MechanismBound, mechanism_bound
 from shoal.product.runs.blocks import Answers, answers_of, members_of
 from shoal.product.runs.config import Config
 from shoal.product.runs.folder import DESIGN, SHARDS
-from shoal.product.runs.kinds.kind import Kind, first_stage, last_stages
+from shoal.product.runs.kinds.kind import RELEASE_SETTINGS, Kind, first_stage, last_stages, release_facts, write_tables
 from shoal.product.runs.row_rules import round_rows
 from shoal.product.runs.rows import draw_numbers, record_rows
 from shoal.product.runs.shards import Part, out_path, put_whole
 from shoal.product.runs.stages import card_stage, crowd_stage, design_stage
 from shoal.product.runs.stages.design_stage import hardest_block, intact_pairs
-from shoal.product.runs.stages.release_stage import SETTINGS, release_facts, write_tables
 from shoal.product.runs.work import Stage, StageOutcome, Work
-from shoal.product.workers.executor import Failure
+from shoal.product.workers import Failure
 from shoal.rounding import exactly, upper
 from shoal.validation import FloatArray
 
@@ -106,7 +105,7 @@ class ProtectedAnswers(Kind):
             "crowds": Stage(crowd_stage.DOING, crowd_stage.SETTINGS, (crowd_stage.stage,)),
             "design": Stage(design_stage.DOING, design_stage.SETTINGS, (design_stage.stage,)),
             "audit": Stage(design_stage.ATTACKING, ("query",), (design_stage.audit_stage,)),
-            "release": Stage(DOING, SETTINGS, (release,)),
+            "release": Stage(DOING, RELEASE_SETTINGS, (release,)),
             **last_stages(),
         }
 

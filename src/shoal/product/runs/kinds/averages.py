@@ -25,11 +25,18 @@ from shoal.product.card.measures import errors
 from shoal.product.card.pictures import CrowdCurves
 from shoal.product.runs import reader
 from shoal.product.runs.config import Config, no_use
-from shoal.product.runs.kinds.kind import Kind, first_stage, last_stages
+from shoal.product.runs.kinds.kind import (
+    RELEASE_SETTINGS,
+    Kind,
+    csv_bytes,
+    first_stage,
+    last_stages,
+    release_facts,
+    write_tables,
+)
 from shoal.product.runs.row_rules import redraw
 from shoal.product.runs.rows import CrowdTables, draw_numbers, record_rows
 from shoal.product.runs.stages import card_stage, crowd_stage
-from shoal.product.runs.stages.release_stage import SETTINGS, csv_bytes, release_facts, write_tables
 from shoal.product.runs.work import Stage, StageOutcome, Work
 from shoal.product.sources.meters.answers import off_by
 
@@ -59,7 +66,7 @@ class Averages(Kind):
         return {
             "fit": first_stage(of_table=of_table),
             "crowds": Stage(crowd_stage.DOING, crowd_stage.SETTINGS, (crowd_stage.stage,)),
-            "release": Stage(DOING, SETTINGS, (release,)),
+            "release": Stage(DOING, RELEASE_SETTINGS, (release,)),
             **last_stages(),
         }
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from shoal.errors import InputError, ShoalError
 from shoal.product.card.card import ReleaseCard
-from shoal.product.card.facts import FitFacts
+from shoal.product.card.facts import FitFacts, ReleaseFacts, SpentFacts
 from shoal.product.card.pictures import CrowdCurves
 from shoal.product.card.statements import HEADINGS, Statement, would_protect
-from shoal.product.runs import reader, secret
-from shoal.product.runs.config import Config
-from shoal.product.runs.curves import read_curves
-from shoal.product.runs.folder import FIT
+from shoal.product.runs import reader
+from shoal.product.runs.config import OF_READINGS, Config
+from shoal.product.runs.folder import CSV, FIT, PARQUET, PUBLIC
+from shoal.product.runs.inputs import read_curves
 from shoal.product.runs.stages import card_stage, fit_stage, table_stage
-from shoal.product.runs.stages.release_stage import PUBLIC
 from shoal.product.runs.work import Stage, Work
+from shoal.product.sources.frames import as_cells
 
 if TYPE_CHECKING:
     import polars as pl
@@ -27,7 +27,7 @@ class Kind:
 
     word: ClassVar[str]  #: in the state of a folder
     #: Settings that belong to another promise, and why.
-    refuses: ClassVar[tuple[str, ...]] = secret.OF_READINGS
+    refuses: ClassVar[tuple[str, ...]] = OF_READINGS
     refusal: ClassVar[str] = "{} belongs to the readings' promise: say secret='readings' too, or leave it out"
     #: Whether a row is about one label, under an ε; whether everything is declared and nothing inferred from readings.
     row_per_label: ClassVar[bool] = False
@@ -147,3 +147,39 @@ def last_stages() -> dict[str, Stage]:
         "card": Stage(card_stage.DOING, card_stage.SETTINGS, (card_stage.stage,)),
         "report": Stage(card_stage.REPORTING, card_stage.REPORT_SETTINGS, (card_stage.report_stage,)),
     }
+
+
+# ------------------------------------------------------------------ the stage of the release
+
+RELEASE_SETTINGS = ("query",)
+
+
+def release_facts(work: Work, period: str, *, charged: bool = False, **more: Any) -> ReleaseFacts:
+    """The release, with its place on record and, where it is charged, what was spent of the worst account."""
+    ledger = work.ledger
+    overview = ledger.overview()
+    return ReleaseFacts(
+        name=work.release_name,
+        ledger=ledger.identity,
+        head=str(ledger.head),
+        releases=overview.releases,
+        ledger_labels=overview.labels,
+        worst=SpentFacts.like(overview.worst[0]) if charged and overview.worst else None,
+        period=period,
+        **more,
+    )
+
+
+def csv_bytes(table: pl.DataFrame) -> bytes:
+    """A table as CSV; instants in ISO 8601, with their offset from UTC where they have a zone."""
+    zone = next((getattr(kind, "time_zone", None) for kind in table.schema.values() if kind.is_temporal()), None)
+    form = "%Y-%m-%dT%H:%M:%S%:z" if zone else "%Y-%m-%dT%H:%M:%S"
+    return as_cells(table).write_csv(datetime_format=form).encode()
+
+
+def write_tables(work: Work, public: pl.DataFrame, owner: pl.DataFrame) -> tuple[str, ...]:
+    """Write the table to pass on and the owner's; their names."""
+    work.folder.put(PUBLIC, csv_bytes(public))
+    work.folder.put(CSV, csv_bytes(owner))
+    work.folder.write(PARQUET, lambda path: owner.write_parquet(path))
+    return CSV, PARQUET, PUBLIC

@@ -14,8 +14,11 @@ drawn twice. Everything public is made from it and the public settings (:mod:`sh
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import islice
+from math import inf
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -30,14 +33,12 @@ from shoal.product.card.facts import FitFacts
 from shoal.product.card.statements import OWNER as TO_OWNER
 from shoal.product.card.statements import Statement
 from shoal.product.ledger.budgets import window_start
-from shoal.product.runs import secret
 from shoal.product.runs.book import as_period
-from shoal.product.runs.config import Config
-from shoal.product.runs.curves import read_curves
-from shoal.product.runs.folder import FIT
-from shoal.product.runs.kinds.kind import Kind, first_stage, last_stages, mean_kw
+from shoal.product.runs.config import OF_READINGS, Config
+from shoal.product.runs.folder import CSV, FIT, PARQUET
+from shoal.product.runs.inputs import read_curves
+from shoal.product.runs.kinds.kind import Kind, first_stage, last_stages, mean_kw, release_facts
 from shoal.product.runs.stages import table_stage
-from shoal.product.runs.stages.release_stage import CSV, PARQUET, release_facts
 from shoal.product.runs.stages.table_stage import noun_of
 from shoal.product.runs.work import Carry, Stage, StageOutcome, Work
 from shoal.product.sources.class_table import LABEL, declared_rows
@@ -45,15 +46,26 @@ from shoal.product.sources.frames import as_cells
 from shoal.readings.account import MembershipAudit, audit_membership
 from shoal.readings.crowds import check_curves, contributions, describe, publish, vector_sum
 from shoal.readings.error import w1
-from shoal.readings.plan import CrowdsPlan
-from shoal.readings.publication import PLAN, PublicSettings, join_curves, public_curves, public_files, timestamps
-from shoal.readings.tables import table_sum
+from shoal.readings.plan import CrowdsPlan, noisy_crowds_plan
+from shoal.readings.publication import (
+    PLAN,
+    PublicSettings,
+    Series,
+    join_curves,
+    public_curves,
+    public_files,
+    series_plan,
+    timestamps,
+)
+from shoal.readings.tables import noisy_table_plan, table_sum
 from shoal.rounding import lower, percent, upper
 from shoal.validation import FloatArray
 
 DOING = "drawing noise and recording the release"
 NOISY, OWNER, ROWS = "noisy_vector.json", "owner.json", "rows.parquet"
 PUBLIC = "public"
+#: What a release depends on.
+SETTINGS = ("secret", *OF_READINGS, "epsilon", "delta")
 #: Homes whose vectors are looked at for the largest one.
 LOOKED_AT = 4096
 
@@ -77,7 +89,7 @@ class NoisyReadings(Kind):
     has_rows = False
 
     def fits(self, settings: Config, fit: FitFacts | None) -> bool:
-        return settings.secret == secret.READINGS
+        return settings.declares
 
     def check(self, settings: Config) -> None:
         missing: dict[str, str] = {}
@@ -109,13 +121,13 @@ class NoisyReadings(Kind):
                 "bounds: secret='readings' needs the ends of every column of a table, bounds='column=low:high'"
             )
         else:
-            secret.bounds_of(settings), secret.cells_of(settings)
+            bounds_of(settings), cells_of(settings)
 
     def stages(self, *, of_table: bool) -> dict[str, Stage]:
         declared = (*table_stage.SETTINGS, "secret", "bounds", "cells")
         table = Stage(table_stage.DOING, declared, (read_table,), table_stage.DAILY)
         fit = table if of_table else first_stage(of_table=False)
-        return {"fit": fit, "release": Stage(DOING, secret.SETTINGS, (release,)), **last_stages()}
+        return {"fit": fit, "release": Stage(DOING, SETTINGS, (release,)), **last_stages()}
 
     def begin(self, work: Work) -> None:
         homes_of(work)
@@ -143,8 +155,75 @@ class NoisyReadings(Kind):
         """The card is made of public settings alone: what only the owner may know is put here."""
         fit = work.facts.fit
         if fit is not None:
-            price = secret.price(work.settings, mean_kw(work))
+            price = price_words(work.settings, mean_kw(work))
             parts.append(("Mind", [*fit.doubts, *([price] if price else [])]))
+
+
+# ------------------------------------------------------------------ what is declared
+
+
+def bounds_of(config: Config) -> dict[str, tuple[float, float]]:
+    """Column -> its declared ends."""
+    wrong = "bounds must look like column=low:high, with the low end below the high one, such as bounds='age=0:100'"
+    ends = _numbers(config.bounds, ":", wrong)
+    if any(len(pair) != 2 for pair in ends.values()):
+        raise InputError(wrong)
+    return {name: (low, high) for name, (low, high) in ends.items()}
+
+
+def cells_of(config: Config) -> dict[str, list[float]]:
+    """Column -> the declared edges between its cells."""
+    return _numbers(config.cells, ",", "cells must look like column=edges, increasing, such as cells='age=30,60'")
+
+
+def _numbers(texts: Sequence[str], between: str, wrong: str) -> dict[str, list[float]]:
+    """Column -> increasing numbers, from texts such as age=30,60."""
+    columns: dict[str, list[float]] = {}
+    for text in texts:
+        name, _, numbers = text.rpartition("=")
+        try:
+            columns[name] = [float(number) for number in numbers.split(between)]
+        except ValueError:
+            name = ""
+        if not name or columns[name] != sorted(set(columns[name])):
+            raise InputError(wrong)
+    return columns
+
+
+def make_plan(config: Config) -> tuple[Any, Series]:
+    """The plan and its series, from the settings alone."""
+    make: Any
+    if config.label is None:
+        assert config.typical_kw is not None
+        make = partial(noisy_crowds_plan, typical_kw=config.typical_kw)
+    else:
+        make = partial(noisy_table_plan, bounds=bounds_of(config), cells=cells_of(config))
+    assert config.customers is not None
+    return series_plan(
+        config.customers,
+        epsilon=config.epsilon,
+        delta=config.delta,
+        budget_epsilon=config.budget_epsilon,
+        releases=config.releases,
+        make=make,
+    )
+
+
+def price_words(config: Config, mean_kw: float | None) -> str:
+    """What the noise is beside the homes' own mean load, for the owner alone; nothing where that is not known."""
+    if config.label is not None or mean_kw is None or not 0 < mean_kw < inf:
+        return ""
+    plan, _ = make_plan(config)
+    off = plan.expected_total * plan.typical_kw / mean_kw
+    beyond = " More than it: declare another typical_kw= before you spend the budget." if off > 1 else ""
+    return (
+        f"These homes use {mean_kw:.2g} kW on average, and typical_kw={plan.typical_kw:g} was declared. Beside their "
+        f"own load the noise puts the total off by about {percent(off)}, if all {plan.customers} customers are in it."
+        f"{beyond} This figure is yours alone."
+    )
+
+
+# ------------------------------------------------------------------ what is read
 
 
 @dataclass(frozen=True)
@@ -163,7 +242,7 @@ class Homes:
 def read_table(work: Work) -> StageOutcome:
     """The named columns of a class table, one row a label; labels with a cell that is no number are left out."""
     config = work.settings
-    names = tuple(dict.fromkeys((*secret.bounds_of(config), *secret.cells_of(config))))
+    names = tuple(dict.fromkeys((*bounds_of(config), *cells_of(config))))
     whole, left_out = declared_rows(work.source.paths, str(config.label), names, config.encoding)
     ledger = work.find_ledger()
     known = {} if ledger is None else ledger.spellings(whole[LABEL].to_list())
@@ -175,14 +254,11 @@ def read_table(work: Work) -> StageOutcome:
     return StageOutcome((ROWS,), facts, carry=Carry())
 
 
-# ------------------------------------------------------------------ what is declared, and what is read
-
-
 def settings_of(work: Work) -> PublicSettings:
     """The public settings of a release: nothing of them comes from a reading."""
     config = work.settings
     fit = work.facts.known_fit
-    plan, series = secret.make_plan(config)
+    plan, series = make_plan(config)
     if not work.input.of_meters:
         period = as_period(work.declared_period)
         return PublicSettings(plan, series, period, work.state.day, noun=fit.noun)

@@ -23,12 +23,10 @@ from shoal.product.card.pictures import CrowdCurves
 from shoal.product.card.render import public_page, report
 from shoal.product.card.statements import RULES, Statement, handing
 from shoal.product.runs import reader
-from shoal.product.runs.facts import CardFacts, ReportFacts
-from shoal.product.runs.folder import FIT, STATE, Folder
+from shoal.product.runs.folder import FIT, PARQUET, STATE, CardFacts, Folder, ReportFacts
+from shoal.product.runs.folder import PUBLIC as TABLE
 from shoal.product.runs.inputs import horizon_stamps
 from shoal.product.runs.rows import CROWDS, ROWS, CrowdTables
-from shoal.product.runs.stages.release_stage import PARQUET
-from shoal.product.runs.stages.release_stage import PUBLIC as TABLE
 from shoal.product.runs.work import StageOutcome, Work
 from shoal.product.studies.attackers import attack_rows
 from shoal.readings.publication import NOISY as VECTOR

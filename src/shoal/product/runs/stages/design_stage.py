@@ -39,7 +39,7 @@ from shoal.product.runs.config import SEARCH, Config
 from shoal.product.runs.folder import DESIGN, MECHANISM
 from shoal.product.runs.shards import Job, Part, out_path, put_whole, run_jobs
 from shoal.product.runs.work import StageOutcome, Work
-from shoal.product.workers.executor import tick
+from shoal.product.workers import tick
 from shoal.proofs.proof import prove_mechanism
 
 SETTINGS = ("query", "method", "epsilon", "delta", "rho", "shard_size")

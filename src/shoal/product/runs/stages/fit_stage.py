@@ -26,11 +26,10 @@ import polars as pl
 
 from shoal.errors import InputError
 from shoal.product.card.facts import LISTED, FitFacts, most_common, tally
-from shoal.product.runs import secret
 from shoal.product.runs.book import Book
 from shoal.product.runs.config import Config
-from shoal.product.runs.curves import CURVES, write_curves
 from shoal.product.runs.folder import FIT, FORECASTS, SHARDS
+from shoal.product.runs.inputs import CURVES, write_curves
 from shoal.product.runs.meter_rows import (
     MICROSECOND,
     QUALITY,
@@ -38,6 +37,7 @@ from shoal.product.runs.meter_rows import (
     MeterRows,
     ShardFacts,
     common_grid,
+    declared_grid,
     make_shard,
     make_simulated_shard,
     open_files,
@@ -66,7 +66,7 @@ from shoal.product.sources.meters.forecast import ABSENT, ShortHistory, forecast
 from shoal.product.sources.meters.neighborhoods import usual_day
 from shoal.product.sources.meters.predictive import Forecasts
 from shoal.product.sources.meters.quality import LARGE, NEGATIVE, REGISTER, NothingToForecast, Readings
-from shoal.product.workers.executor import tick
+from shoal.product.workers import tick
 from shoal.rounding import count_of
 
 #: Settings that decide how meter files are read.
@@ -110,10 +110,10 @@ def do(readings: str, origin: str, config: Config, before: str | None, lasting: 
                 origin=instant,
                 progress=tick,
                 export=config.exports,
-                interval=data.step if config.secret == secret.READINGS else None,
+                interval=data.step if config.declares else None,
             )
         except NothingToForecast as error:
-            if config.secret == secret.READINGS:  # whether its shard has others must not decide about a home
+            if config.declares:  # whether its shard has others must not decide about a home
                 return _nobody(path, data, origin)
             if not lasting or not isinstance(error, ShortHistory):
                 raise
@@ -214,7 +214,7 @@ def _sort(work: Work, folder: Path, buckets: int | None) -> MeterRows:
         ledger = work.find_ledger()
         rows = sort_files(opened, folder, config, buckets, None if ledger is None else ledger.spellings)
         if work.kind.declares:
-            grid = secret.declared_grid(config, energy=rows.energy)
+            grid = declared_grid(config, energy=rows.energy)
         else:
             surveys = work.executor.every([partial(survey, rows, number) for number in rows.filled])
             grid = common_grid(surveys, config.interval, energy=rows.energy, meter=named_meter(config.unit))
@@ -230,7 +230,7 @@ def _refuse_implausible(shards: Sequence[ShardFacts], config: Config, unit: str)
     """Before anything is made of readings: refuse those of which none can be used, and those no home has."""
     large = sum(facts.large for facts in shards)
     usable = sum(facts.households for facts in shards)
-    of_readings = config.secret == secret.READINGS  # then no home decides whether there is a release
+    of_readings = config.declares  # then no home decides whether there is a release
     if large and "large" not in config.accept and not of_readings:
         raise InputError(
             f"readings: {large} of {count_of(usable, 'household')} {LARGE}. Nothing was released. If the unit is "

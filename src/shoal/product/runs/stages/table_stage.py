@@ -18,8 +18,8 @@ import polars as pl
 from shoal.errors import InputError
 from shoal.product.card.facts import FitFacts
 from shoal.product.runs.config import Config
-from shoal.product.runs.curves import write_curves
 from shoal.product.runs.folder import FIT, LAWS, Source
+from shoal.product.runs.inputs import write_curves
 from shoal.product.runs.shards import Listing, find_shard, out_path, put_whole, seal_shard
 from shoal.product.runs.work import Carry, StageOutcome, Work
 from shoal.product.sources.class_table import (

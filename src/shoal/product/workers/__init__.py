@@ -1,1 +1,0 @@
-"""Where tasks run: in this process, in processes of this machine, or on a Ray cluster."""
