@@ -89,9 +89,10 @@ def price(config: Config, mean_kw: float | None) -> str:
     off = plan.expected_total * plan.typical_kw / mean_kw
     beyond = " More than it: declare another typical_kw= before you spend the budget." if off > 1 else ""
     return (
-        f"These homes use {mean_kw:.2g} kW on average, and typical_kw={plan.typical_kw:g} was declared. Beside their "
+        f"These homes use {mean_kw:.2g} kW on average, and typical_kw={plan.typical_kw:g} was declared. Compared "
+        "with their "
         f"own load the noise puts the total off by about {percent(off)}, if all {plan.customers} customers are in it."
-        f"{beyond} This figure is yours alone."
+        f"{beyond} This figure is only for you."
     )
 
 
