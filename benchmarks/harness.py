@@ -135,10 +135,10 @@ def honest_cases(count: int) -> Iterator[Case]:
         yield makers[number % len(makers)](1000 + number)
 
 
-def checked(case: Case, n: int = 10_000) -> Any:
-    """What the harness says of a case."""
+def checked(case: Case, n: int = 10_000, confidence: float = 0.999) -> Any:
+    """The verdict of the harness on a case."""
     _, release, classes, graph, epsilon, delta = case
-    return shoal.testing.check_mechanism(release, classes, graph, epsilon, delta, n=n)
+    return shoal.testing.check_mechanism(release, classes, graph, epsilon, delta, n=n, confidence=confidence)
 
 
 def power(runs: int) -> None:

@@ -40,7 +40,7 @@ PUBLIC_COLUMNS = (
         "integer",
         "number of the crowd: drawn once at random, the same in every later table",
         ("meters", "figures", "rows", "noisy"),
-        noisy_meaning="a curve, numbered by its level; it stands for nobody in particular",
+        noisy_meaning="a curve, numbered by its level; it does not represent any one home",
     ),
     PublicColumn("row", "integer", "number of the row inside its crowd, drawn at random", ("rows",)),
     PublicColumn(

@@ -254,7 +254,7 @@ def test_the_result_names_its_scope():
     mechanism = replace(cases.constants(), scope="table")
     result = shoal.audit(mechanism, n_samples=500, release=cases.instead(mechanism), seed=2)
     text = str(result)
-    assert "attackers hold the whole table; the promise is to whoever holds the whole table" in text
+    assert "attackers hold the whole table; the promise is about someone who holds the whole table" in text
     assert "naming labels (matching)" in text
     assert " ↔ " in text
     assert repr(result).startswith("Audit(consistent, the whole table: δ ≥ ")
@@ -263,7 +263,7 @@ def test_the_result_names_its_scope():
     assert [one["attack"] for one in again["namings"]] == ["matching", "marginals"]
     row = shoal.audit(mechanism, scope="answer", n_samples=500, release=cases.instead(mechanism), seed=2)
     assert row.verdict == "consistent"
-    assert "attackers hold one row; the promise is to whoever holds the whole table" in str(row)
+    assert "attackers hold one row; the promise is about someone who holds the whole table" in str(row)
     assert row.delta_lower.shape == (6, 2)
 
 

@@ -153,7 +153,7 @@ def test_newcomers_in_a_folder_of_their_own_are_newcomers(tmp_path: Path) -> Non
     old = pl.DataFrame({"person": [f"p{i:02d}" for i in range(36)], "v": rng.normal(5, 1, 36).round(3)})
     ten = pl.DataFrame({"person": ["real", *(f"invented {i}" for i in range(9))], "v": [7.321] + [5.0] * 9})
     release(old, tmp_path, period="2024-01")
-    with pytest.raises(shoal.InputError, match="nobody has a crowd yet"):
+    with pytest.raises(shoal.InputError, match="no label has a crowd yet"):
         release(ten, tmp_path, out="own", period="2024-03")
     assert not (tmp_path / "own" / "public").exists()
 

@@ -277,7 +277,7 @@ def test_refusals(fitted):
         fitted.transform(X, y[:-1])
     with pytest.raises(shoal.InputError, match="epsilon must not be negative"):
         shoal.LabelHider(epsilon=-1).fit(X, y)
-    with pytest.raises(shoal.InputError, match="crowd: nobody can hide among 5 labels, since there are 3"):
+    with pytest.raises(shoal.InputError, match="crowd: 5 labels are needed, and there are 3"):
         shoal.LabelHider(crowd=5).fit(X, y)
     with pytest.raises(shoal.InputError, match="seed must be a whole number"):
         shoal.LabelHider(seed="1").fit(X, y)

@@ -49,5 +49,5 @@ def test_what_is_wrong_with_a_header_is_told(tmp_path: Path) -> None:
         rows(tmp_path / "m.csv", "Zähler,kw\n".encode("cp1252"))
     with pytest.raises(shoal.InputError, match="must name every column once"):
         rows(tmp_path / "m.csv", b"a,a\n1,2\n")
-    with pytest.raises(shoal.InputError, match="nothing says whose cell is wrong"):
+    with pytest.raises(shoal.InputError, match="it is unknown which cell is wrong"):
         rows(tmp_path / "m.csv", b"timestamp,a,b\n1,2,3,4\n", whole=True)

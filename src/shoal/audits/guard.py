@@ -38,7 +38,7 @@ CONSTRUCTED = ("point", "constant", "trajectory")
 STATEMENTS = {
     "as_in_paper": (
         "The promise does not hold: it counts a prediction error as random that is not in the release. What is "
-        "released has the protection of the noise alone."
+        "released has only the protection of the noise."
     ),
     "trajectory": (
         "The answer is drawn by the releaser from the stated law, so the promise does not rest on the model being "
@@ -57,7 +57,7 @@ STATEMENTS = {
     "private": (
         "The laws, and with them the mechanism's parameters, were fitted on private data. Covered: which label a "
         "released answer belongs to, given these parameters. Not covered: what the parameters, this report or anything "
-        "else computed from them tells about the data behind them. Keep them as confidential as the data."
+        "else computed from them reveals about the data behind them. Keep them as confidential as the data."
     ),
     "public": ("The laws were not fitted on the data to be protected: publishing them costs no privacy."),
 }
@@ -112,7 +112,7 @@ class ModelGuard(Figures):
             f"promised: δ ≤ {upper(self.promise)} ({self.notion})",
             f"over plausible models: δ ≤ {upper(self.delta_at_confidence)} for a share of {exactly(self.confidence)}; "
             + ", ".join(f"{exactly(level)}: {upper(delta)}" for level, delta in self.quantiles.items()),
-            f"noise alone: δ ≤ {upper(self.noise_alone)}",
+            f"noise only: δ ≤ {upper(self.noise_alone)}",
         ]
         if self.answers_delta is not None:
             lines.append(f"with the answers given, as constants: δ ≤ {upper(self.answers_delta)}")

@@ -18,7 +18,7 @@ HOLDS = {"answer": "one row", "table": "the whole table"}
 #: Kind of finding -> what it means. All but the last group lessen privacy.
 MEANINGS = {
     "accounting": "the certificate states less than the exact accounting of its own released laws",
-    "scope": "the certificate speaks of one row, and whoever holds the whole table learns more than it states",
+    "scope": "the certificate is about one row, and someone who holds the whole table learns more than it states",
     "certificate": "an attack does better than the certificate allows",
     "curve": "an attack does better than the claimed curve allows",
     "edge": "an attack does better than the claimed laws of these two labels allow",
@@ -26,7 +26,7 @@ MEANINGS = {
     "identification": "the label is named more often than promised",
     "matching": "matching the rows of a table to labels names more of them than promised",
     "too little spread": "released answers vary less than claimed",
-    "gap": "released answers of two neighbors lie further apart than claimed",
+    "gap": "released answers of two neighbors lie at a larger distance than claimed",
     "spread ratio": "released answers of two neighbors differ more in their spread than claimed",
     "dependence": "released answers that should be independent are correlated: noise was reused",
     # Not a loss of privacy by themselves.
@@ -176,7 +176,7 @@ class Audit(Figures):
         lines = [
             f"audit: {self.verdict}, at confidence {exactly(self.confidence)}, "
             f"{self.n_samples} released answers per label ({self.source})",
-            f"attackers hold {HOLDS[self.scope]}; the promise is to whoever holds {HOLDS[self.promised_scope]}",
+            f"attackers hold {HOLDS[self.scope]}; the promise is about someone who holds {HOLDS[self.promised_scope]}",
             f"promised: δ ≤ {upper(float(self.promise[0]))} ({self.notion}) at the design's ε",
             f"proved:   δ ≥ {lower(float(self.delta_lower.max()))}, "
             f"ε ≥ {lower(float(self.epsilon_lower.max()))} at the promised δ",

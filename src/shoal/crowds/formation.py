@@ -264,7 +264,7 @@ def _impossible(weights: FloatArray, size: int, share: float) -> str:
     out = next(fits, None)
     instead = "" if out is None else f", or leave out the {out} with the largest totals"
     return (
-        f"largest_share: no grouping was found in which nobody has more than {share:g} of its crowd's total, with "
+        f"largest_share: no grouping was found in which every member has at most {share:g} of its crowd's total, with "
         f"crowds of {size} to {2 * size - 1}; choose a larger crowd or a larger share{instead}"
     )
 

@@ -397,7 +397,7 @@ def _parse(figures: Any) -> tuple[tuple[str, ...], FloatArray]:
 def _units(values: FloatArray, decimals: Sequence[int]) -> Units:
     """Figures in units; those that are too many units for exact sums are refused."""
     if values.size and (np.abs(values) * 10.0 ** np.array(decimals) * max(len(values), 1)).max() > 2.0**62:
-        raise InputError("figures: some are too large beside the others of their column to be added exactly")
+        raise InputError("figures: some are too large, compared with the rest of their column, to be added exactly")
     return in_units(values, decimals)
 
 

@@ -119,9 +119,10 @@ class LawChecks:
         if not self.loss_holds:
             said.append("Privacy losses of held-out rows do not follow the law that the fitted laws promise.")
         said.append(
-            f"The label with fewest rows has {int(self.fitted_rows.min())}: samples alone support no δ below about "
-            f"{upper(self.smallest_delta, 1)}. A smaller one rests on the tails of the Gaussian law, which nobody has "
-            "seen."
+            f"The label with fewest rows has {int(self.fitted_rows.min())}: samples by themselves support no δ "
+            "below about "
+            f"{upper(self.smallest_delta, 1)}. A smaller one rests on the tails of the Gaussian law, which no data "
+            "confirm."
         )
         return tuple(said)
 

@@ -263,8 +263,8 @@ def _two_names(pair: Any, number: int) -> tuple[str, str]:
         first, second = iter(()) if isinstance(pair, str) else pair
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"pairs must hold two labels each: entry {number} does not. Give from_edges(labels, pairs), or the pairs "
-            "alone"
+            f"pairs must hold two labels each: entry {number} does not. Give from_edges(labels, pairs), or only the "
+            "pairs"
         ) from error
     return str(first), str(second)
 

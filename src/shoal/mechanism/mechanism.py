@@ -471,7 +471,7 @@ class Mechanism(Stored):
 
     def _ideal(self, scope: str) -> PrivacyCurve:
         if len(self.pairs) == 0:
-            raise InputError("graph has no edges: nobody has a neighbor to hide beside, and nothing can be certified")
+            raise InputError("graph has no edges: no label has a neighbor, so nothing can be certified")
         releases = Releases.of(self.output, scope, self.times)
         offsets = np.repeat(self.epsilon[:, None], releases.directions, axis=1)
         try:

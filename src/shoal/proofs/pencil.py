@@ -82,7 +82,7 @@ def pencil(pair: Compared) -> Pencil:
         least = min(float(value.lower()) for value in gamma) / UP
         rho = (e + r) / least * UP if least > 0 else math.inf
         if not (e < 0.5 and rho < 0.5):
-            raise Unsettled("the two covariances are too far apart, or not known well enough, to be compared")
+            raise Unsettled("the two covariances differ too much, or are not known well enough, to be compared")
         log_ratio = sum((value.log() for value in gamma), arb(0))
         log_ratio += arb(0, (k * rho / (1 - rho) + k * e / (1 - e)) * UP)
         return Pencil(g, gamma, tuple(z[i, 0] * z[i, 0] for i in range(k)), log_ratio, e, r)

@@ -139,8 +139,8 @@ def check_curves(curves: object, plan: CrowdsPlan) -> FloatArray:
         )
     if (checked < 0).any():
         raise InputError(
-            "curves must not be negative: homes that export are outside this release. Leave them out, or give their "
-            "consumption alone"
+            "curves must not be negative: homes that export are outside this release. Leave them out, or give only "
+            "their consumption"
         )
     return np.minimum(np.ascontiguousarray(checked), LARGEST)
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 #: The digest of tables without a crowd.
 NOBODY = hashlib.sha256().hexdigest()
 NOTHING_CHANGED = "Nothing was recorded"
-STALE = f"crowds: somebody else released since they were read; read them again with crowds(). {NOTHING_CHANGED}"
+STALE = f"crowds: another release was recorded after they were read; read them again with crowds(). {NOTHING_CHANGED}"
 ALTERED = "ledger: the tables of crowds are not those that were recorded; run verify() and restore a backup"
 OTHER_CONTENT = (
     f"name: a release of other crowds, rows or facts is on record under it; give the new release a name of its own. "
@@ -272,7 +272,8 @@ def record(state: State, release: CrowdsRelease, book_digest: str) -> Entry:
     if any(last and not begins_after(begins[label], place[label], last) for label, last in last_readings.items()):
         raise InputError(
             "crowds: readings of a member from the same days, or later ones, were released under the readings' "
-            "promise, which does not cover this release. Choose an origin whose training days begin where those end. "
+            "promise, which does not cover this release. Choose an origin with training days that begin where those "
+            "end. "
             f"{NOTHING_CHANGED}"
         )
     transaction.upsert(CROWD_MEMBERS, [m._asdict() for m in release.members.values()])

@@ -301,7 +301,7 @@ def readings_refusal(state: State, content: Mapping[str, Any]) -> BudgetError | 
     if any(account.cap not in (0.0, cap) for account in accounts):
         return InputError(
             "cap: a series of releases of readings is on record with another budget, which was fixed with its first "
-            "release and holds for everybody on the register. Go on with that one; homes of another register take "
+            "release and holds for all on the register. Continue with that one; homes of another register need "
             f"another ledger. {NOTHING_RECORDED}"
         )
     if MOST_READINGS * Fraction(float(content["mu"])) ** 2 < Fraction(cap) ** 2:
@@ -313,8 +313,8 @@ def readings_refusal(state: State, content: Mapping[str, Any]) -> BudgetError | 
         return BudgetError(
             "the budget of the series does not allow another release of this strength: "
             f"{percent(float(accounts[0].spent / Fraction(cap) ** 2), 'upper')} of it is used, by the releases "
-            "on record. It was fixed with the first of them, for everybody on the register; homes of another register "
-            f"take another ledger. {NOTHING_RECORDED}",
+            "on record. It was fixed with the first of them, for all on the register; homes of another register "
+            f"need another ledger. {NOTHING_RECORDED}",
             limit="readings",
         )
     if any(state.of(label).graphs for label in labels):
@@ -341,6 +341,6 @@ def recorded_readings(state: State, content: dict[str, Any]) -> Entry:
     if not all(begins_after(begins, period, last) for last in on_record):
         raise InputError(
             "period: the crowd of a label was released under the labels' promise from readings of the same days, or of "
-            f"later ones. Choose an origin whose training days begin where those end. {NOTHING_RECORDED}"
+            f"later ones. Choose an origin with training days that begin where those end. {NOTHING_RECORDED}"
         )
     return state.append("readings", content)

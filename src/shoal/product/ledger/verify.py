@@ -88,7 +88,9 @@ def verify(transaction: Transaction, composer: Composer, seal: Head | None) -> V
     if transaction.postgres and transaction.value("SHOW fsync") == "off":
         notes.append("the server runs with fsync off: a power failure can lose what was recorded")
     if seal is None:
-        notes.append("without a head kept elsewhere, a chain rewritten or cut short as a whole cannot be told")
+        notes.append(
+            "without a head kept elsewhere, a chain that was rewritten or cut short as a whole cannot be detected"
+        )
     return Verification(True, walk.last.seq, walk.last, None, "", tuple(notes))
 
 
@@ -160,7 +162,7 @@ class _Walk:
         elif kind == "budget":
             self._compare_budgets()
             if content.get("mode") == "fixed" and may_be_chosen(self.state):
-                problem = "it calls a series fixed in advance whose releases may have been chosen"
+                problem = "it calls a series fixed in advance, but its releases may have been chosen adaptively"
         elif kind == "mechanism":
             problem = self._mechanism(content)
         elif kind == "release":

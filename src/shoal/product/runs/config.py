@@ -69,9 +69,11 @@ class Config(Record):
     encoding: str | None = _input(
         None, "encoding of text files, such as cp1252; by default UTF-8, or what they look like"
     )
-    household_column: str | None = _input(None, "column that names the household, if its name does not tell")
-    timestamp_column: str | None = _input(None, 'column of timestamps, likewise; "Date+Time" for two columns')
-    value_column: str | None = _input(None, "column of readings, likewise")
+    household_column: str | None = _input(None, "column that names the household, if its name does not show it")
+    timestamp_column: str | None = _input(
+        None, 'column of timestamps, if its name does not show it; "Date+Time" for two columns'
+    )
+    value_column: str | None = _input(None, "column of readings, if its name does not show it")
     label: str | None = _input(None, "column of labels: the file is a table with a row per answer, not of meters")
     columns: tuple[str, ...] = _input((), "columns that are released, or all but -NAME; by default all of numbers")
     period: str | None = _input(None, "what a table is about, such as 2024-03: each release needs a later one")
@@ -82,11 +84,13 @@ class Config(Record):
 
     secret: str = _hiding(
         "label",
-        '"label": which of a crowd a row is about; "readings": all that a home sent, also from who knows all others',
+        '"label": which member of a crowd a row is about; "readings": all that a home sent',
     )
     customers: int | None = _hiding(None, "for the secret readings: homes (or labels) on the register, declared")
     bounds: tuple[str, ...] = _hiding((), "for the secret readings of a table: column=low:high, declared; repeatable")
-    cells: tuple[str, ...] = _hiding((), "likewise: column=edges, such as age=30,60: a count and means per cell")
+    cells: tuple[str, ...] = _hiding(
+        (), "for the secret readings of a table: column=edges, such as age=30,60: a count and means per cell"
+    )
     typical_kw: float | None = _hiding(
         None, "for the secret readings: mean load of a typical home, declared; grids and clips are multiples of it"
     )
@@ -94,7 +98,7 @@ class Config(Record):
         None, "no household has more than this share of its crowd's load; 0.15 with --crowd 15 is the 15/15 rule"
     )
     sensitive: tuple[str, ...] = _hiding(
-        (), "columns of a table that crowds are not alike in, beside few-valued ones; repeatable"
+        (), "sensitive columns of a table, added to those with few values: crowds stay diverse in them; repeatable"
     )
     closeness: float | None = _hiding(
         None, "how far a crowd may be from all labels in such a column, in standard deviations; by default 0.6"
@@ -117,7 +121,7 @@ class Config(Record):
     rho: float | None = _guarantee(None, "or: mean squared error per step to spend, for a method")
     accept: tuple[str, ...] = _guarantee(
         (), '"large": readings that no home has; "doubtful-law": rows that do not follow a Gaussian law; '
-        '"no-guarantee": a δ above 0.01, which hides nobody', rare=True
+        '"no-guarantee": a δ above 0.01, which protects no label', rare=True
     )  # fmt: skip
 
     ledger: str | None = _setting(
@@ -329,7 +333,7 @@ def no_use(name: str) -> str:
     """Why an ε, δ or ρ is refused where constants are released as means."""
     methods = ", ".join(CHARGED)
     return (
-        f"{name}: nothing here uses it. Rows are averages over a crowd, which hides whose figures they are without "
+        f"{name}: nothing here uses it. Rows are averages over a crowd, which protect the labels without "
         f"noise; leave it out, or choose a method= that takes it: {methods}"
     )
 

@@ -152,7 +152,8 @@ class Source(Record):
         if self.simulated is None:
             return self.name
         return (
-            f"{self.simulated.households} simulated households, {self.simulated.days} days (nobody real is behind them)"
+            f"{self.simulated.households} simulated households, {self.simulated.days} days (no real person is "
+            "behind them)"
         )
 
 

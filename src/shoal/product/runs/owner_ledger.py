@@ -224,6 +224,6 @@ def open_sealed(where: Place, seal: Seal | None, *, create: bool) -> Ledger:
 
 
 _RESTORE = (
-    "Nothing was released and nothing was changed. Crowds and what was spent are in that ledger alone: restore its "
-    "newest copy there (for SQLite with ledger.db-wal beside it), or say where it is now with ledger="
+    "Nothing was released and nothing was changed. Crowds and what was spent are only in that ledger: restore its "
+    "newest copy there (for SQLite together with ledger.db-wal), or say where it is now with ledger="
 )

@@ -125,8 +125,8 @@ class ReaderLaw(Record):
             return cls.from_json(json.loads(path.read_text(encoding="utf-8")))
         except FileNotFoundError:
             raise InputError(
-                f"reader: fewer than {FEWEST} crowds have new rows in this release, and how far so few homes lie from "
-                "their rows is not told: it would be a second figure about the same members"
+                f"reader: fewer than {FEWEST} crowds have new rows in this release. How far so few homes lie from "
+                "their rows is not published: it would be a second figure about the same members"
             ) from None
         except (OSError, ValueError):
             raise InputError(f"reader: {path.name} is damaged; ask for it again") from None

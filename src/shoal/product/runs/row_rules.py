@@ -161,7 +161,9 @@ class TableRules:
             self.decimals = tuple(decimals_of([base]) for base in smallest)
         values = curves.values
         if values.size and (np.abs(values) * 10.0 ** np.array(self.decimals) * max(len(values), 1)).max() > 2.0**62:
-            raise InputError("columns: some figures are too large beside the others of their column to be averaged")
+            raise InputError(
+                "columns: some figures are too large, compared with the rest of their column, to be averaged"
+            )
         self.units = in_units(values, self.decimals)
 
     @property

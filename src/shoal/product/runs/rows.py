@@ -58,8 +58,8 @@ FEW = "fewer than a crowd share its boundary: nothing would hide it"
 REST = "its crowd was retired: its rest waits, together, for a new one"
 LATE = "its crowd was retired while it was silent: nothing is released about it any more"
 STALE = (
-    "ledger: somebody else released about the same labels while this release was made. Nothing was recorded; run "
-    "again, and it goes on from what is on record now"
+    "ledger: another release about the same labels was recorded while this one was made. Nothing was recorded; run "
+    "again to continue from what is on record now"
 )
 
 
@@ -415,7 +415,7 @@ def too_few(m: int, curves: Curves, noun: str) -> str:
     where, wider = f"{curves.most} {noun} can be used", ""
     if curves.boundaries is not None:
         where, wider = f"at most {curves.most} {noun} share a boundary", " or wider boundaries"
-    remedy = f"crowd={curves.most} would work, or" if curves.most >= 2 else "nobody hides alone:"
+    remedy = f"crowd={curves.most} would work, or" if curves.most >= 2 else "one label has no crowd:"
     return (
         f"crowd: {where}, and a crowd of {m} needs {m}; {remedy} have more of them{wider}. `shoal check` says who "
         "cannot be used, and why. Nothing was released"

@@ -189,7 +189,7 @@ def _question(home: Path, title: str, ledger: Ledger) -> OfferedQuestion:
     run = Run(home, workers="serial")
     if not run.kind.has_rows:
         raise InputError(
-            "it protects readings, and its promise covers the table alone, not a row for a handle: hand out public/"
+            "it protects readings, and its promise covers only the whole table, not a row for a handle: share public/"
         )
     seal = run.state.ledger
     if seal is not None and seal.identity != ledger.identity:

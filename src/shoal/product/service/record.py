@@ -163,7 +163,7 @@ class LedgerRecord:
             known.append(_last(file))
             if known[-1].get("ledger", self._identity) != self._identity:
                 raise LedgerError(
-                    f"ledger: it is not the one whose checkpoints lie in {file}; name that one with --ledger"
+                    f"ledger: the checkpoints in {file} are those of another ledger; name that one with --ledger"
                 )
         folder = self.files[-1].parent.resolve()
         for file in (folder.parent / CHECKPOINTS, *folder.glob(f"*/{CHECKPOINTS}")):

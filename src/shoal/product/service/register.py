@@ -328,11 +328,11 @@ class Register:
             person = _person(transaction, PEOPLE.c.name == name)
             if person is None and not new:
                 raise NotNow(
-                    "nobody of this name is known here: look at the spelling, or admit them (under People, with "
+                    "this name is unknown here: check the spelling, or admit them (under People, with "
                     'POST /v1/people, or with "new": true in this call)'
                 )
             if person is not None and (person.role != "analyst" or new):
-                raise NotNow("somebody of this name is here already; grants are for known analysts, or for new ones")
+                raise NotNow("this name is taken; grants are for known analysts, or for new ones")
             person = person or _admit(transaction, name, "analyst", by)
             grant = Grant(f"g_{secrets.token_hex(8)}", person.id, _now(), until, None, tuple(questions), epsilon, delta)
             origin = _maker(transaction, by)
@@ -443,7 +443,7 @@ def _admit(transaction: Transaction, name: str, role: str, by: Caller | None) ->
     name, origin = _spelling(name), _maker(transaction, by)
     row = transaction.first(select(PEOPLE.c.id, PEOPLE.c.ended).where(PEOPLE.c.name == name))
     if row is not None and row[1] is None:
-        raise NotNow("somebody of this name is here already; a new key for them is made under keys")
+        raise NotNow("this name is taken; make a new key for that person under keys")
     person = Person(f"p_{secrets.token_hex(8)}" if row is None else str(row[0]), name, role)
     transaction.upsert(PEOPLE, [asdict(person) | {"created": _now(), "ended": None} | origin])
     return person
@@ -502,5 +502,5 @@ def _refuse_without_owner(transaction: Transaction) -> None:
     if not any(key.person in owners and key.in_force for key in _keys(transaction)):
         raise NotNow(
             "this would leave no owner with a key. Admit another owner first; a lost key is replaced with "
-            "`shoal serve --new-owner-key` by whoever holds the ledger's file"
+            "`shoal serve --new-owner-key` by someone who has the ledger's file"
         )

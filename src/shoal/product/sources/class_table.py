@@ -392,7 +392,7 @@ def refuse_copies(values: FloatArray, owner: IndexArray) -> None:
     if copies > MOST_COPIES * len(values):
         raise InputError(
             f"table: {copies} of {len(values)} rows repeat another row of their label exactly. Rows of a label must be "
-            "independent of each other: leave out what is there twice, or have columns that tell such rows apart"
+            "independent of each other: leave out duplicates, or add columns in which such rows differ"
         )
 
 

@@ -241,7 +241,7 @@ def _interchange(source: Any, name: str) -> Any:
         from pandas.api.interchange import from_dataframe
     except ImportError:
         raise InputError(
-            f"{name}: an object with __dataframe__ alone needs pandas (pip install pandas); one with "
+            f"{name}: an object that has only __dataframe__ needs pandas (pip install pandas); one with "
             "__arrow_c_stream__, such as an Arrow table, needs nothing"
         ) from None
     with warnings.catch_warnings():

@@ -158,7 +158,7 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         if len(found) < 2:
             raise InputError("y must name at least two labels, not 1 class: there is nothing to hide it among")
         if size is not None and size > len(found):
-            raise InputError(f"crowd: nobody can hide among {size} labels, since there are {len(found)}; choose fewer")
+            raise InputError(f"crowd: {size} labels are needed, and there are {len(found)}; choose fewer")
         if len(found) > MANY and size is None:
             raise InputError(
                 f"y has {len(found)} different values. If it is a number to predict, give the column to hide instead, "

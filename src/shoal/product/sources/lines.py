@@ -87,7 +87,7 @@ def _rewrite(file: Path, encoding: str, is_whole: Callable[[list[str]], bool]) -
             elif whole:
                 raise InputError(
                     f"path: {file.name} cannot be read as a table: some row has more or fewer fields than its header, "
-                    "and with a column for every household nothing says whose cell is wrong. Mend the row"
+                    "and in a file with a column for every household it is unknown which cell is wrong. Repair the row"
                 )
     table = pl.scan_csv(scratch.path, separator=UNIT, quote_char=None, infer_schema=False)
     return FileTable(table, separator != ",", scratch)

@@ -56,18 +56,18 @@ class PublishedAttack:
 
     def __str__(self) -> str:
         lines = [
-            f"{count_of(self.rows, 'row')} were published; looked for: {count_of(self.homes, 'home')} "
-            f"of whom the attacker knows {self.knowledge}."
+            f"{count_of(self.rows, 'row')} were published; looked for: {count_of(self.homes, 'home')}; "
+            f"the attacker knows {self.knowledge}."
         ]
         if self.named is None or self.named_interval is None or self.guess is None or self.found is None:
             lines.append(
-                f"Of {self.certain:.1%} one row is twice as near as the next. Whether it is theirs cannot be "
-                "told: the table has no names of these homes, and no record of a run lies beside it."
+                f"Of {self.certain:.1%} one row is twice as near as the next. Whether it is theirs is "
+                "unknown: the table has no names of these homes, and there is no record of a run."
             )
         else:
             lines.append(
                 f"The row of {self.found:.1%} is found, and {share(self.named, self.named_interval)} of the homes are "
-                f"named (95 % interval); somebody who is told the row names {self.guess:.1%}."
+                f"named (95 % interval); someone who is given the row names {self.guess:.1%}."
             )
         if self.left_out:
             lines.append(f"Left out: {count_of(self.left_out, 'home')} without a row, or with too few readings.")
@@ -98,7 +98,8 @@ def find_published(published: Any, readings: Any, *, train_days: int = KNOWN_DAY
     key = [name for name in ROW if name in table.columns] or [name for name in NAMES if name in table.columns][:1]
     if not key or not {"timestamp", "kw"} <= set(table.columns):
         raise InputError(
-            "published: expected the columns timestamp and kw, and crowd or household for whose curve it is (a table "
+            "published: expected the columns timestamp and kw, and crowd or household, which says what the curve is "
+            "about (a table "
             "that protects readings has no rows of homes)"
         )
     text, kw = pl.col("timestamp").cast(pl.String), pl.col("kw").cast(pl.Float64, strict=False)
@@ -107,7 +108,8 @@ def find_published(published: Any, readings: Any, *, train_days: int = KNOWN_DAY
     times = sorted(wide.columns[len(key) :])
     if _steps(times) != {own.step}:
         raise InputError(
-            f"published: its instants are not {own.step} apart, as those of the known readings are; bring both to one "
+            f"published: its instants are not at a distance of {own.step}, as those of the known readings are; "
+            "bring both to one "
             "step, in ISO 8601"
         )
     rows = wide.select(times).to_numpy().astype(np.float64)
@@ -117,7 +119,7 @@ def find_published(published: Any, readings: Any, *, train_days: int = KNOWN_DAY
         if (sizes["members"] % 1 != 0).any() or (sizes["members"] < 1).any():
             raise InputError(
                 "published: its members are noisy weights, of a release that protects readings: no row is a home's, "
-                "and there is nobody to name"
+                "so no home can be named"
             )
         homes = wide.select(key).join(sizes, on=key, how="left", maintain_order="left")["members"].to_numpy()
     place = {tuple(map(str, row)): i for i, row in enumerate(wide.select(key).iter_rows())}

@@ -58,7 +58,7 @@ class ProtectedAnswers(Kind):
         **dict.fromkeys(
             ("at_most", "within"),
             "at_most and within choose the crowd of a table of averages; with a method=, a query= or several rows per "
-            "label the guarantee is asked for as epsilon= and delta=, or rho=, beside crowd=",
+            "label the guarantee is asked for as epsilon= and delta=, or rho=, in addition to crowd=",
         ),
     }
 
@@ -74,7 +74,7 @@ class ProtectedAnswers(Kind):
                 or not settings.epsilon
             ):
                 raise InputError(
-                    "method: a codebook is for constants and takes an ε above 0 alone, which it meets with δ = 0; give "
+                    "method: a codebook is for constants and takes only an ε above 0, which it meets with δ = 0; give "
                     "epsilon=, and leave out delta=, rho= and query="
                 )
         elif not settings.reaches:
@@ -141,7 +141,7 @@ def refuse_useless(work: Work) -> None:
     if reached >= 1.0 or (reached > MEANINGLESS and "no-guarantee" not in config.accept):
         raise UnreachableError(
             f"{'rho' if config.delta is None else 'delta'}: this design promises δ ≤ {upper(reached)} at ε = "
-            f"{exactly(config.stated_epsilon)}, which hides nobody, so nothing is released. Ask for a guarantee "
+            f"{exactly(config.stated_epsilon)}, which protects no label, so nothing is released. Ask for a guarantee "
             "(delta=1e-5); `shoal frontier` shows what an error buys"
             + (". accept='no-guarantee' releases it all the same" if reached < 1.0 else "")
         )

@@ -217,9 +217,9 @@ def price_words(config: Config, mean_kw: float | None) -> str:
     off = plan.expected_total * plan.typical_kw / mean_kw
     beyond = " More than it: declare another typical_kw= before you spend the budget." if off > 1 else ""
     return (
-        f"These homes use {mean_kw:.2g} kW on average, and typical_kw={plan.typical_kw:g} was declared. Beside their "
-        f"own load the noise puts the total off by about {percent(off)}, if all {plan.customers} customers are in it."
-        f"{beyond} This figure is yours alone."
+        f"These homes use {mean_kw:.2g} kW on average, and typical_kw={plan.typical_kw:g} was declared. Compared with "
+        f"their own load the noise puts the total off by about {percent(off)}, if all {plan.customers} customers are "
+        f"in it.{beyond} This figure is only for you."
     )
 
 
@@ -447,9 +447,9 @@ def own_statements(folder: Path) -> tuple[Statement, ...]:
         return ()
     audit, left_out = known["audit"], known["left_out"]
     certain, power = lower(audit["advantage_lower"], 2), audit.get("power", 0.0)
-    in_it = f"{known['members']} are in it, {left_out} could not be used. These numbers are yours alone."
+    in_it = f"{known['members']} are in it, {left_out} could not be used. These numbers are only for you."
     attack = (
-        f"Attacked {audit['draws']} times before the release, by somebody who has all others: an advantage of "
+        f"Attacked {audit['draws']} times before the release, as someone who knows all others: an advantage of "
         f"{certain} is certain, {upper(audit['advantage_promised'], 2)} is allowed. So few draws show gross mistakes "
         "only; noise that is too small shows in its size, which was tested as well"
         + (f" (20 % too little is found in {percent(power, 'lower')} of cases)." if power else ".")
@@ -457,5 +457,5 @@ def own_statements(folder: Path) -> tuple[Statement, ...]:
     said = [Statement("missing", TO_OWNER, str(left_out), in_it), Statement("attack", TO_OWNER, certain, attack)]
     if "w1" in known:
         words = f"curves are off by {known['w1']:.1%} of the mean load (W1), the total by {known['total']:+.1%}"
-        said.append(Statement("cost", TO_OWNER, f"{known['w1']:.1%}", f"Measured, for you alone: {words}."))
+        said.append(Statement("cost", TO_OWNER, f"{known['w1']:.1%}", f"Measured, only for you: {words}."))
     return tuple(said)

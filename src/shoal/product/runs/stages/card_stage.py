@@ -89,7 +89,7 @@ def attack_own_rows(work: Work) -> OwnAttack | None:
     values = table.select(pl.selectors.float()).to_numpy()
     labels = np.unique(table["label"].to_numpy(), return_inverse=True)[1]
     named = attack_rows(values, labels, table["crowd"].to_numpy())
-    words = "whose all other rows of the table are"
+    words = "the label of all other rows of the table"
     return None if named is None else OwnAttack(words, named[0], None, named[1], named[2])
 
 

@@ -50,7 +50,7 @@ def stage(work: Work) -> StageOutcome:
     silent, doubts = _left_out(work, fit, plan, tables)
     shown = tables.lasting
     if not len(shown):
-        raise InputError("crowd: nobody has a crowd yet; left_out.csv says who waits for what")
+        raise InputError("crowd: no label has a crowd yet; left_out.csv lists the reasons")
     before = max((entry["period"] for entry in book.lasting if entry["period"] < plan.period), default=plan.period)
     skipped = (datetime.fromisoformat(plan.period) - datetime.fromisoformat(before)).days - 1
     if work.input.of_meters and skipped > 0:

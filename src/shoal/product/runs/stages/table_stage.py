@@ -62,7 +62,7 @@ def stage(work: Work) -> StageOutcome:
     doubts = work.other_ledgers(ClassTable.load(part.path).labels)
     facts = replace(part.facts_as(FitFacts), source=str(work.source), crowd=config.crowd, doubts=doubts)
     if facts.labels < 2:
-        raise InputError("label: all rows have one label; nobody is there to hide among. Name another column")
+        raise InputError("label: all rows have one label, and a crowd needs several. Name another column")
     return StageOutcome((FIT,), facts, carry=Carry())
 
 
@@ -168,6 +168,7 @@ def _about(rows: int, columns: int, fewest: int, most: int) -> list[str]:
         "label together.",
         "Errors are counted in units of the columns: the power of two next to a column's spread, or to one over its "
         "weight.",
-        f"Rows alone can support no δ below about {upper(3 / fewest, 2)}, three over the fewest rows of a label: a "
+        f"The rows by themselves support no δ below about {upper(3 / fewest, 2)}, three over the fewest rows of a "
+        "label: a "
         "smaller one rests on the Gaussian law of the rows.",
     ]

@@ -123,7 +123,7 @@ def numbered_layouts(text: pl.Series, largest: Sequence[tuple[int, int]], name: 
     day_first = first > 12
     if day_first == (second > 12) and (day_first or not known):
         raise InputError(
-            f"timestamp_format: no date of {name} has a number above 12 that would tell days from months; give "
+            f"timestamp_format: no date of {name} has a number above 12 that would distinguish days from months; give "
             f"timestamp_format='{dates[0]} %H:%M' where the day comes first, or '{dates[1]} %H:%M' where the "
             "month does"
         )

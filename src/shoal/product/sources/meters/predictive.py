@@ -193,7 +193,7 @@ class Forecasts:
         """Constants may be released in any unit; laws in log power are Gaussian there alone."""
         validation.choice(QUERIES, query=query)
         if validation.choice(("log", "kw"), unit=unit) == "kw" and query != "point":
-            raise InputError("unit 'kw' is for the query 'point': other answers have Gaussian laws in log power alone")
+            raise InputError("unit 'kw' is for the query 'point': other answers have Gaussian laws only in log power")
         if unit == "log" and self.exports.any():
             raise InputError(
                 f"unit: {int(self.exports.sum())} homes export, and there is no logarithm of what is below zero; take "

@@ -255,7 +255,7 @@ def open_sources(
             for source, sample, numbers in opened
         ]
     if len({source.unit.energy for source in sources}) > 1:
-        raise InputError("unit: some files hold energy (kWh) and others power (kW); read them apart")
+        raise InputError("unit: some files hold energy (kWh) and others power (kW); read them separately")
     units = " and ".join(dict.fromkeys(source.unit.name for source in sources))
     differ = " (other files differ in their names)"
     reason, taken = (
