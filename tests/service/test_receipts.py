@@ -140,7 +140,7 @@ def test_an_old_copy_and_a_rewritten_ledger_are_refused(
             rewritten.budget(2.0, 1e-3)
         with pytest.raises(LedgerError, match="rewritten"):
             QuestionService(rewritten, runs).record.compare()
-    with shoal.Ledger.open(f"sqlite:///{tmp_path}/other.db") as other, pytest.raises(LedgerError, match="not the one"):
+    with shoal.Ledger.open(f"sqlite:///{tmp_path}/other.db") as other, pytest.raises(LedgerError, match="of another"):
         QuestionService(other, runs).record.compare()
 
 

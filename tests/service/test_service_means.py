@@ -104,4 +104,4 @@ def test_a_run_under_the_promise_about_readings_is_not_offered(
     monkeypatch.setattr("shoal.product.runs.kinds.kind.Kind.has_rows", False)
     catalog = QuestionService(desk.ledger, run.parent).catalog
     assert not catalog.questions
-    assert "hand out public/" in catalog.left_out["january"]
+    assert "share public/" in catalog.left_out["january"]

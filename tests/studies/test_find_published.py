@@ -61,11 +61,11 @@ def test_rows_of_a_run_are_judged_by_its_record(tmp_path: Path) -> None:
         assert attack.named == pytest.approx(1 / 3) == attack.guess
         assert attack.named_interval is not None
         assert attack.named_interval[0] <= 1 / 3 <= attack.named_interval[1]
-        assert "somebody who is told the row names 33.3%" in str(attack)
+        assert "someone who is given the row names 33.3%" in str(attack)
     (tmp_path / "released.csv").unlink()
     attack = shoal.find_published(tmp_path, HOMES)
     assert attack.named is None
-    assert "cannot be told" in str(attack)
+    assert "is unknown" in str(attack)
     assert 0 <= attack.certain <= 1
 
 
@@ -96,7 +96,7 @@ def test_what_is_no_such_table_is_said_without_rows(tmp_path: Path) -> None:
     half = published({"h0": 0.2, "h1": 0.4}, "household").with_columns(
         timestamp=pl.Series([f"2024-01-09T00:{m:02}:00" for m in (0, 30, 59)] * 2)
     )
-    with pytest.raises(shoal.InputError, match="published: its instants are not 1:00:00 apart"):
+    with pytest.raises(shoal.InputError, match="published: its instants are not at a distance of 1:00:00"):
         shoal.find_published(half, HOMES)
     zoned = published({"h0": 0.2, "h1": 0.4}, "household").with_columns(pl.col("timestamp") + "+01:00")
     with pytest.raises(shoal.InputError, match="known: no home of these readings can be looked for"):
