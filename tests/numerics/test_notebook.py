@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import shoal
-from shoal.numerics.notebook import SHOWN, table
+from shoal.plaintext import SHOWN, table
 
 NASTY = "<b>ada</b>"
 

@@ -43,7 +43,7 @@ from shoal.audits.verdict import Figures
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
-from shoal.numerics.notebook import table
+from shoal.plaintext import table
 from shoal.rounding import exactly, lower, percent, upper
 from shoal.validation import FloatArray, IndexArray
 
