@@ -14,7 +14,7 @@ import shoal
 from families import complete, random_laws
 from shoal.accounting.curve import edge_brackets
 from shoal.accounting.renyi import gdp, zcdp
-from shoal.audits.trials import simulated_answers
+from shoal.audits.attacks import simulated_answers
 from shoal.laws.supports import RankWarning, split
 from shoal.numerics.nullspace import form
 
