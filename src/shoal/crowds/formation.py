@@ -619,3 +619,8 @@ def _improve(
         crowd[:] = np.unique(crowd, return_inverse=True)[1]
         n_crowds = int(crowd.max()) + 1
         _settle(x, crowd, n_crowds, size, near, *kept, least, _PASSES)
+
+
+def use_kernels() -> None:
+    """All kernels that form crowds, used once (:mod:`shoal.numerics.warmup`)."""
+    crowds(np.arange(12.0).reshape(6, 2) ** 2, 2)
