@@ -2,7 +2,7 @@
 
     python -m benchmarks.sampler [--quick]
 
-Prints Markdown. Ours (`shoal.noise.discrete`, σ = 2^b) and the algorithm as published (any rational variance) follow
+Prints Markdown. Ours (`shoal.noise.source`, σ = 2^b) and the algorithm as published (any rational variance) follow
 Canonne, Kamath and Steinke, *The Discrete Gaussian for Differential Privacy* (2020), on integers from `secrets` alone.
 """
 
@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from shoal.noise.discrete import Sampler, discrete_gaussians
-from shoal.noise.source import RESOLUTION
+from shoal.noise.source import RESOLUTION, Sampler, discrete_gaussians
 
 Draw = Callable[[int], list[int]]
 

@@ -19,8 +19,13 @@ import oracle
 import shoal
 from shoal import GaussianClasses, Ledger, Mechanism, NeighborGraph
 from shoal.accounting.curve import edge_brackets
-from shoal.accounting.incident import IncidentReleases, incident_spectra
-from shoal.product.ledger.composition import Composer, LabelAccount, PairAccount
+from shoal.product.ledger.composition import (
+    Composer,
+    IncidentReleases,
+    LabelAccount,
+    PairAccount,
+    incident_spectra,
+)
 
 
 def mixed() -> list[Mechanism]:

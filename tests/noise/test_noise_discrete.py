@@ -18,9 +18,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from shoal.noise import discrete
-from shoal.noise.discrete import Sampler, discrete_gaussians
-from shoal.noise.source import RESOLUTION
+from shoal.noise import source as discrete
+from shoal.noise.source import RESOLUTION, Sampler, discrete_gaussians
 
 BITS = RESOLUTION.scale_bits
 

@@ -26,7 +26,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from shoal.designs.dominating import least_dominating
-from shoal.designs.settings import UNHURRIED, Settings
+from shoal.designs.problem import UNHURRIED, Settings
 from shoal.laws.classes import GaussianClasses
 from shoal.numerics.matrices import square_root
 from shoal.validation import FloatArray, IndexArray

@@ -28,9 +28,9 @@ from shoal.designs.objectives import (
 )
 from shoal.designs.parameters import certify
 from shoal.designs.problem import DesignProblem, Moves
+from shoal.designs.problem import Report as Report
+from shoal.designs.problem import Settings as Settings
 from shoal.designs.quasi_newton import StepMemory, minimize
-from shoal.designs.settings import Report as Report
-from shoal.designs.settings import Settings as Settings
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
 #: Sharpness and steps of the stages on ln KL.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.designs.settings import UNHURRIED, Settings
+from shoal.designs.problem import UNHURRIED, Settings
 from shoal.errors import CertificationError
 from shoal.validation import FloatArray
 

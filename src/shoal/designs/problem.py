@@ -9,12 +9,19 @@ the plain one and leaves privacy untouched, so every method works in the scaled 
     k·MSE = ‖b‖² + ‖B‖²_F + ‖C‖²_F + k f
 
 (docs/theory.md, section 6; f is the noise floor). Where Σ is singular, Σ^{−1/2}(q − μ) is completed by fresh noise.
+
+**How hard to search** (:class:`Settings`), and what ends a search: its deadline or an interrupt, with the best so far.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import contextlib
+import math
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from time import monotonic
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -26,7 +33,7 @@ from shoal.accounting.releases import Releases
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
-from shoal.mechanism.mechanism import Mechanism
+from shoal.mechanism.mechanism import Ending, Mechanism
 from shoal.numerics.matrices import square_root
 from shoal.validation import FloatArray, IndexArray
 
@@ -260,3 +267,60 @@ def radii(problem: DesignProblem) -> FloatArray:
 def _shrink(size: FloatArray, limit: FloatArray) -> FloatArray:
     over = size > limit
     return np.where(over, limit / np.where(over, size, 1.0), 1.0)
+
+
+# ------------------------------------------------------------------ how hard to search
+
+#: Called with (rounds, rounds at most, best ln δ so far); rounds of one search take about equally long.
+Report = Callable[[int, int, float], None]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How hard to search. Speed settings: none of them can change what a certificate means.
+
+    ``deadline`` is a time of the monotonic clock after which every search returns its best so far; an interrupt does
+    the same to this search and to all that would follow it, unless ``interruptible``: then it goes through.
+    ``iterations`` bounds the steps of every stage; without it a stage has as many as its size deserves.
+    """
+
+    iterations: int | None = None
+    deadline: float = math.inf
+    report: Report | None = None
+    seed: int = 0
+    interrupted: threading.Event = field(default_factory=threading.Event)
+    interruptible: bool = False
+
+    @property
+    def late(self) -> bool:
+        return self.interrupted.is_set() or monotonic() > self.deadline
+
+    @property
+    def ending(self) -> Ending:
+        """How the searches that had these settings ended."""
+        if self.interrupted.is_set():
+            return Ending.INTERRUPTED
+        return Ending.OUT_OF_TIME if self.late else Ending.COMPLETE
+
+    def part(self, share: float) -> Settings:
+        """These settings with a share of the time that is left."""
+        now = monotonic()
+        return replace(self, deadline=now + share * max(self.deadline - now, 0.0))
+
+    def steps(self, usual: int) -> int:
+        """Steps of a stage that usually has so many."""
+        return usual if self.iterations is None else self.iterations
+
+    @contextlib.contextmanager
+    def interrupts(self) -> Iterator[None]:
+        """An interrupt of the work inside ends it and sets the event, or goes through."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            if self.interruptible:
+                raise
+            self.interrupted.set()
+
+
+#: No deadline, and interrupts go through.
+UNHURRIED = Settings(interruptible=True)

@@ -2,24 +2,47 @@
 
     z = h (n + u + u'),   n a discrete Gaussian on the integers with σ = 1/h = 2^56,   u, u' uniform on (−½, ½)
 
-n is drawn exactly (:mod:`shoal.noise.discrete`). u + u' has the triangular density, so n + u + u'
+n is drawn exactly (:class:`Sampler`). u + u' has the triangular density, so n + u + u'
 has the piecewise linear density through the discrete Gaussian's probabilities: the normal density up to O(h²). u and u'
 are 64-bit words of the operating system's cryptographic generator (docs/theory.md, section 9.1).
 
 Noise for experiments is seeded, repeatable, and marked as not private (:class:`NotPrivate`).
+
+**The discrete Gaussian** with σ = 2^b, drawn exactly: integers from a cryptographic source, no floating point.
+
+    P(n) ∝ exp(−n²/2σ²),   n an integer
+
+Algorithms 1 to 3 of Canonne, Kamath and Steinke, *The Discrete Gaussian for Differential Privacy* (2020), with the
+scale of the discrete Laplace law equal to σ, so that every exponent is a dyadic number m/2^d:
+
+| step | accepts with probability |
+| --- | --- |
+| ``_below`` | m/2^d: random words against the digits of m, as far as they agree |
+| ``_one_in`` | 1/k: a random word below the largest multiple of k, modulo k |
+| ``_exp`` | exp(−m/2^d) = exp(−1)^⌊·⌋ exp(−x): the first k at which a chance of x/k fails is odd |
+| ``_draw`` | |n| = f + 2^b c with f uniform, kept with exp(−f/2^b), and c geometric; then exp(−(|n| − 2^b)²/2^(2b+1)) |
+
+Every step calls only those above it, so that its law is a function of theirs: the tests run each step's own code along
+all decisions of the steps it calls, with exact probabilities, and so show the law of a draw at the scale of releases.
+
+Words are fetched for one call and never kept: processes that are forked share none.
 """
 
 from __future__ import annotations
 
 import secrets
+import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from shoal.noise.discrete import discrete_gaussians
 from shoal.numerics.eigenpairs import eigh
 from shoal.validation import FloatArray
+
+#: Bits of a random word, and words fetched at a time.
+WORD, FETCHED = 64, 256
 
 
 @dataclass(frozen=True)
@@ -65,3 +88,79 @@ def seeded_noise(shape: tuple[int, ...], cov: FloatArray, seed: int) -> FloatArr
     values, vectors = eigh(cov)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     return np.asarray(np.random.default_rng(seed).standard_normal(shape) @ root.T)
+
+
+# ------------------------------------------------------------------ the discrete Gaussian
+
+
+def discrete_gaussians(count: int, bits: int) -> list[int]:
+    """``count`` independent draws with σ = 2^bits from the operating system's generator; accepts no seed."""
+    sampler = Sampler(bits, _words())
+    return [sampler.draw() for _ in range(count)]
+
+
+def _words() -> Iterator[int]:
+    while True:
+        yield from struct.unpack(f"<{FETCHED}Q", secrets.token_bytes(8 * FETCHED))
+
+
+class Sampler:
+    """Draws from the words of one call; ``bits`` is at most :data:`WORD`."""
+
+    def __init__(self, bits: int, words: Iterator[int]) -> None:
+        self.bits = bits
+        self._word = words.__next__
+
+    def draw(self) -> int:
+        """One discrete Gaussian: rounds of the discrete Laplace law until one is accepted."""
+        while (value := self._round()) is None:
+            pass
+        return value
+
+    def _round(self) -> int | None:
+        """A proposal of the discrete Laplace law with scale 2^b, or None where it is not accepted."""
+        b = self.bits
+        fine = self._uniform(b)
+        if not self._exp(fine, b):
+            return None
+        coarse = 0
+        while self._exp(1, 0):
+            coarse += 1
+        size, negative = fine + (coarse << b), self._uniform(1)
+        if negative and size == 0:  # zero would be proposed twice
+            return None
+        if not self._exp((size - (1 << b)) ** 2, 2 * b + 1):
+            return None
+        return -size if negative else size
+
+    def _exp(self, m: int, d: int) -> bool:
+        """True with probability exp(−m/2^d)."""
+        while m > 1 << d:
+            if not self._exp(1, 0):
+                return False
+            m -= 1 << d
+        k = 1
+        while self._below(m, d) and (k == 1 or self._one_in(k)):
+            k += 1
+        return k % 2 == 1
+
+    def _one_in(self, k: int) -> bool:
+        """True with probability 1/k."""
+        end = (1 << WORD) // k * k
+        while (word := self._word()) >= end:
+            pass
+        return word % k == 0
+
+    def _below(self, m: int, d: int) -> bool:
+        """True with probability m/2^d, for 0 ≤ m ≤ 2^d."""
+        while d > WORD:
+            d -= WORD
+            word, digit = self._word(), m >> d
+            if word != digit:
+                return word < digit
+            m -= digit << d
+        return self._uniform(d) < m
+
+    def _uniform(self, bits: int) -> int:
+        """A uniform integer below 2^bits, for bits up to :data:`WORD`."""
+        return self._word() >> (WORD - bits)
