@@ -161,13 +161,6 @@ def test_a_tiny_epsilon_gives_the_center() -> None:
     assert book.curves("0")[0] == pytest.approx(crowd(5, 0).mean(axis=0))
 
 
-def test_a_group_that_gains_too_little_gets_its_own_curve() -> None:
-    assert made(6, 0, 0.3, least_gain=0.02).curves("0") == pytest.approx(crowd(6, 0).mean(axis=0)[None, :])
-    assert made(6, 0, 0.3).mean_rho > 0.98 * made(6, 0, 0.3, least_gain=0.02).mean_rho
-    assert len(made(6, 0, 2.0, least_gain=0.02).curves("0")) > 1
-    assert made(6, 0, 0.3, least_gain=0.02).curve(0.0, "table").delta_upper == 0.0
-
-
 def test_labels_with_equal_answers() -> None:
     answers = np.repeat(crowd(3, 0), 3, axis=0)
     book = shoal.codebook(answers, shoal.NeighborGraph.complete(range(9)), 2.0)

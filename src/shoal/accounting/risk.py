@@ -63,11 +63,6 @@ class IdentificationRisk:
     confidence: float
     exact: bool
 
-    @property
-    def advantage_upper(self) -> float:
-        """The attacker's advantage over guessing, at most."""
-        return max(self.success_upper - self.prior_success, 0.0)
-
     def __float__(self) -> float:
         return self.success
 

@@ -16,7 +16,6 @@ from fractions import Fraction
 import numpy as np
 
 from shoal.crowds.rules import (
-    PRECISION,
     Units,
     as_figures,
     base_of_numbers,
@@ -63,20 +62,19 @@ class LoadRow:
     crowd: LoadCrowd  #: after the release
 
 
-def begin_loads(day: Units, of_all: Fraction, draw: Draw, precision: float = PRECISION) -> LoadCrowd:
+def begin_loads(day: Units, of_all: Fraction, draw: Draw) -> LoadCrowd:
     """A new crowd: base and offset for life.
 
     Args:
         day: (n, steps of a day) usual day of each member, in watts.
         of_all: mean |load| of all labels' usual days, in watts.
         draw: draws a whole number below n, from a cryptographic source where rows are released.
-        precision: the base over usual figure / members, at most.
 
     >>> begin_loads(np.full((10, 24), 400), Fraction(400), lambda n: n // 2).base
     Decimal('0.05')
     """
     usual = usual_of_loads(day, of_all) / 10**WATTS
-    base = max(base_of_numbers(usual, len(day), precision), FINEST) if usual else FINEST
+    base = max(base_of_numbers(usual, len(day)), FINEST) if usual else FINEST
     return LoadCrowd(base, draw(window_of(base, len(day), WATTS)), day)
 
 

@@ -30,7 +30,6 @@ from numpy.typing import NDArray
 from shoal.crowds.diversity import CLOSENESS, keeps_closeness, standing
 from shoal.crowds.formation import Limits
 from shoal.crowds.rules import (
-    PRECISION,
     Units,
     as_figures,
     base_of_few,
@@ -142,7 +141,7 @@ class TableRows:
     crowds: tuple[TableCrowd, ...]  #: after the release
 
 
-def column_bases(values: FloatArray, columns: ColumnRoles, n: int, precision: float = PRECISION) -> tuple[Decimal, ...]:
+def column_bases(values: FloatArray, columns: ColumnRoles, n: int) -> tuple[Decimal, ...]:
     """The base of each column in a crowd of n members, from the figures of all labels (N, k).
 
     >>> values = np.array([[0, 10.0], [1, 20.0], [0, 30.0], [1, 40.0]])
@@ -152,7 +151,7 @@ def column_bases(values: FloatArray, columns: ColumnRoles, n: int, precision: fl
     bases = []
     for column, few in zip(values.T, columns.few.tolist(), strict=True):
         usual = Fraction(0) if few else usual_of_numbers(column)
-        bases.append(base_of_numbers(usual, n, precision) if usual else base_of_few(column.tolist(), n))
+        bases.append(base_of_numbers(usual, n) if usual else base_of_few(column.tolist(), n))
     return tuple(bases)
 
 

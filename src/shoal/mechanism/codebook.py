@@ -438,7 +438,6 @@ def codebook(
     *,
     labels: Sequence[Any] | None = None,
     scope: str = "answer",
-    least_gain: float = 0.0,
 ) -> Codebook:
     """The ε-private way to answer with constants that has the least mean squared error, crowd by crowd.
 
@@ -452,8 +451,6 @@ def codebook(
         epsilon: the guarantee, with δ = 0; above 0 and at most 20.
         labels: the label of each row; the graph's own order by default.
         scope: what ε is about: ``"answer"``, or ``"table"``, where both rows of a pair leave and each gets ε/2.
-        least_gain: a crowd whose mean error falls by less than this share below that of its own curve, the mean, gets
-            that one curve: exactly the same for all of its labels, at every ε.
 
     Returns:
         The codebook, with errors of what is stored and the proved bound beside them.
@@ -475,7 +472,6 @@ def codebook(
     if epsilon > LARGEST_EPSILON:
         raise InputError(f"epsilon must be at most {LARGEST_EPSILON:g}: beyond, nothing is hidden; release the answers")
     validation.choice(SCOPES, scope=scope)
-    least_gain = validation.probability(least_gain=least_gain)
     if labels is not None:
         place = {name: i for i, name in enumerate(validation.labels(n, labels))}
         if set(place) != set(graph.labels):
@@ -490,12 +486,12 @@ def codebook(
             "for more privacy, never for less"
         )
     each = epsilon if scope == "answer" else epsilon / 2.0
-    crowds = tuple(_crowd_codebook(members, rows, each, least_gain) for members in groups)
+    crowds = tuple(_crowd_codebook(members, rows, each) for members in groups)
     rows.flags.writeable = False
     return Codebook(graph, rows, epsilon, scope, crowds)
 
 
-def _crowd_codebook(members: IndexArray, answers: FloatArray, epsilon: float, least_gain: float) -> CrowdCodebook:
+def _crowd_codebook(members: IndexArray, answers: FloatArray, epsilon: float) -> CrowdCodebook:
     """The codebook of one crowd."""
     here, (n, k) = answers[members], (len(members), answers.shape[1])
     # Below e^−ε, so that the bound covers every ε-private mechanism.
@@ -507,8 +503,7 @@ def _crowd_codebook(members: IndexArray, answers: FloatArray, epsilon: float, le
     if counts is None:
         return mean
     book = CrowdCodebook(members, counts, columns.shares @ here, bound)
-    before, after = (float(crowd.errors(answers).mean()) for crowd in (mean, book))
-    return book if (before - after) / before >= least_gain else mean
+    return min(book, mean, key=lambda crowd: float(crowd.errors(answers).mean()))
 
 
 def _worst(crowd: CrowdCodebook, epsilon: float, scope: str) -> tuple[float, int, int]:
