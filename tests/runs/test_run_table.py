@@ -178,7 +178,7 @@ def test_means_of_constants(tmp_path: Path) -> None:
     """One row per crowd, rounded to what it can mean; a new table of the same labels is in the same crowds."""
     out = tmp_path / "means"
     run = go(out, constants(), MEANS)
-    assert run.card.kind == "means"
+    assert run.card.kind == "averages"
     (other,) = [line for _, lines in run.summary() for line in lines if "would protect" in line]
     assert "every customer's figures" in other
     assert "kW" not in other

@@ -145,10 +145,10 @@ def _decide(file: Path, claim: str, epsilon: float | None, scope: str | None) ->
         about = file.parent / f"{file.stem}.laws.shoal"
         import numpy as np
 
-        from shoal.archive import pack
+        from shoal import archive
         from shoal.mechanism.releasable import law_parts
 
-        write_private(about, pack(*law_parts(classes, np.array(check.proof.pairs))))
+        write_private(about, archive.pack(*law_parts(classes, np.array(check.proof.pairs))))
     content = {part: getattr(check, part) for part in parts} | {"proof": str(proof)}
     again = f"The proof is {proof}; another program checks it: python -m shoal.proofs.checker {proof} {about}"
     return Outcome(content, f"{check}.\n{again}", code=0 if check.verdict == "proved" else 4)
