@@ -137,9 +137,9 @@ def table_pictures(card: ReleaseCard, files: Mapping[str, bytes]) -> tuple[list[
         return [], []
     weights, shown = np.array([weight for weight, _ in drawn]), drawn[:: -(-len(drawn) // DRAWN)]
     mean = (weights @ np.array([values for _, values in drawn]) / weights.sum()).tolist()
-    words = "row of a crowd" if card.kind == "means" else "released row"
+    words = "row of a crowd" if card.kind == "averages" else "released row"
     words += f" ({len(shown)} of {len(drawn)})" if len(shown) < len(drawn) else ""
-    legend = [("row", words), ("mean", "mean of all rows" + ", weighted by members" * (card.kind == "means"))]
+    legend = [("row", words), ("mean", "mean of all rows" + ", weighted by members" * (card.kind == "averages"))]
     each = [(values, THIN, "row") for _, values in shown]
     return [_lines("Released rows", [*each, (mean, 3 * THIN, "mean")], axis, legend)], []
 
