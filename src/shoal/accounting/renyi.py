@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from shoal import validation
 from shoal.accounting.contour import EPS, spectrum_error
-from shoal.accounting.curve import BLOCK
+from shoal.accounting.curve import BLOCK, privacy_curve
 from shoal.accounting.edges import LOOSE, EdgeBatch, loss_law
 from shoal.accounting.generating import RIGHT, LossLaw, extremes, reach
 from shoal.accounting.releases import EdgeSource, Releases
+from shoal.accounting.spectrum import edge_spectra
 from shoal.accounting.tails import range_in_doubt, reach_error
 from shoal.errors import InputError
+from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.numerics.compilation import kernel
 from shoal.numerics.notebook import table
@@ -338,3 +340,13 @@ def _divergences(shifted: FloatArray, batch: EdgeBatch, divergences: FloatArray,
                         doubt = math.inf  # the order may lie beyond the last finite one
                 divergences[e, direction, j] = value
                 error[e, direction, j] = doubt
+
+
+def use_kernels() -> None:
+    """The kernels of exact accounting, used once (:mod:`shoal.numerics.warmup`): two labels, answers and tables."""
+    laws = GaussianClasses([[0.0, 0.0], [1.0, 0.0]], [[[1.0, 0.5], [0.5, 1.0]], [[2.0, 0.5], [0.5, 1.0]]])
+    edge_spectra(laws, np.array([[0, 1]]), precise=True).reverse()
+    graph = NeighborGraph.complete(laws.labels)
+    for scope in ("answer", "table"):
+        privacy_curve(laws, graph, [0.5, 1.0], scope=scope)
+        renyi_curve(laws, graph, [2.0], scope=scope)

@@ -159,3 +159,8 @@ def _fit_one(x: FloatArray, rungs: tuple[tuple[int, int], ...]) -> _Fit:
             log_likelihood = value - len(seen) * math.log(scale)
             return _Fit(len(FAILURES) + rung, coef, p, var * scale * scale, log_likelihood, converged)
     return _Fit(OUTCOMES.index("short"))
+
+
+def use_kernels() -> None:
+    """All kernels of ARMA models, used once (:mod:`shoal.numerics.warmup`)."""
+    fit_arma(np.random.default_rng(0).standard_normal((2, 96)), (2, 1))

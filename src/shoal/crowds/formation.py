@@ -654,3 +654,8 @@ def _improve(
         score = _score(x, trial, n_crowds, *kept)
         if score < best:
             crowd[:], best = trial, score
+
+
+def use_kernels() -> None:
+    """All kernels that form crowds, used once (:mod:`shoal.numerics.warmup`)."""
+    crowds(np.arange(12.0).reshape(6, 2) ** 2, 2)
