@@ -34,7 +34,7 @@ from threadpoolctl import threadpool_limits
 from shoal import validation
 from shoal.crowds.cells import cut, near_pairs, parts
 from shoal.crowds.diversity import deal, deal_blocks
-from shoal.crowds.dominance import COALITION, PERCENT
+from shoal.crowds.rules import COALITION, PERCENT
 from shoal.errors import InputError
 from shoal.numerics.compilation import kernel
 from shoal.numerics.threads import map_batches
@@ -67,7 +67,7 @@ class Limits:
 
     amounts: FloatArray  #: (n, p) ≥ 0: what each row has of its crowd's totals
     shares: FloatArray  #: (p,) no row has more than this share of a total; 1 for any
-    ruled: NDArray[np.bool_]  #: (p,) whether the amounts keep dominance (:mod:`shoal.crowds.dominance`)
+    ruled: NDArray[np.bool_]  #: (p,) whether the amounts keep dominance (:mod:`shoal.crowds.rules`)
     close: FloatArray  #: (n, r) crowds keep the means of these within ±1 (:func:`shoal.crowds.diversity.standing`)
 
     @classmethod

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import shoal
 from shoal.audits.verdict import Audit
-from shoal.numerics.notebook import sections
+from shoal.plaintext import sections
 from shoal.product.card.facts import (
     CROWD,
     Accuracy,

@@ -76,8 +76,8 @@ HEADINGS = {
 SUMMARY = ("promise", "hidden", "cost", "attack", "pass_on", "keep")
 #: Named rules of aggregation: name -> least number of members, largest share of one of them (None: not limited), words.
 RULES: dict[str, tuple[int, float | None, str]] = {
-    "15/15": (15, 0.15, "at least 15, and none with more than 15 % of a figure"),
-    "4/80": (4, 0.80, "at least 4, and none with more than 80 % of a figure"),
+    "15/15": (15, 0.15, "at least 15, and none with more than 15 % of a row's load"),
+    "4/80": (4, 0.80, "at least 4, and none with more than 80 % of a row's load"),
     "five devices": (5, None, "at least five devices"),
     "100 accounts": (100, None, "at least 100 accounts"),
 }
