@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from shoal import validation
 from shoal.archive import content_of, pack, unpack
-from shoal.crowds.columns import ColumnRoles
 from shoal.crowds.diversity import CLOSENESS
 from shoal.crowds.membership import Shuffle, form_crowds, waiting_size, with_blocks
-from shoal.crowds.precision import Units, decimals_of, in_units
+from shoal.crowds.rules import Units, decimals_of, in_units
 from shoal.crowds.tables import (
+    ColumnRoles,
     TableCrowd,
     begin_table,
     column_bases,
@@ -190,7 +190,7 @@ def advance_rows(
     labels, values = _parse(figures)
     limits = validation.by_label(labels, boundaries=boundaries)
     if state.releases and size != state.size:
-        raise InputError(f"size: these labels are in crowds formed with size {state.size}, which holds for life")
+        raise InputError(f"size: these labels are in crowds formed with size {state.size}, which is permanent")
     release = _Release(labels, values, None if limits is None else [str(one) for one in limits], state, draw)
     if not state.releases:
         release.begin(sensitive)

@@ -20,7 +20,7 @@ from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.mechanism import Ending, Mechanism
 from shoal.numerics.matrices import square_root
-from shoal.numerics.notebook import table
+from shoal.plaintext import table
 from shoal.rounding import upper
 from shoal.validation import FloatArray
 

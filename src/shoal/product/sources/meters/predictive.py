@@ -44,7 +44,7 @@ from shoal.arma.predict import Checks
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.numerics.eigenpairs import eigh
-from shoal.numerics.notebook import table
+from shoal.plaintext import table
 from shoal.product.sources.frame_archive import load_record, save_record
 from shoal.product.sources.meters.quality import TrainingWindow
 from shoal.product.sources.meters.season import Season, phases
