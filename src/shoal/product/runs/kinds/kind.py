@@ -67,10 +67,6 @@ class Kind:
     def begin(self, work: Work) -> None:
         """Refuse, before anything is recorded, a release that could not be finished or hides nobody."""
 
-    def forgets(self, work: Work) -> bool:
-        """Whether a release that was begun and refused, without being on record, is forgotten."""
-        return False
-
     def rehearse(self, work: Work) -> ReleaseCard | None:
         """Write what would be released; its card, where the stages before the release leave none."""
         return None

@@ -132,9 +132,6 @@ class NoisyReadings(Kind):
     def begin(self, work: Work) -> None:
         homes_of(work)
 
-    def forgets(self, work: Work) -> bool:
-        return work.state.releasing is not None
-
     def card(self, work: Work) -> ReleaseCard:
         """A function of the public settings alone; nothing is measured for it."""
         if work.facts.release is not None:
