@@ -48,10 +48,10 @@ from shoal.designs.comparison import Comparison, compare_with_averages
 from shoal.errors import InputError, UnreachableError
 from shoal.numerics.notebook import sections
 from shoal.product.card.facts import FitFacts
-from shoal.product.runs.book import Book, as_period
 from shoal.product.runs.config import Config
 from shoal.product.runs.folder import FIT
 from shoal.product.runs.inputs import Curves
+from shoal.product.runs.owner_ledger import Book, as_period
 from shoal.product.runs.row_rules import Rules, TableRules
 from shoal.product.runs.rows import rules_of, too_few
 from shoal.product.runs.shards import run_jobs

@@ -42,7 +42,6 @@ from typing import TYPE_CHECKING, Any
 from shoal.designs.methods import METHODS
 from shoal.errors import InputError, ShoalError
 from shoal.numerics import warmup
-from shoal.product.runs.book import Book
 from shoal.product.runs.choice import Choice, by_error, by_risk, naming_bound, rehearse_days, share
 from shoal.product.runs.config import Config, split_settings
 from shoal.product.runs.folder import (
@@ -61,7 +60,7 @@ from shoal.product.runs.folder import (
 )
 from shoal.product.runs.kinds import choose_kind
 from shoal.product.runs.kinds.averages import REHEARSAL
-from shoal.product.runs.owner_ledger import IN_FOLDER, Seal, note_ledger, place_of
+from shoal.product.runs.owner_ledger import IN_FOLDER, Book, Seal, note_ledger, place_of
 from shoal.product.runs.results import ANNEX, BOARD, Results
 from shoal.product.runs.rows import NUMBERS
 from shoal.product.runs.shards import find_shard, put_whole, sweep

@@ -26,7 +26,6 @@ import polars as pl
 
 from shoal.errors import InputError
 from shoal.product.card.facts import LISTED, FitFacts, most_common, tally
-from shoal.product.runs.book import Book
 from shoal.product.runs.config import Config
 from shoal.product.runs.folder import FIT, FORECASTS, SHARDS
 from shoal.product.runs.inputs import CURVES, write_curves
@@ -45,6 +44,7 @@ from shoal.product.runs.meter_rows import (
     sort_files,
     survey,
 )
+from shoal.product.runs.owner_ledger import Book
 from shoal.product.runs.rows import crowd_setting
 from shoal.product.runs.shards import (
     Job,

@@ -1,1 +1,0 @@
-"""The release service: people ask over HTTP, the ledger decides."""

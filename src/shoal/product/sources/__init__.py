@@ -1,1 +1,0 @@
-"""Where answers come from: meters and tables."""

@@ -1,1 +1,0 @@
-"""From smart-meter files to the Gaussian laws of household forecasts."""
