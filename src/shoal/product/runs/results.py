@@ -18,13 +18,12 @@ from shoal.numerics.notebook import sections
 from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import AuditFacts, DesignFacts, FitFacts, ReleaseFacts
 from shoal.product.card.statements import Statement
-from shoal.product.runs import reader
+from shoal.product.runs import card_stage, crowd_stage, reader
 from shoal.product.runs.blocks import WorstCurve, prove_shards, worst_curve, worst_frontier
 from shoal.product.runs.config import Config
 from shoal.product.runs.folder import CSV, LEDGER, PARQUET, PUBLIC, RunState
 from shoal.product.runs.kinds.kind import Kind
 from shoal.product.runs.owner_ledger import Place
-from shoal.product.runs.stages import card_stage, crowd_stage
 from shoal.product.runs.work import Stage, Work
 
 if TYPE_CHECKING:

@@ -44,6 +44,7 @@ from shoal.errors import InputError, ShoalError
 from shoal.numerics import warmup
 from shoal.product.runs.choice import Choice, by_error, by_risk, naming_bound, rehearse_days, share
 from shoal.product.runs.config import Config, split_settings
+from shoal.product.runs.fit_stage import with_steps
 from shoal.product.runs.folder import (
     DESIGN,
     FIT,
@@ -64,7 +65,6 @@ from shoal.product.runs.owner_ledger import IN_FOLDER, Book, Seal, note_ledger, 
 from shoal.product.runs.results import ANNEX, BOARD, Results
 from shoal.product.runs.rows import NUMBERS
 from shoal.product.runs.shards import find_shard, put_whole, sweep
-from shoal.product.runs.stages.fit_stage import with_steps
 from shoal.product.runs.work import Carry, Work
 
 if TYPE_CHECKING:

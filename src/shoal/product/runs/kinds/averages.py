@@ -23,7 +23,7 @@ from shoal.product.card.facts import FitFacts, ReleaseFacts
 from shoal.product.card.ladder import NOTHING_TO_PROVE
 from shoal.product.card.measures import errors
 from shoal.product.card.pictures import CrowdCurves
-from shoal.product.runs import reader
+from shoal.product.runs import card_stage, crowd_stage, reader
 from shoal.product.runs.config import Config, no_use
 from shoal.product.runs.kinds.kind import (
     RELEASE_SETTINGS,
@@ -36,7 +36,6 @@ from shoal.product.runs.kinds.kind import (
 )
 from shoal.product.runs.row_rules import redraw
 from shoal.product.runs.rows import CrowdTables, draw_numbers, record_rows
-from shoal.product.runs.stages import card_stage, crowd_stage
 from shoal.product.runs.work import Stage, StageOutcome, Work
 from shoal.product.sources.meters.answers import off_by
 

@@ -10,11 +10,10 @@ from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import FitFacts, ReleaseFacts, SpentFacts
 from shoal.product.card.pictures import CrowdCurves
 from shoal.product.card.statements import HEADINGS, Statement, would_protect
-from shoal.product.runs import reader
+from shoal.product.runs import card_stage, fit_stage, reader, table_stage
 from shoal.product.runs.config import OF_READINGS, Config
 from shoal.product.runs.folder import CSV, FIT, PARQUET, PUBLIC
 from shoal.product.runs.inputs import read_curves
-from shoal.product.runs.stages import card_stage, fit_stage, table_stage
 from shoal.product.runs.work import Stage, Work
 from shoal.product.sources.frames import as_cells
 

@@ -33,13 +33,13 @@ from shoal.product.card.facts import FitFacts
 from shoal.product.card.statements import OWNER as TO_OWNER
 from shoal.product.card.statements import Statement
 from shoal.product.ledger.budgets import window_start
+from shoal.product.runs import table_stage
 from shoal.product.runs.config import OF_READINGS, Config
 from shoal.product.runs.folder import CSV, FIT, PARQUET
 from shoal.product.runs.inputs import read_curves
 from shoal.product.runs.kinds.kind import Kind, first_stage, last_stages, mean_kw, release_facts
 from shoal.product.runs.owner_ledger import as_period
-from shoal.product.runs.stages import table_stage
-from shoal.product.runs.stages.table_stage import noun_of
+from shoal.product.runs.table_stage import noun_of
 from shoal.product.runs.work import Carry, Stage, StageOutcome, Work
 from shoal.product.sources.class_table import LABEL, declared_rows
 from shoal.product.sources.frames import as_cells

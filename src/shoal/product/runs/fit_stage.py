@@ -3,7 +3,7 @@
 A shard of forecasts is ``<key>.zip``; beside it ``<key>.curves.parquet``, one row per household with its value today,
 usual day and what was metered later (:data:`CURVES`), and ``<key>.quality.parquet``, one row per household
 read, those that could not be used included. A forecast needs no crowd: crowds come after it
-(:mod:`shoal.product.runs.stages.crowd_stage`).
+(:mod:`shoal.product.runs.crowd_stage`).
 
 The stage has three steps: :func:`read_meters`, :func:`ask_ledger` and :func:`fit_forecasts`. So the ledger is asked
 before anything is fitted.

@@ -1,0 +1,1 @@
+"""The release service: people ask over HTTP, the ledger decides."""

@@ -1,0 +1,1 @@
+"""From smart-meter files to the Gaussian laws of household forecasts."""
