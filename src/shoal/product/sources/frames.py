@@ -59,6 +59,8 @@ SEPARATORS = ",;\t|"
 #: What Polars raises on a file or an address that it cannot read; the texts may quote data.
 UNREADABLE = (pl.exceptions.PolarsError, OSError, UnicodeError, EOFError)
 
+#: What some encodings read as other characters than it holds.
+ESCAPES = b"\\u0041,\\x41,+AGE-,~{!!~},\x1b$B!!\x1b(B"
 #: Bytes of text taken at a time.
 CHUNK = 1 << 22
 _MARKS = (
@@ -210,6 +212,23 @@ def encoding_of(file: Path) -> str:
         except UnicodeDecodeError:
             return "cp1252"
     return "utf-8"
+
+
+def encoding_named(encoding: str | None) -> str:
+    """The encoding of text files as it was declared; UTF-8 by default.
+
+    One in which a wrong byte can take in the next character is refused: it could be a separator.
+    """
+    if encoding is None:
+        return "utf-8"
+    try:
+        name = codecs.lookup(encoding).name
+        single = all(len(part.decode(name, errors="replace")) == len(part) for part in (bytes(range(256)), ESCAPES))
+    except (LookupError, UnicodeError, TypeError):
+        raise InputError("encoding must name a text encoding, such as utf-8, cp1252, latin-1 or utf-16") from None
+    if not single and not name.startswith(("utf-8", "utf-16", "utf-32")):
+        raise InputError("encoding: one byte may change the meaning of the next there; convert the file to UTF-8")
+    return name
 
 
 def text_of(file: Path, encoding: str, newline: str = "") -> IO[str]:

@@ -33,12 +33,12 @@ from shoal.product.sources.frames import (
     Paths,
     Scratch,
     beginning,
+    encoding_named,
     in_batches,
     meter_files,
     open_file,
     table_of,
 )
-from shoal.product.sources.lines import encoding_named
 from shoal.product.sources.meters import clock, formats
 from shoal.product.sources.meters.columns import (
     UNITS,
