@@ -60,11 +60,10 @@ from shoal.product.runs.shards import (
 from shoal.product.runs.work import Carry, StageOutcome, Work
 from shoal.product.sources.frames import as_cells
 from shoal.product.sources.meters import clock
-from shoal.product.sources.meters.answers import off_by
 from shoal.product.sources.meters.columns import ColumnsError, named_meter
 from shoal.product.sources.meters.forecast import ABSENT, ShortHistory, forecast, update_forecasts
 from shoal.product.sources.meters.neighborhoods import usual_day
-from shoal.product.sources.meters.predictive import Forecasts
+from shoal.product.sources.meters.predictive import Forecasts, off_by
 from shoal.product.sources.meters.quality import LARGE, NEGATIVE, REGISTER, NothingToForecast, Readings
 from shoal.product.workers import tick
 from shoal.rounding import count_of

@@ -37,7 +37,7 @@ from shoal.product.runs.kinds.kind import (
 from shoal.product.runs.row_rules import redraw
 from shoal.product.runs.rows import CrowdTables, draw_numbers, record_rows
 from shoal.product.runs.work import Stage, StageOutcome, Work
-from shoal.product.sources.meters.answers import off_by
+from shoal.product.sources.meters.predictive import off_by
 
 DOING = "recording crowds"
 #: Where a rehearsal writes.

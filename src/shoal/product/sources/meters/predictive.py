@@ -45,6 +45,8 @@ from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.numerics.eigenpairs import eigh
 from shoal.numerics.notebook import table
+from shoal.product.card.facts import LISTED, Accuracy, FitFacts, ModelChecks
+from shoal.product.card.measures import accuracy_facts, hiding
 from shoal.product.sources.frames import load_record, save_record
 from shoal.product.sources.meters.quality import TrainingWindow
 from shoal.rounding import count_of
@@ -53,7 +55,6 @@ from shoal.validation import FloatArray
 if TYPE_CHECKING:
     from shoal.laws.graph import NeighborGraph
     from shoal.mechanism.mechanism import Mechanism
-    from shoal.product.card.facts import Accuracy, FitFacts
 
 #: Period name -> its days; a phase is a position in it.
 PERIODS = {"day": 1, "week": 7}
@@ -338,9 +339,6 @@ class Forecasts:
 
     def facts(self, graph: NeighborGraph | None) -> FitFacts:
         """Facts for a release card: who has a forecast, whose model holds, and, where known, who hides among whom."""
-        from shoal.product.card.facts import LISTED, FitFacts, ModelChecks
-        from shoal.product.card.measures import hiding
-
         holds = np.array(list(self.checks.holds.values()))
         gaussian, white, stationary = (int(answers.sum()) for answers in holds)
         n, minutes = len(self.households), self.step.total_seconds() / 60
@@ -365,8 +363,6 @@ class Forecasts:
         """Errors in kW of what a mechanism releases of these forecasts, whose answers are in log power."""
         if self.households != mechanism.classes.labels:
             raise InputError("forecasts must be of the mechanism's labels, in the same order")
-        from shoal.product.sources.meters.answers import power_accuracy
-
         return power_accuracy(mechanism)
 
     def observations(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -450,3 +446,58 @@ def semidefinite(covs: FloatArray) -> FloatArray:
     root = vectors[rounding] * np.sqrt(np.maximum(values[rounding], 0))[:, None, :]
     covs[rounding] = root @ np.swapaxes(root, 1, 2) * outer[rounding]
     return np.asarray(covs, dtype=np.float64)
+
+
+def off_by(truth: FloatArray, power: FloatArray) -> tuple[int, float]:
+    """Entries whose truth is known, and the sum of the absolute errors there."""
+    known = np.isfinite(truth) & np.isfinite(power)
+    return int(known.sum()), float(np.abs(power - truth)[known].sum())
+
+
+def power_accuracy(mechanism: Mechanism) -> Accuracy:
+    """Errors in kW of released power against the true answer, of a mechanism whose answers are in log power.
+
+    The change η = shift + gain (q − μ) + noise has mean shift, variance diag(G Σ Gᵀ + N) and covariance diag(Σ Gᵀ) with
+    the answer; :func:`power_error` has the rest.
+    """
+    means = mechanism.classes.means
+    n, k = means.shape
+    covs = np.broadcast_to(mechanism.classes.stored_covs, (n, k, k))
+    together = 0.0 if mechanism.gain is None else np.diagonal(mechanism.gain @ covs, axis1=1, axis2=2)
+    variance = np.diagonal(covs, axis1=1, axis2=2)
+    bias, mse = power_error(means, mechanism.bias, mechanism.error_variance, log_var=variance, log_noise_cov=together)
+    return accuracy_facts(mechanism, unit="kW", powers=(mse, bias, np.exp(means)))
+
+
+def power_error(
+    log_mean: FloatArray, noise_mean: Any, noise_var: Any, *, log_var: Any = 0.0, log_noise_cov: Any = 0.0
+) -> tuple[FloatArray, FloatArray]:
+    """Bias E p̃ − p in kW and mean squared error E (p̃ − p)² in kW² of released power, each (n, h), exactly.
+
+    In log power the mechanism returns q + η; in power the reference is p = e^q and the release p̃ = e^{q+η} = p e^η.
+    With (q, η) jointly Gaussian, q ~ N(a, v), η ~ N(m, s²) and Cov(q, η) = c, the log-normal moments
+    E e^{αq+βη} = exp(αa + βm + ½(α²v + 2αβc + β²s²)) give
+
+        E p̃ − p      = e^{a+v/2} (e^{m+c+s²/2} − 1)
+        E (p̃ − p)²   = e^{2a+2v} (e^{2m+4c+2s²} − 2 e^{m+2c+s²/2} + 1)
+
+    For a point forecast v = c = 0 (theory notes, section 7). c ≠ 0 for mechanisms that move the answer with itself.
+
+    Args:
+        log_mean: (n, h) mean of the answer q in ln kW; the answer itself where it is a constant.
+        noise_mean: mean of η in log units; (n, h) or what broadcasts to it, as the arguments below.
+        noise_var: variance of η.
+        log_var: variance of q given the household; 0 for a point forecast.
+        log_noise_cov: covariance of q and η; 0 for noise that does not depend on the answer.
+
+    >>> bias, mse = power_error(np.array([[0.0]]), noise_mean=0.0, noise_var=0.04)
+    >>> print(f"{bias[0, 0]:.4f}", f"{mse[0, 0] ** 0.5:.4f}")
+    0.0202 0.2071
+    """
+    a, m, s2, v, c = np.broadcast_arrays(log_mean, noise_mean, noise_var, log_var, log_noise_cov)
+    with np.errstate(over="ignore"):
+        bias = np.exp(a + v / 2) * np.expm1(m + c + s2 / 2)
+        # e^{2g+s²} − 2e^g + 1 = e^{2g}(e^{s²} − 1) + (e^g − 1)² with g = m + 2c + s²/2: no cancellation.
+        g = m + 2 * c + s2 / 2
+        mse = np.exp(2 * a + 2 * v) * (np.exp(2 * g) * np.expm1(s2) + np.expm1(g) ** 2)
+    return np.asarray(bias), np.asarray(mse)
