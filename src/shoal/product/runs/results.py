@@ -18,10 +18,10 @@ from shoal.numerics.notebook import sections
 from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import AuditFacts, DesignFacts, FitFacts, ReleaseFacts
 from shoal.product.card.statements import Statement
-from shoal.product.runs import card_stage, crowd_stage, reader
+from shoal.product.runs import card_stage, crowd_stage
 from shoal.product.runs.blocks import WorstCurve, prove_shards, worst_curve, worst_frontier
 from shoal.product.runs.config import Config
-from shoal.product.runs.folder import CSV, LEDGER, PARQUET, PUBLIC, RunState
+from shoal.product.runs.folder import CSV, LEDGER, PARQUET, PUBLIC, READER, RunState
 from shoal.product.runs.kinds.kind import Kind
 from shoal.product.runs.owner_ledger import Place
 from shoal.product.runs.work import Stage, Work
@@ -210,7 +210,7 @@ class Results:
 
         Returns:
             entry, row, and below_10 … below_90: the figures below which so many percent of homes lie. It is never a
-            crowd's own spread; ``public/reader.json`` is what it is made from (:mod:`shoal.product.runs.reader`).
+            crowd's own spread; ``public/reader.json`` is what it is made from.
 
         >>> run.reader(123456)  # doctest: +SKIP
         """
@@ -286,7 +286,7 @@ FILES = {
     card_stage.PACKAGE: "public/ is what to pass on, a data package: columns, units, licence, guarantee",
     card_stage.PUBLIC: "the report to pass on: what the card says, without names and true answers",
     PUBLIC: "the released figures, to pass on: no names",
-    reader.FILE: "how far homes lie from rows, pooled over all crowds, to pass on",
+    READER: "how far homes lie from rows, pooled over all crowds, to pass on",
     CSV: "the same with whose row each one is: your key, keep it private (also .parquet)",
     "card.md": "the release card, to publish with the figures (also .json)",
     crowd_stage.LEFT_OUT: "who has no row in it, and why",

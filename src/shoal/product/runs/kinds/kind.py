@@ -10,7 +10,7 @@ from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import FitFacts, ReleaseFacts, SpentFacts
 from shoal.product.card.pictures import CrowdCurves
 from shoal.product.card.statements import HEADINGS, Statement, would_protect
-from shoal.product.runs import card_stage, fit_stage, reader, table_stage
+from shoal.product.runs import card_stage, fit_stage, table_stage
 from shoal.product.runs.config import OF_READINGS, Config
 from shoal.product.runs.folder import CSV, FIT, PARQUET, PUBLIC
 from shoal.product.runs.inputs import read_curves
@@ -113,8 +113,7 @@ class Kind:
 
     def reader(self, work: Work, row: Any) -> pl.DataFrame:
         """For the recipient: how far members lie from a row; see :meth:`shoal.Run.reader`."""
-        self.refuse("reader")
-        return reader.around(work.folder / reader.FILE, work.folder / PUBLIC, row)
+        raise InputError(self.has_not["reader"])
 
 
 def mean_kw(work: Work) -> float | None:

@@ -81,6 +81,7 @@ class NoisyReadings(Kind):
         "rehearse": "rehearse: under secret='readings' nothing is chosen after looking at the readings, and a "
         "rehearsal looks; `shoal.noisy_crowds_plan(customers=…, epsilon=…, typical_kw=…)` says what to expect from "
         "declared numbers",
+        "reader": "reader: rows of noisy readings are no means of crowds; the card says how far the table is off",
         "at_most": refusal,
         "within": refusal,
         "proof": "dir: there is nothing to prove here: the (ε, δ) of the readings' promise is that of one Gaussian "
