@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import shoal
-from shoal.audits.trials import seeded_release
+from shoal.audits.attacks import seeded_release
 from shoal.laws.supports import RankWarning
 
 Array = NDArray[np.float64]

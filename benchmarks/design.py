@@ -148,9 +148,9 @@ def slsqp(problem: Any, *, own_gradient: bool, iterations: int) -> tuple[float, 
     from scipy.optimize import minimize
 
     from shoal.designs.descent import worst_value
-    from shoal.designs.exact import smoothed_odds
     from shoal.designs.layout import Layout, smooth_maximum
-    from shoal.designs.methods.simple import white
+    from shoal.designs.methods.searches import white
+    from shoal.designs.objectives import smoothed_odds
 
     layout = Layout(problem, False, True)
     everything = np.arange(len(problem.pairs))

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 import shoal
-from shoal.audits.trials import seeded_release, simulated_answers
+from shoal.audits.attacks import seeded_release, simulated_answers
 
 EPSILON = 1.0
 Kernel = Callable[[str], Any]

@@ -109,7 +109,9 @@ def gaussian(name: str, mechanism: shoal.Mechanism) -> Subject:
     sets = {False: released(mechanism), True: released(wrong)}
 
     def audited(broken: bool) -> float:
-        result = shoal.audit(mechanism, releases=sets[broken], confidence=1 - ERROR)
+        result = shoal.audit(
+            mechanism, n_samples=SAMPLES, release=lambda _, label: sets[broken][label], confidence=1 - ERROR
+        )
         return float(result.delta_lower.max())
 
     return Subject(

@@ -91,24 +91,28 @@ def price_blocks(found: dict[str, Any]) -> dict[str, str]:
         return ", ".join([NAMES[data], *parts])
 
     heads = (
-        "homes, when | homes | origins | error of the forecasts, kW | price at once | three weeks later | "
-        "then, at other hours | named in forecasts | named in crowds"
+        "homes, when | homes | origins | forecast error, kW | first release | three weeks later | "
+        "then, other hours | named in forecasts | named in crowds"
     )
     coarse = [row for row in found["rows"] if "all" in (row["season"], row["hour"])]
-    fine = [row for row in found["rows"] if "all" not in (row["season"], row["hour"])]
-    short = "season, hour | origins | error of the forecasts, kW | price at once | three weeks later"
     six = list(found["six"].values())
     lines = []
     for data in dict.fromkeys(row["data"] for row in found["rows"]):
         whole = rows[data, "all", "all"]
         lines.append(
-            f"**{NAMES[data]}** ({whole['homes']} homes, {whole['origins']} origins): "
-            f"{with_interval(whole['price'])} at once, {with_interval(whole['later'])} three weeks later at the same "
-            f"hour and {with_interval(whole['other_hours'])} at other hours of that day. Who knows a week of a home's "
+            f"**{NAMES[data]}** ({whole['homes']} homes, {whole['origins']} origins): {with_interval(whole['price'])} "
+            f"for the first release, {with_interval(whole['later'])} three weeks later at the same hour, "
+            f"{with_interval(whole['other_hours'])} at other hours of that day. An attacker who knows a week of "
+            f"a home's "
             f"readings names it among unprotected forecasts in {with_interval(whole['named_forecast'], True)} of "
-            "cases, from the table of crowds in "
-            f"{with_interval(whole['named_crowd'], True)}."
+            f"cases, and in the table of crowds in {with_interval(whole['named_crowd'], True)}."
         )
+    night = rows["london", "winter", "00:00"]
+    lines.append(
+        f"**The worst hour**, winter midnight in London ({night['origins']} origins): "
+        f"{with_interval(night['price'])} for "
+        f"the first release, {with_interval(night['later'])} three weeks later."
+    )
     lines.append(
         f"At the six origins of the [benchmarks](../benchmarks/README.md#the-price-of-privacy), Swiss homes: "
         f"{np.mean(six):.3f} ({min(six):.3f} to {max(six):.3f} over origins)."
@@ -116,9 +120,6 @@ def price_blocks(found: dict[str, Any]) -> dict[str, str]:
     return {
         "price-says": "\n".join(f"- {line}" for line in lines),
         "price": table(heads, ([where(r["data"], r["season"], r["hour"]), *cells(r)] for r in coarse)),
-        "price-hours": table(
-            short, ([where(r["data"], r["season"], r["hour"]), str(r["origins"]), *cells(r)[2:5]] for r in fine)
-        ),
     }
 
 
@@ -130,52 +131,11 @@ def blend_blocks(found: dict[str, Any]) -> dict[str, str]:
         )
         for row in found["rows"]
     }
-    columns = [(data, half) for half in ("even", "odd", "all") for data in ("swiss", "london")]
-    heads = " | ".join(["blend", *(f"{NAMES[data]}, {half}" for data, half in columns)])
+    columns = [(data, half) for half in ("odd", "all") for data in ("swiss", "london")]
+    heads = " | ".join(["how crowds are formed", *(f"{NAMES[data]}, {half}" for data, half in columns)])
     blends = list(dict.fromkeys(row["blend"] for row in found["rows"]))
-    before, lately, adopted = (
-        next(blend for blend in blends if blend.startswith(f"{word}:")) for word in ("before", "lately", "adopted")
-    )
-    rows = {(row["data"], row["half"], row["blend"]): row for row in found["rows"]}
-
-    def change(half: str, measure: str, since: str) -> str:
-        """Figures of both data sets then and now, and the change of what hiding adds."""
-        parts = []
-        for data in ("swiss", "london"):
-            was, now = (rows[data, half, blend][measure] for blend in (since, adopted))
-            sign = "+" if now > was else "−"
-            parts.append(f"{NAMES[data]} {was:.3f} to {now:.3f} ({sign}{100 * abs(now - was) / (was - 1):.1f} %)")
-        return ", ".join(parts)
-
-    def changes(half: str, since: str) -> str:
-        words = {"price": "at once", "later": "three weeks later at the same hour", "other_hours": "at other hours"}
-        return "; ".join(f"{text} {change(half, measure, since)}" for measure, text in words.items())
-
-    ten = rows["london", "all", "adopted, formed with 10"]
-    first = "expected error of the first release"
-    cheapest = {data: rows[data, "all", first] for data in ("swiss", "london")}
-    falls = (rows["london", "all", before]["price"] - cheapest["london"]["price"]) / (
-        rows["london", "all", before]["price"] - 1
-    )
-    says = [
-        f"**Since before**, all homes (in brackets the change of what hiding adds): {changes('all', before)}.",
-        f"**Since lately**: {changes('all', lately)}.",
-        f"**On odd homes**, which took no part, since before: {changes('odd', before)}.",
-        f"**Smaller crowds**: formed with 10 instead of 12, London would cost {ten['price']:.3f} at once and "
-        f"{ten['later']:.3f} three weeks later. The two in reserve are what lets a crowd outlive members who leave.",
-        f"**As cheap as the first release gets**: crowds improved by its expected error alone take {100 * falls:.1f} % "
-        "of what hiding added before off London's first release, and make every other hour dearer than it has been: "
-        + ", ".join(
-            f"{NAMES[data]} {row['price']:.3f} at once, {row['later']:.3f} later at the same hour, "
-            f"{row['other_hours']:.3f} at others"
-            for data, row in cheapest.items()
-        )
-        + ".",
-    ]
-    return {
-        "tried": table(heads, ([b, *(figures.get((*column, b), "") for column in columns)] for b in blends)),
-        "tried-says": "\n".join(f"- {line}" for line in says),
-    }
+    known = [blend for blend in blends if any((*column, blend) in figures for column in columns)]
+    return {"tried": table(heads, ([b, *(figures.get((*column, b), "") for column in columns)] for b in known))}
 
 
 # ---------------------------------------------------------------- a real year
@@ -201,7 +161,7 @@ def year_blocks(found: dict[str, Any]) -> dict[str, str]:
     quarters = {f"{names}": [3 * q + 1, 3 * q + 2, 3 * q + 3] for q, names in enumerate(
         ("January to March", "April to June", "July to September", "October to December"))}  # fmt: skip
     heads = (
-        "evenings of | releases | price, crowds for life | formed anew | W₁, crowds for life | "
+        "evenings of | releases | price, permanent crowds | formed again | W₁, permanent crowds | "
         "W₁, readings, ε = 1 an evening | W₁, readings, ε = 1 a year | total off, an evening | total off, a year"
     )
     listed = []
@@ -217,20 +177,20 @@ def year_blocks(found: dict[str, Any]) -> dict[str, str]:
     held = sum(row["held"] for row in rows) / sum(rows[0]["homes"] for _ in rows)
     off = {name: f"{100 * mean(rows, f'total_{name}', absolute=True):.0f} %" for name in ("daily", "yearly")}
     lines = [
-        f"**Crowds for life age with the season and come back**: {found['crowds']} crowds formed on {rows[0]['day']} "
+        f"**Permanent crowds age with the season.** {found['crowds']} crowds formed on {rows[0]['day']} "
         f"cost {mean(rows[:30], 'price'):.2f} in the first thirty evenings, {mean(some([7, 8]), 'price'):.2f} in July "
-        f"and August and {mean(some([11]), 'price'):.2f} in November; formed anew every evening, which would give "
-        f"members away, {mean(rows, 'price_anew'):.2f} over the year.",
-        f"**Homes leave**: {rows[0]['homes']} have a forecast on the first evening and {last['homes']} on the last; "
-        f"those that are gone enter with their last figures, until a run would retire their crowd. {held:.1%} of "
-        "figures were held because the others' changes would not have hidden them. "
-        f"Newcomers would wait until they are {found['waiting']}; there were {max(r['newcomers'] for r in rows)}.",
+        f"and August and {mean(some([11]), 'price'):.2f} in November. Crowds formed again every evening would cost "
+        f"{mean(rows, 'price_anew'):.2f}, and would reveal members.",
+        f"**Homes leave.** {rows[0]['homes']} have a forecast on the first evening and {last['homes']} on the last. "
+        f"Those that leave enter with their last figures until their crowd is retired. {held:.1%} of "
+        "figures were held, because the others' changes would not have hidden them. "
+        f"Newcomers wait until they are {found['waiting']}; there were {max(r['newcomers'] for r in rows)}.",
         f"**ε = 1 an evening is ε = {math.ceil(10 * last['epsilon_daily']) / 10:.1f} for {len(rows)} evenings** "
         f"(δ = {found['delta']:g}): W₁ is {mean(rows, 'w1_daily'):.2f} of the mean load, and the evening's total is "
         f"{off['daily']} off.",
-        f"**ε = 1 for all of them** leaves each evening {1 / len(rows):.2%} of μ²: W₁ is "
-        f"{mean(rows, 'w1_yearly'):.2f} and the total {off['yearly']} off. For {found['homes']} homes that describes "
-        "them no longer: a daily series under this promise is for thousands of homes.",
+        f"**ε = 1 for all evenings together** leaves each {1 / len(rows):.2%} of μ²: W₁ is "
+        f"{mean(rows, 'w1_yearly'):.2f} and the total {off['yearly']} off. For {found['homes']} homes this is useless: "
+        "a daily series under this promise needs thousands of homes.",
     ]
     return {"year-says": "\n".join(f"- {line}" for line in lines), "year": table(heads, listed)}
 
@@ -241,31 +201,38 @@ def year_blocks(found: dict[str, Any]) -> dict[str, str]:
 def row_blocks(found: dict[str, Any]) -> dict[str, str]:
     """What rows of averages tell: price, totals, who is held, and what attackers read."""
 
-    def share(row: dict[str, Any], name: str) -> str:
-        return f"{100 * row[name]:.0f} ({100 * row[f'{name} exact']:.0f})" if name in row else ""
+    def read(row: dict[str, Any], who: str = "") -> str:
+        """Shares of changes read by 1, 3 and 8 usual figures from rows, and in brackets from exact means."""
+        names = [f"read_{who}{many}" for many in (1, 3, 8)]
+        if names[0] not in row:
+            return ""
+        rows, exact = ("/".join(f"{100 * row[name + which]:.0f}" for name in names) for which in ("", " exact"))
+        return f"{rows} ({exact})"
 
     listed = [
         [
-            f"{row['data']}, {row['season']}, {row['what']}", f"{row['price_exact']:.3f} → {row['price']:.3f}",
-            f"{100 * row['total_off']:.1f} %", f"{100 * row['held']:.1f} %",
-            *(share(row, f"read_{who}{many}") for who in ("", "landlord ") for many in (1, 3, 8)),
+            f"{row['data'].capitalize()}, {row['season']}, {row['what']}",
+            f"{row['price_exact']:.3f}", f"{row['price']:.3f}",
+            f"{100 * row['total_off']:.1f} %", f"{100 * row['held']:.1f} %", read(row), read(row, "landlord "),
             f"{row['insider_all']:.2f}" if "insider_all" in row else "",
         ]
         for row in found["rows"]
     ]  # fmt: skip
     heads = (
-        "releases | price of means → of rows | total off | held | change of 1 read, % (exact means) | of 3 | of 8 | "
-        "landlord, 1 | of 3 | of 8 | insider's error, usual figures"
+        "releases | price of exact means | of rows | total off | held | changes of 1/3/8 read, % (exact means) | "
+        "by a landlord | insider's error, usual figures"
     )
     pay, guess, two = found["payroll"], found["yes_no"], found["two_crowds"]
     lines = [
-        f"**A payroll** of {pay['labels']:,}, 24 months, raises of 5 to 15 %: {100 * pay['read']:.1f} % of the raises "
-        f"are read from two tables, {100 * pay['exact']:.0f} % from exact means. {100 * pay['held']:.1f} % of the "
-        f"figures are held and {100 * pay['withheld']:.1f} % withheld; the total of salaries is "
+        f"**A payroll** of {pay['labels']:,}, 24 months, raises of 5 to 15 %: two tables show "
+        f"{100 * pay['read']:.1f} % of "
+        f"the raises; exact means would show {100 * pay['exact']:.0f} %. {100 * pay['held']:.1f} % of the "
+        f"figures are held, {100 * pay['withheld']:.1f} % withheld. The total of salaries is "
         f"{100 * pay['total']:.1f} % off.",
-        f"**A yes or no** over {guess['tables']} tables, the others' figures known and chosen: guessed right in "
-        f"{guess['right']:.3f} of cases; the bound is {guess['bound']:.3f}.",
-        f"**A crowd that retires**: a constant figure is off by {two['one']:.2f} n b for someone who knows all others, "
+        f"**A yes or no** over {guess['tables']} tables, with the others' figures known and chosen: the "
+        f"attacker is right "
+        f"in {guess['right']:.3f} of cases. The bound is {guess['bound']:.3f}.",
+        f"**A crowd that retires.** Someone who knows all others misses a constant figure by {two['one']:.2f} n b, "
         f"and by {two['two']:.2f} n b once its owner was in a second crowd.",
     ]
     return {"rows": table(heads, listed) + "\n\n" + "\n".join(f"- {line}" for line in lines)}
@@ -284,14 +251,12 @@ def rival_blocks(found: dict[str, Any]) -> dict[str, str]:
         sign = " %" if percent else ""
         return f"{mean}{sign}" if low == high else f"{mean}{sign} ({low} to {high})"
 
-    heads = "homes, method | promise | price | W₁ | total off | named | the missing one"
+    heads = "method | promise | price | W₁ | total off | named | the missing one"
     listed = []
-    for row in found["rows"]:
+    for row in (row for row in found["rows"] if row["data"] == "swiss"):
         figures = [cell(row, *which) for which in (
             ("price", False), ("w1", False), ("total", True), ("named", True), ("tenth", True))]  # fmt: skip
-        least, most = row["homes"]
-        who = f"{most}" if least == most else f"{least} to {most}"
-        listed.append([f"{who} {NAMES[row['data']]}: {row['method']}", row["promise"], *figures])
+        listed.append([row["method"], row["promise"], *figures])
     lines = []
     for data in dict.fromkeys(row["data"] for row in found["rows"]):
         means = {
@@ -305,8 +270,10 @@ def rival_blocks(found: dict[str, Any]) -> dict[str, str]:
                    if name in means}  # fmt: skip
         lines.append(
             f"**{NAMES[data]}**: crowds cost {crowds['price']:.2f}, MDAV {mdav['price']:.2f}, five homes by name "
-            f"{five['price']:.2f}. Codebooks at ε = 3 take {100 * less:.0f} % off what crowds add, and who knows a "
-            f"week names {100 * books['named']:.0f} % instead of {100 * crowds['named']:.0f} %. Of what is private "
-            "about figures, W₁ is " + ", ".join(f"{value:.2f} ({name})" for name, value in private.items()) + "."
+            f"{five['price']:.2f}. Codebooks at ε = 3 take {100 * less:.0f} % off what crowds add; an attacker "
+            f"who knows a "
+            f"week then names {100 * books['named']:.0f} % instead of {100 * crowds['named']:.0f} %. W₁ of "
+            f"releases that "
+            "are private about figures: " + ", ".join(f"{value:.2f} ({name})" for name, value in private.items()) + "."
         )
     return {"rivals": table(heads, listed), "rivals-says": "\n".join(f"- {line}" for line in lines)}

@@ -20,7 +20,6 @@ from evidence.rule import CORRELATED, INDEPENDENT, METERED, UNKNOWN, RuleStudy, 
 from evidence.rule_picture import rule_picture
 from evidence.sizes_picture import sizes_picture
 from shoal.records import convert
-from shoal.rounding import percent
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence.md"
 REPRODUCTION = PAGE.with_name("reproduction.md")
@@ -62,7 +61,6 @@ def blocks() -> dict[str, str]:
     stored = storage.stored("reidentify")
     study: AttackStudy = stored_as(AttackStudy, stored)
     priced: RuleStudy = stored_as(RuleStudy, storage.stored("rule"))
-    head, table, what, costs = str(priced).split("\n\n")
 
     def best(what: str, *, learned: bool | None = None, weeks: int = 0) -> StudyFinding:
         every = [one for one in (study.by_weeks if weeks else study.findings) if one.what.startswith(what)]
@@ -70,42 +68,43 @@ def blocks() -> dict[str, str]:
         every = [one for one in every if learned is None or (one.attacker == LEARNED) == learned]
         return max(every, key=lambda one: one.everywhere.top_1)
 
+    def informed(what: str) -> StudyFinding | None:
+        return next((one for one in study.findings if one.what == what and one.attacker == INFORMED), None)
+
     def named(one: StudyFinding) -> str:
         return share(one.everywhere.top_1, one.everywhere.top_1_interval)
-
-    def informed(what: str) -> tuple[str, str, float]:
-        (one,) = (o for o in study.findings if o.what.startswith(what) and o.attacker == INFORMED)
-        assert one.inside is not None
-        return share(one.inside.top_1, one.inside.top_1_interval), percent(one.bound), one.rmse
 
     def told(size: int, limit: float | None, days: int, view: str) -> str:
         (row,) = (r for r in priced.rows if (r.members, r.share, r.days, r.view) == (size, limit, days, view))
         return share(row.tpr, row.tpr_interval)
 
-    forecast, crowd = best("unprotected"), best("crowds")
     weeks = max(one.weeks for one in study.by_weeks)
-    white, paper, crowds, books = (informed(what) for what in ("white", "the paper", "crowds", "codebooks"))
     source = (
-        f"The figures are of {study.homes} Swiss homes (15-minute readings, {study.days[0]} to {study.days[1]}; "
-        f"Weigert et al. 2020, CC BY-SA 4.0), made on {stored['made']} with shoal "
-        f"{stored['version']}."
+        f"{study.homes} Swiss homes: 15-minute readings, {study.days[0]} to {study.days[1]} (Weigert et al. 2020, "
+        f"CC BY-SA 4.0). Made on {stored['made']} with shoal {stored['version']}."
     )
+    rows = []
+    for what in dict.fromkeys(one.what for one in study.findings):
+        attacker, insider = best(what).cells, informed(what)
+        inside = [insider.cells[4], insider.cells[5]] if insider else ["", "none"]
+        rows.append([what, attacker[2], *inside, attacker[6]])
+    heads = "what leaves | named among all rows | named inside the crowd | bound | error, kW"
+    sizes = [one for one in study.by_size if one.what == "crowds" and one.attacker == INFORMED]
+    bounds = ", ".join(f"{one.cells[5].removeprefix('≤ ')} ({one.crowd})" for one in sizes)
     said = [
-        f"**A week of raw readings is a name**: {named(best('raw', learned=False))} of homes are found at once among "
-        f"{study.homes} by a plain comparison, {named(best('raw', learned=True))} by a learned one; a guess finds "
-        f"{100 / study.homes:.1f} %.",
-        f"**So is a forecast** of 12 quarter-hours: whoever forecasts for themselves from the week they know finds "
-        f"{named(forecast)}; whoever knows {weeks} weeks, all that the forecast was made of, "
-        f"{named(best('unprotected', weeks=weeks))}.",
-        f"**In a crowd of {study.crowd}** the rows are the same: whoever is told the crowd guesses, however much they "
-        f"know, and names at most {crowds[1]}. Among all rows {named(crowd)} are found: "
-        "which crowd a home is in can be guessed from its week, and is not hidden.",
-        f"**White noise and the paper's method** hide as well, {white[0]} and {paper[0]} named inside the crowd by "
-        f"whoever knows every forecast where at most {white[1]} and {paper[1]} are allowed, and err by "
-        f"{white[2]:.0f} and {paper[2]:.0f} kW: nobody would use such forecasts.",
-        f"**Codebooks** allow an attacker up to {books[1]}; whoever knows every forecast and all odds names "
-        f"{books[0]} of these. The bound is for any forecasts.",
-        "No attacker exceeded the bound; `shoal attack` ends with exit code 4 where one does."
+        f"**Raw readings identify a household.** An attacker who knows one week finds "
+        f"{named(best('raw', learned=False))} "
+        f"of {study.homes} homes in the next week by a plain comparison, {named(best('raw', learned=True))} by a "
+        f"learned one. A guess finds {100 / study.homes:.1f} %.",
+        f"**A forecast identifies it too.** With one week known, {named(best('unprotected'))} are found among "
+        f"forecasts "
+        f"of 12 quarter-hours; with {weeks} weeks, {named(best('unprotected', weeks=weeks))}.",
+        f"**In a crowd all rows are the same.** Among all rows {named(best('crowds'))} of homes are found, because a "
+        "week suggests which crowd a home is in. That is not hidden. Inside the crowd an attacker can only guess. "
+        f"By promised size, at most: {bounds}.",
+        "**White noise and the paper's method** hide as well, with errors that make the forecasts useless "
+        "(last column).",
+        "No attacker exceeded a bound. `shoal attack` ends with exit code 4 where one does."
         if not study.exceeded
         else "**An attacker exceeded the bound.** That is a defect: do not rely on the release concerned.",
     ]
@@ -116,48 +115,47 @@ def blocks() -> dict[str, str]:
         return f"{value:.2g} % ({ends[0]:.2g} to {ends[1]:.2g} for 90 % of groups)"
 
     ruled = [
-        f"**15/15 protects a day, not a month**: with 15 homes, none above {limit:.0%}, the best test tells the last "
-        f"member at 1 % false alarms, in the median group, in {told(15, limit, 1, CORRELATED)} of cases from one day, "
-        f"{told(15, limit, 30, CORRELATED)} from a month and {told(15, limit, 365, CORRELATED)} from a year; with 100 "
-        f"homes, a year tells {told(100, limit, 365, CORRELATED)}.",
-        f"**Weather would hide**: an attacker who did not know it would tell {told(15, limit, 30, UNKNOWN)} from a "
-        "month. It is public.",
-        "**Gaussian days are not what decides**: with independent days, from a month, "
-        f"{told(15, limit, 30, INDEPENDENT)} where they are Gaussian and {told(15, limit, 30, METERED)} where they are "
-        "as metered.",
-        "The share rule moves these figures less than the draw of the group does.",
-        f"**Certainty costs** {spent(cost[15].mean, cost[15].mean_range)} of the daily total for 15 homes and "
-        f"{spent(cost[100].mean, cost[100].mean_range)} for 100: the mean of the crowd in place of whoever is left out "
-        f"is the same whoever that is, on any number of days. Noise at ({priced.epsilon:g}, {priced.target:g}) would "
-        f"cost {spent(cost[15].noise, cost[15].noise_range)} and "
+        f"**The 15/15 rule protects a day, not a month.** With 15 homes, none above {limit:.0%}, the best test "
+        f"identifies the last member at 1 % false alarms in {told(15, limit, 1, CORRELATED)} of cases from one day, "
+        f"{told(15, limit, 30, CORRELATED)} from a month and {told(15, limit, 365, CORRELATED)} from a year (median "
+        f"group). With 100 homes, a year identifies {told(100, limit, 365, CORRELATED)}.",
+        f"**Public weather matters.** An attacker who did not know it would identify {told(15, limit, 30, UNKNOWN)} "
+        "from a month.",
+        f"**The Gaussian model matters little.** With independent days, a month gives "
+        f"{told(15, limit, 30, INDEPENDENT)} "
+        f"where days are Gaussian and {told(15, limit, 30, METERED)} where they are as metered.",
+        f"**Complete protection costs** {spent(cost[15].mean, cost[15].mean_range)} of the daily total for 15 "
+        f"homes and "
+        f"{spent(cost[100].mean, cost[100].mean_range)} for 100: the crowd's mean stands in for the last member, so "
+        f"the total is the same for every candidate, on any number of days. Noise at ({priced.epsilon:g}, "
+        f"{priced.target:g}) costs "
+        f"{spent(cost[15].noise, cost[15].noise_range)} and "
         f"{spent(cost[100].noise, cost[100].noise_range)} for one day.",
     ]
     listed = {"reidentify-says": said, "rule-says": ruled}
     return {
         "source": source,
-        "reidentify": str(study),
-        "rule": f"{head}\n\n{table}",
-        "rule-costs": f"{what}\n\n{costs}",
+        "reidentify": table(heads, rows),
         **{name: "\n".join(f"- {line}" for line in lines) for name, lines in listed.items()},
     }
 
 
 def rule_year_blocks(found: dict[str, Any]) -> dict[str, str]:
-    """The rule on a real year: how often the best test tells the last member of fifteen."""
+    """The rule on a real year: how often the best test identifies the last member of fifteen."""
     study: RuleStudy = stored_as(RuleStudy, found)
     rows = [
         [
-            f"{row.members}, {'any share' if row.share is None else f'none above {row.share:.0%}'}",
-            str(row.days), row.view, share(row.tpr, row.tpr_interval),
+            str(row.days),
+            share(row.tpr, row.tpr_interval),
             f"{100 * row.tpr_range[0]:.0f} to {100 * row.tpr_range[1]:.0f} %",
         ]
         for row in study.rows
-        if row.view in (CORRELATED, METERED)
-    ]  # fmt: skip
-    heads = "members | days | assumption | told at 1 % false alarms | 90 % of groups"
+        if row.view == CORRELATED and row.share is not None
+    ]
     return {
         "rule-year": f"{study.homes} London homes with a complete year, {study.days[0]} to {study.days[1]}, "
-        f"{study.rows[0].draws} groups:\n\n" + table(heads, rows)
+        f"{study.rows[0].draws} groups of 15, none above 15 %:\n\n"
+        + table("days | identified at 1 % false alarms | 90 % of groups", rows)
     }
 
 

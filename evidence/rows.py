@@ -25,12 +25,19 @@ from numpy.typing import NDArray
 
 from evidence.homes import EVERY
 from evidence.occasions import occasion
-from shoal.crowds.columns import ColumnRoles
 from shoal.crowds.loads import WATTS, LoadCrowd, begin_loads, next_loads
 from shoal.crowds.membership import form_crowds
-from shoal.crowds.precision import base_of_few, decimals_of, in_units, round_sums, window_of
 from shoal.crowds.publish import RowsState, publish_rows
-from shoal.crowds.tables import begin_table, column_bases, likeness_of, members_at, next_table, table_limits
+from shoal.crowds.rules import base_of_few, decimals_of, in_units, round_sums, window_of
+from shoal.crowds.tables import (
+    ColumnRoles,
+    begin_table,
+    column_bases,
+    likeness_of,
+    members_at,
+    next_table,
+    table_limits,
+)
 from shoal.validation import FloatArray
 
 Progress = Callable[[str, float], None]

@@ -27,7 +27,7 @@ from evidence.homes import LONDON
 from evidence.occasions import PROMISED, Occasion, occasion
 from shoal.crowds.loads import WATTS, begin_loads, next_loads
 from shoal.crowds.membership import waiting_size
-from shoal.crowds.precision import in_units
+from shoal.crowds.rules import in_units
 from shoal.readings.crowds import publish, vector_sum
 from shoal.readings.error import w1
 from shoal.validation import FloatArray

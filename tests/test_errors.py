@@ -11,7 +11,7 @@ import pytest
 
 import shoal
 from shoal.accounting.deterministic import gaussian_delta
-from shoal.accounting.renyi import gaussian_sensitivity, gdp, zcdp
+from shoal.accounting.renyi import gdp, zcdp
 from shoal.product.cli.screen import as_command_options
 
 SECRET = 8675309.125
@@ -110,7 +110,6 @@ BAD = {
     ("graph", "no edges for an order"): lambda: shoal.renyi_curve(CLASSES, EMPTY, 2.0),
     ("graph", "no edges for zcdp"): lambda: zcdp(CLASSES, EMPTY),
     ("graph", "no edges for gdp"): lambda: gdp(CLASSES, EMPTY),
-    ("graph", "no edges for a sensitivity"): lambda: gaussian_sensitivity(CLASSES, EMPTY),
     ("graph", "no edges for means"): lambda: shoal.sensitivity(MEANS, EMPTY),
     ("prior", "sum"): lambda: shoal.privacy_curve(CLASSES, GRAPH, 1.0, prior=[0.5, 0.6]),
     ("prior", "negative"): lambda: shoal.privacy_curve(CLASSES, GRAPH, 1.0, prior=[1.5, -0.5]),

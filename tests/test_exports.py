@@ -45,12 +45,9 @@ NEED_EXTRAS = """
 import os, pathlib, tempfile
 folder = pathlib.Path(tempfile.mkdtemp())
 (folder / "table" / "_delta_log").mkdir(parents=True)
-laws = shoal.GaussianClasses([[0.0], [1.0]], [[[1.0]]] * 2)
-graph = shoal.NeighborGraph.complete(laws.labels)
 for call in (
     lambda: shoal.Ledger.open("postgresql://owner@db/ledger"),
     lambda: shoal.read_meters(folder / "table"),
-    lambda: shoal.to_opendp(shoal.design(laws, graph, "white", 1.0, 1.0), laws.means),
     lambda: shoal.run(shoal.SimulatedMeters(12), folder / "run", workers="ray"),
 ):
     try:
@@ -72,7 +69,7 @@ def test_a_missing_extra_is_named_with_its_pip_line_where_it_is_needed():
     """What `shoal serve` says is tested with the service."""
     code = WITHOUT_EXTRAS.format(extras=EXTRAS) + NEED_EXTRAS
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    for line, extra in zip(done.stdout.splitlines()[1:], ("postgres", "delta", "opendp", "ray"), strict=True):
+    for line, extra in zip(done.stdout.splitlines()[1:], ("postgres", "delta", "ray"), strict=True):
         assert f"pip install 'shoal[{extra}]'" in line
     assert done.returncode == 2, done.stderr
     assert "pip install 'shoal[duckdb]'" in done.stderr

@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shoal
-from shoal.numerics.notebook import table
-from shoal.plaintext import as_html, cell, printable
+from shoal.plaintext import as_html, cell, printable, table
 from shoal.product.card.facts import FitFacts
 from shoal.product.card.render import summary
 from shoal.product.sources.frames import as_cells

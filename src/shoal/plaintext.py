@@ -7,7 +7,7 @@ only comparison of names in files, ledger and the readings' account.
 A table that is written as CSV follows one rule, names of columns included, which a reader can turn round: a text that
 begins with ``=``, ``+``, ``-``, ``@``, a tab, a carriage return or an apostrophe gets one apostrophe before it.
 Spreadsheet programs then show it as text instead of running it as a formula; take one leading apostrophe off to have
-the text again. Numbers stay as they are.
+the text again. Numbers stay as they are. What a value shows in a notebook is a small HTML :func:`table`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+    from typing import Any
 
 #: Control characters, line separators, marks that turn the direction of writing, halves of surrogate pairs.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+#: Rows that a table in a notebook shows.
+SHOWN = 20
 #: Beginnings of texts that a spreadsheet program would run.
 FORMULA = r"^['=+\-@\t\r]"
 #: Characters without a glyph that are no format characters by their category: joiners, fillers, variation selectors.
@@ -76,6 +79,24 @@ def printable(text: str, keep: str = "") -> str:
 def as_html(text: str) -> str:
     """Text as it stands in a page: no markup, no control characters."""
     return escape(printable(text))
+
+
+def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """An HTML table of text; rows beyond :data:`SHOWN` are counted, not shown."""
+    listed = [[str(cell) for cell in row] for row in rows]
+    head = "".join(f"<th>{as_html(column)}</th>" for column in columns)
+    body = "".join(
+        "<tr>" + "".join(f"<td style='text-align:left'>{as_html(cell)}</td>" for cell in row) + "</tr>"
+        for row in listed[:SHOWN]
+    )
+    more = f"<p>… and {len(listed) - SHOWN} more</p>" if len(listed) > SHOWN else ""
+    top = f"<thead><tr>{head}</tr></thead>" if columns else ""
+    return f"<table><caption>{as_html(caption)}</caption>{top}<tbody>{body}</tbody></table>{more}"
+
+
+def sections(caption: str, parts: Iterable[tuple[str, Sequence[str]]]) -> str:
+    """Headings with their sentences as an HTML table, a row for each heading."""
+    return table(caption, (), ((heading, " ".join(sentences)) for heading, sentences in parts))
 
 
 def cell(text: str) -> str:

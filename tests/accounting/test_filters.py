@@ -16,9 +16,9 @@ from scipy.stats import norm
 import shoal
 from adversary import Kind, best_policy, composed, released, strongest, together
 from shoal import GaussianClasses, InputError, NeighborGraph
-from shoal.accounting import filters
 from shoal.accounting.deterministic import gaussian_delta
-from shoal.accounting.filters import ASIDE, GAUSSIAN, WEIGHTS, FilterRule
+from shoal.mechanism import sequence as filters
+from shoal.mechanism.sequence import ASIDE, GAUSSIAN, WEIGHTS, FilterRule
 
 
 def fixed(epsilon: float, delta: float):

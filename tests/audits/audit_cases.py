@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import shoal
-from shoal.audits.trials import seeded_release
+from shoal.audits.attacks import seeded_release
 
 Array = NDArray[np.float64]
 Release = Callable[[Array, str], Array]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import shoal
-from shoal.audits import trials
+from shoal.audits import attacks
 
 
 @pytest.fixture
@@ -24,11 +24,11 @@ def fresh_releases() -> None:
 def _seeded(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if "fresh_releases" not in request.fixturenames:
         release = shoal.Mechanism.release
-        sources: dict[int, trials.Release] = {}
+        sources: dict[int, attacks.Release] = {}
 
         def seeded(self: shoal.Mechanism, q: Any, label: Any) -> Any:
             if np.ndim(label) > 0:
                 return release(self, q, label)
-            return sources.setdefault(id(self), trials.seeded_release(self, 1))(q, label)
+            return sources.setdefault(id(self), attacks.seeded_release(self, 1))(q, label)
 
         monkeypatch.setattr(shoal.Mechanism, "release", seeded)

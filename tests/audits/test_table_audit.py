@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
 from dataclasses import replace
 
 import audit_cases as cases
@@ -16,7 +15,6 @@ import shoal
 from shoal.audits import audit as audits
 from shoal.audits import naming
 from shoal.audits.attacks import count_events, exchange_pairs
-from shoal.audits.trials import seeded_release
 
 
 def kinds(found: tuple[object, ...]) -> set[str]:
@@ -62,14 +60,14 @@ def test_matching_names_more_rows_than_a_row_by_row_figure_allows(n, k, rho, see
     classes = family(n, k, seed)
     mechanism = shoal.design(classes, shoal.NeighborGraph.complete(classes.labels), "white", epsilon=1.0, rho=rho)
     row_by_row = shoal.identification_risk(mechanism.output, mechanism.graph).success_upper
-    result = shoal.audit(mechanism, scope="table", n_samples=4000, release=cases.instead(mechanism), repeats=1)
+    result = shoal.audit(mechanism, scope="table", n_samples=4000, release=cases.instead(mechanism))
     assert {"matching", "identification"} <= kinds(result.violations)
     assert {one.attack for one in result.namings} == {"matching", "marginals"}
     assert all(one.accuracy_lower > row_by_row for one in result.namings)
     (found,) = [f for f in result.violations if f.kind == "matching"]
     assert found.evidence["named at least"] > found.evidence["promised"] >= row_by_row - 0.02
     honest = replace(mechanism, scope="table")
-    result = shoal.audit(honest, n_samples=4000, release=cases.instead(mechanism), repeats=1)
+    result = shoal.audit(honest, n_samples=4000, release=cases.instead(mechanism))
     assert result.verdict == "consistent"
     figure = shoal.identification_risk(mechanism.output, mechanism.graph, scope="table")
     assert all(one.accuracy_lower <= figure.success_upper for one in result.namings)
@@ -164,39 +162,9 @@ def test_rows_in_order_give_nothing_away():
         rho=1.0,
         scope="table",
     )
-    result = shoal.audit(mechanism, n_samples=4000, release=cases.instead(mechanism), repeats=1)
+    result = shoal.audit(mechanism, n_samples=4000, release=cases.instead(mechanism))
     matching = next(one for one in result.namings if one.attack == "matching")
     assert matching.accuracy == pytest.approx(1 / 6, abs=0.02)
-
-
-# ------------------------------------------------------------------ repeated tables
-
-
-def test_repeated_tables_are_promised_what_they_compose_to():
-    mechanism = replace(cases.constants(), scope="table")
-    result = shoal.audit(mechanism, n_samples=8000, release=cases.instead(mechanism), repeats=3, seed=1)
-    assert result.verdict == "consistent"
-    assert result.replay is not None
-    exact = shoal.edge_deltas([mechanism.output] * 3, mechanism.graph, 1.0, scope="table")
-    assert result.replay.promise[:, 0] == pytest.approx(exact, rel=1e-6)
-    assert (result.replay.delta_lower[:, 0] <= exact).all()
-    assert result.replay.delta_lower.max() > result.delta_lower.max()
-    assert "3 releases of one table" in str(result)
-
-
-def test_repeated_tables_with_less_noise_the_second_time():
-    mechanism = replace(cases.constants(rho=4.0), scope="table")
-    plain, bare = seeded_release(mechanism, 1), cases.instead(mechanism, noise_cov=mechanism.noise_cov / 9)
-    asked = Counter()
-
-    def release(q, label):
-        """A table for the audit itself, then the first of the repeated ones, then one with too little noise."""
-        asked[label] += 1
-        return (bare if asked[label] == 3 else plain)(q, label)
-
-    result = shoal.audit(mechanism, n_samples=4000, release=release, repeats=2)
-    assert kinds(result.violations) == {"replay"}
-    assert all(f.evidence["holding"] == "the whole table" for f in result.violations)
 
 
 # ------------------------------------------------------------------ any number of labels
@@ -228,7 +196,7 @@ def test_many_groups_are_sampled(monkeypatch):
     classes = family(24, 2, 8)
     graph = shoal.NeighborGraph.within_groups(classes.labels, [i // 4 for i in range(24)])
     mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=2.0, scope="table")
-    result = shoal.audit(mechanism, n_samples=200, release=cases.instead(mechanism), repeats=1)
+    result = shoal.audit(mechanism, n_samples=200, release=cases.instead(mechanism))
     assert result.verdict == "consistent"
     assert [one.n_answers for one in result.namings] == [8 * 125, 8 * 125]  # two groups of four
     for one in result.namings:
@@ -240,7 +208,7 @@ def test_a_sparse_graph_and_labels_on_their_own():
     classes = family(7, 2, 9)
     graph = shoal.NeighborGraph.from_edges(classes.labels, [("0", "1"), ("1", "2"), ("2", "3"), ("4", "5")])
     mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=2.0, scope="table")
-    result = shoal.audit(mechanism, n_samples=2000, release=cases.instead(mechanism), repeats=1)
+    result = shoal.audit(mechanism, n_samples=2000, release=cases.instead(mechanism))
     assert result.verdict == "consistent"
     assert result.naming is not None
     assert result.naming.guessing == pytest.approx(3 / 7)

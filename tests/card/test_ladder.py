@@ -37,7 +37,7 @@ RELEASES: dict[str, dict[str, Any]] = {
     | NOISY
     | {"customers": 30, "bounds": ("kg=0:10",), "cells": ("kg=5",), "columns": ("kg",), "crowd": None},
 }
-KINDS = {"averages": "means", "answers": "certified", "codebook": "certified", "samples": "certified"}
+KINDS = {"averages": "averages", "answers": "answers", "codebook": "answers", "samples": "answers"}
 
 
 def source(name: str) -> pl.DataFrame:
@@ -115,7 +115,7 @@ def test_every_text_says_the_same_promise_first(releases: dict[str, shoal.Run], 
 def test_epsilon_and_delta_stand_wherever_there_are_any(releases: dict[str, shoal.Run], name: str) -> None:
     """And on their safe side: δ is never below that of the certificate."""
     run = releases[name]
-    if run.card.kind == "means":
+    if run.card.kind == "averages":
         assert "ε = 0, δ = 0 between members of a crowd, nothing between crowds" in sentence(run)
         return
     stated = re.search(r"\(ε, δ\) = \(([^,]+), ([^)]+)\)", sentence(run))
@@ -132,13 +132,13 @@ def test_no_two_sentences_contradict_each_other(releases: dict[str, shoal.Run], 
     run = releases[name]
     for document, text in documents(run):
         assert "not differential privacy" not in text, document
-        if run.card.kind != "means":
+        if run.card.kind != "averages":
             assert "no differential privacy" not in text, document
             assert "ε = 0, δ = 0" not in text, document
             assert not re.search(r"\b(without noise|share one row|mean of each crowd|mean over the members)\b", text), (
                 document
             )
-        if run.card.kind == "certified":
+        if run.card.kind == "answers":
             assert "differential privacy of the label" in text or "differential privacy" not in text, document
         for epsilon, delta in re.findall(r"\(ε, δ\) = \(([^,]+), ([^)]+)\)", text):
             assert f"(ε, δ) = ({epsilon}, {delta})" in sentence(run), document
@@ -214,7 +214,7 @@ def test_there_is_nothing_to_prove_about_averages(releases: dict[str, shoal.Run]
 def test_a_budget_that_was_not_chosen_is_said_on_the_first_day(releases: dict[str, shoal.Run]) -> None:
     for name, run in releases.items():
         warned = any("No budget was chosen" in line for _, lines in run.summary() for line in lines)
-        assert warned == (run.card.kind == "certified"), name
+        assert warned == (run.card.kind == "answers"), name
     shown = CliRunner().invoke(app, ["ledger", "show", str(releases["codebook of meters"].path)]).output
     assert "0 of the budget" not in shown
     assert "is refused, it does not fit into the budget" in shown

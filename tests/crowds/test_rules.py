@@ -10,15 +10,21 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.crowds.columns import ColumnRoles, ruled_columns
-from shoal.crowds.difference import held_members, hold_loads
 from shoal.crowds.diversity import deal, deal_blocks, keeps_closeness
-from shoal.crowds.dominance import coalition_of, keeps_dominance
 from shoal.crowds.loads import begin_loads, next_loads
 from shoal.crowds.membership import form_crowds
-from shoal.crowds.precision import as_figures, base_above, base_below, round_sums
 from shoal.crowds.publish import RowsState, advance_rows
-from shoal.crowds.tables import likeness_of, table_limits
+from shoal.crowds.rules import (
+    as_figures,
+    base_above,
+    base_below,
+    coalition_of,
+    held_members,
+    hold_loads,
+    keeps_dominance,
+    round_sums,
+)
+from shoal.crowds.tables import ColumnRoles, likeness_of, ruled_columns, table_limits
 
 Amounts = st.lists(st.integers(0, 1000), min_size=2, max_size=20)
 

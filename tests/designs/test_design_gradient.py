@@ -9,9 +9,8 @@ from design_cases import Array, family, random_covs
 from shoal import GaussianClasses, NeighborGraph
 from shoal.accounting.curve import NOTIONS
 from shoal.accounting.gradient import edge_gradients, edge_values, empty_trace
-from shoal.designs.divergence import smoothed_divergence
-from shoal.designs.exact import Laws, read_only, smoothed_odds
 from shoal.designs.layout import Layout, Objective, smooth_maximum
+from shoal.designs.objectives import Laws, read_only, smoothed_divergence, smoothed_odds
 from shoal.designs.problem import DesignProblem, Moves, radii
 
 PAIR = np.array([[0, 1]], dtype=np.intp)

@@ -13,7 +13,7 @@ from design_cases import family
 import shoal
 from shoal.designs.descent import Settings
 from shoal.designs.methods.paper import STRIDE, paper
-from shoal.designs.methods.simple import white
+from shoal.designs.methods.searches import white
 from shoal.designs.parameters import certify
 from shoal.designs.problem import DesignProblem
 

@@ -11,7 +11,7 @@ from test_ledger_verify import rewritten
 
 import shoal
 from shoal import AdaptiveFilter, BudgetError, GaussianClasses, InputError, Ledger, NeighborGraph
-from shoal.accounting.filters import GAUSSIAN
+from shoal.mechanism.sequence import GAUSSIAN
 from shoal.product.ledger.budgets import mechanism_bound
 
 #: Two rounds that exact composition lets through either way, and whose choice by the first answer costs 1.5759 as much.

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
-from opendp.combinators import make_composition, make_fix_delta
 
 import shoal
-from peer_cases import law, mp, mpf
-from shoal.mechanism.interchange import _profile
 
 GRID = (0.0, 0.1, 0.5, 1.0, 2.0, 4.0)
 STEP = 2e-3
@@ -105,64 +101,3 @@ def test_the_extremes() -> None:
         shoal.to_pld(far, largest=1.0)
     near = shoal.design(classes, graph, "white", epsilon=1.0, rho=0.05)
     assert shoal.to_pld(near, largest=30.0).self_compose(2).get_delta_for_epsilon(9.0) > 0.9
-
-
-def test_a_measurement(mechanism: shoal.Mechanism) -> None:
-    measurement = shoal.to_opendp(mechanism, mechanism.classes.means)
-    released = np.array([measurement("a") for _ in range(16)])
-    assert mechanism.can_release(released)
-    assert len(np.unique(released, axis=0)) == 16
-    profile = measurement.map(1)
-    for epsilon in GRID:
-        assert profile.delta(epsilon) >= mechanism.curve(epsilon).delta_upper
-    assert measurement.map(0).delta(0.0) == 0.0
-    with pytest.raises(Exception, match="label is not one of this"):
-        measurement("nobody")
-    parts = shoal.NeighborGraph.within_groups(["a", "b", "c", "d"], [0, 0, 1, 1])
-    four = shoal.GaussianClasses.deterministic(np.eye(4), labels=["a", "b", "c", "d"])
-    grouped = shoal.design(four, parts, "white", epsilon=1.0, rho=4.0)
-    with pytest.raises(shoal.InputError, match="knows no groups"):
-        shoal.to_opendp(grouped, four.means)
-
-
-def test_a_measurement_there_and_back(mechanism: shoal.Mechanism) -> None:
-    """ε for a δ by OpenDP's own search in the profile, and two of them composed there: never less than here."""
-    measurement = shoal.to_opendp(mechanism, mechanism.classes.means)
-    profile = measurement.map(1)
-    for delta in (1e-6, 1e-3, 0.05):
-        there = profile.epsilon(delta)
-        here = float(shoal.epsilon_at(mechanism.output, mechanism.graph, delta))
-        assert here <= there <= here * (1 + 1e-6)
-        assert profile.delta(there) <= delta
-    fixed = make_fix_delta(measurement, 1e-6)
-    assert fixed.map(1) == (profile.epsilon(1e-6), 1e-6)
-    twice = make_composition([fixed, fixed])
-    epsilon, delta = twice.map(1)
-    assert delta >= 2e-6
-    assert shoal.privacy_curve([mechanism.output] * 2, mechanism.graph, epsilon).delta_upper <= delta
-    assert [len(answer) for answer in twice("b")] == [2, 2]
-
-
-def test_a_codebook_as_a_measurement(book: shoal.Codebook) -> None:
-    measurement = shoal.to_opendp(book, [[0.0], [1.0], [3.0]])
-    assert measurement("b")[0] in book.curves("b").ravel().tolist()
-    assert measurement.map(1).delta(1.5) == 0.0
-    pure = measurement.map(1).epsilon(0.0)
-    assert pure == pytest.approx(1.5, rel=1e-9)
-    # Odds are integers rounded to the safe side, so that a little less than ε may do; never less than their ratio.
-    ratios = [
-        p / q for a, b in itertools.permutations("abc", 2) for p, q in zip(law(book, a), law(book, b), strict=True)
-    ]
-    assert max(ratios) <= mp.exp(mpf(pure))
-
-
-@pytest.mark.parametrize("scope", ["answer", "table"])
-@pytest.mark.parametrize("times", [1, 3])
-def test_finite_precision_is_counted_for_every_answer(scope: str, times: int) -> None:
-    """What is handed on is no less than the curve of all that is released, where finite precision is most of it."""
-    classes = shoal.GaussianClasses.deterministic([[0.0], [1e-3]], labels=["a", "b"])
-    graph = shoal.NeighborGraph.complete(classes.labels)
-    one = shoal.design(classes, graph, "white", epsilon=1.0, rho=4.0, scope=scope, times=times)
-    for epsilon in (0.5, 1.0, 3.0):
-        handed_on = _profile(one, np.array([epsilon]), scope)[0]
-        assert handed_on >= one.released_curve(epsilon, scope=scope).delta_upper > 0

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import shoal
-from shoal.numerics.notebook import SHOWN, table
+from shoal.plaintext import SHOWN, table
 
 NASTY = "<b>ada</b>"
 
@@ -74,7 +74,7 @@ def test_forecasts_show_sizes() -> None:
 
 
 def test_audit_is_shown_as_its_text(mechanism: shoal.Mechanism) -> None:
-    found = shoal.audit(mechanism, n_samples=100, repeats=1)
+    found = shoal.audit(mechanism, n_samples=100)
     html = found._repr_html_()
     assert html.startswith("<pre>audit: ")
     assert NASTY not in html

@@ -70,7 +70,7 @@ def test_rows_are_means_of_whole_crowds(monday: Path) -> None:
 
 def test_no_greek_anywhere(monday: Path) -> None:
     run = shoal.Run.open(monday)
-    assert run.card.kind == "means"
+    assert run.card.kind == "averages"
     texts = [(monday / name).read_text() for name in ("card.md", "card.json", "public/report.html")]
     for text in texts:
         text = re.sub("<script.*?</script>", "", text, flags=re.DOTALL)

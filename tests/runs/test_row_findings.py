@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+from small_run import draw_alike
 
 import shoal
 
@@ -220,3 +222,40 @@ def test_a_figure_that_is_held_shows_in_no_public_file(tmp_path: Path) -> None:
         card = json.loads((folder / "run" / "public" / "card.json").read_text())
         told.append((sorted(last_public(folder / "run")["income"].to_list()), card["rmse"], card["price"]))
     assert told[0] == told[1]
+
+
+def public_texts(folder: Path) -> dict[str, str]:
+    """The public files of the last release, without digests and the time at which they were made."""
+    files = sorted((folder / "run" / "public").iterdir())
+    known = {path.name: path.read_text() for path in files}
+    return {name: re.sub(r"[0-9a-f]{16,64}|20\d\d-\d\d-\d\d[ T,]*\d\d:\d\d[:.\d]*", "", known[name]) for name in known}
+
+
+def test_public_files_beside_the_rows_tell_nothing_of_one_member(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One member smokes or not; one is silent or held: where rows are the same, so are all public files."""
+    rng = np.random.default_rng(0)
+    names, income = [f"p{i:02d}" for i in range(12)], np.round(rng.normal(50, 10, 12), 2)
+    smokes = np.where(np.arange(12) < 1, 1, 0)
+    other = np.where(np.arange(12) == 11, 1, smokes)
+    later = np.round(income * rng.uniform(1, 1.06, 12), 2)
+    jump = np.where(np.arange(12) == 5, later + 400, later)
+    one = pl.DataFrame({"person": names, "income": income, "smokes": smokes})
+    worlds = {
+        "no": [one],
+        "yes": [one.with_columns(smokes=pl.Series(other))],
+        "held": [one, one.with_columns(income=pl.Series(jump))],
+        "silent": [one, one.with_columns(income=pl.Series(later)).filter(pl.col("person") != "p05")],
+    }
+    told = {}
+    for world, releases in worlds.items():
+        (tmp_path / world).mkdir()
+        with monkeypatch.context() as patch:
+            draw_alike(patch)
+            patch.setattr("shoal.product.runs.rows.draw_offset", lambda n: 0)
+            for month, rows in enumerate(releases, 1):
+                release(rows, tmp_path / world, period=f"2024-0{month}")
+        told[world] = public_texts(tmp_path / world)
+    assert told["no"] == told["yes"]
+    assert told["held"] == told["silent"]

@@ -74,7 +74,7 @@ class PrivacyCurve:
         return f"PrivacyCurve({self.notion}: {shown}{', …' if len(eps) > 4 else ''})"
 
     def _repr_html_(self) -> str:
-        from shoal.numerics.notebook import table
+        from shoal.plaintext import table
 
         eps, delta = np.atleast_1d(self.epsilon), np.atleast_1d(self.delta_upper)
         worst = [self.worst_edge] if np.ndim(self.epsilon) == 0 else self.worst_edge

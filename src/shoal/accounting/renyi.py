@@ -1,9 +1,8 @@
-"""Rényi divergence of an edge and the parameters built on it: zCDP, GDP, and the paper's Gaussian sensitivity."""
+"""Rényi divergence of an edge and the parameters built on it: zCDP and GDP."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,21 +11,20 @@ from numpy.typing import NDArray
 
 from shoal import validation
 from shoal.accounting.contour import EPS, spectrum_error
-from shoal.accounting.curve import BLOCK
+from shoal.accounting.curve import BLOCK, privacy_curve
 from shoal.accounting.edges import LOOSE, EdgeBatch, loss_law
 from shoal.accounting.generating import RIGHT, LossLaw, extremes, reach
 from shoal.accounting.releases import EdgeSource, Releases
+from shoal.accounting.spectrum import edge_spectra
 from shoal.accounting.tails import range_in_doubt, reach_error
 from shoal.errors import InputError
+from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.numerics.compilation import kernel
-from shoal.numerics.notebook import table
 from shoal.numerics.threads import map_batches
+from shoal.plaintext import table
 from shoal.rounding import exactly, upper
 from shoal.validation import FloatArray
-
-#: Values and errors of a block of edges, (edges, directions, n) each.
-Measure = Callable[[EdgeBatch], tuple[FloatArray, FloatArray]]
 
 
 @dataclass(frozen=True)
@@ -92,9 +90,7 @@ def renyi_curve(classes: Any, graph: NeighborGraph, order: Any, *, scope: str = 
         raise InputError("order must be above 0 (inf is allowed)")
     releases = Releases.of(classes, scope)
     pairs = _edges(releases, graph)
-    best, upper, where = _largest(
-        releases, pairs, len(values), lambda part: _edge_divergences(releases, pairs[part], values, releases.directions)
-    )
+    best, upper, where = _largest(releases, pairs, values)
     edges = [tuple(releases.labels[i] for i in (pairs[e] if d == 0 else pairs[e][::-1])) for e, d in where]
     return RenyiCurve(
         values[0] if scalar else values,
@@ -159,57 +155,6 @@ def gdp(classes: Any, graph: NeighborGraph, *, scope: str = "answer") -> float:
     return worst * (1 + (8 + terms) * EPS)
 
 
-def gaussian_sensitivity(classes: Any, graph: NeighborGraph) -> float:
-    """The paper's Gaussian sensitivity Δ_G (Corollary 3): the largest ½ ν₀ᵀΓν₀ − ½ ln|Γ| over directed edges.
-
-    It is a guide, not a guarantee: it lacks the trace term of the Kullback–Leibler divergence, so it does not see a
-    difference in the shape of two covariances (docs/theory.md, section 8).
-
-    Returns:
-        Δ_G in nats; inf where two neighbors have different supports.
-
-    >>> import shoal
-    >>> classes = shoal.GaussianClasses([[0.0], [1.0]], [[1.0]], labels=["a", "b"])
-    >>> graph = shoal.NeighborGraph.complete(classes.labels)
-    >>> print(f"{gaussian_sensitivity(classes, graph):.4f}")
-    0.5000
-    """
-    releases = Releases.of(classes)
-    pairs = _edges(releases, graph)
-
-    def measure(spectra: EdgeBatch) -> tuple[FloatArray, FloatArray]:
-        times = spectra.times[:, :, None]
-        shift = (times * spectra.w**2).sum(axis=(0, 2))
-        back = (times * (spectra.w**2 * np.exp(-spectra.lam))).sum(axis=(0, 2))
-        log_det = (times * spectra.lam).sum(axis=(0, 2))
-        divergences = 0.5 * np.stack([shift - log_det, back + log_det], axis=1)[:, :, None]
-        divergences[spectra.disjoint | np.isinf(spectra.lam_error).any(axis=(0, 2))] = math.inf
-        return divergences, np.zeros_like(divergences)
-
-    best, _, _ = _largest(releases, pairs, 1, lambda part: _tighten(measure, releases, pairs[part]))
-    return float(best[0])
-
-
-def gaussian_sensitivity_approximation(sensitivity: float, epsilon: float, s: float) -> float:
-    """e^{(Δ_G − ε)/s}: the *approximation* of Corollary 3 for large s. Not a bound; nothing in shoal relies on it.
-
-    Args:
-        sensitivity: Δ_G, from :func:`gaussian_sensitivity`.
-        epsilon: at least 0.
-        s: the parameter of the paper's Lemma 1, above 0.
-
-    Returns:
-        The approximate value, which may be above 1.
-
-    >>> import shoal
-    >>> print(f"{gaussian_sensitivity_approximation(0.5, epsilon=1.0, s=2.0):.4f}")
-    0.7788
-    """
-    sensitivity = validation.real(sensitivity=sensitivity)
-    epsilon = validation.non_negative(epsilon=epsilon)
-    return math.exp(min((sensitivity - epsilon) / validation.positive(s=s), 700.0))
-
-
 def upper_divergences(
     source: EdgeSource, pairs: NDArray[np.integer], orders: FloatArray, directions: int = 2
 ) -> FloatArray:
@@ -238,11 +183,6 @@ def _edge_divergences(
         _divergences(shifted, spectra, divergences, error)
         return divergences, error
 
-    return _tighten(measure, source, pairs)
-
-
-def _tighten(measure: Measure, source: EdgeSource, pairs: NDArray[np.integer]) -> tuple[FloatArray, FloatArray]:
-    """Values and errors; those of edges with a loose one from precise spectra."""
     divergences, error = measure(source.spectra(pairs))
     rows = np.flatnonzero((error > LOOSE * np.maximum(1.0, np.abs(divergences))).any(axis=(1, 2)))
     if len(rows):
@@ -263,15 +203,13 @@ def _edges(releases: Releases, graph: NeighborGraph) -> NDArray[np.intp]:
 
 
 def _largest(
-    releases: Releases,
-    pairs: NDArray[np.intp],
-    n: int,
-    settled: Callable[[slice], tuple[FloatArray, FloatArray]],
+    releases: Releases, pairs: NDArray[np.intp], orders: FloatArray
 ) -> tuple[FloatArray, FloatArray, NDArray[np.intp]]:
-    """Largest value, largest upper end and the edge and direction of the former, over all edges."""
+    """Largest divergence, largest upper end and the edge and direction of the former, over all edges."""
+    n = len(orders)
 
     def work(part: slice) -> tuple[FloatArray, FloatArray, NDArray[np.intp]]:
-        divergences, error = settled(part)
+        divergences, error = _edge_divergences(releases, pairs[part], orders, releases.directions)
         flat = divergences.reshape(-1, n)
         top = np.argmax(flat, axis=0)
         where = np.stack([top // releases.directions + part.start, top % releases.directions], axis=1)
@@ -338,3 +276,13 @@ def _divergences(shifted: FloatArray, batch: EdgeBatch, divergences: FloatArray,
                         doubt = math.inf  # the order may lie beyond the last finite one
                 divergences[e, direction, j] = value
                 error[e, direction, j] = doubt
+
+
+def use_kernels() -> None:
+    """The kernels of exact accounting, used once (:mod:`shoal.numerics.warmup`): two labels, answers and tables."""
+    laws = GaussianClasses([[0.0, 0.0], [1.0, 0.0]], [[[1.0, 0.5], [0.5, 1.0]], [[2.0, 0.5], [0.5, 1.0]]])
+    edge_spectra(laws, np.array([[0, 1]]), precise=True).reverse()
+    graph = NeighborGraph.complete(laws.labels)
+    for scope in ("answer", "table"):
+        privacy_curve(laws, graph, [0.5, 1.0], scope=scope)
+        renyi_curve(laws, graph, [2.0], scope=scope)

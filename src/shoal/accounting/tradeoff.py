@@ -25,8 +25,8 @@ from shoal.accounting.tails import is_trivial, tail
 from shoal.errors import InputError
 from shoal.laws.graph import NeighborGraph
 from shoal.numerics.compilation import kernel
-from shoal.numerics.notebook import table
 from shoal.numerics.threads import map_batches
+from shoal.plaintext import table
 from shoal.validation import FloatArray
 
 

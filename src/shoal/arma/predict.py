@@ -21,8 +21,8 @@ import scipy
 from numpy.typing import NDArray
 
 from shoal import validation
+from shoal.arma.fit import ArmaModels
 from shoal.arma.likelihood import run_filter, stationary_start
-from shoal.arma.models import ArmaModels
 from shoal.errors import InputError
 from shoal.validation import FloatArray
 

@@ -19,33 +19,23 @@ with less than ``NULL`` of the widest one's variance are taken for constants tha
 to ``NULL``): two labels with different constants are then told apart at once, two with the same constants not at all,
 and an answer rounded to a fine grid is still on its support. A score only has to be good; the bounds made from it count
 events and hold for any score.
-
-**Repeated releases** (:class:`Repeats`). r releases y_1 … y_r of the same q with fresh noise are not independent given
-the label: they share q. Turn them by an orthogonal matrix into the scaled average √r ȳ and r − 1 contrasts. With A = I
-+ gain and noise covariance N,
-
-    √r ȳ ~ N(√r μ̃, r A Σ Aᵀ + N),   every contrast ~ N(0, N),   all independent given the label,
-
-so the exact promise for the whole sequence is the composition of one release with the first law and r − 1 with the
-second. It is not the composition of r independent releases: the shared q keeps the average uncertain (less is
-revealed), while the contrasts show each label's noise covariance bare (more is revealed, if it differs from label to
-label). A repeated question should be answered from storage; then the repeats reveal what one release does.
-The same laws serve repeated tables, where both rows of a pair are released r times.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
+from shoal import validation
+from shoal.accounting.spectrum import supports_of
 from shoal.audits.confidence import lower_bound, rough_bounds, upper_bound
+from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.mechanism.mechanism import Mechanism
-from shoal.mechanism.output import moved_covs
 from shoal.numerics.eigenpairs import eigh
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
@@ -54,9 +44,12 @@ NULL = 1e-13
 #: Scores of edge (a, b): ln p_a/p_b at the answers of a and at those of b, one pair of arrays per attack.
 Scores = Callable[[int, int], Sequence[tuple[FloatArray, FloatArray]]]
 Halves = tuple[FloatArray, FloatArray]
+#: Turns true answers (m, k) about one label into released ones (m, k).
+Release = Callable[[FloatArray, str], Any]
+#: Fewest released answers per label that an audit accepts.
+FEWEST = 100
 #: Thresholds tried on the first half.
 CANDIDATES = 128
-REPEATED = ("repeats", "average")
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,48 +247,50 @@ def halves(values: FloatArray) -> Halves:
     return values[:middle], values[middle:]
 
 
-@dataclass(frozen=True, eq=False)
-class Repeats:
-    """Claimed laws of r releases of one answer: of the scaled average, and of each contrast."""
+# ------------------------------------------------------------------ released answers to look at
 
-    times: int
-    average: GaussianClasses
-    contrast: GaussianClasses
 
-    @classmethod
-    def of(cls, mechanism: Mechanism, times: int) -> Repeats:
-        classes, output = mechanism.classes, mechanism.output
-        n, k = classes.means.shape
-        noise = np.array(np.broadcast_to(mechanism.noise_cov, (n, k, k)))
-        answers = times * classes.stored_covs
-        answers.flags.writeable = False  # as class laws are: kernels are compiled for one kind of array
-        covs, _ = moved_covs(answers, mechanism.gain, noise)
-        average = GaussianClasses(np.sqrt(times) * output.means, covs, classes.labels)
-        return cls(times, average, GaussianClasses(np.zeros((n, k)), noise, classes.labels))
+def seeded_release(mechanism: Mechanism, seed: int = 0) -> Release:
+    """Releases from seeded noise, new in every call: quick, for experiments, NOT private."""
+    calls = np.random.SeedSequence(validation.count(seed=seed, at_least=0))
 
-    @property
-    def releases(self) -> list[GaussianClasses]:
-        """The sequence in the form that the accounting composes."""
-        return [self.average] + [self.contrast] * (self.times - 1)
+    def release(answers: FloatArray, label: str) -> FloatArray:
+        fresh = int(calls.spawn(1)[0].generate_state(2, np.uint64)[0])
+        return mechanism.sample(answers, label, seed=fresh)
 
-    def scores(self, answers: list[FloatArray]) -> Scores:
-        """Two attacks on answers (m, r, k) per label: the likelihood ratio of all repeats, and of their average."""
-        turn = scipy.linalg.helmert(self.times, full=True)  # orthogonal, with a constant first row
-        turned = [np.einsum("sr,mrk->smk", turn, y) for y in answers]
-        average, contrast = ResidualLaws.of(self.average), ResidualLaws.of(self.contrast)
+    return release
 
-        def density(label: int, parts: FloatArray) -> tuple[FloatArray, FloatArray]:
-            mean = average.log_densities(label, parts[0])
-            flat = parts[1:].reshape(-1, parts.shape[2])
-            rest = contrast.log_densities(label, flat).reshape(self.times - 1, -1).sum(axis=0)
-            return mean, rest
 
-        own = [density(i, parts) for i, parts in enumerate(turned)]
+def simulated_answers(classes: GaussianClasses, n_samples: int, rng: np.random.Generator) -> list[FloatArray]:
+    """(n_samples, k) true answers per label, drawn from the class laws: constants exact, the rest on the support.
 
-        def scores(a: int, b: int) -> Sequence[tuple[FloatArray, FloatArray]]:
-            mean_b, rest_b = density(b, turned[a])
-            mean_a, rest_a = density(a, turned[b])
-            first, second = own[a][0] - mean_b, mean_a - own[b][0]
-            return [(first + own[a][1] - rest_b, second + rest_a - own[b][1]), (first, second)]
+    On an oblique support the entries that determine the others are drawn, and the others computed from them.
+    """
+    supports = supports_of(classes)
+    values, vectors = eigh(classes.stored_covs)
+    roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+    roots[classes.stored_variances == 0] = 0.0
+    drawn = []
+    for i, mean in enumerate(classes.means):
+        root = roots[0 if classes.is_shared else i]
+        family = supports.families[supports.family[i]] if supports.position[i] >= 0 else None
+        if family is not None and family.spread is not None and family.classes is not None:
+            factor = family.classes.cholesky[0 if family.classes.is_shared else supports.position[i]]
+            root = family.spread @ factor
+        drawn.append(np.asarray(mean + rng.standard_normal((n_samples, root.shape[1])) @ root.T))
+    return drawn
 
-        return scores
+
+def release_all(
+    release: Release, answers: list[FloatArray], labels: tuple[str, ...], step: Callable[[], None] | None = None
+) -> list[FloatArray]:
+    """Every label's true answers through the release; ``step`` is called after each label."""
+    done = []
+    for label, q in zip(labels, answers, strict=True):
+        released = validation.array(ndim=2, release=np.asarray(release(q, label)))
+        if released.shape != q.shape:
+            raise InputError("release must return one released answer, with as many entries, per true answer")
+        done.append(released)
+        if step is not None:
+            step()
+    return done

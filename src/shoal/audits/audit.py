@@ -1,11 +1,10 @@
 """Check a mechanism's claim against the answers it releases.
 
-Released answers are taken as they are; the mechanism's parameters are read only for what they claim. Four questions:
+Released answers are taken as they are; the mechanism's parameters are read only for what they claim. Three questions:
 
 1. Attacks (:mod:`shoal.audits.attacks`): is an event more telling than (ε, δ) allows? Gives δ_lower per edge.
 2. Naming (:mod:`shoal.audits.naming`): is the label named more often than promised?
 3. Law (:mod:`shoal.audits.fidelity`): do the answers follow the claimed laws, independently of each other?
-4. Repeats (:class:`shoal.audits.attacks.Repeats`): do repeated releases reveal more than they may?
 
 What the attackers hold is the audit's scope: one row, or the whole table. What they are held against is the mechanism's
 certificate, whatever it speaks of: one that speaks of one row is violated by a table that shows more.
@@ -18,7 +17,6 @@ result says what size of violation these many answers would have shown.
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast, overload
@@ -29,24 +27,24 @@ from shoal import validation
 from shoal.accounting import tails
 from shoal.accounting.curve import brackets, exp_up
 from shoal.accounting.releases import SCOPES, Releases
-from shoal.audits import trials
 from shoal.audits.attacks import (
-    REPEATED,
+    FEWEST,
     Events,
-    Repeats,
+    Release,
     ResidualLaws,
     claimed_and_fitted,
     count_events,
     exchange_pairs,
+    release_all,
+    simulated_answers,
 )
 from shoal.audits.codebook_audit import CodebookAudit, audit_codebook
 from shoal.audits.confidence import SHARES, detectable_delta, detectable_shortage
 from shoal.audits.fidelity import law_findings
 from shoal.audits.naming import name_answers, name_rows
-from shoal.audits.verdict import HOLDS, Audit, Finding, Replay
+from shoal.audits.verdict import HOLDS, Audit, Finding
 from shoal.errors import CertificationError, InputError
 from shoal.laws.graph import NeighborGraph
-from shoal.laws.supports import RankWarning
 from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.mechanism import Mechanism
 from shoal.mechanism.releasable import Releasable, check_releasable
@@ -76,11 +74,7 @@ def audit(
     scope: str | None = None,
     n_samples: int = 20_000,
     confidence: float = 0.95,
-    epsilon: Any = None,
-    answers: Any = None,
-    releases: Any = None,
-    release: trials.Release | None = None,
-    repeats: int = 4,
+    release: Release | None = None,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Audit: ...
@@ -93,11 +87,7 @@ def audit(
     scope: str | None = None,
     n_samples: int = 20_000,
     confidence: float = 0.95,
-    epsilon: Any = None,
-    answers: Any = None,
-    releases: Any = None,
-    release: trials.Release | None = None,
-    repeats: int = 4,
+    release: Release | None = None,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Audit | CodebookAudit:
@@ -114,15 +104,10 @@ def audit(
             what it comes to when everybody's row is passed on together.
         n_samples: released answers per label.
         confidence: probability that nothing in the result is false, over everything in it.
-        epsilon: further ε at which to compare with the claimed curve, besides the design's; by default 0, half and
-            twice the design's.
-        answers: true answers to release, per label (m, k), or (k,) for one constant answer; by default they are drawn
-            from the class laws. With real answers the check covers the class laws as well.
-        releases: answers already released, per label (m, k), each with noise of its own; nothing is then drawn.
         release: function of (true answers (m, k), label) that returns the released ones; by default the mechanism's
-            own ``release``. :func:`shoal.audits.trials.seeded_release` is quicker, for experiments.
-        repeats: how often each true answer, or table of them, is released in the attack on repeated releases; 1 leaves
-            it out.
+            own ``release``. What it releases may be other answers than those it is given, real ones, or answers that
+            were released before: then the check covers the class laws as well.
+            :func:`shoal.audits.attacks.seeded_release` is quicker, for experiments.
         seed: seed of the simulated true answers.
         progress: called with (steps done, steps in all); a step is one label's answers released, or one edge attacked.
 
@@ -133,7 +118,7 @@ def audit(
     >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
     >>> graph = shoal.NeighborGraph.complete(classes.labels)
     >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
-    >>> from shoal.audits.trials import seeded_release
+    >>> from shoal.audits.attacks import seeded_release
     >>> seeded = seeded_release(mechanism, 0)  # repeatable, not private
     >>> audit = shoal.audit(mechanism, n_samples=2000, release=seeded)
     >>> audit.verdict
@@ -146,18 +131,18 @@ def audit(
     if check_releasable(mechanism=mechanism).by_kind(mechanism=lambda _: False, codebook=lambda _: True):
         book = cast(Codebook, mechanism)
         return audit_codebook(book, scope=scope, n_samples=n_samples, confidence=confidence, seed=seed)
-    n_samples = validation.count(n_samples=n_samples, at_least=trials.FEWEST)
-    repeats = validation.count(repeats=repeats)
-    claim = _Claim.of(cast(Mechanism, mechanism), graph, scope, confidence, epsilon, seed)
-    if releases is not None:
-        if answers is not None or release is not None:
-            raise InputError("releases are final: give either them, or answers and release")
-        step = _steps(progress, len(claim.pairs))
-        released = trials.given_releases(releases, claim.mechanism.classes)
-        return _attack_answers(claim, _Drawn(released, None, "given releases"), step)
-    labels, again = len(claim.mechanism.labels), repeats > 1
-    step = _steps(progress, labels * (1 + (repeats if again else 0)) + len(claim.pairs) * (1 + again))
-    return _attack_answers(claim, _draw_answers(claim, answers, release, n_samples, repeats, step), step)
+    n_samples = validation.count(n_samples=n_samples, at_least=FEWEST)
+    claim = _Claim.of(cast(Mechanism, mechanism), graph, scope, confidence, seed)
+    own, done = claim.mechanism, itertools.count(1)
+    total = len(own.labels) + len(claim.pairs)
+
+    def step() -> None:
+        if progress is not None:
+            progress(next(done), total)
+
+    true = simulated_answers(own.classes, n_samples, np.random.default_rng(claim.seed))
+    released = release_all(own.release if release is None else release, true, own.labels, step)
+    return _attack_answers(claim, released, "mechanism.release" if release is None else "given release", step)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +165,6 @@ class _Claim:
         graph: NeighborGraph | None,
         scope: str | None,
         confidence: float,
-        epsilon: Any,
         seed: int,
     ) -> _Claim:
         graph = mechanism.graph if graph is None else graph
@@ -188,7 +172,7 @@ class _Claim:
         error = 1.0 - validation.probability(confidence=confidence, below_one=True, above_zero=True)
         seed = validation.count(seed=seed, at_least=0)
         pairs = Releases.of(mechanism.output).pairs(graph)
-        epsilons = _epsilons(mechanism, pairs, epsilon)
+        epsilons = _epsilons(mechanism, pairs)
         n_edges = len(pairs)
         if n_edges > MOST_EDGES:
             chosen = _looked_at(edge_delta_bounds(mechanism.output, pairs, epsilons[:, :1], scope), seed)
@@ -196,48 +180,10 @@ class _Claim:
         return cls(mechanism, graph, scope, pairs, epsilons, n_edges, error, seed)
 
 
-@dataclass(frozen=True, eq=False)
-class _Drawn:
-    """Released answers of every label (m, k), the repeated ones (m, r, k) if there are any, and where they are from."""
-
-    released: list[FloatArray]
-    again: list[FloatArray] | None
-    source: str
-
-
-def _steps(progress: Callable[[int, int], None] | None, total: int) -> Callable[[], None]:
-    """Counts steps for the one who follows them."""
-    done = itertools.count(1)
-    return lambda: progress(next(done), total) if progress is not None else None
-
-
-def _draw_answers(
-    claim: _Claim,
-    answers: Any,
-    release: trials.Release | None,
-    n_samples: int,
-    repeats: int,
-    step: Callable[[], None],
-) -> _Drawn:
-    """Release true answers, given or simulated, once and ``repeats`` times."""
-    mechanism = claim.mechanism
-    chosen, source = (mechanism.release, "mechanism.release") if release is None else (release, "given release")
-    if answers is None:
-        true = trials.simulated_answers(mechanism.classes, n_samples, np.random.default_rng(claim.seed))
-    else:
-        true = trials.given_answers(answers, mechanism.classes, n_samples)
-    released, again = trials.release_all(chosen, true, mechanism.labels, step), None
-    if repeats > 1:
-        few = [q[: max(len(q) // repeats, trials.FEWEST)] for q in true]
-        repetitions = [trials.release_all(chosen, few, mechanism.labels, step) for _ in range(repeats)]
-        again = [np.stack(parts, axis=1) for parts in zip(*repetitions, strict=True)]
-    return _Drawn(released, again, source)
-
-
-def _attack_answers(held: _Claim, drawn: _Drawn, step: Callable[[], None]) -> Audit:
+def _attack_answers(held: _Claim, released: list[FloatArray], source: str, step: Callable[[], None]) -> Audit:
     """Attack answers, and hold what the attacks prove against the claim."""
     gaussian, scope, pairs, epsilons, error = held.mechanism, held.scope, held.pairs, held.epsilons, held.error
-    labels, released = gaussian.labels, drawn.released
+    labels = gaussian.labels
     certificate, claimed = gaussian.certificate, gaussian.scope
     edge_promise = edge_delta_bounds(gaussian.output, pairs, epsilons, scope)
     stated = edge_promise if scope == claimed else edge_delta_bounds(gaussian.output, pairs, epsilons, claimed)
@@ -278,10 +224,6 @@ def _attack_answers(held: _Claim, drawn: _Drawn, step: Callable[[], None]) -> Au
     else:
         namings, more = name_answers(gaussian.output, held.graph, claimed, claim, released, own, share, held.seed)
     findings += more
-    replay = None
-    if drawn.again is not None:
-        replay, more = _replay(gaussian, scope, pairs, epsilons, drawn.again, error * SHARES["replay"], step)
-        findings += more
 
     fewest = min(len(y) for y in released)
     degrees = sum((len(y) - 1) * int((~claim.null[i]).sum()) for i, y in enumerate(released))
@@ -293,7 +235,7 @@ def _attack_answers(held: _Claim, drawn: _Drawn, step: Callable[[], None]) -> Au
         mismatches=tuple(f for f in findings if not f.lessens_privacy),
         confidence=1.0 - error,
         n_samples=fewest,
-        source=drawn.source,
+        source=source,
         edges=tuple(_edge_labels(labels, pairs, e, 0) for e in range(len(pairs))),
         n_edges=held.n_edges,
         epsilon=epsilons,
@@ -305,7 +247,6 @@ def _attack_answers(held: _Claim, drawn: _Drawn, step: Callable[[], None]) -> Au
         detectable_delta=detectable_delta(certificate.delta_upper, design, fewest - fewest // 2, events.error),
         detectable_shortage=detectable_shortage(degrees, error * SHARES["overall"]),
         namings=namings,
-        replay=replay,
     )
 
 
@@ -317,8 +258,8 @@ def _looked_at(promise: FloatArray, seed: int) -> IndexArray:
     return np.sort(np.concatenate([first, drawn]))
 
 
-def _epsilons(mechanism: Mechanism, pairs: IndexArray, epsilon: Any) -> FloatArray:
-    """(n_edges, E): the design's ε of each edge first, then the further ones."""
+def _epsilons(mechanism: Mechanism, pairs: IndexArray) -> FloatArray:
+    """(n_edges, E): the design's ε of each edge first, then 0, half and twice that."""
     if len(pairs) == 0:
         raise InputError("graph has no edges: there is nothing to audit")
     own = map(frozenset, mechanism.pairs.tolist())
@@ -330,11 +271,8 @@ def _epsilons(mechanism: Mechanism, pairs: IndexArray, epsilon: Any) -> FloatArr
             f"graph has {missing} edge(s) that are not in the mechanism's graph: nothing is promised there"
         )
     base = np.array([known[pair] for pair in wanted])[:, None]
-    if epsilon is None:
-        more = np.concatenate([0.0 * base, 0.5 * base, 2.0 * base], axis=1)
-        return np.concatenate([base, np.where(base > 0, more, np.array([[0.25, 0.5, 1.0]]))], axis=1)
-    grid, _ = validation.grid(epsilon=epsilon)
-    return np.concatenate([base, np.broadcast_to(grid, (len(base), len(grid)))], axis=1)
+    more = np.concatenate([0.0 * base, 0.5 * base, 2.0 * base], axis=1)
+    return np.concatenate([base, np.where(base > 0, more, np.array([[0.25, 0.5, 1.0]]))], axis=1)
 
 
 def edge_delta_bounds(released: Any, pairs: IndexArray, epsilons: FloatArray, scope: str = "answer") -> FloatArray:
@@ -421,46 +359,3 @@ def _event_evidence(events: Events, e: int, d: int, at: int) -> dict[str, Any]:
         "own": f"{events.own[here]} of {events.own_trials[here]}",
         "other": f"{events.other[here]} of {events.other_trials[here]}",
     }
-
-
-def _replay(
-    mechanism: Mechanism,
-    scope: str,
-    pairs: IndexArray,
-    epsilons: FloatArray,
-    again: list[FloatArray],
-    error: float,
-    step: Callable[[], None],
-) -> tuple[Replay, list[Finding]]:
-    labels = mechanism.output.labels
-    claimed = Repeats.of(mechanism, again[0].shape[1])
-    design = epsilons[:, :1]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RankWarning)
-        promise = edge_delta_bounds(claimed.releases, pairs, design, scope)[:, :, 0]
-        independent = edge_delta_bounds([mechanism.output] * claimed.times, pairs, design, scope)[:, :, 0]
-    scores = claimed.scores(again)
-    if scope == "table":
-        scores = exchange_pairs(scores)
-    events = count_events(REPEATED, scores, pairs, design, float(promise.max()), error, step, promise.shape[1])
-    lower, where = events.delta_lower(design[:, 0])
-    findings = []
-    for e, d in np.argwhere(lower > promise):
-        evidence = {
-            "epsilon": float(design[e, 0]),
-            "repeats": claimed.times,
-            "holding": HOLDS[scope],
-            "delta at least": float(lower[e, d]),
-            "promised": float(promise[e, d]),
-            **_event_evidence(events, int(e), int(d), int(where[e, d])),
-        }
-        findings.append(Finding("replay", _edge_labels(labels, pairs, int(e), int(d)), evidence))
-    result = Replay(
-        times=claimed.times,
-        n_samples=min(len(y) for y in again),
-        delta_lower=lower,
-        promise=promise,
-        independent=float(independent.max()),
-        identical=float(np.mean(np.concatenate([(y == y[:, :1]).all(axis=(1, 2)) for y in again]))),
-    )
-    return result, findings

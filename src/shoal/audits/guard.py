@@ -14,7 +14,6 @@ the model.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -46,7 +45,7 @@ STATEMENTS = {
     ),
     "constant": (
         "The answer is a constant given the label: the promise rests on the mechanism's noise, not on the class model. "
-        "It holds for the constants it was designed for; for other answers, hand them over as answers."
+        "It holds for the constants it was designed for."
     ),
     "model": (
         "The promise counts the class's own randomness as protection: it holds if the class laws are right. The "
@@ -71,8 +70,7 @@ class ModelGuard(Figures):
     All of them speak of what the mechanism is certified for, one answer or a table (``scope``).
 
     ``deltas`` (sorted) are those of the plausible truths; ``delta_at_confidence`` exceeds the δ of a ``confidence``
-    share of them. ``noise_alone`` is what the mechanism's noise gives if the attacker knows the answer given the label;
-    ``answers_delta`` what it gives for the constant answers handed over.
+    share of them. ``noise_alone`` is what the mechanism's noise gives if the attacker knows the answer given the label.
     """
 
     promise: float
@@ -84,9 +82,7 @@ class ModelGuard(Figures):
     delta_at_confidence: float
     confidence: float
     share_above: float
-    worst_edges: tuple[tuple[tuple[str, str], float], ...]
     noise_alone: float
-    answers_delta: float | None
     fitted_on_private_data: bool | None
 
     @property
@@ -114,9 +110,6 @@ class ModelGuard(Figures):
             + ", ".join(f"{exactly(level)}: {upper(delta)}" for level, delta in self.quantiles.items()),
             f"noise only: δ ≤ {upper(self.noise_alone)}",
         ]
-        if self.answers_delta is not None:
-            lines.append(f"with the answers given, as constants: δ ≤ {upper(self.answers_delta)}")
-        lines += [f"worst edge {a} → {b} in {share:.0%} of them" for (a, b), share in self.worst_edges[:3]]
         return "\n".join([*lines, *self.statements])
 
 
@@ -125,7 +118,6 @@ def model_guard(
     training: Any,
     *,
     query: str | None = None,
-    answers: Any = None,
     fitted_on_private_data: bool | None = None,
     n_draws: int = 200,
     confidence: float = 0.95,
@@ -141,8 +133,6 @@ def model_guard(
             readings less the parameters fitted. Readings that depend on each other count for less: divide first.
         query: how the answers come about, as in :meth:`shoal.Forecasts.classes`; the laws of ``"point"`` and
             ``"trajectory"`` are true by construction, those of ``"as_in_paper"`` are not true at all.
-        answers: (n, k) constant answers, one per label in label order or by label, that will really go into the
-            mechanism, if they are not the class means it was designed for.
         fitted_on_private_data: whether the laws were fitted on the data to be protected; None if not known.
         n_draws: plausible models drawn.
         confidence: share of them that ``delta_at_confidence`` covers, with 99 % certainty over the draws or else their
@@ -169,20 +159,13 @@ def model_guard(
     classes = mechanism.classes
     estimates = _estimates(classes, training)
     noise_alone = mechanism.delta_noise_alone()
-    answers_delta = None
-    if answers is not None:
-        values = validation.array(ndim=2, answers=validation.by_label(classes.labels, answers=answers))
-        if values.shape != classes.means.shape:
-            raise InputError(f"answers must have shape {classes.means.shape}: one constant answer per label")
-        answers_delta = mechanism.delta_for(GaussianClasses.deterministic(values, classes.labels))[0]
     rests = bool(classes.stored_covs.any()) and query not in CONSTRUCTED
 
-    deltas, edges = np.full(n_draws, promise), [mechanism.certificate.worst_edge] * n_draws
+    deltas = np.full(n_draws, promise)
     if query == "as_in_paper":
         deltas = np.full(n_draws, noise_alone)
     elif rests:
-        curves = [mechanism.delta_for(_plausible(classes, estimates, rng)) for _ in range(n_draws)]
-        deltas, edges = np.array([delta for delta, _ in curves]), [edge for _, edge in curves]
+        deltas = np.array([mechanism.delta_for(_plausible(classes, estimates, rng))[0] for _ in range(n_draws)])
     deltas = np.sort(deltas)
     place = int(scipy.stats.binom.ppf(0.99, n_draws, confidence))
     return ModelGuard(
@@ -195,9 +178,7 @@ def model_guard(
         delta_at_confidence=float(deltas[min(place, n_draws - 1)]),
         confidence=confidence,
         share_above=float((deltas > promise).mean()),
-        worst_edges=tuple((edge, times / n_draws) for edge, times in Counter(edges).most_common()),
         noise_alone=noise_alone,
-        answers_delta=answers_delta,
         fitted_on_private_data=fitted_on_private_data,
     )
 

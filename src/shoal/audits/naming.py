@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 
 from shoal.accounting.assignments import EXACT_ROWS, likeliest, marginals
 from shoal.accounting.risk import identification_risk, naming_bound
-from shoal.audits.attacks import ResidualLaws
+from shoal.audits.attacks import FEWEST, ResidualLaws
 from shoal.audits.confidence import lower_bound, mean_lower, mean_upper, upper_bound
-from shoal.audits.trials import FEWEST
 from shoal.audits.verdict import Finding, Naming
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph

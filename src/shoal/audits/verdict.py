@@ -22,7 +22,6 @@ MEANINGS = {
     "certificate": "an attack does better than the certificate allows",
     "curve": "an attack does better than the claimed curve allows",
     "edge": "an attack does better than the claimed laws of these two labels allow",
-    "replay": "an attack on repeated releases does better than the claimed laws allow",
     "identification": "the label is named more often than promised",
     "matching": "matching the rows of a table to labels names more of them than promised",
     "too little spread": "released answers vary less than claimed",
@@ -91,24 +90,6 @@ class Naming(Figures):
 
 
 @dataclass(frozen=True, eq=False)
-class Replay(Figures):
-    """The attack on ``times`` releases of each true answer, at the design's ε; arrays are (edges, D).
-
-    For tables it is the whole table that is released ``times`` times, and D is 1; else 2, for both directions.
-
-    ``promise`` is the exact δ of the sequence, true answer shared; ``independent`` the worst δ if every repeat had a
-    true answer of its own, for comparison. ``identical`` is the share of true answers whose repeats were all equal.
-    """
-
-    times: int
-    n_samples: int
-    delta_lower: FloatArray
-    promise: FloatArray
-    independent: float
-    identical: float
-
-
-@dataclass(frozen=True, eq=False)
 class Audit(Figures):
     """Result of :func:`shoal.audit`.
 
@@ -141,7 +122,6 @@ class Audit(Figures):
     detectable_delta: float
     detectable_shortage: float
     namings: tuple[Naming, ...]
-    replay: Replay | None
 
     @property
     def delta_lower(self) -> FloatArray:
@@ -200,13 +180,6 @@ class Audit(Figures):
                 f"naming labels ({one.attack}): right in {one.accuracy:.3g} of {one.n_answers} answers "
                 f"[{lower(one.accuracy_lower, 3)}, {upper(one.accuracy_upper, 3)}], promised at most "
                 f"{upper(one.promise_upper, 3)}, guessing {one.guessing:.3g}"
-            )
-        if self.replay is not None:
-            proved, allowed = float(self.replay.delta_lower.max()), float(self.replay.promise.max())
-            lines.append(
-                f"{self.replay.times} releases of one {self.scope}: δ ≥ {lower(proved)} proved, "
-                f"δ ≤ {upper(allowed)} promised"
-                + (", repeats are answered from storage" if self.replay.identical == 1.0 else "")
             )
         for title, findings in (("violated", self.violations), ("differs, harmless", self.mismatches)):
             lines += [f"{title}: {finding}" for finding in findings[:SHOWN]]

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.crowds.cells import halve, parts
-from shoal.crowds.precision import Units
+from shoal.crowds.rules import Units
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
 #: κ, in standard deviations of all labels.

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from shoal import validation
 from shoal.crowds.cells import cut, near_pairs, parts
 from shoal.crowds.diversity import deal, deal_blocks
-from shoal.crowds.dominance import COALITION, PERCENT
+from shoal.crowds.rules import COALITION, PERCENT
 from shoal.errors import InputError
 from shoal.numerics.compilation import kernel
 from shoal.validation import FloatArray
@@ -60,7 +60,7 @@ class Limits:
 
     amounts: FloatArray  #: (n, p) ≥ 0: what each row has of its crowd's totals
     shares: FloatArray  #: (p,) no row has more than this share of a total; 1 for any
-    ruled: NDArray[np.bool_]  #: (p,) whether the amounts keep dominance (:mod:`shoal.crowds.dominance`)
+    ruled: NDArray[np.bool_]  #: (p,) whether the amounts keep dominance (:mod:`shoal.crowds.rules`)
     close: FloatArray  #: (n, r) crowds keep the means of these within ±1 (:func:`shoal.crowds.diversity.standing`)
 
     @classmethod
@@ -619,3 +619,8 @@ def _improve(
         crowd[:] = np.unique(crowd, return_inverse=True)[1]
         n_crowds = int(crowd.max()) + 1
         _settle(x, crowd, n_crowds, size, near, *kept, least, _PASSES)
+
+
+def use_kernels() -> None:
+    """All kernels that form crowds, used once (:mod:`shoal.numerics.warmup`)."""
+    crowds(np.arange(12.0).reshape(6, 2) ** 2, 2)

@@ -15,13 +15,13 @@ from fractions import Fraction
 
 import numpy as np
 
-from shoal.crowds.difference import hold_loads
-from shoal.crowds.dominance import keeps_dominance
-from shoal.crowds.precision import (
+from shoal.crowds.rules import (
     PRECISION,
     Units,
     as_figures,
     base_of_numbers,
+    hold_loads,
+    keeps_dominance,
     round_sums,
     usual_of_loads,
     window_of,

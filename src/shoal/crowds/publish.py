@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from shoal import validation
 from shoal.archive import content_of, pack, unpack
-from shoal.crowds.columns import ColumnRoles
 from shoal.crowds.diversity import CLOSENESS
 from shoal.crowds.membership import Shuffle, form_crowds, waiting_size, with_blocks
-from shoal.crowds.precision import Units, decimals_of, in_units
+from shoal.crowds.rules import Units, decimals_of, in_units
 from shoal.crowds.tables import (
+    ColumnRoles,
     TableCrowd,
     begin_table,
     column_bases,

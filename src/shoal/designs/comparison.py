@@ -20,7 +20,7 @@ from shoal.errors import CertificationError, InputError, UnreachableError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.mechanism import Mechanism
-from shoal.numerics.notebook import table
+from shoal.plaintext import table
 from shoal.rounding import exactly, lower, percent, upper
 from shoal.validation import FloatArray, IndexArray
 

@@ -1,10 +1,10 @@
 """Minimize the worst edge's δ over moves within the budgets.
 
-First a divergence that costs little: the smoothed maximum of ln KL over the edges goes most of the way from the starts
-(:mod:`divergence`). Then exactly: the smoothed maximum of the log odds of δ over the edges that can become the worst
-(:mod:`exact`), by L-BFGS in stages of growing sharpness. Inside a stage edges join and none leaves: the search would
-stall. All edges are evaluated after every round of a few steps, and the best move seen over *all* of them is returned,
-also when time runs out or the user interrupts.
+First a divergence that costs little: the smoothed maximum of ln KL over the edges goes most of the way from the starts.
+Then exactly: the smoothed maximum of the log odds of δ over the edges that can become the worst, by L-BFGS in stages of
+growing sharpness (:mod:`objectives` has both). Inside a stage edges join and none leaves: the search would stall. All
+edges are evaluated after every round of a few steps, and the best move seen over *all* of them is returned, also when
+time runs out or the user interrupts.
 """
 
 from __future__ import annotations
@@ -16,9 +16,16 @@ from functools import partial
 
 import numpy as np
 
-from shoal.designs.divergence import is_dense, smoothed_divergence, worst_divergence
-from shoal.designs.exact import log_deltas, log_odds, smoothed_odds, trial_laws
 from shoal.designs.layout import Layout, smooth_maximum, with_slack
+from shoal.designs.objectives import (
+    is_dense,
+    log_deltas,
+    log_odds,
+    smoothed_divergence,
+    smoothed_odds,
+    trial_laws,
+    worst_divergence,
+)
 from shoal.designs.parameters import certify
 from shoal.designs.problem import DesignProblem, Moves
 from shoal.designs.quasi_newton import StepMemory, minimize

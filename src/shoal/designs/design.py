@@ -20,7 +20,7 @@ from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.mechanism import Ending, Mechanism
 from shoal.numerics.matrices import square_root
-from shoal.numerics.notebook import table
+from shoal.plaintext import table
 from shoal.rounding import upper
 from shoal.validation import FloatArray
 
@@ -265,3 +265,11 @@ def frontier(
         return {name: np.array([getattr(m.certificate, attribute) for m in done]) for name, done in mechanisms.items()}
 
     return Frontier(budgets, epsilon, notion, gather("delta"), gather("delta_upper"), gather("log_delta"), mechanisms)
+
+
+def use_kernels() -> None:
+    """The kernels of designs that search, used once: the strongest search on two labels tries the others on its way."""
+    laws = GaussianClasses([[0.0, 0.0], [1.0, 0.0]], [[[1.0, 0.5], [0.5, 1.0]], [[2.0, 0.5], [0.5, 1.0]]])
+    graph = NeighborGraph.complete(laws.labels)
+    for scope in ("answer", "table"):
+        design(laws, graph, "transport", 1.0, 0.05, scope=scope, iterations=2)

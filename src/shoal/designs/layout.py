@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.designs.exact import Laws, trial_laws
+from shoal.designs.objectives import Laws, trial_laws
 from shoal.designs.problem import DesignProblem, Moves, radii
 from shoal.validation import BoolArray, FloatArray
 

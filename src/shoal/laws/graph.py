@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from shoal import validation
 from shoal.crowds.cells import near_pairs
 from shoal.errors import InputError
-from shoal.numerics.notebook import table
+from shoal.plaintext import table
 from shoal.validation import IntArray
 
 if TYPE_CHECKING:

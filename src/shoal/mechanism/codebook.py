@@ -30,7 +30,7 @@ from shoal.mechanism.odds import WHOLE, Counts, counts_of, probabilities, refine
 from shoal.mechanism.program import best_columns, mean_alone
 from shoal.mechanism.releasable import Certificate, Parts, ReleaseErrors, Stored
 from shoal.numerics.matrices import EPS
-from shoal.numerics.notebook import table
+from shoal.plaintext import table
 from shoal.rounding import exactly, upper
 from shoal.validation import FloatArray, IndexArray
 

@@ -1,4 +1,4 @@
-"""Mechanisms for other accountants: a privacy loss distribution of dp_accounting, a measurement of OpenDP.
+"""Mechanisms for another accountant: a privacy loss distribution of dp_accounting.
 
 Above: δ(ε) of what is released, the worst over all pairs in both directions, is convex in e^ε, and a pair of laws with
 exactly this profile dominates every pair (Zhu, Dong & Wang 2022). :func:`to_pld` hands its values on a grid to the
@@ -70,58 +70,6 @@ def to_pld(mechanism: Releasable, *, scope: str = "answer", interval: float = 1e
             "choose a larger value for largest, or a mechanism with more noise"
         )
     return distribution(pld_pmf.create_pmf_pessimistic_connect_dots(interval, at, raised))
-
-
-def to_opendp(mechanism: Releasable, answers: Any) -> Any:
-    """A mechanism as a measurement of OpenDP: a label in, its released answer out, with the privacy profile as map.
-
-    The input metric is discrete: d_in = 1 is one label for another, so every pair of labels must be one of neighbors.
-
-    Args:
-        mechanism: a mechanism or a codebook on a complete graph.
-        answers: (n, k) the true answers, in the mechanism's order; who can call the measurement can release them.
-
-    Returns:
-        The measurement; ``map(1)`` is its privacy profile, ``map(1).delta(epsilon)`` an upper end of δ.
-
-    >>> import shoal
-    >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
-    >>> graph = shoal.NeighborGraph.complete(classes.labels)
-    >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=4.0)
-    >>> measurement = shoal.to_opendp(mechanism, classes.means)
-    >>> len(measurement("a")), measurement.map(1).delta(1.0) >= mechanism.certificate.delta_upper
-    (1, True)
-    """
-    try:
-        from opendp.domains import atom_domain
-        from opendp.measurements import make_user_measurement
-        from opendp.measures import new_privacy_profile, smoothed_max_divergence
-        from opendp.metrics import discrete_distance
-        from opendp.mod import enable_features
-    except ModuleNotFoundError:
-        raise InputError("to_opendp needs OpenDP: pip install 'shoal[opendp]'") from None
-
-    n = len(check_releasable(mechanism=mechanism).labels)
-    if mechanism.graph.n_edges != n * (n - 1) // 2:
-        raise InputError("mechanism: OpenDP's metric knows no groups; export each group of a graph by itself")
-    values = validation.array(ndim=2, answers=answers)
-    if values.shape != (n, mechanism.n_dims):
-        raise InputError(f"answers must have shape {(n, mechanism.n_dims)}: one row per label")
-    enable_features("contrib", "honest-but-curious")
-
-    def release(label: str) -> list[float]:
-        return [float(value) for value in mechanism.release(values[mechanism.position(label)], label)]
-
-    def profile(d_in: int) -> Any:
-        def delta(epsilon: float) -> float:
-            return 0.0 if d_in == 0 else float(_profile(mechanism, np.array([max(epsilon, 0.0)]), "answer")[0])
-
-        exported: Any = new_privacy_profile
-        return exported(delta).curve
-
-    return make_user_measurement(
-        atom_domain(T=str), discrete_distance(), smoothed_max_divergence(), release, profile, TO="Vec<f64>"
-    )
 
 
 def _profile(mechanism: Releasable, epsilon: FloatArray, scope: str) -> FloatArray:

@@ -48,7 +48,7 @@ from shoal.noise.factor import JITTER, needs_jitter
 from shoal.noise.grid import UP, NoiseGrid, edge_loss, label_tv
 from shoal.noise.source import NotPrivate, seeded_noise, standard_normals
 from shoal.numerics.matrices import EPS
-from shoal.numerics.notebook import table
+from shoal.plaintext import table
 from shoal.rounding import exactly, lower, upper
 from shoal.validation import BoolArray, FloatArray, IndexArray
 

@@ -38,7 +38,7 @@ PACKAGE = Path(__file__).parents[1]
 #: What the text of a file with kernels contains.
 MARK = b"compilation import"
 #: Files without kernels that define a constant which some kernel uses (a test looks for others).
-CONSTANTS = ("accounting/curve.py", "crowds/dominance.py", "numerics/compilation.py", "numerics/matrices.py")
+CONSTANTS = ("accounting/curve.py", "crowds/rules.py", "numerics/compilation.py", "numerics/matrices.py")
 
 
 class _Compilations(event.Listener):

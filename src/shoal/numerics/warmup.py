@@ -1,9 +1,9 @@
 """Compiling on purpose: which kernels there are room by room, and who hears that some are being compiled.
 
-A kernel is compiled when it is first called on a machine, and kept. Rooms with many kernels have a module ``warmup``
-with ``call()``, which uses them, and ``LAST``, the pattern of a file that is in the cache once it has. What is compiled
-without :func:`compile_kernels` is announced once in a process: to the last of :func:`announce_to`, or with one line on
-standard error where that is a terminal. Numba itself reports each compilation, so none is overlooked.
+A kernel is compiled when it is first called on a machine, and kept. Rooms with many kernels have a function
+``use_kernels``. What is compiled without :func:`compile_kernels` is announced once in a process: to the last of
+:func:`announce_to`, or with one line on standard error where that is a terminal. Numba itself reports each compilation,
+so none is overlooked.
 """
 
 from __future__ import annotations
@@ -11,11 +11,17 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 
-#: Rooms with kernels, in the order in which they are compiled.
-ROOMS = ("arma", "crowds", "accounting", "designs")
+#: Rooms with kernels, in the order in which they are compiled: the module with ``use_kernels``, and the pattern of a
+#: file that is in the cache once it has been called.
+ROOMS = {
+    "arma": ("fit", "likelihood.profile*.nbi"),
+    "crowds": ("formation", "formation._sweep*.nbi"),
+    "accounting": ("renyi", "spectrum._fast_batch*.nbi"),
+    "designs": ("design", "paper.*.nbi"),
+}
 WORDS = "compiling, once on this machine, in a minute or two"
 
 Tell = Callable[[str], object]
@@ -23,7 +29,7 @@ _listeners: list[Tell] = []
 _announced = False
 
 
-def compile_kernels(tell: Tell | None = None, *, rooms: Sequence[str] = ROOMS) -> bool:
+def compile_kernels(tell: Tell | None = None, *, rooms: Iterable[str] = ROOMS) -> bool:
     """Compile the kernels of these rooms that are not compiled yet, such as while an image is built.
 
     Nothing depends on it: what is not compiled here is compiled where it is needed, and kept.
@@ -38,14 +44,13 @@ def compile_kernels(tell: Tell | None = None, *, rooms: Sequence[str] = ROOMS) -
     from shoal.numerics import compilation
 
     folder = compilation.FOLDER
-    steps = [import_module(f"shoal.{room}.warmup") for room in rooms]
-    missing = [] if folder is None else [step for step in steps if not any(folder.rglob(step.LAST))]
+    missing = [] if folder is None else [room for room in rooms if not any(folder.rglob(ROOMS[room][1]))]
     if missing:
         with announce_to(_silence):
             if tell is not None:
                 tell(WORDS)
-            for step in missing:
-                step.call()
+            for room in missing:
+                import_module(f"shoal.{room}.{ROOMS[room][0]}").use_kernels()
     return bool(missing)
 
 

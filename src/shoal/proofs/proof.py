@@ -33,7 +33,7 @@ from shoal.mechanism.mechanism import Mechanism
 from shoal.mechanism.releasable import law_parts
 from shoal.noise.grid import UP as LOSS_UP
 from shoal.noise.grid import NoiseGrid, edge_loss, label_tv
-from shoal.numerics.notebook import table
+from shoal.plaintext import table
 from shoal.proofs import enclosure
 from shoal.proofs.dyadic_laws import Compared, DyadicLaws, Unsettled, down, up
 from shoal.proofs.enclosure import Path

@@ -47,7 +47,7 @@ from shoal.errors import InputError, UnreachableError
 from shoal.noise.affine import ExactMap
 from shoal.noise.grid import NoiseGrid, edge_loss, label_tv
 from shoal.noise.source import standard_normals
-from shoal.numerics.notebook import table
+from shoal.plaintext import table
 from shoal.records import convert, plain
 from shoal.validation import FloatArray
 

@@ -30,7 +30,7 @@ import scipy
 
 from shoal import validation
 from shoal.errors import InputError
-from shoal.numerics.notebook import table
+from shoal.plaintext import table
 from shoal.readings.plan import HIGHEST, LOWEST, CrowdsPlan
 from shoal.rounding import count_of
 from shoal.validation import FloatArray, IndexArray

@@ -8,7 +8,7 @@ from shoal import validation
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.mechanism import Mechanism
-from shoal.numerics.notebook import table
+from shoal.plaintext import table
 from shoal.proofs.proof import Proof, prove
 from shoal.rounding import exactly, lower, upper
 

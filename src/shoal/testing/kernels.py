@@ -27,7 +27,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -35,15 +34,15 @@ import scipy
 
 from shoal import validation
 from shoal.accounting.curve import privacy_curve
+from shoal.accounting.deterministic import analytic_sigma
 from shoal.accounting.releases import Releases
-from shoal.audits.attacks import ResidualLaws, Scores, claimed_and_fitted, count_events, halves
+from shoal.audits.attacks import FEWEST, ResidualLaws, Scores, claimed_and_fitted, count_events, halves
 from shoal.audits.confidence import detectable_delta
-from shoal.audits.trials import FEWEST
 from shoal.audits.verdict import Figures
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
-from shoal.numerics.notebook import table
+from shoal.plaintext import table
 from shoal.rounding import exactly, lower, percent, upper
 from shoal.validation import FloatArray, IndexArray
 
@@ -336,7 +335,7 @@ def _conclude(gap: float, ratio: float, epsilon: float) -> float:
 def _power(epsilon: float, delta: float, n: int, gap_error: float, event_error: float, gaussian: bool) -> float:
     """The probability that a kernel with a fifth too little noise is found, to the accuracy of normal laws."""
     if gaussian:
-        gap = _gap_of(epsilon, max(delta, DEEPEST))
+        gap = 1.0 / analytic_sigma(1.0, epsilon, min(max(delta, DEEPEST), 0.999))
         slack = (1 / TOO_LITTLE - 1) * gap * math.sqrt(n / 2) + float(scipy.special.ndtri(gap_error))
         found = float(scipy.special.ndtr(slack / math.sqrt(1 + (gap / TOO_LITTLE) ** 2 / 8)))
         gap /= TOO_LITTLE
@@ -351,16 +350,3 @@ def _power(epsilon: float, delta: float, n: int, gap_error: float, event_error: 
     slack = own - grow * other - delta + float(scipy.special.ndtri(event_error)) * (errors[0] + errors[1])
     counted = scipy.special.ndtr(slack / np.hypot(*errors)) * (own * half >= 1)
     return max(found, float(counted.max()))
-
-
-@cache
-def _gap_of(epsilon: float, delta: float) -> float:
-    """How many standard deviations two Gaussian laws may lie apart under (ε, δ)."""
-
-    def excess(gap: float) -> float:
-        d = scipy.special.ndtr(gap / 2 - epsilon / gap) - math.exp(epsilon) * scipy.special.ndtr(
-            -gap / 2 - epsilon / gap
-        )
-        return float(d) - delta
-
-    return 100.0 if excess(100.0) <= 0 else float(scipy.optimize.brentq(excess, 1e-6, 100.0))

@@ -61,8 +61,8 @@ class Method:
 METHODS = {
     method.name: method
     for method in (
-        Method("none", "simple", by_component=False, perturbs=False),
-        Method("white", "simple", by_component=False),
+        Method("none", "searches", by_component=False, perturbs=False),
+        Method("white", "searches", by_component=False),
         Method("paper", "paper", by_component=False, timed=True),
         Method("ellipsoid", "ellipsoid", timed=True),
         Method("covariance", "searches", searched=True, timed=True),

@@ -1,7 +1,8 @@
-"""The methods that search: ``transport`` contains ``additive``, which contains ``covariance``.
+"""``none`` and ``white``, which know nothing of the labels' laws, and the methods that search.
 
-``covariance`` has noise of mean zero and a covariance per label, ``additive`` noise with a mean as well (the paper's
-problem in full), ``transport`` affine maps plus noise, q̃ = q + b + B Σ^{−1/2}(q − μ) + C z.
+Of these ``transport`` contains ``additive``, which contains ``covariance``. ``covariance`` has noise of mean zero and a
+covariance per label, ``additive`` noise with a mean as well (the paper's problem in full), ``transport`` affine maps
+plus noise, q̃ = q + b + B Σ^{−1/2}(q − μ) + C z.
 
 None is ever worse than what it contains. That is kept by the starts and by comparing certificates: the weaker method
 is searched to its end only where a first look at it (:func:`shoal.designs.descent.glance`) comes close.
@@ -11,22 +12,85 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from shoal.designs.barycenter import center_of
 from shoal.designs.descent import ENOUGH, Settings, best_certified, glance, odds_of, search, worst_value
 from shoal.designs.methods.center import additive_approach, blur, geodesic, reaches
 from shoal.designs.methods.ellipsoid import ellipsoid
 from shoal.designs.methods.paper import paper
-from shoal.designs.methods.simple import none, white
 from shoal.designs.parameters import certify
-from shoal.designs.problem import DesignProblem, Moves
-from shoal.designs.span import DifferenceSpan
+from shoal.designs.problem import DesignProblem, Moves, radii
+from shoal.laws.classes import GaussianClasses
+from shoal.numerics.matrices import EPS, square_root
+from shoal.validation import FloatArray
 
 #: Share of the time left that Algorithm 1 may take; the search on the exact δ is worth more.
 ALGORITHM_1 = 0.25
 #: A weaker method is searched to its end where the log odds of a first look at it are at most this far above the best,
 #: or this share of the best's.
 CLOSE, CLOSE_SHARE = 1.0, 0.3
+#: Share of each budget that goes into noise outside the span.
+SLIVER = 1e-8
+
+
+def none(problem: DesignProblem, settings: Settings | None = None, starts: Sequence[Moves] = ()) -> Moves:
+    """No label is moved."""
+    return Moves.still(problem)
+
+
+def white(problem: DesignProblem, settings: Settings | None = None, starts: Sequence[Moves] = ()) -> Moves:
+    """Σ_η = ρ I for every label."""
+    n, k = problem.n_labels, problem.n_dims
+    std = radii(problem) / np.sqrt(k)
+    return Moves(np.zeros((n, k)), None, std[:, None, None] * np.eye(k))
+
+
+@dataclass(frozen=True)
+class DifferenceSpan:
+    """A problem over constants, the same problem in the span of their differences, and an orthonormal basis (k, r).
+
+    Constants differ in n − 1 of k directions at most. Noise and shifts outside the span hide nothing and cost error, so
+    nothing is lost. A finished design is lifted back with a sliver of noise in the other directions, without which the
+    rounding of the span's basis would tell constants apart; it is certified where it is used, in all k entries.
+    """
+
+    whole: DesignProblem
+    problem: DesignProblem
+    basis: FloatArray
+
+    @classmethod
+    def of(cls, problem: DesignProblem) -> DifferenceSpan | None:
+        """The smaller problem; None where answers are random, a noise floor is demanded or nothing becomes smaller."""
+        if problem.classes.stored_variances.any() or problem.noise_floor > 0:
+            return None
+        gaps = problem.classes.means - problem.classes.means.mean(axis=0)
+        _, sizes, rows = np.linalg.svd(gaps, full_matrices=False)
+        rank = int((sizes > max(gaps.shape) * EPS * sizes[0]).sum()) if len(sizes) else 0
+        if not 0 < rank < problem.n_dims:
+            return None
+        basis = np.ascontiguousarray(rows[:rank].T)
+        inside = GaussianClasses.deterministic(gaps @ basis, problem.classes.labels)
+        return cls(problem, replace(problem, classes=inside, original=inside, scale=np.ones(rank)), basis)
+
+    def project(self, moves: Moves) -> Moves:
+        """Moves inside the span; what a map does to a constant is noise."""
+        noise = moves.noise @ np.swapaxes(moves.noise, 1, 2)
+        if moves.map is not None:
+            noise = noise + moves.map @ np.swapaxes(moves.map, 1, 2)
+        inside = square_root(self.basis.T @ noise @ self.basis)
+        return Moves(moves.shift @ self.basis, None, inside).within(self.problem)
+
+    def lift(self, moves: Moves) -> Moves:
+        """The moves in all entries."""
+        k, rank = self.basis.shape
+        sliver = np.sqrt(SLIVER * self.whole.budgets / (k - rank))[:, None, None]
+        inside = self.basis @ self.basis.T
+        part = np.sqrt(1.0 - SLIVER)
+        noise = part * self.basis @ moves.noise @ self.basis.T + sliver * (np.eye(k) - inside)
+        return Moves(part * moves.shift @ self.basis.T, None, noise).within(self.whole)
 
 
 def covariance(problem: DesignProblem, settings: Settings, starts: Sequence[Moves] = ()) -> Moves:

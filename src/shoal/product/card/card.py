@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import shoal
 from shoal.audits.verdict import Audit
-from shoal.numerics.notebook import sections
+from shoal.plaintext import sections
 from shoal.product.card.facts import (
     CROWD,
     Accuracy,
@@ -99,10 +99,10 @@ class ReleaseCard:
 
     @property
     def kind(self) -> str:
-        """The kind of release: "means" of crowds, answers that are "certified" by a method, or noisy "readings"."""
+        """The kind of release: "averages" of crowds, "answers" by a method, or noisy "readings"."""
         if self.readings is not None:
             return "readings"
-        return "certified" if self.design is not None or self.charged else "means"
+        return "answers" if self.design is not None or self.charged else "averages"
 
     @cached_property
     def statements(self) -> tuple[Statement, ...]:
@@ -165,7 +165,7 @@ class ReleaseCard:
     @property
     def measured(self) -> bool:
         """Whether it is known what the release costs."""
-        return self.readings is None and (self.release if self.kind == "means" else self.design) is not None
+        return self.readings is None and (self.release if self.kind == "averages" else self.design) is not None
 
     @property
     def accuracy(self) -> Accuracy | None:

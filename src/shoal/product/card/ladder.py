@@ -58,7 +58,7 @@ NOTHING_TO_PROVE = (
     "nothing to prove: all members of a crowd share one row (ε = 0, δ = 0); nothing is certified about figures"
 )
 #: Kind of a release -> its step.
-LADDER = {"means": AVERAGES, "certified": ANSWERS, "readings": READINGS}
+LADDER = {"averages": AVERAGES, "answers": ANSWERS, "readings": READINGS}
 
 
 def sentence(kind: str, nouns: str, figures: str = "", among: str = "", unless: str = "") -> str:
@@ -66,10 +66,10 @@ def sentence(kind: str, nouns: str, figures: str = "", among: str = "", unless: 
 
     ``figures`` are those of (ε, δ), ``among`` says who the neighbors are, and ``unless`` why the promise may not hold.
 
-    >>> sentence("certified", "households", "(ε, δ) = (3, 0)", "the households of one crowd")
+    >>> sentence("answers", "households", "(ε, δ) = (3, 0)", "the households of one crowd")
     'Answers: label privacy with (ε, δ) = (3, 0) between neighbors, the households of one crowd.'
     """
-    if kind == "means":
+    if kind == "averages":
         return (
             f"Averages: the {nouns} of a crowd share one row and cannot be told apart. Label privacy with ε = 0, δ = 0 "
             "between members of a crowd, nothing between crowds; no differential privacy about figures."

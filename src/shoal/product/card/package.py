@@ -94,7 +94,7 @@ def _row(card: ReleaseCard, columns: Sequence[str]) -> str:
     """Whom or what one row of the table is about, at a step."""
     if card.kind == "readings":
         return "curve" if "step" in columns else "cell"
-    if card.kind == "means":
+    if card.kind == "averages":
         return "crowd"
     return card.fit.noun if card.fit.most_rows == 1 else f"row of a {card.fit.noun}"
 
@@ -128,10 +128,10 @@ def _resource(path: str, content: bytes, card: ReleaseCard) -> dict[str, Any]:
 
 def _field(name: str, card: ReleaseCard) -> dict[str, Any]:
     noisy, column = card.kind == "readings", BY_NAME.get(name)
-    each = "mean over the members of the crowd" if card.kind == "means" else "figure of a row, through the mechanism"
+    each = "mean over the members of the crowd" if card.kind == "averages" else "figure of a row, through the mechanism"
     figure = "mean within declared bounds, with noise" if noisy else each
     kind, meaning = ("number", figure) if column is None else column.description(noisy=noisy)
-    if card.kind == "certified" and name == "kw":
+    if card.kind == "answers" and name == "kw":
         meaning = "power in the step, through the mechanism"
     described: dict[str, Any] = {"name": name, "type": kind, "description": meaning}
     if name == "timestamp":

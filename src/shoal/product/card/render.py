@@ -58,7 +58,7 @@ def summary(card: ReleaseCard, handed: Sequence[Statement] = (), *, verbose: boo
             if group
         ]
     parts = [(HEADINGS[key], [group[0].sentence]) for key, group in chosen if group]
-    if card.kind == "means":
+    if card.kind == "averages":
         dict(parts)[HEADINGS["attack" if card.attack else "hidden"]].append(KNOWS)
         dict(parts).get(HEADINGS["cost"], []).extend(one.sentence for one in every if one.key == "course")
     absent = [one.figure for one in every if one.key == "missing" and one.figure and not one.warning]
@@ -85,7 +85,7 @@ def _choose(every: Iterable[Statement], *keys: str) -> list[Statement]:
 
 def markdown(card: ReleaseCard) -> str:
     """The card as a page of Markdown."""
-    first = ("promise", "hidden") if card.kind == "certified" else ("promise",)
+    first = ("promise", "hidden") if card.kind == "answers" else ("promise",)
     said = " ".join(_choose(card.public, key)[0].sentence for key in first)
     headline = said if card.meaningful else "No meaningful guarantee"
     template = environment("md").get_template("card.md")
@@ -207,7 +207,7 @@ def board(card: ReleaseCard, *, title: str | None = None, made: str = "") -> str
     """One sheet for a board: what was released, who hides, what it costs, what is left."""
     known = card.accuracy if card.accuracy is not None and card.accuracy.labels else None
     load = None if known is None or known.answers is None else known.answers / known.labels
-    instead = would_protect(card.fit, load, options=False) if card.kind == "means" else ""
+    instead = would_protect(card.fit, load, options=False) if card.kind == "averages" else ""
     when = str(card.fit.origin or card.period).replace("T", ", ")[:17]  # to the minute, as people write it
     about = [f"About the time from {when} on."] if card.period else []
     given: dict[str, Any] = {"title": title, "made": made, "body_class": "board", "instead": instead, "about": about}

@@ -5,8 +5,8 @@ A statement has a key, its audience ("public": it may be published; "owner": it 
 that can stand alone, a sentence that can too, and more for who asks. Figures are rounded by :mod:`shoal.rounding`, to
 the safe side; a ratio is rounded as a ratio.
 
-There are three kinds of release, each a step of :mod:`shoal.product.card.ladder`. *means*: rows are averages over a
-crowd, without noise. *certified*: a method with ε and δ about which label a row is about. *readings*: noise, ε and δ
+There are three kinds of release, each a step of :mod:`shoal.product.card.ladder`. *averages*: a row is the mean of a
+crowd, without noise. *answers*: a method with ε and δ about which label a row is about. *readings*: noise, ε and δ
 about every label's whole readings.
 """
 
@@ -76,8 +76,8 @@ HEADINGS = {
 SUMMARY = ("promise", "hidden", "cost", "attack", "pass_on", "keep")
 #: Named rules of aggregation: name -> least number of members, largest share of one of them (None: not limited), words.
 RULES: dict[str, tuple[int, float | None, str]] = {
-    "15/15": (15, 0.15, "at least 15, and none with more than 15 % of a figure"),
-    "4/80": (4, 0.80, "at least 4, and none with more than 80 % of a figure"),
+    "15/15": (15, 0.15, "at least 15, and none with more than 15 % of a row's load"),
+    "4/80": (4, 0.80, "at least 4, and none with more than 80 % of a row's load"),
     "five devices": (5, None, "at least five devices"),
     "100 accounts": (100, None, "at least 100 accounts"),
 }
@@ -180,7 +180,7 @@ def promised_figure(card: ReleaseCard) -> str:
     if card.readings is not None:
         series = card.readings.series
         return f"(ε, δ) = ({exactly(series.epsilon)}, {upper(series.deltas(card.readings.plan.account)[0])})"
-    if card.kind == "means":
+    if card.kind == "averages":
         return "ε = 0, δ = 0 inside a crowd"
     if card.design is None:
         return "(ε, δ)"

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import shoal
-from shoal import archive
 
 NEEDED = (
     'a mechanism file, or JSON with "means" (a row per label) and "covs" (one matrix, or one per label) or "variances" '
@@ -31,6 +30,8 @@ def read_claim(text: str) -> tuple[float, float]:
 
 def read_laws(path: Path) -> tuple[shoal.GaussianClasses | shoal.Mechanism, shoal.NeighborGraph | None]:
     """The laws that a claim is about, with their neighbors; None for a mechanism's own."""
+    from shoal import archive  # loads NumPy
+
     content = path.read_bytes()
     if archive.form_of(content) is not None:
         return shoal.Mechanism.from_bytes(content, f"path: {path.name}"), None

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 import shoal
-from shoal import archive
 from shoal.files import write_private
 from shoal.product.cli import options
 from shoal.product.cli.claims import read_claim, read_laws
@@ -146,6 +145,7 @@ def _decide(file: Path, claim: str, epsilon: float | None, scope: str | None) ->
         about = file.parent / f"{file.stem}.laws.shoal"
         import numpy as np
 
+        from shoal import archive
         from shoal.mechanism.releasable import law_parts
 
         write_private(about, archive.pack(*law_parts(classes, np.array(check.proof.pairs))))

@@ -9,7 +9,7 @@ Its mode says for what way of choosing it is a guarantee:
 
 | mode | what it is |
 | --- | --- |
-| adaptive | every mechanism may be chosen in the light of earlier answers: a filter (:mod:`shoal.accounting.filters`) |
+| adaptive | every mechanism may be chosen in the light of earlier answers: a filter (:mod:`shoal.mechanism.sequence`) |
 | fixed | a series that was fixed in advance, or redesigned without looking at answers: exact composition |
 
 Adaptive holds unless fixed is asked for: exact composition lets through up to 1.6 times as much to who chooses by
@@ -44,11 +44,11 @@ import numpy as np
 
 from shoal import validation
 from shoal.accounting.curve import privacy_curve
-from shoal.accounting.filters import ORDERS, SLACK, FilterRule
 from shoal.accounting.renyi import renyi_curve
 from shoal.errors import CertificationError, InputError
 from shoal.mechanism.atoms import sum_up
 from shoal.mechanism.releasable import Releasable
+from shoal.mechanism.sequence import ORDERS, SLACK, FilterRule
 from shoal.plaintext import name_key
 from shoal.product.ledger.composition import Charges, PairAccount, Span, cover
 from shoal.product.ledger.storage import word

@@ -23,7 +23,7 @@ A cheaper figure that is never below this one is that of :class:`shoal.product.l
 
 The sum is over the sequence as it happened: a guarantee for mechanisms that were not chosen in the light of earlier
 answers about the same pair. For those that may have been, :meth:`Composer.filter` says how far they are from the
-limit of a budget that holds for every way of choosing (:mod:`shoal.accounting.filters`).
+limit of a budget that holds for every way of choosing (:mod:`shoal.mechanism.sequence`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from shoal.accounting.filters import FilterRule
 from shoal.accounting.incident import IncidentReleases, SpectraOf, incident_spectra
 from shoal.accounting.renyi import equal_covariances, upper_divergences
 from shoal.accounting.spectrum import EdgeSpectra
@@ -46,7 +45,7 @@ from shoal.laws.classes import GaussianClasses
 from shoal.mechanism.atoms import compose_losses, sum_up
 from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.releasable import Releasable
-from shoal.mechanism.sequence import codebook_divergence, gaussian_deltas, upper_ends
+from shoal.mechanism.sequence import FilterRule, codebook_divergence, gaussian_deltas, upper_ends
 from shoal.validation import FloatArray
 
 EPS = float(np.finfo(np.float64).eps)

@@ -62,7 +62,9 @@ def stage(work: Work) -> StageOutcome:
 
 def with_attack(work: Work, card: ReleaseCard) -> ReleaseCard:
     """The card of averages with what an attack on them achieves, and the rules of aggregation that they keep."""
-    return replace(card, attack=_attack_averages(work), rules=kept_rules(work.tables))
+    smallest, share = work.tables.lasting["members"].min() or 0, work.settings.largest_share
+    rules = kept_rules(int(smallest), of_meters=work.input.of_meters, largest_share=share)  # type: ignore[arg-type]
+    return replace(card, attack=_attack_averages(work), rules=rules)
 
 
 def _attack_averages(work: Work) -> OwnAttack | None:
@@ -92,27 +94,19 @@ def attack_own_rows(work: Work) -> OwnAttack | None:
     return None if named is None else OwnAttack(words, named[0], None, named[1], named[2])
 
 
-def kept_rules(tables: CrowdTables) -> tuple[str, ...]:
-    """Names of the rules of aggregation that every row keeps, as its members' figures show."""
-    table = tables.lasting
-    if not len(table):
-        return ()
-    smallest = int(table["members"].min())  # type: ignore[arg-type]
-    largest: float | None = None
-    both = tables.with_rows()
-    counted = both.group_by("crowd").len().join(table.select("crowd", "members"), on="crowd", how="right")
-    if counted["len"].fill_null(0).to_list() == counted["members"].to_list():  # everybody's figure is known
-        values, crowd = both["value"].to_numpy(), np.unique(both["crowd"].to_numpy(), return_inverse=True)[1]
-        if (values >= 0).all():
-            total = np.zeros((int(crowd.max()) + 1, values.shape[1]))
-            np.add.at(total, crowd, values)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                share = np.where(values > 0, values / total[crowd], 0.0)
-            largest = float(share.max())
+def kept_rules(smallest: int, *, of_meters: bool, largest_share: float | None = None) -> tuple[str, ...]:
+    """Names of the rules of aggregation that rows keep because of how they are made, never because of their figures.
+
+    A name that is there or missing because of one member's figure would be a second figure about it, which no offset
+    hides. Dominance leaves a home at most two thirds of the load of a row of meters; a few-valued column has no
+    dominance, so tables are given the rules of size.
+
+    >>> kept_rules(12, of_meters=True), kept_rules(12, of_meters=False)
+    (('4/80', 'five devices'), ('five devices',))
+    """
+    most = min(2 / 3, 1.0 if largest_share is None else largest_share) if of_meters else 1.0
     return tuple(
-        name
-        for name, (least, share, _) in RULES.items()
-        if smallest >= least and (share is None or (largest is not None and largest <= share))
+        name for name, (least, share, _) in RULES.items() if smallest >= least and (share is None or most <= share)
     )
 
 

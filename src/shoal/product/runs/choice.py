@@ -46,7 +46,7 @@ from shoal.crowds.membership import form_crowds
 from shoal.crowds.tables import members_at
 from shoal.designs.comparison import Comparison, compare_with_averages
 from shoal.errors import InputError, UnreachableError
-from shoal.numerics.notebook import sections
+from shoal.plaintext import sections
 from shoal.product.card.facts import FitFacts
 from shoal.product.runs.config import Config
 from shoal.product.runs.fit_stage import fit_job

@@ -55,8 +55,6 @@ SCOPE = "table"
 TOLERANCE = 0.02
 #: Crowds attacked at most, and the probability that nothing the audit says is false.
 CROWDS, CONFIDENCE = 3, 0.999
-#: Releases of one answer in the attack on repeated ones: two show whether noise is used again.
-REPEATS = 2
 #: Plausible models that the guard draws for each group.
 DRAWS = 20
 
@@ -229,7 +227,6 @@ def _attack(mechanism: Mechanism, members: list[str], block: str, config: Config
         crowd,
         n_samples=SAMPLES,
         confidence=confidence,
-        repeats=REPEATS,
         release=mechanism.release,  # that of the whole block, which releases the answers
         progress=tick,
     )

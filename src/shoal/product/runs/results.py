@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import shoal
 from shoal.errors import InputError
 from shoal.files import digest_of, file_digest
-from shoal.numerics.notebook import sections
+from shoal.plaintext import sections
 from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import AuditFacts, DesignFacts, FitFacts, ReleaseFacts
 from shoal.product.card.statements import Statement

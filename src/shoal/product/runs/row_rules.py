@@ -21,14 +21,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from shoal.crowds.columns import ColumnRoles
 from shoal.crowds.diversity import CLOSENESS
-from shoal.crowds.dominance import keeps_dominance
 from shoal.crowds.formation import Limits
 from shoal.crowds.loads import WATTS, LoadCrowd, begin_loads, next_loads
-from shoal.crowds.precision import Units, as_figures, decimals_of, in_units, round_sums, window_of
 from shoal.crowds.publish import rules_failed
-from shoal.crowds.tables import TableCrowd, begin_table, column_bases, next_table, rules_kept, table_limits
+from shoal.crowds.rules import Units, as_figures, decimals_of, in_units, keeps_dominance, round_sums, window_of
+from shoal.crowds.tables import ColumnRoles, TableCrowd, begin_table, column_bases, next_table, rules_kept, table_limits
 from shoal.errors import InputError
 from shoal.product.runs.inputs import Curves
 from shoal.validation import BoolArray, FloatArray, IndexArray

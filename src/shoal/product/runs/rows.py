@@ -26,7 +26,7 @@ import polars as pl
 
 from shoal.crowds.loads import LoadCrowd
 from shoal.crowds.membership import can_have_figures, form_crowds, with_blocks
-from shoal.crowds.precision import Units
+from shoal.crowds.rules import Units
 from shoal.crowds.tables import TableCrowd, members_at
 from shoal.errors import InputError, LedgerError, UnreachableError
 from shoal.product.ledger.ledger import Ledger

@@ -107,7 +107,7 @@ class OfferedQuestion:
     def error(self) -> float | None:
         """Root of the mean squared error of a released entry; None where it is not known, or not to be told."""
         card = self.run.card
-        facts: Any = (card.release if card.may_publish_errors else None) if card.kind == "means" else self.run.design
+        facts: Any = (card.release if card.may_publish_errors else None) if card.kind == "averages" else self.run.design
         accuracy = getattr(facts, "accuracy", None)
         return None if accuracy is None or accuracy.unit != self.unit else float(accuracy.rmse)
 
@@ -141,7 +141,7 @@ class OfferedQuestion:
         name = self.run.release_name
         crowds = ledger.recorded_crowds(name)
         on_record = ledger.has(name)
-        if self.run.card.kind == "means":
+        if self.run.card.kind == "averages":
             on_record = crowds is not None and crowds.content["table"] == self.table_digest
         if not on_record:
             raise LedgerError(

@@ -12,8 +12,8 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from shoal import validation
+from shoal.audits.attacks import seeded_release
 from shoal.audits.guard import model_guard
-from shoal.audits.trials import seeded_release
 from shoal.crowds.formation import crowds
 from shoal.designs.calibration import calibrate
 from shoal.designs.methods import METHODS

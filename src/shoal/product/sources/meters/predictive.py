@@ -44,7 +44,7 @@ from shoal.arma.predict import Checks
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.numerics.eigenpairs import eigh
-from shoal.numerics.notebook import table
+from shoal.plaintext import table
 from shoal.product.card.facts import LISTED, Accuracy, FitFacts, ModelChecks
 from shoal.product.card.measures import accuracy_facts, hiding
 from shoal.product.sources.frames import load_record, save_record
