@@ -52,5 +52,5 @@ def test_heating(example):
 def test_forecaster(example):
     """Forecasts that shoal had no part in: the rows are means of at least ten, whatever made them."""
     found = example("forecaster").example(homes=36, days=5)
-    assert "cannot be told apart" in found.statement
+    assert "are indistinguishable" in found.statement
     assert 0.8 < found.price < 2.0

@@ -94,7 +94,7 @@ def test_noise_used_for_two_successive_releases(later):
     result = shoal.audit(mechanism, n_samples=2000, release=cases.with_normals(mechanism, twice), seed=1)
     reused = [f for f in result.violations if f.kind == "dependence"]
     assert [f.labels for f in reused] == [("0",), ("1",), ("2",), ("3",)]
-    assert {f.evidence["places apart"] for f in reused} == {1}
+    assert {f.evidence["steps between"] for f in reused} == {1}
 
 
 @pytest.mark.parametrize("batch", [7, 640, 1001])
@@ -108,7 +108,7 @@ def test_noise_of_a_batch_used_again_for_the_next(batch):
     result = shoal.audit(mechanism, n_samples=2002, release=cases.with_normals(mechanism, table), seed=1)
     reused = [f for f in result.violations if f.kind == "dependence" and len(f.labels) == 1]
     assert len(reused) == 4
-    assert all(f.evidence["places apart"] % batch == 0 for f in reused)
+    assert all(f.evidence["steps between"] % batch == 0 for f in reused)
     assert all(f.evidence["correlation"] > 0.3 for f in reused)
 
 

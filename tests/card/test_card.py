@@ -152,8 +152,8 @@ def test_a_pdp_design_is_stated_as_dp() -> None:
 def test_a_card_names_its_scope() -> None:
     table = shoal.release_card(shoal.design(*family(), "white", 1.0, 60.0, scope="table"))
     text = table.to_markdown()
-    assert "who holds the whole table" in text
-    assert "For who holds one row δ ≤" in text
+    assert "by someone who holds the whole table" in text or "Someone who holds the whole table" in text
+    assert "For someone who holds one row, δ ≤" in text
     assert table.to_dict()["guarantee"]["delta_one_row"] < table.to_dict()["guarantee"]["delta_whole_table"]
 
 

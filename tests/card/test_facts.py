@@ -152,11 +152,11 @@ def test_lists_are_bounded_and_what_is_lost_is_said(whole: shoal.Mechanism) -> N
     merged = FitFacts.merge(shards)
     assert len(merged.failed) == len(merged.reasons) == LISTED
     assert merged.left_out == 120
-    said = dict(summary(ReleaseCard.of(merged), verbose=True))["Who is not in it"]
-    assert "120 labels without a row" in said[0]
+    said = dict(summary(ReleaseCard.of(merged), verbose=True))["Without a row"]
+    assert "No row for 120 labels" in said[0]
     assert sum("SHARD LEFT OUT" in line for line in said) == LISTED
     card = ReleaseCard.of(merged, design_facts(whole))
-    assert "Who is not in it" in card.to_markdown()
+    assert "Without a row" in card.to_markdown()
     assert len(card.to_dict()["left_out"]["shards"]) == LISTED
 
 

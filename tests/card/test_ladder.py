@@ -170,7 +170,7 @@ def test_the_readme_counts_rows_by_what_they_are_about(releases: dict[str, shoal
 def test_a_noisy_table_is_drawn_from_its_public_files_on_both_pages(releases: dict[str, shoal.Run]) -> None:
     meters, table = (releases[f"readings of {what}"].path for what in ("meters", "a table"))
     total = pl.read_csv(meters / "public" / "total.csv")["kw"]
-    first = re.compile(r'<path class="curve" stroke-width="[\d.]+" d="([^"]+)"/>')
+    first = re.compile(r'<path class="curve row" stroke-width="[\d.]+" d="([^"]+)"/>')
     for page in (meters / "report.html", meters / "public" / "report.html"):
         text = page.read_text()
         drawn = [float(point.split(",")[1]) for point in first.findall(text)[0].lstrip("M").split("L")]

@@ -47,8 +47,8 @@ def test_errors_of_fewer_than_a_crowd_are_not_told() -> None:
     assert "rmse" in figures(made(2, private=False))
     documents = passed_on(made(2))
     assert "mean squared error" not in documents["md"].lower()
-    assert "Errors are told of 10 households or more" in documents["md"]
-    assert "Too few households to tell the cost without telling about a household." in documents["html"]
+    assert "The errors of fewer than 10 households would reveal something about a household." in documents["md"]
+    assert "Accuracy is not published here." in documents["html"]
     told = figures(made(5, groups=2))
     assert "rmse" in told
     assert "rmse_by_step" not in told

@@ -51,19 +51,19 @@ def test_the_summary_has_six_parts_and_more_on_request(means: shoal.Run) -> None
     brief = means.summary()
     assert [heading for heading, _ in brief] == [HEADINGS[key] for key in SUMMARY]
     said = dict(brief)
-    assert re.search(r"hides among at least 4, itself included: 60 households in \d+ crowds", said["Who hides"][0])
-    price = r"off by [\d.]+ kW: a price of [\d.]+ times the error of unprotected figures, [\d.]+ kW"
-    assert re.search(price, said["It costs"][0])
-    assert "without protection" in said["An attacker"][0]
-    assert "public" in said["Pass on"][0]
-    assert "ledger" in said["Keep"][0]
+    assert re.search(r"At least 4 households share each row: 60 households in \d+ crowds", said["Protected"][0])
+    price = r"miss the metered load by [\d.]+ kW on average; unprotected forecasts .* [\d.]+ kW \([\d.]+ times\)"
+    assert re.search(price, said["Accuracy"][0])
+    assert "without protection" in said["Attack"][0]
+    assert "public" in said["Share"][0]
+    assert "ledger" in said["Keep private"][0]
     everything = dict(means.summary(verbose=True))
-    assert {"Files", "Time", "Ledger", "What is not hidden"} <= set(everything)
+    assert {"Files", "Time", "Ledger", "Not protected"} <= set(everything)
 
 
 def test_who_knows_the_others_is_said_wherever_an_operator_reads(means: shoal.Run) -> None:
     """Finding 10."""
-    assert KNOWS in dict(means.summary())["An attacker"]
+    assert KNOWS in dict(means.summary())["Attack"]
     sentence = FIGURES.replace("`", "")
     for name, text in documents(means).items():
         shown = words(text) if name.endswith(".html") else " ".join(text.replace("`", "").split())
@@ -86,14 +86,14 @@ def test_the_naming_bound_of_a_codebook_comes_first_in_words(certified: shoal.Ru
     """Finding 13."""
     bound = certified.card.to_dict()["identification"]
     first = dict(certified.summary())[HEADINGS["hidden"]][0]
-    assert re.search(r"right at most [\d.]+ % of the time; a guess gets [\d.]+ %", first)
-    stated = float(re.search(r"right at most ([\d.]+) %", first)[1])  # type: ignore[index]
+    assert re.search(r"at most [\d.]+ % of the time; a guess is right [\d.]+ % of the time", first)
+    stated = float(re.search(r"within its crowd, at most ([\d.]+) %", first)[1])  # type: ignore[index]
     assert stated >= 100 * bound["success_upper"] * (1 - 1e-3) > 100 * bound["guessing"]
     text = certified.card.to_markdown()
-    assert text.index("right at most") < text.index("20.1 times")
-    assert "right at most" in text.splitlines()[2]  # the headline
+    assert text.index("within its crowd, at most") < text.index("20.1 times")
+    assert "within its crowd, at most" in text.splitlines()[2]  # the headline
     page = words((certified.path / "report.html").read_text())
-    assert page.index("right at most") < page.index("20.1 times")
+    assert page.index("within its crowd, at most") < page.index("20.1 times")
 
 
 def test_the_attack_is_on_the_rows_of_this_release(means: shoal.Run) -> None:
@@ -159,7 +159,7 @@ def test_a_series_tells_the_price_of_the_release_before(means: shoal.Run) -> Non
     first = shoal.Run.open(means.path / "releases" / "1") if (means.path / "releases" / "1").is_dir() else None
     assert 0.5 < ratio < 3.0
     assert first is None or ratio == pytest.approx(first.card.to_dict()["price"], rel=0.02)
-    assert "now that its hours are metered" in words((means.path / "report.html").read_text())
+    assert "The hours of the release for" in words((means.path / "report.html").read_text())
 
 
 def test_the_board_page_is_short_and_the_annex_has_its_chapters(means: shoal.Run) -> None:
@@ -173,7 +173,7 @@ def test_the_board_page_is_short_and_the_annex_has_its_chapters(means: shoal.Run
     for name in ("board.html", "annex.html"):
         assert "H0001" not in pages[name]
     assert not re.search(r"(?<![-\w])--[a-z]", words(pages["board.html"])), "a board types no options"
-    assert "The readings' promise, which adds noise, protects figures." in words(pages["board.html"])
+    assert "The readings' promise adds noise and protects figures." in words(pages["board.html"])
     assert "The readings' promise would protect every household's readings" in words(pages["board.html"])
     assert "About the time from 2024-01-17, 12:00 on." in words(pages["board.html"])
 
@@ -220,7 +220,7 @@ def test_the_readings_promise_goes_through_the_same_pieces() -> None:
         PublicSettings(plan, series, "2024-01-16T18:00:00", "2024-01-17", "2024-01-16T18:00", 60.0, 6)
     )
     assert (card.kind, card.secret) == ("readings", "readings")
-    assert card.statement == "This table protects every home's readings, against whoever knows all others."
+    assert card.statement == "This table protects every home's readings, against someone who knows all others."
     for text in (markdown(card), report(card), public_page(card), board(card), annex(card), str(summary(card))):
         assert "protects every home" in text
         assert "2.72 times as likely" in text

@@ -97,13 +97,13 @@ def test_demo_as_a_process_gives_one_json_object(tmp_path):
 
 def test_summary_for_people(january):
     brief = call("run", "--out", january).out
-    for heading in ("Who hides", "It costs", "An attacker", "Pass on", "Keep"):
+    for heading in ("Protected", "Accuracy", "Attack", "Share", "Keep private"):
         assert heading in brief
     text = call("run", "--out", january, "--verbose").out
-    for heading in ("Who hides", "It costs", "An attacker", "What is not hidden", "Time", "Files"):
+    for heading in ("Protected", "Accuracy", "Attack", "Not protected", "Time", "Files"):
         assert heading in text
     flowing = " ".join(text.split())
-    assert "hides among at least 4" in " ".join(brief.split())
+    assert "At least 4 households share each row" in " ".join(brief.split())
     assert "Someone who knows the other members' figures" in " ".join(brief.split())
     assert "season by day" in flowing
     assert flowing.count("ε = 0, δ = 0 between members of a crowd") == flowing.count("ε =") == 1

@@ -91,7 +91,7 @@ def test_a_second_run_releases_nothing_and_says_what_is_there(january, meters):
     again = call("run", meters, "--out", january, *SMALL, "--origin", "2024-01-17T18:00")
     assert again.code == 0
     assert "nothing was released again" in again.out
-    assert "Who hides" in again.out
+    assert "Protected" in again.out
     assert contents(january) == before
 
 

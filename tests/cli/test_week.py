@@ -323,8 +323,8 @@ def test_a_ledger_that_is_begun_is_named(here: Path, monkeypatch: pytest.MonkeyP
 def test_a_rehearsal_tells_the_cost_and_the_attacker(here: Path) -> None:
     done = call("run", "19.csv", "--out", "trial", *SMALL, "--rehearse")
     assert done.code == 0, done.err
-    assert "It costs" in done.out
-    assert "An attacker" in done.out
+    assert "Accuracy" in done.out
+    assert "Attack" in done.out
 
 
 def test_the_ledger_names_folder_and_tables(here: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks import sdc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -82,6 +83,35 @@ def test_separate_blobs_of_uneven_size_are_found() -> None:
     points = (100.0 * member[:, None] + rng.standard_normal((21, 3)))[order]
     found = crowds(points, 5)
     assert len({(a, b) for a, b in zip(found.tolist(), member[order].tolist(), strict=True)}) == 3
+
+
+def test_a_time_limit_ends_with_crowds() -> None:
+    points = cloud(200, 3, 5)
+    found = crowds(points, 5, time_limit=1e-9)
+    counts = np.bincount(found)
+    assert 5 <= counts.min() <= counts.max() <= 9
+    assert spread(points, crowds(points, 5)) < spread(points, found)
+    with pytest.raises(InputError, match="time_limit must be"):
+        crowds(points, 5, time_limit=0.0)
+
+
+def test_blocks_on_two_threads_are_those_on_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = cloud(300, 3, 6)
+    monkeypatch.setattr(module, "BLOCK", 60)
+    found = []
+    for threads in ("1", "2"):
+        monkeypatch.setenv("SHOAL_THREADS", threads)
+        found.append(crowds(points, 5))
+    assert np.array_equal(*found)
+
+
+@pytest.mark.skipif(not sdc.FOLDER.is_dir(), reason="the reference sets of microaggregation are not here")
+def test_information_loss_of_a_reference_set() -> None:
+    """Below what the best of some thirty restarts had."""
+    file, moved = sdc.SETS["Tarragona"]
+    points = sdc.points(file)
+    loss = 100 * spread(points, crowds(points, 3)) / float((points**2).sum())
+    assert loss <= moved[0]
 
 
 def test_cells_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,18 +76,18 @@ def test_the_largest_crowd_within_an_error_is_chosen_and_its_price_told(meters: 
     assert [trial.crowd for trial in strict.trials] == [10, 12], "nothing is tried beyond a size that costs too much"
     assert strict.trials[1].price is not None
     assert strict.trials[1].price > 0.35
-    assert strict.price.dearest is not None
-    assert strict.price.dearest > strict.price.price
+    assert strict.price.worst_day is not None
+    assert strict.price.worst_day > strict.price.price
     assert len(strict.rehearsed) == 3
-    words = "1.325 times (32.5 % more error than unprotected), on the dearest day 1.519 times"
-    assert strict.sentences()[1] == f"Expected price of the first release: {words}."
-    assert "is dearer than all of them once in 4" in strict.sentences()[2]
+    words = "1.325 times the error of unprotected forecasts, on the worst day 1.519 times"
+    assert strict.sentences()[1] == f"Expected accuracy of the first release: {words}."
+    assert "is worse than all of them once in 4" in strict.sentences()[2]
     assert not ledger.exists()
 
 
 def test_an_error_chooses_no_crowd_below_ten_and_names_their_price(meters: Path, ledger: Path) -> None:
     """Crowds of three cost little since nearly their own figures leave."""
-    words = r"crowds of at least 10, the fewest that an error chooses, cost 1\.325 times .*\(within='32\.5%'\).*crowd="
+    words = r"crowds of at least 10, the fewest that an error chooses, have 1\.325 times .*\(within='32\.5%'\).*crowd="
     with pytest.raises(shoal.UnreachableError, match=words):
         shoal.choose(meters, error=0.1, **SMALL)
     assert shoal.choose(meters, error="32.5%", **SMALL).crowd == 10
@@ -99,7 +99,7 @@ def test_an_error_chooses_no_crowd_below_ten_and_names_their_price(meters: Path,
 def test_the_price_is_that_of_the_days_rehearsed(meters: Path, tmp_path: Path) -> None:
     """A rehearsal is what runs from those days measure when the readings come."""
     choice = shoal.choose(meters, error=3.0, ledger="folder", **SMALL)
-    price, dearest = next((trial.price, trial.dearest) for trial in choice.trials if trial.crowd == 10)
+    price, worst_day = next((trial.price, trial.worst_day) for trial in choice.trials if trial.crowd == 10)
     days = []
     own = released = 0.0
     for number, origin in enumerate(choice.rehearsed):
@@ -109,7 +109,7 @@ def test_the_price_is_that_of_the_days_rehearsed(meters: Path, tmp_path: Path) -
         own, released = own + run.fit.later_absolute, released + run.release.later_absolute
         days.append(run.release.later_absolute / run.fit.later_absolute - 1)
     assert price == pytest.approx(released / own - 1, abs=2e-3), "rows are rounded to watts, prices are not"
-    assert dearest == pytest.approx(max(days), abs=1e-2)  # rows are rounded, the price is expected without
+    assert worst_day == pytest.approx(max(days), abs=1e-2)  # rows are rounded, the price is expected without
 
 
 def test_the_choice_does_not_depend_on_names_or_their_order(meters: Path, ledger: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_run_takes_the_choice_and_later_ones_use_the_crowds_on_record(
     choice = shoal.choose(meters, at_most=1 / 4, **SMALL)
     assert choice.recorded
     assert choice.crowd == 6
-    with pytest.raises(shoal.UnreachableError, match="in crowds of at least 6, on record for life"):
+    with pytest.raises(shoal.UnreachableError, match="in crowds of at least 6, on record"):
         shoal.choose(meters, at_most=1 / 7, **SMALL)
     assert shoal.choose(meters, error=3.0, **SMALL).recorded
     assert ledger.read_bytes() == bytes_before

@@ -78,7 +78,7 @@ def test_no_greek_anywhere(monday: Path) -> None:
         text = re.sub("</?code>", "`", text).replace("&#39;", "'")
         assert "Someone who knows the other members' figures" in text
     _, sentences = run.summary()[0]
-    assert "hides among at least 5" in " ".join(sentences) + " ".join(
+    assert "At least 5 households share each row" in " ".join(sentences) + " ".join(
         line for _, lines in run.summary() for line in lines
     )
     assert any(

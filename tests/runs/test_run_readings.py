@@ -498,7 +498,7 @@ def test_training_days_of_labels_and_readings_do_not_overlap(meters: Path, tmp_p
 
 def test_the_owner_is_quoted_the_price_at_the_homes_own_mean_load(fitted: Path) -> None:
     said = dict(shoal.Run.open(fitted).summary())
-    (line,) = [line for line in said["Mind"] if "typical_kw=1.5 was declared" in line]
+    (line,) = [line for line in said["Warnings"] if "typical_kw=1.5 was declared" in line]
     every = pl.concat([pl.read_parquet(part.path.with_suffix(".curves.parquet")) for part in shards(fitted, "fit")])
     assert f"These homes use {every['value'].to_numpy().mean():.2g} kW on average" in line
 

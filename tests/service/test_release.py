@@ -150,7 +150,7 @@ def test_figures_are_those_of_the_table(owner: KeyHolder, runs: Path) -> None:
         reached = book.released_curve(guarantee["epsilon"], scope="table").delta_upper
         assert np.max(reached) <= guarantee["delta"]
         assert guarantee["epsilon"] >= 2 * (book.answer_epsilon or 0.0)  # and no ε below it would do
-    ladder, table = guarantee["sentence"].split(" For who holds the whole table")
+    ladder, table = guarantee["sentence"].split(" For someone who holds the whole table")
     assert ladder.startswith("Answers: label privacy with (ε, δ) = (2, ")
     assert table
     assert guarantee["scope"] == "table"

@@ -13,7 +13,7 @@ answers:
 - the empirical law of ‖z‖² lies within √(ln(2/α)/2m) of the χ²_r law (Dvoretzky, Kiefer & Wolfowitz; Massart 1990);
 - for two sequences that should be independent, with u, v chosen on the first half, Σ(uᵀx + vᵀy)²/Σ(uᵀx − vᵀy)² over
   the second half, means removed, is an F variable;
-- for answers l places apart, S = Σ zᵢ·z_{i+l} over E products has ln E e^{θS} ≤ θ²E/2(1 − 2θ) (it is a quadratic form
+- for answers l steps between, S = Σ zᵢ·z_{i+l} over E products has ln E e^{θS} ≤ θ²E/2(1 − 2θ) (it is a quadratic form
   whose matrix has eigenvalues within ±1 and squares summing to E/2), so S > √(2Eu) + 2u has probability below e^{−u}.
 
 Each p-value is exact, or an upper bound, if the claim is true.
@@ -179,7 +179,7 @@ def _dependence(names: tuple[str, ...], x: FloatArray, y: FloatArray, level: flo
 
 
 def _reuse(label: str, z: FloatArray, level: float) -> list[Finding]:
-    """Answers of one label any number of places apart."""
+    """Answers of one label any number of steps between."""
     m, r = z.shape
     size = 2 ** int(np.ceil(np.log2(2 * m)))
 
@@ -196,4 +196,4 @@ def _reuse(label: str, z: FloatArray, level: float) -> list[Finding]:
     lag = int(np.argmax(excess))
     if excess[lag] <= 0:
         return []
-    return [Finding("dependence", (label,), {"places apart": lag + 1, "correlation": float(sums[lag] / pairs[lag])})]
+    return [Finding("dependence", (label,), {"steps between": lag + 1, "correlation": float(sums[lag] / pairs[lag])})]

@@ -8,7 +8,8 @@ left: a member changes to a crowd with room, or two members of different crowds 
     exchange of i and j, d = x_j − x_i:      −2 d·(c_A − c_B) − |d|² (1/n_A + 1/n_B)
 
 are the exact changes of the spread. What moves cannot reach is tried by taking a few neighboring crowds apart and
-forming as many, or fewer or more, anew from other seeds; the better of old and new stays. Everything is deterministic.
+forming as many, or fewer or more, anew from other seeds: simulated annealing, where what is somewhat worse may stay at
+first, and the best of all sweeps is returned. Everything is deterministic, but for what a time limit ends.
 
 Crowds are a function of the multiset of rows: rows are sorted by value before anything else is done, so that no name
 and no place decides where two rows are alike, and no sum is taken in another order. Permuting the rows permutes the
@@ -23,10 +24,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from shoal import validation
 from shoal.crowds.cells import cut, near_pairs, parts
@@ -34,6 +37,7 @@ from shoal.crowds.diversity import deal, deal_blocks
 from shoal.crowds.rules import COALITION, PERCENT
 from shoal.errors import InputError
 from shoal.numerics.compilation import kernel
+from shoal.numerics.threads import map_batches
 from shoal.validation import FloatArray
 
 #: Points whose crowds are formed together; more are cut into cells first.
@@ -43,8 +47,11 @@ BLOCK = 65_536
 _NEAR = 32
 #: Crowds that are taken apart together at most.
 _TOGETHER = 4
-#: Crowds taken apart in all, about, and the bounds of the number of sweeps that makes: gains are small beyond.
-_WORK, _FEWEST, _MOST = 40_000, 10, 100
+#: Points times sweeps, about, and the bounds of the number of sweeps that makes: gains are small beyond. Few points
+#: need fewer: this many, and one more for every four points.
+_WORK, _FEWEST, _MOST, _FEW_POINTS = 1_000_000, 20, 300, 100
+#: What a crowd made anew may be worse by at first, in mean spreads of a crowd, and the share of sweeps that allow it.
+_WORSE, _WARM = 3.0, 0.8
 #: Rows that a refusal looks at leaving out, at most.
 _LEFT_OUT = 1000
 #: Passes over all points until no move is left; far more than it takes.
@@ -93,6 +100,7 @@ def crowds(
     boundaries: Any = None,
     beside: Any = None,
     limits: Limits | None = None,
+    time_limit: float | None = None,
 ) -> NDArray[np.int64]:
     """(n,) crowd of each row of (n, d), numbered in order of their first rows; each has size to 2·size − 1 rows.
 
@@ -108,6 +116,7 @@ def crowds(
         beside: (n, e) what will be averaged, where that is not ``points``: it orders rows whose points are equal.
         limits: what crowds have to keep beside that. The crowds with the least excess that was found are returned, even
             where it is not 0: whether they keep the rules is for the caller to check, exactly.
+        time_limit: seconds after which the best crowds so far are returned. They depend on the machine's speed then.
 
     >>> crowds([[0.0], [9.0], [1.0], [8.0]], 2).tolist()
     [0, 1, 0, 1]
@@ -128,8 +137,7 @@ def crowds(
     values, border = _borders(len(x), boundaries)
     order = _by_value(border, x, weights, np.concatenate([_beside(len(x), beside), limits.by_row], axis=1))
     x, weights, border, limits = x[order] + 0.0, weights[order], border[order], limits.take(order).scale()
-    formed = np.empty(len(x), dtype=np.int64)
-    number = 0
+    blocks: list[NDArray[np.intp]] = []
     for rows in np.split(np.arange(len(x)), np.flatnonzero(np.diff(border)) + 1):
         if len(rows) < size:
             where = "" if values is None else " within one of the boundaries"
@@ -141,9 +149,18 @@ def crowds(
         if len(rows) > BLOCK:
             close, number = limits.close[rows], -(-len(rows) // BLOCK)
             cells = deal_blocks(x[rows], close, number) if close.shape[1] else cut(x[rows], BLOCK)
-        for cell in range(int(cells.max()) + 1):
-            inside = rows[cells == cell]
-            crowd = _form(x[inside], size, weights[inside], share, limits.take(inside))
+        blocks += [rows[cells == cell] for cell in range(int(cells.max()) + 1)]
+    end = math.inf if time_limit is None else monotonic() + validation.positive(time_limit=time_limit)
+    sweeps = min(max(_WORK // len(x), _FEWEST), _MOST, _FEW_POINTS + len(x) // 4)
+
+    def form(part: slice) -> NDArray[np.int64]:
+        inside = blocks[part.start]
+        return _form(x[inside], size, weights[inside], share, limits.take(inside), sweeps, end)
+
+    formed = np.empty(len(x), dtype=np.int64)
+    number = 0
+    with threadpool_limits(limits=1):  # here, since one thread must not change it for another
+        for inside, crowd in zip(blocks, map_batches(form, len(blocks), 1), strict=True):
             formed[inside] = number + crowd
             number += int(crowd.max()) + 1
     placed = np.empty(len(x), dtype=np.int64)
@@ -198,8 +215,10 @@ def _by_value(border: NDArray[np.int64], x: FloatArray, weights: FloatArray, bes
     return np.lexsort(keys.T[::-1])
 
 
-def _form(x: FloatArray, size: int, weights: FloatArray, share: float, limits: Limits) -> NDArray[np.int64]:
-    """Crowds of the rows of one block."""
+def _form(
+    x: FloatArray, size: int, weights: FloatArray, share: float, limits: Limits, sweeps: int, end: float
+) -> NDArray[np.int64]:
+    """Crowds of the rows of one block, in so many sweeps, or until the monotonic clock shows ``end``."""
     n = len(x)
     if share < 1:
         limits = _with_share(limits, weights, share)
@@ -213,10 +232,10 @@ def _form(x: FloatArray, size: int, weights: FloatArray, share: float, limits: L
         least = 1e-12 * float((x**2).sum()) / n
         crowd = deal(x, limits.close, n // size) if limits.close.shape[1] else parts(x, n // size)
         if share < 1:
-            _improve(x, crowd, size, near, limits, least)
+            _improve(x, crowd, size, near, limits, least, sweeps, end)
             if _excess(crowd, weights, share) > 0:
                 crowd = _by_total(weights, size, share)
-        _improve(x, crowd, size, near, limits, least)
+        _improve(x, crowd, size, near, limits, least, sweeps, end)
         _, crowd = np.unique(crowd, return_inverse=True)
     if share < 1 and _excess(crowd, weights, share) > 0:
         raise InputError(_impossible(weights, size, share))
@@ -509,9 +528,11 @@ def _seed_crowds(x: Any, n_crowds: int, draw: int) -> Any:
 @kernel
 def _sweep(
     x: Any, crowd: Any, n_crowds: int, size: int, near: Any, amounts: Any, shares: Any, ruled: Any, close: Any,
-    least: float, draw: int,
+    least: float, draw: int, worse: float,
 ) -> int:  # fmt: skip
     """Every crowd once with those nearest to it, taken apart and formed anew; crowds may come and go.
+
+    What is made anew may have up to ``worse`` more spread, by a draw that favors little; never more excess.
 
     ``crowd`` is changed in place, and its numbers may have gaps after. Returns the next draw.
     """
@@ -583,7 +604,9 @@ def _sweep(
                 every[i * total + j] = j
         _settle(points, after, made, size, every, load, shares, ruled, near_all, least, _PASSES)
         beyond, now = _score(points, after, made, load, shares, ruled, near_all)
-        if beyond > excess or (beyond == excess and now >= was - least):
+        draw = draw * 16807 % 2147483647
+        share = draw / 2147483647.0
+        if beyond > excess or (beyond == excess and now >= was - least + worse * share * share * share):
             continue
         for s in range(together):
             count[chosen[s]] = 0
@@ -605,20 +628,32 @@ def _sweep(
 
 
 def _improve(
-    x: FloatArray, crowd: NDArray[np.int64], size: int, near: NDArray[np.int64], limits: Limits, least: float
+    x: FloatArray,
+    crowd: NDArray[np.int64],
+    size: int,
+    near: NDArray[np.int64],
+    limits: Limits,
+    least: float,
+    sweeps: int,
+    end: float,
 ) -> None:
-    """Moves, then sweeps with moves after each; ``crowd`` in place."""
+    """Moves, then sweeps with moves after each; ``crowd`` in place becomes the best of all that were seen."""
     draw = 1
     kept = limits.amounts, limits.shares, limits.ruled, limits.close
-    n_crowds = int(crowd.max()) + 1
-    _settle(x, crowd, n_crowds, size, near, *kept, least, _PASSES)
-    for sweep in range(min(max(_WORK // n_crowds, _FEWEST), _MOST)):
-        if sweep >= _TRIES and _score(x, crowd, n_crowds, *kept)[0] > 0:
+    trial, n_crowds = crowd.copy(), int(crowd.max()) + 1
+    _settle(x, trial, n_crowds, size, near, *kept, least, _PASSES)
+    crowd[:], best = trial, _score(x, trial, n_crowds, *kept)
+    for sweep in range(sweeps):
+        if monotonic() > end or (sweep >= _TRIES and best[0] > 0):
             break
-        draw = _sweep(x, crowd, n_crowds, size, near, *kept, least, draw)
-        crowd[:] = np.unique(crowd, return_inverse=True)[1]
-        n_crowds = int(crowd.max()) + 1
-        _settle(x, crowd, n_crowds, size, near, *kept, least, _PASSES)
+        worse = _WORSE * best[1] / n_crowds * max(1.0 - (sweep + 1) / (_WARM * sweeps), 0.0)
+        draw = _sweep(x, trial, n_crowds, size, near, *kept, least, draw, worse)
+        trial[:] = np.unique(trial, return_inverse=True)[1]
+        n_crowds = int(trial.max()) + 1
+        _settle(x, trial, n_crowds, size, near, *kept, least, _PASSES)
+        score = _score(x, trial, n_crowds, *kept)
+        if score < best:
+            crowd[:], best = trial, score
 
 
 def use_kernels() -> None:

@@ -190,7 +190,7 @@ def advance_rows(
     labels, values = _parse(figures)
     limits = validation.by_label(labels, boundaries=boundaries)
     if state.releases and size != state.size:
-        raise InputError(f"size: these labels are in crowds formed with size {state.size}, which holds for life")
+        raise InputError(f"size: these labels are in crowds formed with size {state.size}, which is permanent")
     release = _Release(labels, values, None if limits is None else [str(one) for one in limits], state, draw)
     if not state.releases:
         release.begin(sensitive)

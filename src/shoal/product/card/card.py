@@ -145,7 +145,7 @@ class ReleaseCard:
         if self.design is not None:
             return self.design.statement
         if self.readings is not None:
-            return f"This table protects every {self.readings.noun}'s readings, against whoever knows all others."
+            return f"This table protects every {self.readings.noun}'s readings, against someone who knows all others."
         return next(statement.sentence for statement in self.statements if statement.key == "promise")
 
     @property
@@ -310,8 +310,8 @@ def _method_content(card: ReleaseCard, design: DesignFacts) -> dict[str, Any]:
             "guessing": design.naming.guessing,
             "exact": design.naming.exact,
             "confidence": design.naming.confidence,
-            "meaning": f"share of rows whose label the best attacker, {HOLDERS[design.scope]}, names within its crowd, "
-            "all labels equally likely",
+            "meaning": f"share of rows for which the best attack by {HOLDERS[design.scope]} names the label "
+            "within its crowd, all labels equally likely",
         },
         "accuracy": _accuracy(card, design),
         "model": {  # checks only where the guarantee rests on the laws

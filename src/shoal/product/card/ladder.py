@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Step:
-    """One promise: its name, and in words who cannot be told apart, what is promised, and what gives it."""
+    """One promise: its name, and in words who is indistinguishable, what is promised, and what gives it."""
 
     name: str
     title: str  #: of pages and data packages where none was given
-    apart: str  #: who cannot be told apart
+    apart: str  #: who is indistinguishable
     promise: str
     insider: str  #: what someone has who knows all others
     command: str
@@ -26,7 +26,7 @@ class Step:
         return self.name, self.apart, self.promise, self.insider, f"`{self.command}`"
 
 
-COLUMNS = ("step", "who cannot be told apart", "promise", "someone who knows all others", "command")
+COLUMNS = ("step", "who is indistinguishable", "promise", "someone who knows all others", "command")
 AVERAGES = Step(
     "averages",
     "A release of averages",
@@ -34,7 +34,7 @@ AVERAGES = Step(
     "label privacy with ε = 0, δ = 0 between members of a crowd, nothing between crowds; k-anonymity with rules for "
     "size, precision, dominance, difference and diversity; for one constant figure of a member (0, d/(n·b)) over the "
     "whole series; no differential privacy about figures",
-    "learns a constant figure from the rows only to about a third of a usual one; sees about how much a member changed",
+    "estimates a constant figure with an error of about a third of a typical one; sees about how much a member changed",
     "shoal run FILE",
 )
 ANSWERS = Step(
@@ -42,7 +42,7 @@ ANSWERS = Step(
     "A release of answers",
     "neighbors, by default the members of a crowd",
     "label privacy (ε, δ) between neighbors",
-    "comes no closer to a figure than the error that the card prints",
+    "estimates a figure with the error that the card prints, or a larger one",
     "shoal run FILE --method NAME --epsilon E --delta D",
 )
 READINGS = Step(
@@ -71,13 +71,13 @@ def sentence(kind: str, nouns: str, figures: str = "", among: str = "", unless: 
     """
     if kind == "averages":
         return (
-            f"Averages: the {nouns} of a crowd share one row and cannot be told apart. Label privacy with ε = 0, δ = 0 "
-            "between members of a crowd, nothing between crowds; no differential privacy about figures."
+            f"Averages: the {nouns} of a crowd share one row and are indistinguishable. Label privacy with ε = 0, "
+            "δ = 0 between members of a crowd, nothing between crowds; no differential privacy about figures."
         )
     if kind == "readings":
         return (
-            f"Readings: differential privacy with {figures} for all that one of the {nouns} sent, against someone who "
-            "knows everything about all others."
+            f"Readings: differential privacy with {figures} for everything that any one of the {nouns} sent, against "
+            "someone who knows everything about all others."
         )
     if "=" not in figures or figures.startswith("no "):
         return f"Answers: {figures or 'label privacy (ε, δ) between neighbors, with the figures of the design'}."

@@ -29,7 +29,7 @@ BESIDE = {
     "noisy.json": "the noisy vector, from which the tables are made",
 }
 #: Where no licence was named.
-UNSTATED = {"name": "notspecified", "title": "not stated: ask whoever gave you this table"}
+UNSTATED = {"name": "notspecified", "title": "not stated: ask the publisher of this table"}
 
 
 def package(
@@ -80,7 +80,7 @@ def package(
         "README.txt": readme(
             card,
             table=f"{len(rows)} rows, one per {each}: {', '.join(columns)}",
-            beside={path: words for path, words in BESIDE.items() if path in files},
+            others={path: words for path, words in BESIDE.items() if path in files},
             package=described,
         ),
         "datapackage.json": json.dumps(described, indent=2, ensure_ascii=False, allow_nan=False) + "\n",

@@ -24,10 +24,15 @@ from shoal.validation import FloatArray
 DRAWN, FIRST, NAMED = 300, 12, 100_000
 #: Size of a panel.
 WIDTH, HEIGHT = 200.0, 90.0
-#: Marks on an axis, at most, and the width of the curve that stands for most homes.
-MARKS, THICK = 13, 6.0
-#: Bins of a distribution, and labels in the table of who pays most.
+#: Marks on an axis, at most; widths of the curve that stands for most homes, and of one among many.
+MARKS, THICK, THIN = 13, 6.0, 1.2
+#: Hours between instants on an axis, and how many of these there are, at most.
+HOURS, TICKS = (0.25, 0.5, 1, 2, 3, 6, 12, 24, 72, 168, 720), 6
+NO_TIME = timedelta(0)
+#: Bins of a distribution, and rows in the table of the least accurate; columns of a table that are drawn.
 BINS, MOST = 8, 5
+#: Columns of a public table that are no figures.
+NO_FIGURES = ("crowd", "members", "row")
 
 
 @dataclass(frozen=True)
@@ -44,22 +49,43 @@ class Bars:
 
 
 @dataclass(frozen=True)
-class Lines:
-    """Curves over one axis: (path, stroke width) of each, lowest and highest figure, and the axis."""
-
-    name: str
-    curves: tuple[tuple[str, str], ...]
-    ends: tuple[float, float]
-    axis: Axis
-
-
-@dataclass(frozen=True)
 class Axis:
-    """The axis below a chart: its marks as a path, and what stands at its beginning and its end."""
+    """The axis below a chart: marks as a path, words at its beginning and end, and (place in %, words) between."""
 
     marks: str
     first: str
     last: str
+    ticks: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Curves over one axis: (path, stroke width, tone) of each, and what a tone means; ``scale`` is its kW, in %."""
+
+    name: str
+    curves: tuple[tuple[str, str, str], ...]
+    ends: tuple[float, float]
+    axis: Axis
+    legend: tuple[tuple[str, str], ...]
+
+    @property
+    def scale(self) -> tuple[tuple[str, str], ...]:
+        """(place in %, figure) of round figures between the ends."""
+        low, high = self.ends
+        step = _round_step((high - low) / 4) if high > low else 1.0
+        rounded = step * np.arange(np.ceil(low / step), np.floor(high / step) + 1)
+        return tuple((f"{100 * _height(value, self.ends) / HEIGHT:.1f}", nearest(value + 0.0)) for value in rounded)
+
+
+def _round_step(least: float) -> float:
+    """The least of 1, 2, 5, 10, … times a power of ten that is not below."""
+    power = 10.0 ** np.floor(np.log10(least))
+    return float(next(m * power for m in (1, 2, 5, 10) if m * power >= least * (1 - 1e-9)))
+
+
+def _height(value: float | FloatArray, ends: tuple[float, float]) -> Any:
+    """Where a figure stands in a panel, from its top."""
+    return HEIGHT - 3.0 - (value - ends[0]) / ((ends[1] - ends[0]) or 1.0) * (HEIGHT - 6.0)
 
 
 def axis_of(n: int, origin: str | None, step_minutes: float | None, words: str = "") -> Axis:
@@ -69,49 +95,98 @@ def axis_of(n: int, origin: str | None, step_minutes: float | None, words: str =
     '13:00'
     """
     stride = -(-n // MARKS)
-    places = np.linspace(2.0, WIDTH - 2.0, max(n, 2))[::stride]
+    places = np.linspace(2.0, WIDTH - 2.0, max(n, 2))
     marks = f"M2,{HEIGHT - 2:g}L{WIDTH - 2:g},{HEIGHT - 2:g}"
-    marks += "".join(f"M{x:.1f},{HEIGHT - 5:g}L{x:.1f},{HEIGHT:g}" for x in places)
+    marks += "".join(f"M{x:.1f},{HEIGHT - 5:g}L{x:.1f},{HEIGHT:g}" for x in places[::stride])
     if origin is None or step_minutes is None:
         return Axis(marks, words or "1", "" if words else str(n))
     begin = datetime.fromisoformat(origin)
-    end = begin + timedelta(minutes=step_minutes) * (n - 1)
-    form = "%H:%M" if begin.date() == end.date() else "%b %d, %H:%M"
-    return Axis(marks, begin.strftime(form), end.strftime(form))
+    instants = [begin + timedelta(minutes=step_minutes) * i for i in range(n)]
+    form = "%H:%M" if begin.date() == instants[-1].date() else "%b %d, %H:%M"
+    every = next((hours for hours in HOURS if n * step_minutes <= 60 * hours * TICKS), HOURS[-1])
+    midnight = begin.replace(hour=0, minute=0, second=0)
+    shown = [
+        (x, t) for x, t in zip(places, instants, strict=False) if (t - midnight) % timedelta(hours=every) == NO_TIME
+    ]
+    ticks = tuple((f"{100 * x / WIDTH:.1f}", t.strftime("%H:%M" if t.hour or t.minute else "%b %d")) for x, t in shown)
+    return Axis(marks, begin.strftime(form), instants[-1].strftime(form), ticks)
 
 
-def noisy_pictures(card: ReleaseCard, files: Mapping[str, bytes]) -> tuple[list[Lines], Bars | None]:
-    """Total and curves of a noisy table of meters, or the counts of a table's cells, from the public files alone."""
-    if card.readings is None or "released.csv" not in files:
-        return [], None
-    rows = list(csv.DictReader(io.StringIO(files["released.csv"].decode())))
+def table_pictures(card: ReleaseCard, files: Mapping[str, bytes]) -> tuple[list[Lines], list[Bars]]:
+    """Curves of a table of meters, or how figures and counts of another are spread, from the public files alone."""
+    rows = list(csv.DictReader(io.StringIO(files.get("released.csv", b"").decode())))
+    if not rows:
+        return [], []
+    noisy = card.kind == "readings"
     if "step" not in rows[0]:
-        edges = [name for name in rows[0] if name.endswith((" from", " below"))]
-        cells = [(_cell_name([row[edge] for edge in edges]), row["count"], "") for row in rows]
-        shown = [(name, count if float(count) > 0 else "0", tone) for name, count, tone in cells]
-        return [], bars("Count of each cell, with noise", "cell", "count", shown)
-    curves: dict[str, tuple[float, list[float]]] = {}
-    weight = next(name for name in rows[0] if name not in ("crowd", "step", "timestamp", "kw"))
+        return [], _cell_counts(rows) if noisy else _spreads(rows)
+    curves: dict[tuple[str, ...], tuple[float, list[float]]] = {}
     for row in rows:
-        curves.setdefault(row["crowd"], (float(row[weight]), []))[1].append(float(row["kw"]))
+        key = row["crowd"], row.get("row", "")
+        curves.setdefault(key, (float(row.get("members", 1)), []))[1].append(float(row["kw"] or "nan"))
     axis = axis_of(len(next(iter(curves.values()))[1]), rows[0]["timestamp"], card.fit.step_minutes)
-    total = [float(row["kw"]) for row in csv.DictReader(io.StringIO(files.get("total.csv", b"").decode()))]
-    drawn = sorted((number, values) for number, values in curves.values() if number > 0)
-    pictures = [_lines("Curves: thicker where more are like it, with noise", drawn, axis)] if drawn else []
-    return [*([_lines("The total of all, with noise", [(1.0, total)], axis)] if total else []), *pictures], None
+    drawn = sorted((w, values) for w, values in curves.values() if w > 0 and np.isfinite(values).all())
+    if noisy:
+        total = [float(row["kw"]) for row in csv.DictReader(io.StringIO(files.get("total.csv", b"").decode()))]
+        most = max((weight for weight, _ in drawn), default=1.0)
+        curved = [(values, max(0.4, THICK * weight / most), "row") for weight, values in drawn]
+        charts = [("Total of all, with noise", [(total, THIN, "row")] if total else [], "total")]
+        charts += [("Curves, with noise", curved, "a curve; thicker where more are like it")]
+        return [_lines(name, shown, axis, [("row", words)]) for name, shown, words in charts if shown], []
+    if not drawn:
+        return [], []
+    weights, shown = np.array([weight for weight, _ in drawn]), drawn[:: -(-len(drawn) // DRAWN)]
+    mean = (weights @ np.array([values for _, values in drawn]) / weights.sum()).tolist()
+    words = "row of a crowd" if card.kind == "averages" else "released row"
+    words += f" ({len(shown)} of {len(drawn)})" if len(shown) < len(drawn) else ""
+    legend = [("row", words), ("mean", "mean of all rows" + ", weighted by members" * (card.kind == "averages"))]
+    each = [(values, THIN, "row") for _, values in shown]
+    return [_lines("Released rows", [*each, (mean, 3 * THIN, "mean")], axis, legend)], []
+
+
+def _lines(
+    name: str, curves: Sequence[tuple[Sequence[float], float, str]], axis: Axis, legend: Sequence[tuple[str, str]]
+) -> Lines:
+    """(figures, width, tone) as curves on one scale."""
+    values = np.array([figures for figures, _, _ in curves])
+    panel = CrowdCurves(0, 0, (), values, values)
+    drawn = ((panel.path(one), f"{width:.1f}", tone) for one, (_, width, tone) in zip(values, curves, strict=True))
+    return Lines(name, tuple(drawn), panel.ends, axis, tuple(legend))
+
+
+def _cell_counts(rows: Sequence[Mapping[str, str]]) -> list[Bars]:
+    """The counts of a noisy table's cells."""
+    edges = [name for name in rows[0] if name.endswith((" from", " below"))]
+    cells = [(_cell_name([row[edge] for edge in edges]), row["count"], "") for row in rows]
+    shown = [(name, count if float(count) > 0 else "0", tone) for name, count, tone in cells]
+    counts = bars("Count of each cell, with noise", "cell", "count", shown)
+    return [] if counts is None else [counts]
+
+
+def _spreads(rows: Sequence[Mapping[str, str]]) -> list[Bars]:
+    """Histograms of the first columns of a table."""
+    columns = [name for name in rows[0] if name not in NO_FIGURES][:MOST]
+    figures = {name: [float(row[name]) for row in rows if row[name]] for name in columns}
+    pictures = (
+        bars(f"Released rows by {name}", name, "rows", _histogram(np.array(values), min(values)), equal=True)
+        for name, values in figures.items()
+        if len(set(values)) > 1
+    )
+    return [picture for picture in pictures if picture is not None]
+
+
+def _histogram(values: FloatArray, low: float, unit: str = "") -> list[tuple[str, str, str]]:
+    """How many values lie between round figures, from ``low`` on."""
+    step = _round_step((float(values.max()) - low) / BINS)
+    edges = step * np.arange(np.floor(low / step), np.ceil(float(values.max()) / step) + 1)
+    counts = np.histogram(values, [*edges[:-1], np.inf])[0]
+    ends = zip(edges[:-1] + 0.0, edges[1:] + 0.0, counts, strict=True)
+    return [(f"{nearest(a)} to {nearest(b)}{unit}", str(int(n)), "") for a, b, n in ends]
 
 
 def _cell_name(ends: Sequence[str]) -> str:
     pairs = zip(ends[::2], ends[1::2], strict=True)
     return ", ".join(f"{low or '…'} to {high or '…'}" for low, high in pairs) or "all"
-
-
-def _lines(name: str, curves: Sequence[tuple[float, Sequence[float]]], axis: Axis) -> Lines:
-    """(weight, figures) as curves on one scale."""
-    values, most = np.array([figures for _, figures in curves]), max(weight for weight, _ in curves)
-    panel = CrowdCurves(0, 0, (), values, values)
-    widths = (f"{max(0.4, THICK * weight / most):.1f}" for weight, _ in curves)
-    return Lines(name, tuple(zip(map(panel.path, values), widths, strict=True)), panel.ends, axis)
 
 
 @dataclass(frozen=True)
@@ -153,18 +228,16 @@ class CrowdCurves:
 
     def path(self, values: FloatArray) -> str:
         """A curve inside the panel; a single figure is a level line."""
-        low, high = self.ends
         curve = np.repeat(values, 2) if len(values) == 1 else values
         x = np.linspace(2.0, WIDTH - 2.0, len(curve))
-        y = HEIGHT - 3.0 - (curve - low) / ((high - low) or 1.0) * (HEIGHT - 6.0)
-        return "M" + "L".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
+        return "M" + "L".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, _height(curve, self.ends), strict=True))
 
 
-def bars(name: str, of: str, unit: str, rows: Sequence[tuple[str, str, str]]) -> Bars | None:
-    """(name, printed figure, tone) as bars; None where there is nothing to compare."""
+def bars(name: str, of: str, unit: str, rows: Sequence[tuple[str, str, str]], *, equal: bool = False) -> Bars | None:
+    """(name, printed figure, tone) as bars; None where there is nothing to compare, or all are equal and may not be."""
     values = [float(text.split()[0]) for _, text, _ in rows]
     longest = max(values, default=0.0)
-    if len(rows) < 2 or longest <= 0 or len(set(values)) == 1:
+    if len(rows) < 2 or longest <= 0 or (len(set(values)) == 1 and not equal):
         return None
     drawn = (
         (label, text, value, f"{100 * value / longest:.2f}", tone)
@@ -196,18 +269,11 @@ def price_by_label(crowds: Sequence[CrowdCurves], unit: str, noun: str) -> Bars 
     off = np.concatenate([crowd.off for crowd in crowds]) if crowds else np.empty(0)
     if len(off) < 2 or off.max() <= off.min():
         return None
-    unit_step = 10.0 ** np.floor(np.log10(off.max() / BINS))
-    step = next(m * unit_step for m in (1, 2, 5, 10) if m * unit_step * BINS >= off.max())
-    edges = step * np.arange(int(np.ceil(off.max() / step)) + 1)
-    counts = np.histogram(off, [*edges[:-1], np.inf])[0]
-    rows = [
-        (f"{nearest(a)} to {nearest(b)} {unit}", str(int(n)), "")
-        for a, b, n in zip(edges[:-1], edges[1:], counts, strict=True)
-    ]
-    return bars(f"How far a row is from the {noun}'s own figures", "off by", many(noun), rows)
+    rows = _histogram(off, 0.0, f" {unit}")
+    return bars(f"Error of the row of a {noun}", "off by", many(noun), rows)
 
 
-def dearest(crowds: Sequence[CrowdCurves], unit: str) -> list[tuple[str, str, str, str]]:
+def least_accurate(crowds: Sequence[CrowdCurves], unit: str) -> list[tuple[str, str, str, str]]:
     """The labels with the largest errors: name, crowd, how far off the row is, mean of the own figures."""
     rows = [
         (float(off), name, crowd.number, float(values.mean()))
@@ -221,7 +287,7 @@ def dearest(crowds: Sequence[CrowdCurves], unit: str) -> list[tuple[str, str, st
 
 
 def panels(crowds: Sequence[CrowdCurves], unit: str, noun: str, axis: Axis) -> dict[str, Any] | None:
-    """Small multiples, the crowd that costs its members most first, and the names of those beyond what is drawn."""
+    """Small multiples, the least accurate crowd first, and the names of those beyond what is drawn."""
     if not crowds:
         return None
     ordered = sorted(crowds, key=lambda crowd: (-crowd.cost, crowd.number))
@@ -230,17 +296,25 @@ def panels(crowds: Sequence[CrowdCurves], unit: str, noun: str, axis: Axis) -> d
         (name, crowd.number, off) for crowd in rest for name, off in zip(crowd.names, crowd.off.tolist(), strict=True)
     ][:NAMED]
     missing = sum(len(crowd.names) for crowd in rest) - len(others)
-    released = "thick the row that is released" if len(ordered[0].released) == 1 else "blue what is released about them"
     words = (
-        f"{count_of(len(ordered), 'crowd')}: thin the members' own figures, which stay here, {released}. Each has its "
-        f"own scale. The search finds every {noun}"
-        + (f" but {missing}, whom released.csv has." if missing else " of them.")
+        f"{count_of(len(ordered), 'crowd')}, each with its own scale. The members' own figures stay here. The search "
+        f"finds every {noun}" + (f" but {missing}, which released.csv has." if missing else ".")
     )
-    return {"words": words, "axis": axis, "unit": unit, "panels": drawn, "others": others, "first": FIRST}
+    each = "the row that is released" if len(ordered[0].released) == 1 else "released rows"
+    legend = [("member", "members' own figures"), ("mean", each)]
+    return {
+        "words": words,
+        "axis": axis,
+        "unit": unit,
+        "panels": drawn,
+        "others": others,
+        "first": FIRST,
+        "legend": legend,
+    }
 
 
 def course(card: ReleaseCard) -> Bars | None:
-    """The price of the releases of a series, where there are several."""
+    """The errors of the releases of a series, where there are several."""
     prices = () if card.course is None else card.course.prices
     rows = [(period, f"{upper(value)} times", "") for period, value in prices]
-    return bars("The price of earlier releases", "period", "error, as a multiple of the unprotected one", rows)
+    return bars("Accuracy of earlier releases", "period", "error, compared with unprotected forecasts", rows)

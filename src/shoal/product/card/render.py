@@ -28,15 +28,16 @@ from shoal.product.card.statements import (
     OWNER,
     SHOWN_DIGITS,
     SUMMARY,
+    WARNINGS,
     Statement,
     environment,
     would_protect,
 )
 from shoal.rounding import exactly, lower, nearest, percent, upper
 
-INTERNAL = "Internal: contains the members' own figures. For the data owner; do not pass this page on."
-NAMELESS = "For the data owner and whom he answers to: no names, no single figures."
-PASSED_ON = "Public: holds only what the release card says. No members' figures, no names."
+INTERNAL = "Internal: contains the members' own figures. For the data owner only: do not share this page."
+NAMELESS = "For the data owner, the board and regulators: no names, no single figures."
+PASSED_ON = "Public: has the released table and its card. No figures of single members, no names."
 #: Statements of the owner that name nobody and may stand on the pages of board and regulator.
 NAMELESS_KEYS = ("cost", "attack", "course", "missing")
 Part = tuple[str, list[str]]
@@ -67,7 +68,7 @@ def summary(card: ReleaseCard, handed: Sequence[Statement] = (), *, verbose: boo
         without = f"Without a row: {absent[0]}{why and f': {why}'}. left_out.csv has their names."
         dict(parts)[HEADINGS["hidden"]].append(without)
     warnings = [one.sentence for one in every if one.warning]
-    return [*parts, ("Mind", warnings)] if warnings else parts
+    return [*parts, (WARNINGS, warnings)] if warnings else parts
 
 
 def _choose(every: Iterable[Statement], *keys: str) -> list[Statement]:
@@ -186,8 +187,8 @@ def report(
         about=[f"Data: {card.fit.source}."] if card.fit.source else [],
         made=made,
         crowds=pictures.panels(crowds, unit, card.fit.noun, below),
-        noisy=pictures.noisy_pictures(card, public or {}),
-        dearest=pictures.dearest(crowds, unit),
+        table=pictures.table_pictures(card, public or {}) if card.kind == "readings" else ([], []),
+        least_accurate=pictures.least_accurate(crowds, unit),
         price=pictures.price_by_label(crowds, unit, card.fit.noun),
         course=pictures.course(card),
         tables=[(name, *rest) for name, *rest in curve if len({delta for _, delta in rest[1]}) > 1],
@@ -198,13 +199,13 @@ def report(
 def public_page(
     card: ReleaseCard, *, title: str | None = None, made: str = "", public: Mapping[str, bytes] | None = None
 ) -> str:
-    """The page to pass on: what the card says, with pictures of ``public`` files of readings, and nothing else."""
+    """The page to share: pictures of the ``public`` files, and what the card says, and nothing else."""
     given: dict[str, Any] = {"title": title, "banner": PASSED_ON, "made": made, "crowds": None, "tables": tables(card)}
-    return _page("report.html", card, card.public, noisy=pictures.noisy_pictures(card, public or {}), **given)
+    return _page("report.html", card, card.public, table=pictures.table_pictures(card, public or {}), **given)
 
 
 def board(card: ReleaseCard, *, title: str | None = None, made: str = "") -> str:
-    """One sheet for a board: what was released, who hides, what it costs, what is left."""
+    """One sheet for a board: what was released, who is protected, how accurate it is, what can be found out."""
     known = card.accuracy if card.accuracy is not None and card.accuracy.labels else None
     load = None if known is None or known.answers is None else known.answers / known.labels
     instead = would_protect(card.fit, load, options=False) if card.kind == "averages" else ""

@@ -31,7 +31,7 @@
       if (shown.length < 20) panel.querySelector("details").open = true;
     }
     const crowd = (li) => (li.closest("[data-crowd]") || li).dataset.crowd;
-    seen.textContent = !text ? "" : !shown.length ? "Nobody of this name has a crowd here."
+    seen.textContent = !text ? "" : !shown.length ? "No member of this name has a crowd here."
       : shown.length === 1 ? `${shown[0].dataset.name}: crowd ${crowd(shown[0])}, ${shown[0].querySelector("span").textContent.replace(/^crowd \d+, /, "")}.`
       : `${shown.length} names, in ${new Set(shown.map(crowd)).size} crowds.`;
   };

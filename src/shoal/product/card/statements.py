@@ -36,43 +36,44 @@ PUBLIC, OWNER = "public", "owner"
 SHOWN_DIGITS = 2
 #: Crowds of means from which on errors pooled over all of them are published.
 POOLED = 10
-#: Two figures below this need not be told apart.
+#: Two figures below this are the same.
 NOTHING = 1e-12
 #: Names in a sentence, at most.
 MOST_NAMED = 6
-KIND = "aggregation with a least crowd (k-anonymity)"
+KIND = "aggregation with a minimum crowd size (k-anonymity)"
 #: What a mean does not hide, wherever an operator reads.
 FIGURES = (
-    "Someone who knows the other members' figures, because they are his meters, tenants or customers, learns a "
-    "constant figure of the last member from its rows only to about a third of a usual one, on average. Members of a "
-    "crowd are alike, so that the row itself is a guess of each. The readings' promise, which adds noise, protects "
-    "figures."
+    "Someone who knows the other members' figures, as their supplier or landlord may, can estimate a constant figure "
+    "of the last member from its rows, with an error of about a third of a typical figure on average. Members of a "
+    "crowd are alike, so the row itself is a guess of each. The readings' promise adds noise and protects figures."
 )
 #: The same in a line, for who types options.
 KNOWS = (
-    "Someone who knows the other members' figures learns a constant figure from the rows only to about a third of a "
-    "usual one; `--secret readings` protects figures."
+    "Someone who knows the other members' figures can estimate a constant figure of the last one, with an error of "
+    "about a third of a typical figure on average; `--secret readings` protects figures."
 )
 #: Key -> the heading over its sentences; the first five are the summary.
 HEADINGS = {
     "promise": "Promise",
-    "hidden": "Who hides",
-    "cost": "It costs",
-    "attack": "An attacker",
-    "pass_on": "Pass on",
-    "keep": "Keep",
-    "guarantee": "The guarantee",
+    "hidden": "Protected",
+    "cost": "Accuracy",
+    "attack": "Attack",
+    "pass_on": "Share",
+    "keep": "Keep private",
+    "guarantee": "Guarantee",
     "technique": "What is released",
-    "next": "The next release",
-    "limits": "What is not hidden",
-    "rules": "Rules that were kept",
-    "course": "The price of earlier releases",
-    "use": "What may be computed",
-    "model": "What it rests on",
+    "next": "Next release",
+    "limits": "Not protected",
+    "rules": "Rules",
+    "course": "Accuracy of earlier releases",
+    "use": "Use of the table",
+    "model": "Assumptions",
     "audit": "Audit",
-    "spent": "What is on record",
-    "missing": "Who is not in it",
+    "spent": "On record",
+    "missing": "Without a row",
 }
+#: The heading over what the owner must look at.
+WARNINGS = "Warnings"
 SUMMARY = ("promise", "hidden", "cost", "attack", "pass_on", "keep")
 #: Named rules of aggregation: name -> least number of members, largest share of one of them (None: not limited), words.
 RULES: dict[str, tuple[int, float | None, str]] = {
@@ -94,7 +95,7 @@ class Statement:
     figure: str
     sentence: str
     more: tuple[str, ...] = ()
-    warning: bool = False  #: to be told wherever the owner reads
+    warning: bool = False  #: to be shown wherever the owner reads
 
 
 @cache
@@ -136,7 +137,7 @@ def environment(form: str) -> Environment:
     }
     templates.globals |= {"other_scope": other_scope, "technique": KIND, "figures": FIGURES}
     templates.globals |= {"promised_figure": promised_figure, "promised_sentence": promised_sentence}
-    templates.globals |= {"pooled": POOLED, "least_told": CROWD, "shown_digits": SHOWN_DIGITS}
+    templates.globals |= {"pooled": POOLED, "least_known": CROWD, "shown_digits": SHOWN_DIGITS}
     templates.globals |= {"meaningless": MEANINGLESS, "most_named": MOST_NAMED}
     return templates
 
@@ -170,9 +171,9 @@ def statements(card: ReleaseCard) -> tuple[Statement, ...]:
 
 def handing(folder: str, ledger: str) -> tuple[Statement, Statement]:
     """Sentences on what to pass on, and what to keep; ``ledger`` says where the ledger is."""
-    keep = f"All else in {folder}, where released.csv says whose row is whose, and the ledger {ledger}: as private as "
     public = f"{folder}/public: the table, its card, README and checksums. No names in it."
-    return Statement("pass_on", OWNER, "public/", public), Statement("keep", OWNER, "the rest", f"{keep}the data.")
+    keep = f"Everything else in {folder}, and the ledger {ledger}. They name the members of each row: protect them too."
+    return Statement("pass_on", OWNER, "public/", public), Statement("keep", OWNER, "the rest", keep)
 
 
 def promised_figure(card: ReleaseCard) -> str:
@@ -203,8 +204,12 @@ def other_scope(design: DesignFacts) -> str:
     if max(design.delta, design.other_delta) < NOTHING:
         return ""
     other = "answer" if design.scope == "table" else "table"
-    held = f"For {HOLDERS[other]} δ ≤ {upper(design.other_delta)} at the same ε."
-    return held if other == "answer" else f"{held} This release was designed for single answers: do not pass on all."
+    held = f"For {HOLDERS[other]}, δ ≤ {upper(design.other_delta)} at the same ε."
+    return (
+        held
+        if other == "answer"
+        else f"{held} This release was designed for single answers: do not share the whole table."
+    )
 
 
 def would_protect(fit: FitFacts, mean_kw: float | None = None, *, options: bool = True) -> str:
@@ -212,17 +217,17 @@ def would_protect(fit: FitFacts, mean_kw: float | None = None, *, options: bool 
     name, bounds = ("`--secret readings`", " (--bounds)") if options else ("The readings' promise", "")
     if fit.entry == "column":
         return (
-            f"{name} would protect every {fit.noun}'s figures, against whoever knows all others, with noise that the "
-            f"ends of the columns, which you declare{bounds}, decide."
+            f"{name} would protect every {fit.noun}'s figures, against someone who knows all others. The bounds of the "
+            f"columns{bounds}, which you declare, set its noise."
         )
-    protects = f"{name} would protect every {fit.noun}'s readings, against whoever knows all others"
+    protects = f"{name} would protect every {fit.noun}'s readings, against someone who knows all others."
     if mean_kw is None or not 0 < mean_kw < inf:
-        return f"{protects}."
+        return protects
     load = float(f"{mean_kw:.2g}")
     customers = max(fit.labels, 2)
     w1, total = expected_errors(customers, 1.0, typical_kw=load)  # compiles nothing
     return (
-        f"{protects}; with {count_of(customers, 'customer')} of {load:g} kW, the mean load here, and a privacy "
-        "budget (epsilon) of 1 its curves, as a population and not home by home, would be off by about "
-        f"{percent(w1)} of the mean load, its total by {percent(total)}."
+        f"{protects} With {count_of(customers, 'customer')} of {load:g} kW, the mean load here, and a privacy budget "
+        f"(epsilon) of 1, its curves as a population would miss by about {percent(w1)} of the mean load, its total by "
+        f"about {percent(total)}."
     )

@@ -19,7 +19,7 @@ SENTENCES = {
     "probable as it would be had any two neighbors exchanged their rows, plus {delta}.",
 }
 #: Scope -> who it is about.
-HOLDERS = {"answer": "who holds one row", "table": "who holds the whole table"}
+HOLDERS = {"answer": "someone who holds one row", "table": "someone who holds the whole table"}
 #: Digits of e^ε as printed, rounded up.
 DIGITS = 3
 

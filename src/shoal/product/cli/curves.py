@@ -94,7 +94,7 @@ def prove(
     mechanism file, that another program can check: `python -m shoal.proofs.checker PROOF MECHANISM`. Ends with 4 where
     nothing below 1 can be proved.
 
-    With --claim: whether anybody's Gaussian laws keep (ε, δ), proved, refuted or undecided; ends with 4 unless proved.
+    With --claim: proves, refutes or leaves undecided that any Gaussian laws keep (ε, δ); ends with 4 unless proved.
     FILE may then be JSON with "means" and "covs" (or "variances") of what is released, "labels" and "edges".
 
     Examples:
@@ -166,14 +166,14 @@ def attack(
     origins: Annotated[int, typer.Option(help="Weeks that are looked at, the last ones.", min=2)] = 4,
     seed: Annotated[int, option("Seed of the homes that attackers learn from.")] = 0,
 ) -> Outcome:
-    """Could somebody find a household in these readings?
+    """Can an attacker find a household in these readings?
 
-    And in what a run would release? Attackers who know a home's week look for it in what leaves, before and after
-    protection. Homes with gaps or without forecasts are left out, and counted. Nothing is released or recorded.
+    And in what a run would release? The attacks know a home's week and look for it, before and after protection. Homes
+    with gaps or without forecasts are left out, and counted. Nothing is released or recorded.
 
-    With --known, in a table that was published: whoever knows these readings takes the nearest row.
+    With --known, the attack looks in a published table: it knows these readings and takes the nearest row.
 
-    Ends with 4 where an attacker who is told the crowd does better than a guess, beyond its interval.
+    Ends with 4 where an attacker who knows the crowd does better than a guess, beyond its interval.
 
     Examples:
         shoal attack meters.parquet

@@ -35,7 +35,7 @@ def show(target: Target = None, label: Label = None) -> Outcome:
     with _open(target) as ledger:
         content, lines = _accounts(ledger, label)
         head = str(ledger.head)
-    words = "seal (write it down elsewhere, then `shoal ledger verify --head` can tell a rewrite)"
+    words = "seal (write it down elsewhere; `shoal ledger verify --head` then detects a rewrite)"
     return Outcome({**content, "head": head}, "\n".join([*lines, f"{words}: {head}"]))
 
 

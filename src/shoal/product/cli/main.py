@@ -11,8 +11,8 @@ from shoal.product.cli import curves, ledgers, whole
 
 app = typer.Typer(
     name="shoal",
-    help="Answer questions about one member of a group so that nobody can tell which member it was.\n\n"
-    "Start with `shoal demo`; then `shoal run METERS --out DIR` on your own file.\n\n" + ladder.markdown(),
+    help="Differential privacy for class labels: a released row does not show which member of its crowd it is about."
+    "\n\nStart with `shoal demo`; then `shoal run METERS --out DIR` on your own file.\n\n" + ladder.markdown(),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",

@@ -45,12 +45,12 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of a command: for machines, and to people as text or as (heading, sentences)."""
+    """Result of a command: for machines, and to people as text, as (heading, sentences), or both."""
 
     content: dict[str, Any]
     text: str = ""
     parts: list[tuple[str, list[str]]] = field(default_factory=list)
-    brief: bool = False  #: headings stand beside their sentences
+    brief: bool = False  #: headings stand to the left of their sentences
     code: int = 0
 
 
@@ -188,27 +188,28 @@ def as_command_options(text: str, argument: str = "") -> str:
 def _render(outcome: Outcome, as_json: bool) -> str:
     if as_json:
         return _json(outcome.content)
+    text = printable(outcome.text, keep="\n") + "\n" if outcome.text else ""
     if not outcome.parts:
-        return printable(outcome.text, keep="\n") + "\n" if outcome.text else ""
+        return text
     from rich.console import Console
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
 
     console = Console(highlight=False, soft_wrap=False)
-    beside = Table.grid(padding=(0, 2, 0, 0))
-    beside.add_column(style="bold", no_wrap=True)
-    beside.add_column(overflow="fold")
+    pairs = Table.grid(padding=(0, 2, 0, 0))
+    pairs.add_column(style="bold", no_wrap=True)
+    pairs.add_column(overflow="fold")
     with console.capture() as shown:
         for heading, lines in outcome.parts:
             title, sentences = Text(printable(heading), style="bold"), [Text(printable(line)) for line in lines]
             if outcome.brief:
-                beside.add_row(title, Text("\n").join(sentences))
+                pairs.add_row(title, Text("\n").join(sentences))
             else:
                 console.print(title, *(Padding(sentence, (0, 0, 0, 2)) for sentence in sentences), sep="\n")
         if outcome.brief:
-            console.print(beside)
-    return shown.get()
+            console.print(pairs)
+    return text + shown.get()
 
 
 def _json(content: dict[str, Any]) -> str:

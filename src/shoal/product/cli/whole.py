@@ -11,17 +11,29 @@ import typer
 
 import shoal
 from shoal.errors import InputError
+from shoal.numerics import warmup
 from shoal.product.cli import options
 from shoal.product.cli.options import option
 from shoal.product.cli.screen import Outcome, Stages, as_command_options, check_folder, command
 
 #: When the demo's forecasts begin: the evening after 16 of its 17 days.
 DEMO_ORIGIN = "2024-01-17T18:00"
+#: What a row of the table of methods says.
+COMPARED = (
+    "Error: kW, root mean square, least that reaches (ε, δ); –: never does. Noise: its share of the squared error.\n"
+    "Named: how often the best attacker names the household behind a row of its crowd, at shoal's error."
+)
+#: The files that the demo names, and what they are.
+OPENED = {
+    "public/report.html": "the page to share, with a picture of the released table",
+    "report.html": "the page for you: every crowd and its members' own figures",
+    "public/released.csv": "the released table",
+}
 FILE = (
     "CSV, Parquet or Arrow file of meter readings, a folder of them, or an address such as s3://…; with --label any "
     "table. Not needed to continue."
 )
-WITHIN = "Instead of --crowd: the largest of ten or more whose expected price, rehearsed on past days, is at most this."
+WITHIN = "Instead of --crowd: the largest of ten or more with at most this much more error, as rehearsed on past days."
 DATABASE = "Instead of FILE: a DuckDB database; --query is then the SQL that selects its rows."
 DOUBTFUL = "Release although the rows of many labels do not follow the Gaussian law that the guarantee rests on."
 
@@ -29,14 +41,14 @@ DOUBTFUL = "Release although the rows of many labels do not follow the Gaussian 
 @command("hiding", "guarantee", "speed", also=("horizon", "origin", "train_days"))
 def demo(
     out: options.Out = Path("shoal-demo"),
-    households: Annotated[int, option("Simulated households.")] = 100,
+    households: Annotated[int, option("Simulated households.")] = 150,
     until: options.Until = "report",
     verbose: options.Verbose = False,
     **chosen: Any,
 ) -> Outcome:
     """The whole job on a simulated neighborhood.
 
-    Meters, forecasts, crowds, release, report; nobody real is behind them.
+    Compares the methods on it, at (ε, δ) = (1, 1e-5), then releases a table. No real person is behind it.
 
     Examples:
         shoal demo
@@ -46,7 +58,19 @@ def demo(
     """
     chosen.setdefault("origin", DEMO_ORIGIN)
     chosen["title"] = "A simulated neighborhood"
-    return _everything(shoal.SimulatedMeters(households), out, None, chosen, verbose, until=until)
+    source, text, content = shoal.SimulatedMeters(households), "", {}
+    check_folder(out)
+    with Stages() as progress:
+        warmup.compile_kernels(lambda words: progress("compile", words, 0, 0))
+        fitted = shoal.run(source, out, progress=progress, until="fit", **chosen)
+        if not fitted.has_released:
+            progress("compare", "comparing methods", 0, 0)
+            compared = fitted.compare()
+            text, content = f"{compared}\n{COMPARED}\n", {"compared": compared.rows}
+    done = _everything(source, out, None, chosen, verbose, until=until)
+    files = [f"{out / name}: {words}" for name, words in OPENED.items() if (out / name).is_file()]
+    parts = [*done.parts, *([("Open", files)] if files else [])]
+    return replace(done, content=done.content | content, text=text, parts=parts)
 
 
 @command("input", "hiding", "guarantee", "ledger", "output", "speed")
@@ -70,10 +94,10 @@ def run(
     config: options.ConfigFile = None,
     **chosen: Any,
 ) -> Outcome:
-    """From a file to a table that may be passed on, with its report.
+    """From a file to a table that may be shared, with its report.
 
-    From meter readings, a forecast of every household; with --label, any table. Rows are averages over at least ten
-    (--crowd), in crowds that are formed once, for life, and recorded in the owner's ledger.
+    Takes meter readings and forecasts every household; with --label, takes any table. Each row is an average of at
+    least ten (--crowd). Crowds are formed once, are permanent, and are recorded in the owner's ledger.
 
     It continues where an earlier run stopped; on a finished folder it releases nothing and says what is there.
 
@@ -107,7 +131,7 @@ def check(
     delta: Annotated[float, option("δ of that comparison.")] = 1e-5,
     **chosen: Any,
 ) -> Outcome:
-    """Check what a run would find in a file: homes, crowds, price.
+    """Check what a run would find in a file: homes, crowds, accuracy.
 
     Reads, questions what is implausible, and rehearses; makes no folder and writes to no ledger. Exit code 2 where a
     run would be refused.
@@ -167,7 +191,7 @@ def explain(
 ) -> Outcome:
     """A page for a board and an annex for a regulator, about a run.
 
-    Both are made from the release card, are HTML and print well, the first on one sheet; they name nobody.
+    Both are made from the release card. They are HTML and print well, the first on one sheet. They name no member.
 
     Examples:
         shoal explain january

@@ -14,7 +14,7 @@ a figure with probability at most 1/m.
 For forecasts the price is the error of the crowd's mean against what was metered later, over that of the home's own
 forecast, minus one. What comes after the origin is not known yet, so the same forecasts are made from the instants one,
 two and three days before it, where the readings reach back far enough, crowds are formed there, and errors are added up
-over these days. A price is a day's as much as a crowd's, so that of the dearest day is told too; of n alike days
+over these days. A price is a day's as much as a crowd's, so that of the worst_day day is told too; of n alike days
 another is dearer than all with probability 1/(n + 1). It is that of the first release; later ones cost more, since a
 crowd is for life. For a table nothing comes later: the price is how far a row is from a label's own, root mean square,
 in standard deviations of the columns.
@@ -44,10 +44,11 @@ from numpy.typing import NDArray
 from shoal.crowds.formation import means
 from shoal.crowds.membership import form_crowds
 from shoal.crowds.tables import members_at
-from shoal.designs.comparison import Comparison, compare_with_averages
+from shoal.designs.comparison import Comparison, compare_with_averages, meeting_points, some_crowds
 from shoal.errors import InputError, UnreachableError
 from shoal.plaintext import sections
 from shoal.product.card.facts import FitFacts
+from shoal.product.card.statements import WARNINGS
 from shoal.product.runs.config import Config
 from shoal.product.runs.fit_stage import fit_job
 from shoal.product.runs.folder import FIT
@@ -57,8 +58,9 @@ from shoal.product.runs.row_rules import Rules, TableRules
 from shoal.product.runs.rows import rules_of, too_few
 from shoal.product.runs.shards import run_jobs
 from shoal.product.runs.work import Work
+from shoal.readings.plan import expected_errors
 from shoal.records import Record
-from shoal.rounding import count_of, many, percent, upper
+from shoal.rounding import count_of, exactly, many, percent, upper
 
 if TYPE_CHECKING:
     from shoal.product.runs.folder import Progress
@@ -80,7 +82,7 @@ class CrowdPrice(Record):
     """What crowds of at least ``crowd`` members would be like, and what they are expected to cost.
 
     ``price`` is the relative increase of the error (``measure`` "later"), or the error in standard deviations of the
-    columns ("spread"); None where it could not be rehearsed. ``dearest`` is that of one of several days, the largest.
+    columns ("spread"); None where it could not be rehearsed. ``worst_day`` is that of one of several days, the largest.
     """
 
     crowd: int
@@ -89,18 +91,17 @@ class CrowdPrice(Record):
     largest: int
     price: float | None
     measure: str = LATER
-    dearest: float | None = None
+    worst_day: float | None = None
 
     @property
     def words(self) -> str:
         """The price in words."""
         if self.price is None:
-            return "a price that could not be rehearsed"
+            return "an error that could not be rehearsed"
         if self.measure == SPREAD:
             return f"an error of {percent(self.price)} of the columns' spread"
-        more = percent(self.price) if self.price > 0 else "no"
-        worst = "" if self.dearest is None else f", on the dearest day {upper(1 + self.dearest, 4)} times"
-        return f"{upper(1 + self.price, 4)} times ({more} more error than unprotected){worst}"
+        worst = "" if self.worst_day is None else f", on the worst day {upper(1 + self.worst_day, 4)} times"
+        return f"{upper(1 + self.price, 4)} times the error of unprotected forecasts{worst}"
 
 
 @dataclass(frozen=True)
@@ -126,8 +127,11 @@ class Rehearsal:
         """How many labels have a value today, with their noun."""
         return count_of(len(self.today.labels), self.noun)
 
-    def price(self, crowd: int) -> CrowdPrice:
-        """Crowds of a size, on record or formed anew from each day's curves, and their price as rehearsed."""
+    def price(self, crowd: int, *, answers: bool = False) -> CrowdPrice:
+        """Crowds of a size, on record or formed anew from each day's curves, and their price as rehearsed.
+
+        With ``answers`` it is that of answers by a method where all of a crowd meet, of some crowds.
+        """
         sizes = np.unique(self._member(self.today, crowd), return_counts=True)
         counts = sizes[1][sizes[0] >= 0].tolist()
         own: list[float] = []
@@ -139,7 +143,10 @@ class Rehearsal:
             if not len(values):
                 continue
             place = np.unique(member[member >= 0], return_inverse=True)[1].astype(np.int64)
-            rows = means(values, place)[place]
+            if answers:
+                some = some_crowds(place)
+                values, truth, place = values[some], truth[some], place[some]
+            rows = meeting_points(values, place) if answers else means(values, place)[place]
             if self.measure == SPREAD:
                 spread = np.sort(values, axis=0).std(axis=0)
                 shared += (((rows - values) / np.where(spread > 0, spread, 1.0)) ** 2).ravel().tolist()
@@ -154,12 +161,23 @@ class Rehearsal:
         elif math.fsum(own) > 0:
             price = math.fsum(shared) / math.fsum(own) - 1.0
         ends = min(counts, default=0), max(counts, default=0)
-        dearest = max(prices) if len(prices) > 1 else None
-        return CrowdPrice(crowd, len(counts), *ends, price, self.measure, dearest)
+        worst_day = max(prices) if len(prices) > 1 else None
+        return CrowdPrice(crowd, len(counts), *ends, price, self.measure, worst_day)
 
     def compare(self, crowd: int, epsilon: float, delta: float) -> Comparison:
         """Methods at (ε, δ) beside averages, for the labels there are today in crowds of this size."""
-        return compare_with_averages(self.today.values, self._member(self.today, crowd), epsilon, delta)
+        values = self.today.values
+        if self.measure == SPREAD:  # columns in one unit
+            spread = np.sort(values, axis=0).std(axis=0)
+            values = values / np.where(spread > 0, spread, 1.0)
+        return compare_with_averages(values, self._member(self.today, crowd), epsilon, delta)
+
+    def noisy_errors(self, epsilon: float) -> tuple[float, float] | None:
+        """Expected errors of the readings' promise, of curves and total, over the mean load here; None of a table."""
+        load = float(self.today.values.mean()) if len(self.today.labels) else 0.0
+        if self.measure == SPREAD or load <= 0:
+            return None
+        return expected_errors(max(len(self.today.labels), 2), epsilon, typical_kw=float(f"{load:.2g}"))
 
     def _member(self, day: Curves, crowd: int) -> NDArray[np.int64]:
         """(n,) the crowd of each label of a day; -1 for those without one."""
@@ -288,22 +306,22 @@ class Choice(Record):
         """What was chosen and why."""
         why = "the smallest that meet what was asked"
         if self.recorded:
-            why = "they are on record, for life, and are used for what was asked"
+            why = "they are on record and permanent, and are used for what was asked"
         elif self.price is not None:
-            why = "the largest tried whose expected price is at most what was asked"
+            why = "the largest tried with at most the error that was asked"
         lines = [
-            f"Crowds of at least {self.crowd}: {why} ({self.goal}); a row can be pinned on the right member with "
-            f"probability at most 1 in {self.crowd}."
+            f"Crowds of at least {self.crowd}: {why} ({self.goal}); someone who holds the table names the member "
+            f"behind a figure with probability at most 1 in {self.crowd}."
         ]
         if self.price is not None and self.price.price is None:
-            lines.append("What they cost could not be rehearsed: no earlier day has enough readings before it.")
+            lines.append("Their error could not be rehearsed: no earlier day has enough readings before it.")
         elif self.price is not None:
             days = len(self.rehearsed)
-            lines.append(f"Expected price of the first release: {self.price.words}.")
+            lines.append(f"Expected accuracy of the first release: {self.price.words}.")
             if days:
-                alike = f"; another day like them is dearer than all of them once in {days + 1}" if days > 1 else ""
+                alike = f"; another day like them is worse than all of them once in {days + 1}" if days > 1 else ""
                 on = f"the {days} days before" if days > 1 else "one earlier day"
-                lines.append(f"Rehearsed on {on}{alike}. Later releases cost more, since a crowd is for life.")
+                lines.append(f"Rehearsed on {on}{alike}. Later releases are less accurate, since a crowd is permanent.")
         return lines
 
 
@@ -350,13 +368,13 @@ def by_risk(rehearsal: Rehearsal, bound: Fraction) -> Choice:
     recorded, most = rehearsal.recorded_size, rehearsal.today.most
     if recorded is not None and recorded < crowd:
         raise UnreachableError(
-            f"at_most: these labels are in crowds of at least {recorded}, on record for life, which bound naming "
+            f"at_most: these labels are in crowds of at least {recorded}, on record, which bound naming "
             f"by 1 in {recorded}; {risk} cannot be had for them. Nothing was released"
         )
     if recorded is None and most < crowd:
         within = "" if rehearsal.today.boundaries is None else " within a boundary"
         raise UnreachableError(
-            f"at_most: {rehearsal.people} can be used, so that nobody hides among more than {most}{within}: ask for "
+            f"at_most: {rehearsal.people} can be used, so that no crowd has more than {most}{within}: ask for "
             f"1-in-{most} at best. Nothing was released"
         )
     size = recorded or crowd
@@ -382,11 +400,11 @@ def by_error(rehearsal: Rehearsal, most: float) -> Choice:
         why = f"{rehearsal.people} can be used, and an error chooses crowds of at least {SIZES[0]}"
         if trials:
             least, price = trials[0], percent(trials[0].price).replace(" ", "")
-            fewest = "the fewest that an error chooses" if recorded is None else "on record for life"
-            why = f"crowds of at least {least.crowd}, {fewest}, cost {least.words}. Allow that (within='{price}')"
+            fewest = "the fewest that an error chooses" if recorded is None else "on record"
+            why = f"crowds of at least {least.crowd}, {fewest}, have {least.words}. Allow that (within='{price}')"
         fewer = "" if recorded is not None else ", or name a smaller crowd= yourself, in which members hide less"
         raise UnreachableError(
-            f"within: no crowd costs so little on these data: {why}{fewer}. Nothing was released", argument="within"
+            f"within: no crowd is so accurate on these data: {why}{fewer}. Nothing was released", argument="within"
         )
     best = within[-1]
     return Choice(
@@ -416,6 +434,8 @@ class FileCheck:
     prices: tuple[CrowdPrice, ...]
     refusal: str = ""  #: why a run would be refused; empty where it would not
     comparison: Comparison | None = None  #: methods beside averages, where an ε was given to compare at
+    at: tuple[float, float] = (1.0, 1e-5)  #: (ε, δ) of what is recommended
+    answers: CrowdPrice | None = None  #: of answers by a method, in crowds of the size that was asked for
 
     def __repr__(self) -> str:
         usable = f"{self.fit.labels} of {count_of(self.fit.labels + self.fit.left_out, self.fit.noun)} usable"
@@ -442,7 +462,7 @@ class FileCheck:
         if fit.about:
             sections.append(("What was understood", list(fit.about)))
         if fit.doubts:
-            sections.append(("Mind", list(fit.doubts)))
+            sections.append((WARNINGS, list(fit.doubts)))
         if self.refusal:
             sections.append(("A run would be refused", [self.refusal]))
         if self.rehearsal is not None and (protected := self.rehearsal.protected):
@@ -452,22 +472,43 @@ class FileCheck:
         if self.comparison is not None:
             sections.append(("Ways to protect them", str(self.comparison).splitlines()))
         sections.append(("Nothing was kept", ["No folder was made, and nothing was written to a ledger."]))
+        if self.ok and self.rehearsal is not None and self.prices and self.answers is not None:
+            sections.append(("Recommendation", self._recommend(self.rehearsal, self.answers)))
         return sections
+
+    def _recommend(self, rehearsal: Rehearsal, answers: CrowdPrice) -> list[str]:
+        """The three steps of the ladder with their expected accuracy, and which to choose."""
+        epsilon, delta = (exactly(number) for number in self.at)
+        averages = next(price for price in self.prices if price.crowd in (self.crowd, rehearsal.recorded_size))
+        noisy = rehearsal.noisy_errors(self.at[0])
+        readings = "the bounds that you declare set its noise"
+        if noisy is not None:
+            readings = (
+                f"curves miss by about {percent(noisy[0])} of the mean load, the total by about {percent(noisy[1])}"
+            )
+        return [
+            f"Averages of {averages.smallest} or more: expected {averages.words}.",
+            f"Answers at (ε, δ) = ({epsilon}, {delta}): expected at most {answers.words}.",
+            f"Readings at ε = {epsilon}: {readings}.",
+            f"Choose averages (`shoal run`) if no reader knows the other members' figures. Choose answers (`--method "
+            f"center --epsilon {epsilon} --delta {delta}`) to state an (ε, δ) about labels. Choose readings (`--secret "
+            f"readings --epsilon {epsilon}`) to protect figures against someone who knows all others.",
+        ]
 
     def _crowds(self, rehearsal: Rehearsal) -> list[str]:
         lines = []
         if rehearsal.recorded_size is not None:
-            lines.append("Crowds are those on record in the ledger: they are formed once, for life.")
+            lines.append("Crowds are those on record in the ledger: they are permanent.")
         for price in self.prices:
             span = f"{price.smallest}" if price.smallest == price.largest else f"{price.smallest} to {price.largest}"
             mark = " (the one asked for)" if price.crowd == self.crowd and len(self.prices) > 1 else ""
             lines.append(
                 f"--crowd {price.crowd}{mark}: {count_of(price.crowds, 'crowd')} of {span}; named at most 1 in "
-                f"{price.crowd}; expected price {price.words}."
+                f"{price.crowd}; expected accuracy: {price.words}."
             )
         if rehearsal.measure != SPREAD and rehearsal.days:
             days = ", ".join(day.origin for day in rehearsal.days)
-            lines.append(f"Rehearsed from {days}. Later releases cost more: a crowd is for life.")
+            lines.append(f"Rehearsed from {days}. Later releases are less accurate, since a crowd is permanent.")
             if rehearsal.train_days != rehearsal.config.train_days:
                 lines.append(
                     f"Rehearsed with {rehearsal.train_days} days of training, since no day before the origin has "
@@ -485,6 +526,8 @@ class FileCheck:
             "crowd": self.crowd,
             "on_record": self.rehearsal is not None and self.rehearsal.recorded_size is not None,
             "prices": [price.to_json() for price in self.prices],
+            "answers": None if self.answers is None else self.answers.to_json(),
+            "comparison": None if self.comparison is None else self.comparison.rows,
             "rehearsed": [] if self.rehearsal is None else [day.origin for day in self.rehearsal.days],
             "protected": [] if self.rehearsal is None else self.rehearsal.protected,
             "refusal": self.refusal or None,
@@ -521,7 +564,7 @@ def check(
     recorded, most, refusal = rehearsal.recorded_size, rehearsal.today.most, ""
     if recorded is not None and crowd != recorded:
         refusal = (
-            f"crowd: these {many(fit.noun)} are in crowds of at least {recorded}, on record for life; go on with "
+            f"crowd: these {many(fit.noun)} are in crowds of at least {recorded}, on record and permanent; go on with "
             f"crowd={recorded}."
         )
     elif recorded is None and most < crowd:
@@ -532,8 +575,11 @@ def check(
         refusal = refusal or rehearsal.failure(crowd)
     except InputError as error:  # as where no crowd keeps the largest share
         return FileCheck(fit, crowd, rehearsal, (), str(error))
-    comparison = None if compare_at is None or refusal else rehearsal.compare(crowd, *compare_at)
-    return FileCheck(fit, crowd, rehearsal, tuple(prices), refusal, comparison)
+    if refusal or not prices:
+        return FileCheck(fit, crowd, rehearsal, tuple(prices), refusal)
+    comparison = None if compare_at is None else rehearsal.compare(crowd, *compare_at)
+    at, answers = compare_at or FileCheck.at, rehearsal.price(crowd, answers=True)
+    return FileCheck(fit, crowd, rehearsal, tuple(prices), refusal, comparison, at, answers)
 
 
 # ------------------------------------------------------------------ what people write

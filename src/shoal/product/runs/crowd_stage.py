@@ -63,7 +63,7 @@ def stage(work: Work) -> StageOutcome:
             "too few and is retired."
         )
     if book.members:
-        about.append("Crowds are those on record in the ledger: they are formed once, for life.")
+        about.append("Crowds are those on record in the ledger: they are permanent.")
     held = tables.members.filter((pl.col("held") != "") & ~pl.col("waits"))
     reasons = Counter(plan.waiting.values())
     others = Counter(dict(fit.reasons)) - silent

@@ -147,8 +147,8 @@ def warn_elsewhere(where: Place, identity: str | None, labels: Sequence[str], ki
         if known:
             return (
                 f"{known} of these {'homes' if kind == 'forecast' else 'labels'} are on record in another ledger, "
-                f"{other.where}. Crowds are for life: a second division of the same ones gives members away. Unless "
-                "these are others of the same names, pass nothing on, and release with that ledger"
+                f"{other.where}. Crowds are permanent: a second division of the same members reveals their figures. "
+                "Share nothing, and release with that ledger, unless these are others of the same names"
             )
     return ""
 

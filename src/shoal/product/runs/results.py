@@ -29,6 +29,7 @@ from shoal.product.runs.work import Stage, Work
 if TYPE_CHECKING:
     import polars as pl
 
+    from shoal.designs.comparison import Comparison
     from shoal.product.runs.choice import Choice
     from shoal.proofs.proof import Proof
 
@@ -217,6 +218,19 @@ class Results:
         self.demand("release")
         return self.kind.reader(self.work, row)
 
+    def compare(self, epsilon: float = 1.0, delta: float = 1e-5) -> Comparison:
+        """Ways to protect the labels of this run at (ε, δ), each in its crowd, and averages; nothing is recorded."""
+        import polars as pl
+
+        from shoal.designs.comparison import compare_with_averages
+
+        self.demand("crowds")
+        both = self.work.tables.members.filter(pl.col("value").is_not_null() & ~pl.col("waits"))
+        values = both["value"].to_numpy()
+        scale = self.work.input.spread(values)
+        crowd = both["crowd"].rank("dense").cast(pl.Int64).to_numpy()  # new crowds have numbers below zero
+        return compare_with_averages(values / (scale + (scale == 0)), crowd, epsilon, delta)
+
     def curve(self, epsilon: Sequence[float], notion: str = "dp") -> WorstCurve:
         """δ(ε) over all pairs of the run: of what is released ("dp"), or of the ideal laws under another notion."""
         self._demand_method()
@@ -283,11 +297,11 @@ class Results:
 #: Files that a user looks for, and what they are.
 FILES = {
     card_stage.REPORT: "the report, for the data owner: it shows true answers",
-    card_stage.PACKAGE: "public/ is what to pass on, a data package: columns, units, licence, guarantee",
-    card_stage.PUBLIC: "the report to pass on: what the card says, without names and true answers",
-    PUBLIC: "the released figures, to pass on: no names",
-    READER: "how far homes lie from rows, pooled over all crowds, to pass on",
-    CSV: "the same with whose row each one is: your key, keep it private (also .parquet)",
+    card_stage.PACKAGE: "public/ is what to share, a data package: columns, units, licence, guarantee",
+    card_stage.PUBLIC: "the report to share: the table and its card, without names and true answers",
+    PUBLIC: "the released figures, to share: no names",
+    READER: "how far homes lie from rows, pooled over all crowds, to share",
+    CSV: "the same with the name behind each row: your key, keep it private (also .parquet)",
     "card.md": "the release card, to publish with the figures (also .json)",
     crowd_stage.LEFT_OUT: "who has no row in it, and why",
     LEDGER: "crowds and what was spent; keep it, and keep it private: it is as private as the readings",
@@ -316,7 +330,7 @@ def summarize(run: Results, *, verbose: bool) -> list[tuple[str, list[str]]]:
         return parts
     spent = "crowds and everything that is charged about the same labels are on record here"
     if work.place.own:
-        spent = "of this folder alone" + ("; nobody real is behind it" if work.source.simulated else "")
+        spent = "of this folder only" + ("; no real person is behind it" if work.source.simulated else "")
     parts.append(("Ledger", [f"{work.place.where}: {spent}."]))
     if work.timings:
         each = ", ".join(f"{name} {value:.1f} s" for name, value in work.timings.items())

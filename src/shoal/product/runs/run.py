@@ -463,7 +463,7 @@ class Run(Results):
             differs = next((name for name in fixed if self.config.part(name) != before.config.part(name)), None)
             if differs is not None:
                 raise InputError(
-                    f"update: {differs} differs from that of the last release; crowds and their setting are for life, "
+                    f"update: {differs} differs from that of the last release; crowds and their setting are permanent, "
                     "so leave it as it was"
                 )
             if self._period is not None and self._period == before.config.period:

@@ -115,7 +115,7 @@ class OfferedQuestion:
     def statement(self) -> TableStatement:
         card, facts = self.run.card, self.run.design
         if facts is None:
-            same = "The rows of a crowd are identical: the table cannot tell whose is whose."
+            same = "All members of a crowd have the same row."
             return TableStatement(f"{card.statement} {same} {KNOWS}", card.fit.crowd, card.fit.labels)
         if facts.scope != "table" or not facts.meaningful:
             raise InputError("its design promises nothing about the whole table that means something")

@@ -31,7 +31,7 @@ from shoal.files import digest_of
 from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import FitFacts
 from shoal.product.card.statements import OWNER as TO_OWNER
-from shoal.product.card.statements import Statement
+from shoal.product.card.statements import WARNINGS, Statement
 from shoal.product.ledger.budgets import window_start
 from shoal.product.runs import table_stage
 from shoal.product.runs.config import OF_READINGS, Config
@@ -154,7 +154,7 @@ class NoisyReadings(Kind):
         fit = work.facts.fit
         if fit is not None:
             price = price_words(work.settings, mean_kw(work))
-            parts.append(("Mind", [*fit.doubts, *([price] if price else [])]))
+            parts.append((WARNINGS, [*fit.doubts, *([price] if price else [])]))
 
 
 # ------------------------------------------------------------------ what is declared
@@ -438,22 +438,25 @@ def public_settings(folder: Path) -> PublicSettings:
 
 
 def own_statements(folder: Path) -> tuple[Statement, ...]:
-    """What only the owner is told: homes, errors, the attack."""
+    """What is for the owner only: homes, errors, the attack."""
     try:
         known = json.loads((folder / OWNER).read_bytes())
     except (OSError, ValueError):
         return ()
     audit, left_out = known["audit"], known["left_out"]
     certain, power = lower(audit["advantage_lower"], 2), audit.get("power", 0.0)
-    in_it = f"{known['members']} are in it, {left_out} could not be used. These numbers are only for you."
+    in_it = f"{known['members']} are in the table, {left_out} could not be used. These numbers are for you only."
     attack = (
-        f"Attacked {audit['draws']} times before the release, as someone who knows all others: an advantage of "
-        f"{certain} is certain, {upper(audit['advantage_promised'], 2)} is allowed. So few draws show gross mistakes "
-        "only; noise that is too small shows in its size, which was tested as well"
+        f"Before the release, {audit['draws']} attacks were made by someone who knows all others. An advantage of "
+        f"{certain} is certain, {upper(audit['advantage_promised'], 2)} is allowed. So few draws show only gross "
+        "mistakes. The size of the noise was tested too"
         + (f" (20 % too little is found in {percent(power, 'lower')} of cases)." if power else ".")
     )
-    said = [Statement("missing", TO_OWNER, str(left_out), in_it), Statement("attack", TO_OWNER, certain, attack)]
+    said = [
+        Statement("missing", TO_OWNER, str(left_out), in_it),
+        Statement("attack", TO_OWNER, f"an advantage of {certain}", attack),
+    ]
     if "w1" in known:
-        words = f"curves are off by {known['w1']:.1%} of the mean load (W1), the total by {known['total']:+.1%}"
-        said.append(Statement("cost", TO_OWNER, f"{known['w1']:.1%}", f"Measured, only for you: {words}."))
+        words = f"the curves miss by {known['w1']:.1%} of the mean load (W1), the total by {known['total']:+.1%}"
+        said.append(Statement("cost", TO_OWNER, f"{known['w1']:.1%}", f"Measured, for you only: {words}."))
     return tuple(said)
