@@ -30,8 +30,12 @@ never released again because a setting changed: what is new about the same label
 def page() -> str:
     """The whole page."""
     parts = [HEAD]
-    for name, command in commands():
-        parts.append(f"## {name}\n\n{_text(command)}\n\n{_parameters(command)}")
+    everything = dict(commands())
+    run = _rows(everything["shoal run"])
+    for name, command in everything.items():
+        rows = _rows(command)
+        same = {named for named, text in rows.items() if name != "shoal run" and run.get(named) == text}
+        parts.append(f"## {name}\n\n{_text(command)}\n\n{_table(rows, same)}")
     parts.append(_settings())
     return "\n".join(parts)
 
@@ -77,16 +81,26 @@ def _text(command: Any) -> str:
     return "\n".join([words.strip(), "", "```sh", *lines, "```"])
 
 
-def _parameters(command: Any) -> str:
-    rows = ["| argument or option | what it does |", "| --- | --- |"]
+def _rows(command: Any) -> dict[str, str]:
+    """Arguments and options of a command with what they do."""
+    rows = {}
     for one in command.params:
         if one.name in ("as_json", "help"):
             continue
         named = (
             one.opts if one.param_type_name == "option" else [(one.metavar or one.name.upper()).replace("|", " or ")]
         )
-        rows.append(f"| {', '.join(f'`{name}`' for name in named)} | {_help(one)} |")
-    return "\n".join(rows) + "\n"
+        rows[", ".join(f"`{name}`" for name in named)] = _help(one)
+    return rows
+
+
+def _table(rows: dict[str, str], same: set[str]) -> str:
+    """The rows as a table; those that say what they say for ``shoal run`` are only named."""
+    lines = [f"| {named} | {text} |" for named, text in rows.items() if named not in same]
+    table = ["| argument or option | what it does |", "| --- | --- |", *lines] if lines else []
+    named = [name for name in rows if name in same]
+    also = ["As for [shoal run](#shoal-run): " + ", ".join(named) + "."] if named else []
+    return "\n\n".join("\n".join(part) for part in (table, also) if part) + "\n"
 
 
 def _help(one: Any) -> str:

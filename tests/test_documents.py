@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import shoal
+from shoal.designs.methods import METHODS
 from shoal.product.cli.main import app
 
 ROOT = Path(__file__).parents[1]
@@ -93,8 +95,9 @@ def test_the_glossary_is_short() -> None:
     assert [word for word, text in rows if not text.endswith(".") or ". " in text] == []
 
 
-def test_the_gallery_shows_every_picture_once() -> None:
-    shown = re.findall(r"!\[[^\]]+\]\(pictures/([^)]+)\)", (ROOT / "docs" / "gallery.md").read_text())
+def test_every_picture_is_on_a_page_once() -> None:
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    shown = re.findall(r"!\[[^\]]+\]\((?:docs/)?pictures/([^)]+)\)", text)
     assert sorted(shown) == sorted(p.name for p in (ROOT / "docs" / "pictures").iterdir())
 
 
@@ -161,7 +164,29 @@ def test_no_two_modules_import_each_other() -> None:
     list(graphlib.TopologicalSorter(after).static_order())
 
 
-@pytest.mark.parametrize("page", ["howto"])
+def test_comments_of_the_accounting_page_are_what_it_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    code = "\n".join(_blocks((ROOT / "docs" / "accounting.md").read_text(encoding="utf-8"), "python"))
+    exec(code, {"__name__": "accounting"})
+    printed = capsys.readouterr().out
+    stated = "\n".join(re.findall(r"^print\(.*\)  # (.*)$", code, flags=re.MULTILINE)) + "\n"
+    assert NUMBER.sub("#", printed) == NUMBER.sub("#", stated)
+    figures = ([float(x) for x in NUMBER.findall(text)] for text in (printed, stated))
+    assert next(figures) == pytest.approx(next(figures), rel=1e-3)
+
+
+def test_every_accounting_function_has_an_example() -> None:
+    page = (ROOT / "docs" / "accounting.md").read_text(encoding="utf-8")
+    names = [name for name, home in shoal._HOME.items() if home.startswith("shoal.accounting")]
+    assert len(names) >= 9
+    assert [name for name in names if f"shoal.{name}(" not in "".join(_blocks(page, "python"))] == []
+
+
+def test_every_design_method_is_on_its_page() -> None:
+    page = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
+    assert [name for name in METHODS if f"| `{name}` |" not in page] == []
+
+
+@pytest.mark.parametrize("page", ["howto", "methods", "promise"])
 def test_code_on_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     exec("\n".join(_blocks((ROOT / "docs" / f"{page}.md").read_text(), "python")), {"__name__": page})
