@@ -25,12 +25,10 @@ from evidence.paper.clusters import cluster_graph
 from shoal.arma import fit_arma, predict
 from shoal.arma.predict import check_models
 from shoal.product.sources.meters import clock
-from shoal.product.sources.meters.answers import power_error
 from shoal.product.sources.meters.forecast import forecast
-from shoal.product.sources.meters.predictive import Forecasts
+from shoal.product.sources.meters.predictive import Forecasts, log_power, phases, power_error
 from shoal.product.sources.meters.quality import Readings, repair
 from shoal.product.sources.meters.readings import meter_readings
-from shoal.product.sources.meters.season import log_power, phases
 from shoal.product.sources.meters.simulate import simulate_meters
 
 DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data" / "swiss_residential_15min"

@@ -19,9 +19,8 @@ from shoal import validation
 from shoal.errors import InputError
 from shoal.product.sources.meters import clock
 from shoal.product.sources.meters.forecast import forecast
-from shoal.product.sources.meters.predictive import Forecasts
+from shoal.product.sources.meters.predictive import FLOOR, PERIODS, Forecasts, Season, log_power, phases
 from shoal.product.sources.meters.quality import Readings, as_readings
-from shoal.product.sources.meters.season import FLOOR, PERIODS, Season, log_power, phases
 from shoal.validation import FloatArray
 
 LEVELS = (0.5, 0.8, 0.95)

@@ -15,7 +15,7 @@ import shoal
 from shoal.crowds.formation import means
 from shoal.crowds.membership import form_crowds
 from shoal.product.sources.meters.neighborhoods import blend, usual_day
-from shoal.product.sources.meters.season import phase_means, phases
+from shoal.product.sources.meters.predictive import phase_means, phases
 from shoal.validation import FloatArray
 
 #: Members that are promised; crowds are formed with a fifth more (``shoal.crowds.membership``).

@@ -69,7 +69,7 @@ def _last(words: list[str]) -> bool:
 @pytest.mark.parametrize("page", PAGES)
 def test_every_command_of_a_page_runs(page: str, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     served: list[Any] = []
-    monkeypatch.setattr("shoal.product.service.server.serve", lambda folder, **_: served.append(folder))
+    monkeypatch.setattr("shoal.product.service.application.serve", lambda folder, **_: served.append(folder))
     monkeypatch.setitem(shoal.__dict__, "serve", lambda folder, **_: served.append(folder))
     absent = {"--database"} if not Path("meters.duckdb").exists() else set()
     known = sorted((words for words in commands(page) if len(words) > 1 or words == ["demo"]), key=_last)

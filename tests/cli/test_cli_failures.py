@@ -186,7 +186,7 @@ def test_an_interrupt_leaves_what_run_continues(unreleased, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("shoal.product.runs.stages.design_stage.sample_crowds", interrupted)
+        patch.setattr("shoal.product.runs.design_stage.sample_crowds", interrupted)
         refused("run", "--out", unreleased, code=130, says="the same `shoal run` continues")
     assert call("run", "--out", unreleased, "--json").json["did"] == ["audit", "release", "card", "report"]
 

@@ -24,7 +24,7 @@ def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
 from shoal.product.runs.kinds import answers
-from shoal.product.runs.stages import design_stage
+from shoal.product.runs import design_stage
 if where == "committed":
     answers.released_table = die
 elif where == "release":

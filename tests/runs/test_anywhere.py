@@ -25,7 +25,7 @@ settings = dict(order=(1, 1), train_days=7, horizon=3, crowd=4)
 run = shoal.Run(sys.argv[1], shoal.SimulatedMeters(12, 8, 60), workers="serial", **settings)
 run.everything("release")
 assert len(run.released)
-import shoal.product.service.server
+import shoal.product.service.application
 with run.hold():
     try:
         with shoal.Run(sys.argv[1]).hold():

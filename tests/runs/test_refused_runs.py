@@ -10,8 +10,6 @@ from small_run import CHARGED, CONFIG, go
 
 import shoal
 
-LATER = "the folder of a run and its states are being rebuilt; the mend belongs there"
-
 
 @pytest.fixture
 def meters(tmp_path: Path) -> Path:
@@ -20,7 +18,6 @@ def meters(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.xfail(reason=LATER, strict=True)
 def test_a_refused_run_leaves_no_folder(tmp_path: Path) -> None:
     """A file without readings, a setting that cannot be: what was there before is all that is there."""
     empty = tmp_path / "empty.csv"
@@ -31,7 +28,6 @@ def test_a_refused_run_leaves_no_folder(tmp_path: Path) -> None:
         assert not out.exists()
 
 
-@pytest.mark.xfail(reason=LATER, strict=True)
 def test_a_folder_whose_release_was_refused_has_not_released(meters: Path, tmp_path: Path) -> None:
     """Refused by a budget, with nothing charged: other settings may be tried in the same folder."""
     ledger = f"sqlite:///{tmp_path}/ledger.db"

@@ -55,7 +55,7 @@ def test_a_search_that_errs_more_in_kilowatts_is_not_used(
         mechanism = shoal.calibrate(classes, graph, "white" if method == "transport" else method, *rest, **options)
         return replace(mechanism, method=method)
 
-    monkeypatch.setattr("shoal.product.runs.stages.design_stage.calibrate", bad)
+    monkeypatch.setattr("shoal.product.runs.design_stage.calibrate", bad)
     run = go(out, config=replace(LOG, method="transport", epsilon=5.0, shard_size=100), until="design")
     assert methods == ["transport", "mean"]
     assert run.design is not None
@@ -89,7 +89,7 @@ def test_a_whole_run_is_attacked_before_it_is_charged(designed: Path, monkeypatc
     def fails(*_: Any, **__: Any) -> None:
         raise shoal.InputError("audit: not today")
 
-    monkeypatch.setattr("shoal.product.runs.stages.design_stage.audit", fails)
+    monkeypatch.setattr("shoal.product.runs.design_stage.audit", fails)
     with pytest.raises(shoal.InputError, match="not today"):
         go(designed)
     assert not (designed / "ledger.db").exists()

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import shoal
-from shoal.product.sources.lines import encoding_named, open_declared
+from shoal.product.sources.declaration import open_declared
+from shoal.product.sources.frames import encoding_named
 
 
 def rows(

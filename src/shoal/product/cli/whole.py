@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 import shoal
+from shoal.errors import InputError
 from shoal.numerics import warmup
 from shoal.product.cli import options
 from shoal.product.cli.options import option
@@ -226,8 +228,10 @@ def serve(
         shoal serve runs
         shoal serve runs --port 8443 --ledger postgresql://shoal@db/ledger
     """
-    from shoal.product.service import server
+    if any(find_spec(name) is None for name in ("fastapi", "uvicorn", "multipart")):
+        raise InputError("serve needs packages that are missing here: pip install 'shoal[serve]'")
+    from shoal.product.service import application
 
     proxy: dict[str, Any] = {"user_header": user_header, "trust_proxy": trust_proxy}
-    server.serve(folder, ledger=ledger, host=host, port=port, new_owner_key=new_owner_key, **proxy)
+    application.serve(folder, ledger=ledger, host=host, port=port, new_owner_key=new_owner_key, **proxy)
     return Outcome({"served": str(folder)}, "Stopped; everything shown is on record.")

@@ -32,14 +32,25 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import select
 
 from shoal.errors import InputError, LedgerError
-from shoal.product.ledger import chain, spellings
+from shoal.product.ledger import chain
 from shoal.product.ledger.budgets import begins_after, later, window_start
 from shoal.product.ledger.chain import Entry, canonical
-from shoal.product.ledger.spellings import refuse_known
-from shoal.product.ledger.storage import CROWD_MEMBERS, CROWD_NUMBERS, CROWDS, READINGS, Transaction, chunks, word
+from shoal.product.ledger.storage import (
+    CROWD_MEMBERS,
+    CROWD_NUMBERS,
+    CROWDS,
+    READINGS,
+    Transaction,
+    chunks,
+    keep_spellings,
+    recorded_spellings,
+    refuse_other_spellings,
+    word,
+)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -58,7 +69,13 @@ OTHER_CONTENT = (
     f"{NOTHING_CHANGED}"
 )
 
-
+#: Columns that rows are compared in, at least, and values of a column that is passed over as few-valued, at most.
+COLUMNS, FEW = 3, 10
+KNOWN = (
+    "labels: {} rows of new labels are on record under other labels, with the same figures. Crowds are formed once: "
+    "a second division of the same people gives them away. Write the labels as they were, or release others. Nothing "
+    "was recorded"
+)
 #: The types of columns that are not texts.
 TYPES: dict[str, type] = {
     "crowd": int,
@@ -138,7 +155,7 @@ def read(transaction: Transaction, labels: Sequence[Any] | None = None) -> Lasti
     numbers = None
     if labels is not None:
         names = [str(label) for label in labels]
-        names += spellings.on_record(transaction, names).values()
+        names += recorded_spellings(transaction, names).values()
         numbers = {m.crowd for m in members_of(transaction, names).values()}
 
     def frame(kind: type[Member | Crowd]) -> pl.DataFrame:
@@ -228,7 +245,7 @@ def record(state: State, release: CrowdsRelease, book_digest: str) -> Entry:
         if entry.content["content"] != content:
             raise InputError(OTHER_CONTENT)
         return entry
-    spellings.refuse_others(transaction, release.members)
+    refuse_other_spellings(transaction, release.members)
     before = digest(transaction)
     if book_digest != before:
         raise LedgerError(STALE, reason="stale")
@@ -277,7 +294,7 @@ def record(state: State, release: CrowdsRelease, book_digest: str) -> Entry:
             f"{NOTHING_CHANGED}"
         )
     transaction.upsert(CROWD_MEMBERS, [m._asdict() for m in release.members.values()])
-    spellings.keep(transaction, release.members)
+    keep_spellings(transaction, release.members)
     rows = [crowds[n]._asdict() | {"digest": crowd_digest(crowds[n], inside.get(n, []))} for n in sorted(around)]
     transaction.upsert(CROWDS, rows)
     changed = {
@@ -396,13 +413,61 @@ def members_of(transaction: Transaction, labels: Sequence[str]) -> dict[str, Mem
 
 def on_record(transaction: Transaction, labels: Sequence[str], kind: str) -> int:
     """Number of labels that are in crowds whose setting is of this kind, or have a release of their readings."""
-    known = spellings.on_record(transaction, labels)
+    known = recorded_spellings(transaction, labels)
     labels = [known.get(label, label) for label in labels]
     crowd_of = dict(map(tuple, _select(transaction, CROWD_MEMBERS, ["label", "crowd"], labels, "label")))
     settings = _select(transaction, CROWDS, ["crowd", "setting"], set(crowd_of.values()))
     same = {number for number, setting in settings if (_parse(setting) or {}).get("kind") == kind}
     read = {row[0] for row in _select(transaction, READINGS, ["label"], labels, "label")}
     return len(read | {label for label, number in crowd_of.items() if number in same})
+
+
+def refuse_known(transaction: Transaction, setting: str, new: Mapping[str, bytes], least: int) -> None:
+    """Refuse new labels, each with the bytes of its figures, of which ``least`` or more rows are on record.
+
+    A first population forms crowds by likeness. Where it is one that is on record, under other names, its crowds are a
+    second division of the same people, and the difference between two rows is a person. Rows are compared in the
+    columns that both releases have: three at least, not counting few-valued ones. Of meters the usual day is compared.
+    """
+    described, labels = _parse(setting) or {}, list(new)
+    kind = np.dtype("<i4" if described.get("kind") == "forecast" else "<i8")
+    if "kind" not in described or len({len(values) for values in new.values()}) != 1:
+        return
+    rows = np.array([np.frombuffer(new[label], dtype=kind) for label in labels])
+    known = np.zeros(len(labels), dtype=np.bool_)
+    for other in {str(row[0]) for row in transaction.rows(select(CROWDS.c.setting).distinct())}:
+        here, there = _common(described, _parse(other) or {}, rows)
+        if len(here) < COLUMNS:
+            continue
+        wanted: dict[bytes, list[int]] = {}
+        for i, key in enumerate(_keys(rows, here)):
+            wanted.setdefault(key, []).append(i)
+        numbers = [row[0] for row in transaction.rows(select(CROWDS.c.crowd).where(CROWDS.c.setting == other))]
+        for part in chunks(numbers):
+            members = select(CROWD_MEMBERS.c.label, CROWD_MEMBERS.c.stored).where(CROWD_MEMBERS.c.crowd.in_(part))
+            stored = [bytes(values) for label, values in transaction.rows(members) if str(label) not in new]
+            stored = [values for values in stored if len(values) > kind.itemsize * max(there)]
+            if not stored:
+                continue
+            for key in _keys(np.array([np.frombuffer(values, dtype=kind) for values in stored]), there):
+                known[wanted.get(key, [])] = True
+    if known.sum() >= least:
+        raise InputError(KNOWN.format(int(known.sum())))
+
+
+def _common(one: dict[str, Any], other: dict[str, Any], rows: NDArray[np.integer]) -> tuple[list[int], list[int]]:
+    """Places of the common columns, in the new rows and in those on record, without few-valued ones."""
+    if any(one.get(name) != other.get(name) for name in ("kind", "step_minutes")):
+        return [], []
+    names, others = (part.get("columns") or list(range(rows.shape[1])) for part in (one, other))
+    many = [name for at, name in enumerate(names[: rows.shape[1]]) if len(np.unique(rows[:, at])) > FEW]
+    common = [name for name in many if name in others]
+    return [names.index(name) for name in common], [others.index(name) for name in common]
+
+
+def _keys(rows: NDArray[np.integer], places: list[int]) -> list[bytes]:
+    """The figures at some places, a text of bytes for each row."""
+    return [row.tobytes() for row in rows[:, places]]
 
 
 def refuse_split_crowds(transaction: Transaction, graph: NeighborGraph, labels: Sequence[str]) -> None:

@@ -21,12 +21,12 @@ from sqlalchemy import select
 from shoal import validation
 from shoal.errors import BudgetError, InputError
 from shoal.mechanism.releasable import Releasable, check_releasable
-from shoal.product.ledger import chain, crowds, spellings
+from shoal.product.ledger import chain, crowds
 from shoal.product.ledger.accounts import Cost, account, exceeding
 from shoal.product.ledger.budgets import HEADROOM, REGISTER, Budget, MechanismBound, begins_after, mechanism_bound
 from shoal.product.ledger.chain import Entry
 from shoal.product.ledger.state import State, graph_digest
-from shoal.product.ledger.storage import ENTRIES, Transaction, word
+from shoal.product.ledger.storage import ENTRIES, Transaction, recorded_spellings, refuse_other_spellings, word
 from shoal.readings.account import MOST_READINGS
 from shoal.rounding import exactly, lower, percent, upper
 from shoal.validation import FloatArray
@@ -169,7 +169,7 @@ def _refuse_missing_neighbors(state: State, mechanism: Releasable, labels: Seque
     graph = graph_digest(mechanism.graph) if known is None else known
     names = mechanism.graph.labels if known is None else labels
     if known is None:
-        spellings.refuse_others(state.transaction, names)
+        refuse_other_spellings(state.transaction, names)
     state.read(names)
     crowds.refuse_split_crowds(state.transaction, mechanism.graph, labels)
     if any(state.of(name).readings.spent for name in names):
@@ -327,7 +327,7 @@ def readings_refusal(state: State, content: Mapping[str, Any]) -> BudgetError | 
 
 def recorded_readings(state: State, content: dict[str, Any]) -> Entry:
     """Decide a release of readings and record it; the entry on record where it was recorded before."""
-    known = spellings.on_record(state.transaction, content["labels"])
+    known = recorded_spellings(state.transaction, content["labels"])
     content = {**content, "labels": sorted({known.get(label, label) for label in content["labels"]})}
     for entry in chain.of_kind(state.transaction, "readings", query_id=content["query_id"]):
         if {key: value for key, value in entry.content.items() if key not in ("time", "salt")} != content:

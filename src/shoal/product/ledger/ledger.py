@@ -26,7 +26,7 @@ import shoal
 from shoal import validation
 from shoal.errors import InputError, LedgerError
 from shoal.mechanism.releasable import Releasable
-from shoal.product.ledger import chain, decide, spellings
+from shoal.product.ledger import chain, decide
 from shoal.product.ledger import crowds as lasting
 from shoal.product.ledger import storage as database
 from shoal.product.ledger.accounts import Cost, LogRow, Overview, Spent, account, log_rows, overview_of
@@ -34,7 +34,7 @@ from shoal.product.ledger.budgets import MechanismBound, budget_entry, readings_
 from shoal.product.ledger.chain import Entry, Head
 from shoal.product.ledger.crowds import CrowdsRelease, LastingCrowds
 from shoal.product.ledger.state import Memory, State
-from shoal.product.ledger.storage import ENTRIES, INDEX, META, Storage, Transaction
+from shoal.product.ledger.storage import ENTRIES, INDEX, META, Storage, Transaction, recorded_spellings
 from shoal.product.ledger.verify import Verification, verify
 from shoal.validation import FloatArray
 
@@ -374,7 +374,7 @@ class Ledger:
     def spellings(self, labels: Sequence[str]) -> dict[str, str]:
         """Label -> its spelling on record, for labels that are on record in another (:func:`plaintext.name_key`)."""
         with self.storage.reading() as transaction:
-            return spellings.on_record(transaction, labels)
+            return recorded_spellings(transaction, labels)
 
     def draw_crowd_numbers(self, n: int) -> list[int]:
         """``n`` public numbers for new crowds, from the cryptographic source; none was drawn in this ledger before."""

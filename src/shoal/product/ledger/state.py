@@ -28,12 +28,22 @@ from sqlalchemy import bindparam, func, select
 from shoal.errors import InputError, LedgerError
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.releasable import Releasable, check_releasable, from_bytes
-from shoal.product.ledger import chain, spellings
+from shoal.product.ledger import chain
 from shoal.product.ledger.budgets import POINTS, REGISTER, Budget, MechanismBound, ReadingsTotal
 from shoal.product.ledger.chain import Entry, Journal
 from shoal.product.ledger.composition import NOTHING, Charges, Composer, LabelAccount, PairAccount, Recent, Span, sum_tv
 from shoal.product.ledger.crowds import NOBODY
-from shoal.product.ledger.storage import BOUNDS, GRAPH_LABELS, INDEX, MECHANISMS, READINGS, TOTALS, Transaction, chunks
+from shoal.product.ledger.storage import (
+    BOUNDS,
+    GRAPH_LABELS,
+    INDEX,
+    MECHANISMS,
+    READINGS,
+    TOTALS,
+    Transaction,
+    chunks,
+    keep_spellings,
+)
 
 #: The account of a label whose readings were never released.
 NO_READINGS = ReadingsTotal()
@@ -249,7 +259,7 @@ class State:
         accounts = [(label, self.labels[label].readings) for label in sorted(self._spent)]
         rows = [{"label": label, **a._asdict(), "spent": str(a.spent), "cap": repr(a.cap)} for label, a in accounts]
         self.transaction.upsert(READINGS, rows)
-        spellings.keep(self.transaction, [*(label for label, _ in self._joined), *sorted(self._spent)])
+        keep_spellings(self.transaction, [*(label for label, _ in self._joined), *sorted(self._spent)])
         for stored in (self._joined, self._changed, self._spent):
             stored.clear()
 

@@ -17,7 +17,7 @@ One schema serves both systems:
 | bounds | what a mechanism costs at most at a few points; derived from it, and safe to delete |
 | graph_labels, totals, readings_accounts | the chain by label (:mod:`shoal.product.ledger.state`) |
 | crowd_members, crowds, crowd_numbers | lasting crowds (:mod:`shoal.product.ledger.crowds`); the chain has a digest |
-| spellings | every label that something is on record about, by its key (:mod:`shoal.product.ledger.spellings`) |
+| spellings | every label that something is on record about, as it came first, by its :func:`shoal.plaintext.name_key` |
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from shoal.errors import InputError, LedgerError
+from shoal.plaintext import name_key
 
 if TYPE_CHECKING:
     from sqlalchemy import Executable, Select
@@ -130,6 +131,10 @@ WRONG_URL = (
 UNKNOWN = (
     "It is not known whether the last step was recorded: do the same again, under the same name; what is on record is "
     "not charged twice"
+)
+OTHER_SPELLING = (
+    "labels: {} label(s) are on record in another spelling (capitals, spaces or accents differ), and would count as "
+    "other people. Write them as they were at first. Nothing was recorded"
 )
 #: How the codes of a database begin -> the reason of the error, and what it means.
 CAUSES = {
@@ -415,3 +420,30 @@ def create(transaction: Transaction) -> None:
     for table in ("entries", "mechanisms"):
         for action in ("UPDATE", "DELETE"):
             transaction.run(f"CREATE TRIGGER {table}_no_{action.lower()} BEFORE {action} ON {table} {then}")
+
+
+def recorded_spellings(transaction: Transaction, labels: Iterable[str]) -> dict[str, str]:
+    """Label -> its spelling on record, for the labels that are on record in another one."""
+    key_of = {label: name_key(label) for label in labels}
+    known: dict[str, str] = {}
+    for part in chunks(dict.fromkeys(key_of.values())):
+        rows = transaction.rows(sa.select(SPELLINGS.c.key, SPELLINGS.c.label).where(SPELLINGS.c.key.in_(part)))
+        known |= {str(key): str(label) for key, label in rows}
+    return {label: known[key] for label, key in key_of.items() if known.get(key, label) != label}
+
+
+def refuse_other_spellings(transaction: Transaction, labels: Iterable[str]) -> None:
+    """Refuse labels that are on record in another spelling, or that are two spellings of one.
+
+    Graphs of mechanisms and tables of crowds are fixed; readings are recorded under the spelling on record.
+    """
+    names = dict.fromkeys(labels)
+    others = len(recorded_spellings(transaction, names)) + len(names) - len({name_key(name) for name in names})
+    if others:
+        raise InputError(OTHER_SPELLING.format(others))
+
+
+def keep_spellings(transaction: Transaction, labels: Iterable[str]) -> None:
+    """Note the spelling of labels that something is recorded about; the first one stays."""
+    rows = ({"key": name_key(label), "label": label} for label in dict.fromkeys(labels))
+    transaction.insert(SPELLINGS, *rows, otherwise="ON CONFLICT DO NOTHING")

@@ -7,8 +7,11 @@ those without an answer included, since who has one hides beside them too.
 
 from __future__ import annotations
 
+import hashlib
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,29 +19,121 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from shoal.audits.guard import ModelGuard, model_guard
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
+from shoal.mechanism.mechanism import Mechanism
+from shoal.mechanism.releasable import Releasable
+from shoal.product.card.facts import Accuracy
+from shoal.product.card.measures import accuracy_facts
 from shoal.product.runs.config import Config
 from shoal.product.runs.folder import DESIGN, FIT
 from shoal.product.runs.rows import CROWDS
 from shoal.product.runs.shards import Part, find_shard, out_path, put_frame, put_whole, seal_shard
 from shoal.product.runs.work import Work
 from shoal.product.sources.class_table import SUFFIX, ClassTable, refuse_copies, sample_laws
-from shoal.product.sources.meters.answers import ForecastAnswers
-from shoal.product.sources.meters.predictive import Forecasts, joined_forecasts
+from shoal.product.sources.meters.predictive import (
+    AccountingWarning,
+    Forecasts,
+    joined_forecasts,
+    off_by,
+    power_accuracy,
+)
 from shoal.records import Record
-from shoal.validation import FloatArray
+from shoal.validation import FloatArray, IndexArray
 
 if TYPE_CHECKING:
     from shoal.proofs.proof import Proof
 
 BLOCKS, MEMBERS = "blocks", "members.parquet"
+#: Entries of a table that a block holds, at most: what a worker has in memory.
+ENTRIES = 2_000_000
+
+
+@dataclass(frozen=True, repr=False)
+class ForecastAnswers:
+    """Forecasts with the query that is asked of them and the unit of its answers: one answer per label."""
+
+    forecasts: Forecasts
+    query: str
+    answer_unit: str
+
+    labels = property(lambda self: self.forecasts.households)  #: who has a law
+    owners = labels  #: the label of each answer
+    drawn = property(lambda self: self.query == "trajectory")  #: answers depend on normals that are drawn once
+    times = 1  #: answers about one label, at most
+    owner_columns = ("household",)  #: columns of the released table that stay with the owner
+
+    def take(self, labels: Sequence[str]) -> ForecastAnswers:
+        """The answers of some of the labels, in this order."""
+        place = {name: i for i, name in enumerate(self.labels)}
+        return replace(self, forecasts=self.forecasts.take([place[name] for name in labels]))
+
+    def laws(self) -> GaussianClasses:
+        """The class laws of the query; what is wrong with ``as_in_paper`` is said on the card, once."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", AccountingWarning)
+            return self.forecasts.classes(self.query, unit=self.answer_unit)
+
+    def answers(self, normals: FloatArray | None = None) -> FloatArray:
+        """(m, k) the answers that go into the mechanism."""
+        return self.forecasts.answer(self.query, normals, unit=self.answer_unit)
+
+    def questions(self, name: str) -> list[str]:
+        """Names that the ledger has for each answer in the release of this name."""
+        return [name] * len(self.labels)
+
+    def readings(self) -> tuple[str, ...]:
+        """Digests of the readings of the day before the origin, and of when that is.
+
+        Whatever else goes into a forecast, from the same day before the same origin it answers the same question.
+        """
+        when = f"{self.forecasts.origin.astimezone(UTC).isoformat()} {self.forecasts.step}".encode()
+        day = self.forecasts.recent
+        plain = np.where(np.isnan(day), np.nan, day + 0.0).astype("<f8")
+        return tuple(hashlib.sha256(when + row.tobytes()).hexdigest() for row in plain)
+
+    def accuracy(self, mechanism: Releasable) -> Accuracy:
+        """Errors of what is released of these labels."""
+        if self.answer_unit == "kw":
+            return accuracy_facts(mechanism, self.labels, "kW")
+        return mechanism.by_kind(
+            mechanism=lambda gaussian: power_accuracy(gaussian.part(self.labels)),
+            codebook=lambda book: accuracy_facts(book, self.labels, "kW"),
+        )
+
+    def guard(self, group: Mechanism, draws: int, seed: int) -> ModelGuard | None:
+        """The part of the promise to a group, these labels, that rests on their laws."""
+        return model_guard(
+            group, self.forecasts, query=self.query, fitted_on_private_data=True, n_draws=draws, seed=seed
+        )
+
+    def _power(self, released: FloatArray) -> FloatArray:
+        return released if self.answer_unit == "kw" else self.forecasts.to_power(released)
+
+    def off(self, released: FloatArray, truth: FloatArray) -> tuple[int, float]:
+        """Entries whose ``truth``, (n, h) in kW, came later, and the sum of the absolute errors there."""
+        return off_by(truth, self._power(released))
+
+    def table(self, order: IndexArray, group: IndexArray, row: IndexArray, released: FloatArray) -> pl.DataFrame:
+        """household, crowd, row, step, timestamp, kw."""
+        n, h = released.shape
+        return pl.DataFrame(
+            {
+                "household": pl.Series(self.labels, dtype=pl.String).gather(np.repeat(order, h)),
+                "crowd": np.repeat(group, h),
+                "row": np.repeat(row, h),
+                "step": np.tile(np.arange(1, h + 1), n),
+                "timestamp": self.forecasts.timestamps.gather(np.tile(np.arange(h), n)),
+                "kw": self._power(released)[order].ravel(),
+            }
+        )
+
+
 #: The answers of a block, each a row that is released about its owner, and the law of every label: two classes with the
 #: same attributes, so that no stage asks which of them it has.
 Answers = ForecastAnswers | ClassTable
-#: Entries of a table that a block holds, at most: what a worker has in memory.
-ENTRIES = 2_000_000
 
 
 @dataclass(frozen=True)

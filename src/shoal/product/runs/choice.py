@@ -49,14 +49,14 @@ from shoal.errors import InputError, UnreachableError
 from shoal.plaintext import sections
 from shoal.product.card.facts import FitFacts
 from shoal.product.card.statements import WARNINGS
-from shoal.product.runs.book import Book, as_period
 from shoal.product.runs.config import Config
+from shoal.product.runs.fit_stage import fit_job
 from shoal.product.runs.folder import FIT
 from shoal.product.runs.inputs import Curves
+from shoal.product.runs.owner_ledger import Book, as_period
 from shoal.product.runs.row_rules import Rules, TableRules
 from shoal.product.runs.rows import rules_of, too_few
 from shoal.product.runs.shards import run_jobs
-from shoal.product.runs.stages.fit_stage import fit_job
 from shoal.product.runs.work import Work
 from shoal.readings.plan import expected_errors
 from shoal.records import Record

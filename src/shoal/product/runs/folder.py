@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
@@ -115,6 +116,8 @@ FIT, DESIGN = "fit.json", "design.json"
 FORECASTS, LAWS, MECHANISM, SHARDS = "forecasts", "laws", "mechanism", "shards"
 #: The table of a release: the owner's, with the label of each row, and the one to pass on, without names.
 CSV, PARQUET, PUBLIC = "released.csv", "released.parquet", "public/released.csv"
+#: How far homes lie from rows, to pass on.
+READER = "public/reader.json"
 #: Called with (stage, what is happening, done, total); total 0 where it is not known.
 Progress = Callable[[str, str, float, int], None]
 
@@ -229,6 +232,7 @@ class Folder:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.written: bytes | None = None  #: the state file as it was last read or written here
+        self._is_new = False  #: it was made here
 
     def __truediv__(self, name: str) -> Path:
         return self.path / name
@@ -253,15 +257,36 @@ class Folder:
             raise InputError(
                 f"out: the folder {self.path.name} exists and is not a shoal run; name a new or an empty folder"
             )
+        self._is_new = not self.path.exists()
         self.path.mkdir(parents=True, exist_ok=True)
         self.path.chmod(0o700)  # an empty folder that was there becomes private too: all that it will hold is
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the folder; a second process is refused, and a killed one leaves no trace."""
+        """Hold the folder; a second process is refused, and one that is killed, or leaves nothing, leaves no trace."""
         busy = InputError(f"out: another shoal is working in {self.path.name}; wait for it to end")
-        with hold_lock(self / ".lock", busy):
-            yield
+        lock, empty = self / ".lock", False
+        try:
+            with hold_lock(lock, busy):
+                try:
+                    yield
+                finally:
+                    empty = list(self.path.iterdir()) == [lock]
+        finally:
+            if empty:
+                lock.unlink(missing_ok=True)
+                if self._is_new:
+                    with contextlib.suppress(OSError):  # another process has begun
+                        self.path.rmdir()
+
+    def clear(self) -> None:
+        """Remove everything from a folder that is held."""
+        for entry in self.path.iterdir():
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            elif entry.name != ".lock":
+                entry.unlink()
+        self.written = None
 
     def state(self) -> RunState:
         """The state as it was last written."""

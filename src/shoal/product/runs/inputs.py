@@ -25,7 +25,7 @@ from shoal.product.runs.shards import Part, put_frame
 from shoal.product.sources.class_table import ClassTable
 from shoal.product.sources.meters import clock
 from shoal.product.sources.meters.neighborhoods import blend
-from shoal.product.sources.meters.season import phases
+from shoal.product.sources.meters.predictive import phases
 from shoal.rounding import count_of
 from shoal.validation import FloatArray
 

@@ -29,9 +29,9 @@ from shoal.product.card.facts import LISTED
 from shoal.product.runs.config import Config
 from shoal.product.runs.folder import SimulatedMeters
 from shoal.product.runs.shards import put_frame, put_whole
+from shoal.product.sources.declaration import open_by_header
 from shoal.product.sources.meters import clock
 from shoal.product.sources.meters.columns import ColumnsError, named_meter
-from shoal.product.sources.meters.declaration import Declared, open_by_header
 from shoal.product.sources.meters.quality import DAY, Readings, common_interval, decided, own_intervals, repair, rising
 from shoal.product.sources.meters.readings import (
     ODD_ROWS,
@@ -104,7 +104,7 @@ def open_files(files: Sequence[Path], config: Config, dates: str) -> Opened:
     """Understand meter files that are read together, by the settings of a run and the ``dates`` it has read before."""
     columns = config.named_columns or None
     if config.declares:
-        return open_by_header(files, declared_of(config))
+        return open_by_header(files, config, instants=_declares_instants(config))
     opened = open_sources(
         files, columns, config.timestamp_format, config.unit, config.time_zone, dates, config.encoding
     )
@@ -261,8 +261,8 @@ def common_grid(
 # ------------------------------------------------------------------ nothing inferred from readings
 
 
-def declared_of(config: Config) -> Declared:
-    """What is declared about meter files; refuses what is lacking."""
+def _declares_instants(config: Config) -> bool:
+    """Whether timestamps are declared to have an offset from UTC; refuses settings that are lacking."""
     needed = {"unit": "the unit of the readings (unit='kw')", "interval": "the minutes between them (interval=15)"}
     missing = [name for name in needed if getattr(config, name) is None]
     if missing:
@@ -275,9 +275,7 @@ def declared_of(config: Config) -> Declared:
         raise InputError(
             "time_zone: the timestamps have an offset; name the zone of the homes' clocks, such as Europe/Zurich"
         )
-    return Declared(
-        str(config.unit), instants, config.named_columns, config.timestamp_format, config.time_zone, config.encoding
-    )
+    return instants
 
 
 def declared_grid(config: Config, *, energy: bool) -> Grid:

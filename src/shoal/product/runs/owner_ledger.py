@@ -15,17 +15,24 @@ missing, exchanged or rolled back has forgotten what was spent, and nothing is r
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from shoal.errors import InputError, LedgerError
 from shoal.files import private_folder
 from shoal.product.ledger.chain import Head
 from shoal.product.ledger.ledger import Ledger
+from shoal.rounding import count_of
 
 FILE, VARIABLE, IN_FOLDER = "ledger.db", "SHOAL_LEDGER", "folder"
 #: Beside the user's ledger: the files of other ledgers that runs on this machine released with, one a line.
@@ -227,3 +234,128 @@ _RESTORE = (
     "Nothing was released and nothing was changed. Crowds and what was spent are only in that ledger: restore its "
     "newest copy there (for SQLite together with ledger.db-wal), or say where it is now with ledger="
 )
+
+
+EARLIER = (
+    "period: something was released about these labels for {}, and this is about {}. Every release about a label needs "
+    "a later period than the last: a later origin= for forecasts, a later period= for a table. Nothing was released"
+)
+#: What the first release decides for the life of all crowds of a table: units, few-valued columns, columns half alike.
+DECIDED = ("decimals", "few", "alike")
+
+
+@dataclass(frozen=True)
+class Book:
+    """The record of some labels and of all that share a crowd with them."""
+
+    members: dict[str, dict[str, Any]] = field(default_factory=dict)  #: label -> crowd, stored, last, block
+    crowds: dict[int, dict[str, Any]] = field(default_factory=dict)  #: number -> setting, period, row, members, retired
+    ledger_digest: str = ""
+    settings: tuple[str, ...] = ()  #: of all crowds on record, of these labels or others
+
+    @classmethod
+    def read(cls, ledger: Ledger | None, labels: Sequence[str]) -> Book:
+        """From the ledger of a run; empty where there is none yet."""
+        if ledger is None:
+            return cls()
+        book = ledger.crowds(list(labels))
+        members = {entry.pop("label"): entry for entry in book.members.to_dicts()}
+        crowds = {entry.pop("crowd"): entry for entry in book.crowds.to_dicts()}
+        return cls(members, crowds, book.digest, book.settings)
+
+    @property
+    def digest(self) -> str:
+        """The digest of these entries alone, whatever else the ledger holds."""
+        state = hashlib.sha256()
+        for entries in (self.members, self.crowds):
+            for key, entry in entries.items():  # in the order of the ledger, by label and by number
+                state.update(repr((key, *entry.values())).encode())
+        return state.hexdigest()
+
+    @property
+    def lasting(self) -> list[dict[str, Any]]:
+        """The crowds that are not retired."""
+        return [entry for entry in self.crowds.values() if not entry["retired"]]
+
+    @property
+    def size(self) -> int | None:
+        """Members promised of the lasting crowds, the least of them; None where there are none."""
+        return min((int(json.loads(entry["setting"])["m"]) for entry in self.lasting), default=None)
+
+    def is_first(self, setting: Mapping[str, Any]) -> bool:
+        """Whether the ledger has no crowd yet of such figures: of meters, or of a table with one of these columns.
+
+        Labels without a crowd are newcomers otherwise, whatever file or folder they come in.
+        """
+        columns = set(setting.get("columns", ()))
+        others = [json.loads(text) for text in self.settings]
+        same = [other for other in others if other.get("kind") == setting["kind"]]
+        return not any(not columns or columns & set(other.get("columns", ())) for other in same)
+
+    def allow(self, setting: dict[str, Any], origin: str, steps: int | None) -> None:
+        """Refuse, before anything is fitted, a setting or a period that the crowds on record do not allow.
+
+        ``steps``: figures of a row of averages, which on record may be fewer; None for rows of another kind.
+        """
+        self.lasting_setting(setting)
+        period = as_period(origin)
+        later = [entry["period"] for entry in self.lasting if entry["period"] > period]
+        if later:
+            raise InputError(EARLIER.format(max(later), period))
+        released = [entry["row"] for entry in self.lasting if entry["period"] == period]
+        most = max((len(row_values(row)) for row in released), default=0)
+        if steps is not None and 0 < most < steps:
+            raise InputError(
+                f"horizon: forecasts from {origin} are on record with {count_of(most, 'step')}, and a period is "
+                f"released once; horizon={most} gives them again, a later origin= may have more. Nothing was "
+                "released"
+            )
+
+    def lasting_setting(self, setting: dict[str, Any]) -> dict[str, Any]:
+        """The setting of the crowds on record, which must be this one; what was decided for good stays decided."""
+        for entry in self.lasting:
+            recorded = json.loads(entry["setting"])
+            names = [name for name in {**recorded, **setting} if name not in DECIDED]
+            other = next((name for name in names if recorded.get(name) != setting.get(name)), None)
+            if other is not None:
+                raise InputError(_differs(other, recorded.get(other), setting.get(other)))
+            setting = {**setting, **{name: recorded[name] for name in DECIDED if name in recorded}}
+        return setting
+
+
+def as_period(text: str) -> str:
+    """An ISO year, month, day or instant as an instant of UTC; periods are ordered as texts.
+
+    >>> as_period("2024-03"), as_period("2018-12-05T18:00:00+01:00")
+    ('2024-03-01T00:00:00Z', '2018-12-05T17:00:00Z')
+    """
+    try:
+        moment = datetime.fromisoformat(f"{text}-01-01"[:10] if len(text) in (4, 7) else text)
+    except ValueError:
+        raise InputError(
+            "period must be a year, a month, a day or an instant: 2024, 2024-03, 2024-03-31", argument="period"
+        ) from None
+    if moment.tzinfo is not None:
+        moment = moment.astimezone(UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def row_values(row: bytes) -> list[float]:
+    """The figures of a row on record; NaN where one was withheld."""
+    values: list[float] = np.frombuffer(row, dtype="<f8").tolist()
+    return values
+
+
+def _differs(name: str, recorded: Any, given: Any) -> str:
+    setting = {"m": "crowd", "release": "method"}.get(name, name)
+
+    def words(value: Any) -> str:
+        if value is None or (name == "release" and value == "mean"):
+            return f"no {setting}"
+        return f"{setting} {','.join(map(str, value)) if isinstance(value, list) else value}"
+
+    return (
+        f"{setting}: these labels are in crowds that were formed with {words(recorded)}, and now it is "
+        f"{words(given)}. It is fixed for a crowd's life: a second kind of figure about the same crowd would give its "
+        "members away. Go on with the one on record. Nothing was released"
+    )

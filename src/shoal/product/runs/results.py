@@ -18,13 +18,12 @@ from shoal.plaintext import sections
 from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import AuditFacts, DesignFacts, FitFacts, ReleaseFacts
 from shoal.product.card.statements import Statement
-from shoal.product.runs import reader
+from shoal.product.runs import card_stage, crowd_stage
 from shoal.product.runs.blocks import WorstCurve, prove_shards, worst_curve, worst_frontier
 from shoal.product.runs.config import Config
-from shoal.product.runs.folder import CSV, LEDGER, PARQUET, PUBLIC, RunState
+from shoal.product.runs.folder import CSV, LEDGER, PARQUET, PUBLIC, READER, RunState
 from shoal.product.runs.kinds.kind import Kind
 from shoal.product.runs.owner_ledger import Place
-from shoal.product.runs.stages import card_stage, crowd_stage
 from shoal.product.runs.work import Stage, Work
 
 if TYPE_CHECKING:
@@ -212,7 +211,7 @@ class Results:
 
         Returns:
             entry, row, and below_10 … below_90: the figures below which so many percent of homes lie. It is never a
-            crowd's own spread; ``public/reader.json`` is what it is made from (:mod:`shoal.product.runs.reader`).
+            crowd's own spread; ``public/reader.json`` is what it is made from.
 
         >>> run.reader(123456)  # doctest: +SKIP
         """
@@ -301,7 +300,7 @@ FILES = {
     card_stage.PACKAGE: "public/ is what to share, a data package: columns, units, licence, guarantee",
     card_stage.PUBLIC: "the report to share: the table and its card, without names and true answers",
     PUBLIC: "the released figures, to share: no names",
-    reader.FILE: "how far homes lie from rows, pooled over all crowds, to share",
+    READER: "how far homes lie from rows, pooled over all crowds, to share",
     CSV: "the same with the name behind each row: your key, keep it private (also .parquet)",
     "card.md": "the release card, to publish with the figures (also .json)",
     crowd_stage.LEFT_OUT: "who has no row in it, and why",

@@ -30,9 +30,9 @@ from shoal.crowds.rules import Units
 from shoal.crowds.tables import TableCrowd, members_at
 from shoal.errors import InputError, LedgerError, UnreachableError
 from shoal.product.ledger.ledger import Ledger
-from shoal.product.runs.book import EARLIER, Book, row_values
 from shoal.product.runs.config import Config
 from shoal.product.runs.inputs import Curves, input_of
+from shoal.product.runs.owner_ledger import EARLIER, Book, row_values
 from shoal.product.runs.row_rules import FIGURES, LOADS, LoadRules, MadeRow, Rules, TableRules
 from shoal.validation import IndexArray
 

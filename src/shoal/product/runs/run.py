@@ -42,9 +42,9 @@ from typing import TYPE_CHECKING, Any
 from shoal.designs.methods import METHODS
 from shoal.errors import InputError, ShoalError
 from shoal.numerics import warmup
-from shoal.product.runs.book import Book
 from shoal.product.runs.choice import Choice, by_error, by_risk, naming_bound, rehearse_days, share
 from shoal.product.runs.config import Config, split_settings
+from shoal.product.runs.fit_stage import with_steps
 from shoal.product.runs.folder import (
     DESIGN,
     FIT,
@@ -61,11 +61,10 @@ from shoal.product.runs.folder import (
 )
 from shoal.product.runs.kinds import choose_kind
 from shoal.product.runs.kinds.averages import REHEARSAL
-from shoal.product.runs.owner_ledger import IN_FOLDER, Seal, note_ledger, place_of
+from shoal.product.runs.owner_ledger import IN_FOLDER, Book, Seal, note_ledger, place_of
 from shoal.product.runs.results import ANNEX, BOARD, Results
 from shoal.product.runs.rows import NUMBERS
 from shoal.product.runs.shards import find_shard, put_whole, sweep
-from shoal.product.runs.stages.fit_stage import with_steps
 from shoal.product.runs.work import Carry, Work
 
 if TYPE_CHECKING:
@@ -210,7 +209,8 @@ class Run(Results):
     def hold(self) -> Iterator[Run]:
         """Hold the folder; another process is refused meanwhile.
 
-        Where a new release is refused before anything was charged for it, the folder is left as it was.
+        Where a new release is refused before anything was charged for it, the folder is left as it was: also one that
+        was empty, or not there, while no stage is done.
         """
         self._depth += 1
         try:
@@ -222,8 +222,9 @@ class Run(Results):
             with folder.lock():
                 if not folder.is_as_written:
                     raise InputError(f"out: another shoal has worked in {self.path.name} meanwhile; run again")
-                if self._saved is None:
-                    self._remember(self.state)  # from here on the folder is a run, however it ends
+                new = self._saved is None
+                if new:
+                    self._remember(self.state)  # from here on the folder is a run, even if this process is killed
                 if self._rows is not None:
                     rows, path = self._rows, Path(self.state.source.path)
                     path.parent.mkdir(parents=True, exist_ok=True)
@@ -232,8 +233,12 @@ class Run(Results):
                 assert before is not None
                 try:
                     yield self
-                except ShoalError:
+                except ShoalError as error:
                     self._undo(before, files)
+                    # After a full disk, or without workers, which are no ValueErrors, there is something to go on with.
+                    if new and not self.state.stages and isinstance(error, ValueError):
+                        folder.clear()
+                        self._saved = None
                     raise
         finally:
             self._depth -= 1
@@ -241,10 +246,8 @@ class Run(Results):
                 self.work.close_ledger()
 
     def _undo(self, before: RunState, files: Snapshot) -> None:
-        """Forget a release that was refused and is not on record: a new period's, or one of a kind that forgets."""
+        """Forget a release that was begun, or a new period, and was refused and is not on record."""
         new = self.state.release > before.release
-        if not new and not self.kind.forgets(self.work):
-            return
         if self.has_released:
             try:
                 ledger, name = self.work.ledger, self.release_name
@@ -256,7 +259,7 @@ class Run(Results):
         if new:
             self.work.folder.put_back(f"earlier/{before.release}", files)
             self.work.state = self._saved = before
-        elif "release" not in self.state.stages:
+        elif self.state.releasing is not None:
             self._remember(replace(self.state, releasing=None))
 
     def _remember(self, state: RunState) -> None:

@@ -23,9 +23,9 @@ from shoal.product.runs.shards import Listing
 from shoal.product.workers import Executor, open_executor
 
 if TYPE_CHECKING:
+    from shoal.product.runs.fit_stage import MeterShards
     from shoal.product.runs.kinds.kind import Kind
     from shoal.product.runs.rows import CrowdTables
-    from shoal.product.runs.stages.fit_stage import MeterShards
 
 
 @dataclass(frozen=True)

@@ -42,9 +42,8 @@ from shoal.mechanism.releasable import Releasable
 from shoal.numerics.eigenpairs import eigh
 from shoal.product.card.facts import Accuracy
 from shoal.product.card.measures import accuracy_facts
-from shoal.product.sources.frame_archive import load_record, save_record
-from shoal.product.sources.frames import UNREADABLE, open_file
-from shoal.product.sources.lines import encoding_named, open_declared
+from shoal.product.sources.declaration import open_declared
+from shoal.product.sources.frames import UNREADABLE, encoding_named, load_record, open_file, save_record
 from shoal.product.sources.meters.readings import choose_spellings, readable_name
 from shoal.validation import FloatArray, IndexArray
 

@@ -22,19 +22,24 @@ import json
 import os
 import shutil
 import tempfile
+import types
+import typing
 import warnings
 import weakref
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import IO, Any, TypeVar
 from zoneinfo import available_timezones
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
+from shoal.archive import Arrays, content_of, pack, unpack
 from shoal.errors import InputError, StorageError
-from shoal.files import disk_space, private
+from shoal.files import disk_space, private, write_private
 from shoal.plaintext import FORMULA, cell
 
 Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
@@ -54,6 +59,8 @@ SEPARATORS = ",;\t|"
 #: What Polars raises on a file or an address that it cannot read; the texts may quote data.
 UNREADABLE = (pl.exceptions.PolarsError, OSError, UnicodeError, EOFError)
 
+#: What some encodings read as other characters than it holds.
+ESCAPES = b"\\u0041,\\x41,+AGE-,~{!!~},\x1b$B!!\x1b(B"
 #: Bytes of text taken at a time.
 CHUNK = 1 << 22
 _MARKS = (
@@ -207,6 +214,23 @@ def encoding_of(file: Path) -> str:
     return "utf-8"
 
 
+def encoding_named(encoding: str | None) -> str:
+    """The encoding of text files as it was declared; UTF-8 by default.
+
+    One in which a wrong byte can take in the next character is refused: it could be a separator.
+    """
+    if encoding is None:
+        return "utf-8"
+    try:
+        name = codecs.lookup(encoding).name
+        single = all(len(part.decode(name, errors="replace")) == len(part) for part in (bytes(range(256)), ESCAPES))
+    except (LookupError, UnicodeError, TypeError):
+        raise InputError("encoding must name a text encoding, such as utf-8, cp1252, latin-1 or utf-16") from None
+    if not single and not name.startswith(("utf-8", "utf-16", "utf-32")):
+        raise InputError("encoding: one byte may change the meaning of the next there; convert the file to UTF-8")
+    return name
+
+
 def text_of(file: Path, encoding: str, newline: str = "") -> IO[str]:
     """The text of a file in its encoding; a byte that the encoding does not know becomes a replacement character."""
     name = "utf-8-sig" if encoding == "utf-8" else encoding
@@ -341,3 +365,62 @@ def as_cells(frame: Frame) -> Frame:
         if kind == pl.String
     )
     return shown.rename({name: cell(name) for name in schema})
+
+
+Kind = TypeVar("Kind")
+
+
+def save_record(record: Any, path: str | Path, form: str, version: int) -> None:
+    """Write a dataclass of arrays, frames of Polars and what JSON knows, others inside it too, for this user alone."""
+    arrays: dict[str, NDArray[Any]] = {}
+    header = {"format": form, "version": version, "record": _taken_apart(record, "", arrays)}
+    write_private(path, pack(header, arrays))
+
+
+def load_record(kind: type[Kind], path: str | Path, form: str, version: int) -> Kind:
+    """Read a file that :func:`save_record` wrote; one that is damaged, altered or of another version is refused."""
+    name = f"path: {Path(path).name}"
+    header, arrays = unpack(content_of(path, form), form, version, name, "fit again")
+    try:
+        record: Kind = _put_together(kind, header["record"], "", arrays)
+    except (KeyError, TypeError) as error:
+        raise InputError(f"{name} lacks a part of a {form.removeprefix('shoal ')} file") from error
+    return record
+
+
+def _taken_apart(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
+    """What JSON knows of a value; its arrays, under their names, and frames as Parquet, go into ``arrays``."""
+    if is_dataclass(value):
+        return {
+            one.name: _taken_apart(getattr(value, one.name), f"{name}.{one.name}".lstrip("."), arrays)
+            for one in fields(value)
+        }
+    if isinstance(value, (pl.DataFrame, pl.Series)):
+        buffer = io.BytesIO()
+        (value if isinstance(value, pl.DataFrame) else value.to_frame()).write_parquet(buffer)
+        value = np.frombuffer(buffer.getvalue(), dtype=np.uint8)
+    if isinstance(value, np.ndarray):
+        arrays[name] = value
+        return None
+    return value // timedelta(microseconds=1) if isinstance(value, timedelta) else value
+
+
+def _put_together(kind: Any, value: Any, name: str, arrays: Arrays) -> Any:
+    """A value of this annotation from what :func:`_taken_apart` made of it."""
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        kind = next(one for one in typing.get_args(kind) if one is not type(None))
+    if name in arrays:
+        if kind not in (pl.DataFrame, pl.Series):
+            return arrays[name]
+        frame = pl.read_parquet(io.BytesIO(arrays[name].tobytes()))
+        return frame if kind is pl.DataFrame else frame.to_series()
+    if is_dataclass(kind) and value is not None:
+        hints = typing.get_type_hints(kind)
+        parts = {
+            one.name: _put_together(hints[one.name], value[one.name], f"{name}.{one.name}".lstrip("."), arrays)
+            for one in fields(kind)
+        }
+        return kind(**parts)  # type: ignore[operator]
+    if kind is timedelta:
+        return timedelta(microseconds=value)
+    return tuple(value) if isinstance(value, list) else value

@@ -27,15 +27,15 @@ from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import LISTED, MEANINGLESS, DesignFacts, FitFacts, Lost, ReleaseFacts
 from shoal.product.card.pictures import CrowdCurves
 from shoal.product.ledger.budgets import MechanismBound, mechanism_bound
+from shoal.product.runs import card_stage, crowd_stage, design_stage
 from shoal.product.runs.blocks import Answers, answers_of, members_of
 from shoal.product.runs.config import Config
+from shoal.product.runs.design_stage import hardest_block, intact_pairs
 from shoal.product.runs.folder import DESIGN, SHARDS
 from shoal.product.runs.kinds.kind import RELEASE_SETTINGS, Kind, first_stage, last_stages, release_facts, write_tables
 from shoal.product.runs.row_rules import round_rows
 from shoal.product.runs.rows import draw_numbers, record_rows
 from shoal.product.runs.shards import Part, out_path, put_whole
-from shoal.product.runs.stages import card_stage, crowd_stage, design_stage
-from shoal.product.runs.stages.design_stage import hardest_block, intact_pairs
 from shoal.product.runs.work import Stage, StageOutcome, Work
 from shoal.product.workers import Failure
 from shoal.rounding import exactly, upper

@@ -10,11 +10,10 @@ from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import FitFacts, ReleaseFacts, SpentFacts
 from shoal.product.card.pictures import CrowdCurves
 from shoal.product.card.statements import HEADINGS, Statement, would_protect
-from shoal.product.runs import reader
+from shoal.product.runs import card_stage, fit_stage, table_stage
 from shoal.product.runs.config import OF_READINGS, Config
 from shoal.product.runs.folder import CSV, FIT, PARQUET, PUBLIC
 from shoal.product.runs.inputs import read_curves
-from shoal.product.runs.stages import card_stage, fit_stage, table_stage
 from shoal.product.runs.work import Stage, Work
 from shoal.product.sources.frames import as_cells
 
@@ -67,10 +66,6 @@ class Kind:
     def begin(self, work: Work) -> None:
         """Refuse, before anything is recorded, a release that could not be finished or hides nobody."""
 
-    def forgets(self, work: Work) -> bool:
-        """Whether a release that was begun and refused, without being on record, is forgotten."""
-        return False
-
     def rehearse(self, work: Work) -> ReleaseCard | None:
         """Write what would be released; its card, where the stages before the release leave none."""
         return None
@@ -118,8 +113,7 @@ class Kind:
 
     def reader(self, work: Work, row: Any) -> pl.DataFrame:
         """For the recipient: how far members lie from a row; see :meth:`shoal.Run.reader`."""
-        self.refuse("reader")
-        return reader.around(work.folder / reader.FILE, work.folder / PUBLIC, row)
+        raise InputError(self.has_not["reader"])
 
 
 def mean_kw(work: Work) -> float | None:

@@ -33,13 +33,13 @@ from shoal.product.card.facts import FitFacts
 from shoal.product.card.statements import OWNER as TO_OWNER
 from shoal.product.card.statements import WARNINGS, Statement
 from shoal.product.ledger.budgets import window_start
-from shoal.product.runs.book import as_period
+from shoal.product.runs import table_stage
 from shoal.product.runs.config import OF_READINGS, Config
 from shoal.product.runs.folder import CSV, FIT, PARQUET
 from shoal.product.runs.inputs import read_curves
 from shoal.product.runs.kinds.kind import Kind, first_stage, last_stages, mean_kw, release_facts
-from shoal.product.runs.stages import table_stage
-from shoal.product.runs.stages.table_stage import noun_of
+from shoal.product.runs.owner_ledger import as_period
+from shoal.product.runs.table_stage import noun_of
 from shoal.product.runs.work import Carry, Stage, StageOutcome, Work
 from shoal.product.sources.class_table import LABEL, declared_rows
 from shoal.product.sources.frames import as_cells
@@ -81,6 +81,7 @@ class NoisyReadings(Kind):
         "rehearse": "rehearse: under secret='readings' nothing is chosen after looking at the readings, and a "
         "rehearsal looks; `shoal.noisy_crowds_plan(customers=…, epsilon=…, typical_kw=…)` says what to expect from "
         "declared numbers",
+        "reader": "reader: rows of noisy readings are no means of crowds; the card says how far the table is off",
         "at_most": refusal,
         "within": refusal,
         "proof": "dir: there is nothing to prove here: the (ε, δ) of the readings' promise is that of one Gaussian "
@@ -131,9 +132,6 @@ class NoisyReadings(Kind):
 
     def begin(self, work: Work) -> None:
         homes_of(work)
-
-    def forgets(self, work: Work) -> bool:
-        return work.state.releasing is not None
 
     def card(self, work: Work) -> ReleaseCard:
         """A function of the public settings alone; nothing is measured for it."""

@@ -16,9 +16,8 @@ from shoal.arma import fit_arma, predict
 from shoal.arma.predict import LAGS, check_models
 from shoal.errors import InputError
 from shoal.product.sources.meters import clock
-from shoal.product.sources.meters.predictive import Forecasts, by_row
+from shoal.product.sources.meters.predictive import FLOOR, PERIODS, Forecasts, by_row, export_scale, fit_season, phases
 from shoal.product.sources.meters.quality import NothingToForecast, Readings, TrainingWindow, as_readings, repair
-from shoal.product.sources.meters.season import FLOOR, PERIODS, export_scale, fit_season, phases
 
 #: A household with fewer than this share of its training readings is left out.
 LEAST_OBSERVED = 0.8
@@ -58,7 +57,7 @@ def forecast(
         train_days: length of the training window, which ends at ``origin``.
         horizon: steps to predict.
         season: ``"week"`` or ``"day"``: what the seasonal mean repeats with. A week in two weeks of training is
-            seen twice, which makes predictive intervals too narrow; see :mod:`shoal.product.sources.meters.season`.
+            seen twice, which makes predictive intervals too narrow; see :mod:`shoal.product.sources.meters.predictive`.
         origin: first instant to predict; by default right after the last readings, which one home's may move for all:
             name it for :func:`shoal.noisy_crowds`. Text is ISO 8601.
         floor: kW below which power is set to the floor before the logarithm.

@@ -19,8 +19,7 @@ from shoal import validation
 from shoal.crowds.formation import crowds
 from shoal.errors import InputError
 from shoal.laws.graph import NeighborGraph
-from shoal.product.sources.meters.predictive import Forecasts
-from shoal.product.sources.meters.season import phase_means, phases
+from shoal.product.sources.meters.predictive import Forecasts, phase_means, phases
 from shoal.validation import FloatArray
 
 

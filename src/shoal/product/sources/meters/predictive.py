@@ -45,16 +45,122 @@ from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.numerics.eigenpairs import eigh
 from shoal.plaintext import table
-from shoal.product.sources.frame_archive import load_record, save_record
+from shoal.product.card.facts import LISTED, Accuracy, FitFacts, ModelChecks
+from shoal.product.card.measures import accuracy_facts, hiding
+from shoal.product.sources.frames import load_record, save_record
 from shoal.product.sources.meters.quality import TrainingWindow
-from shoal.product.sources.meters.season import Season, phases
 from shoal.rounding import count_of
 from shoal.validation import FloatArray
 
 if TYPE_CHECKING:
     from shoal.laws.graph import NeighborGraph
     from shoal.mechanism.mechanism import Mechanism
-    from shoal.product.card.facts import Accuracy, FitFacts
+
+#: Period name -> its days; a phase is a position in it.
+PERIODS = {"day": 1, "week": 7}
+
+#: A home with at least this share of its readings below zero exports; fewer are set to the floor, as zeros are.
+LEAST_EXPORT = 0.01
+
+#: kW; half of the coarse step of common meters (0.01 kWh in 15 minutes = 0.04 kW).
+FLOOR = 0.02
+
+
+@dataclass(frozen=True, repr=False)
+class Season:
+    """Mean log profile of each household over one period.
+
+    ``profile`` (n, n_phases) in ln kW; ``repeats`` (n, n_phases) readings behind each entry, zero where the phase
+    was never seen and the profile was borrowed from the same time on other days, or from the overall mean.
+    """
+
+    period: str
+    floor: float
+    profile: FloatArray
+    repeats: NDArray[np.int64]
+    scale: FloatArray  #: (n,) s of homes that export, kW; 0 for those on the logarithm
+
+    def remove(self, kw: FloatArray, phase: NDArray[np.int64]) -> FloatArray:
+        """(n, T) kW at the given phases (T,) to x; NaN stays NaN."""
+        return np.asarray(to_scale(kw, self.floor, self.scale) - self.profile[:, phase], dtype=np.float64)
+
+    def power(self, values: FloatArray) -> FloatArray:
+        """(n, h) values on the scale of each home back to kW."""
+        s = self.scale[:, None]
+        with np.errstate(over="ignore"):
+            return np.asarray(np.where(s > 0, s * np.sinh(values), np.exp(values)), dtype=np.float64)
+
+
+def log_power(kw: FloatArray, floor: float) -> FloatArray:
+    """ln max(p, floor); NaN stays NaN."""
+    return np.asarray(np.log(np.maximum(kw, floor)), dtype=np.float64)
+
+
+def export_scale(kw: FloatArray, floor: float) -> FloatArray:
+    """(n,) the scale s of homes that export, from (n, T) readings of their own; 0 for all others."""
+    seen = np.isfinite(kw)
+    exports = (kw < 0).sum(axis=1) >= LEAST_EXPORT * np.maximum(seen.sum(axis=1), 1)
+    scale = np.zeros(len(kw))
+    if exports.any():
+        scale[exports] = np.maximum(np.nanmedian(np.abs(kw[exports]), axis=1), floor)
+    return scale
+
+
+def to_scale(kw: FloatArray, floor: float, scale: FloatArray) -> FloatArray:
+    """(n, T) readings on the scale of each home: ln max(p, floor), or asinh(p/s) where s is above zero."""
+    s = scale[:, None]
+    return np.where(s > 0, np.arcsinh(kw / np.where(s > 0, s, 1.0)), log_power(kw, floor))
+
+
+def phases(timestamps: pl.Series, period: str, step: timedelta) -> NDArray[np.int64]:
+    """Position of each instant in the day or week, on the wall clock of its zone."""
+    days = PERIODS[validation.choice(tuple(PERIODS), season=period)]
+    width = int(step / timedelta(seconds=1))
+    second = (
+        timestamps.dt.hour().cast(int) * 3600 + timestamps.dt.minute().cast(int) * 60 + timestamps.dt.second().cast(int)
+    )
+    slot = second.to_numpy().astype(np.int64) // width
+    if days == 1:
+        return slot
+    weekday = timestamps.dt.weekday().to_numpy().astype(np.int64) - 1
+    return np.asarray(weekday * (86400 // width) + slot, dtype=np.int64)
+
+
+def fit_season(
+    kw: FloatArray, phase: NDArray[np.int64], *, period: str, step: timedelta, floor: float = FLOOR
+) -> Season:
+    """Mean log profiles of (n, T) training readings at phases (T,); NaN entries do not count."""
+    floor = validation.positive(floor=floor)
+    if kw.ndim != 2 or phase.shape != kw.shape[1:]:
+        raise InputError("phase must hold one entry per column of kw")
+    per_day = int(timedelta(days=1) / step)
+    total = per_day * PERIODS[validation.choice(tuple(PERIODS), season=period)]
+    scale = export_scale(kw, floor)
+    logs = to_scale(kw, floor, scale)
+    profile, repeats = phase_means(logs, phase, total)
+    empty = repeats == 0
+    if empty.any():
+        by_day, _ = phase_means(logs, phase % per_day, per_day)
+        seen = np.isfinite(logs)
+        overall = np.where(seen, logs, 0).sum(axis=1) / np.maximum(seen.sum(axis=1), 1)
+        borrowed = np.where(np.isnan(by_day), overall[:, None], by_day)[:, np.arange(total) % per_day]
+        profile = np.where(empty, borrowed, profile)
+    return Season(period, floor, profile, repeats, scale)
+
+
+def phase_means(values: FloatArray, phase: NDArray[np.int64], total: int) -> tuple[FloatArray, NDArray[np.int64]]:
+    """Mean and number of finite entries per phase; the mean is NaN where there are none.
+
+    Entries are added in the order of time, home by home: the sums do not depend on which homes are in one array.
+    """
+    n = len(values)
+    seen = np.isfinite(values)
+    flat = (np.arange(n)[:, None] * total + phase[None, :]).ravel()
+    repeats = np.bincount(flat, weights=seen.ravel(), minlength=n * total).reshape(n, total)
+    sums = np.bincount(flat, weights=np.where(seen, values, 0.0).ravel(), minlength=n * total).reshape(n, total)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(sums / np.where(repeats > 0, repeats, np.nan)), repeats.astype(np.int64)
+
 
 Kind = TypeVar("Kind", Season, ArmaModels, Checks, "Forecasts")
 
@@ -74,7 +180,7 @@ class Forecasts:
     """Predictive laws of many households over one horizon, in ln kW, and how they came about.
 
     Of homes that export (``exports``), laws are on the scale asinh(p/s) instead
-    (:mod:`shoal.product.sources.meters.season`); ``power`` and ``interval`` are in kW for all.
+    (:mod:`shoal.product.sources.meters.predictive`); ``power`` and ``interval`` are in kW for all.
     """
 
     households: tuple[str, ...]
@@ -233,9 +339,6 @@ class Forecasts:
 
     def facts(self, graph: NeighborGraph | None) -> FitFacts:
         """Facts for a release card: who has a forecast, whose model holds, and, where known, who hides among whom."""
-        from shoal.product.card.facts import LISTED, FitFacts, ModelChecks
-        from shoal.product.card.measures import hiding
-
         holds = np.array(list(self.checks.holds.values()))
         gaussian, white, stationary = (int(answers.sum()) for answers in holds)
         n, minutes = len(self.households), self.step.total_seconds() / 60
@@ -260,8 +363,6 @@ class Forecasts:
         """Errors in kW of what a mechanism releases of these forecasts, whose answers are in log power."""
         if self.households != mechanism.classes.labels:
             raise InputError("forecasts must be of the mechanism's labels, in the same order")
-        from shoal.product.sources.meters.answers import power_accuracy
-
         return power_accuracy(mechanism)
 
     def observations(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -345,3 +446,58 @@ def semidefinite(covs: FloatArray) -> FloatArray:
     root = vectors[rounding] * np.sqrt(np.maximum(values[rounding], 0))[:, None, :]
     covs[rounding] = root @ np.swapaxes(root, 1, 2) * outer[rounding]
     return np.asarray(covs, dtype=np.float64)
+
+
+def off_by(truth: FloatArray, power: FloatArray) -> tuple[int, float]:
+    """Entries whose truth is known, and the sum of the absolute errors there."""
+    known = np.isfinite(truth) & np.isfinite(power)
+    return int(known.sum()), float(np.abs(power - truth)[known].sum())
+
+
+def power_accuracy(mechanism: Mechanism) -> Accuracy:
+    """Errors in kW of released power against the true answer, of a mechanism whose answers are in log power.
+
+    The change η = shift + gain (q − μ) + noise has mean shift, variance diag(G Σ Gᵀ + N) and covariance diag(Σ Gᵀ) with
+    the answer; :func:`power_error` has the rest.
+    """
+    means = mechanism.classes.means
+    n, k = means.shape
+    covs = np.broadcast_to(mechanism.classes.stored_covs, (n, k, k))
+    together = 0.0 if mechanism.gain is None else np.diagonal(mechanism.gain @ covs, axis1=1, axis2=2)
+    variance = np.diagonal(covs, axis1=1, axis2=2)
+    bias, mse = power_error(means, mechanism.bias, mechanism.error_variance, log_var=variance, log_noise_cov=together)
+    return accuracy_facts(mechanism, unit="kW", powers=(mse, bias, np.exp(means)))
+
+
+def power_error(
+    log_mean: FloatArray, noise_mean: Any, noise_var: Any, *, log_var: Any = 0.0, log_noise_cov: Any = 0.0
+) -> tuple[FloatArray, FloatArray]:
+    """Bias E p̃ − p in kW and mean squared error E (p̃ − p)² in kW² of released power, each (n, h), exactly.
+
+    In log power the mechanism returns q + η; in power the reference is p = e^q and the release p̃ = e^{q+η} = p e^η.
+    With (q, η) jointly Gaussian, q ~ N(a, v), η ~ N(m, s²) and Cov(q, η) = c, the log-normal moments
+    E e^{αq+βη} = exp(αa + βm + ½(α²v + 2αβc + β²s²)) give
+
+        E p̃ − p      = e^{a+v/2} (e^{m+c+s²/2} − 1)
+        E (p̃ − p)²   = e^{2a+2v} (e^{2m+4c+2s²} − 2 e^{m+2c+s²/2} + 1)
+
+    For a point forecast v = c = 0 (theory notes, section 7). c ≠ 0 for mechanisms that move the answer with itself.
+
+    Args:
+        log_mean: (n, h) mean of the answer q in ln kW; the answer itself where it is a constant.
+        noise_mean: mean of η in log units; (n, h) or what broadcasts to it, as the arguments below.
+        noise_var: variance of η.
+        log_var: variance of q given the household; 0 for a point forecast.
+        log_noise_cov: covariance of q and η; 0 for noise that does not depend on the answer.
+
+    >>> bias, mse = power_error(np.array([[0.0]]), noise_mean=0.0, noise_var=0.04)
+    >>> print(f"{bias[0, 0]:.4f}", f"{mse[0, 0] ** 0.5:.4f}")
+    0.0202 0.2071
+    """
+    a, m, s2, v, c = np.broadcast_arrays(log_mean, noise_mean, noise_var, log_var, log_noise_cov)
+    with np.errstate(over="ignore"):
+        bias = np.exp(a + v / 2) * np.expm1(m + c + s2 / 2)
+        # e^{2g+s²} − 2e^g + 1 = e^{2g}(e^{s²} − 1) + (e^g − 1)² with g = m + 2c + s²/2: no cancellation.
+        g = m + 2 * c + s2 / 2
+        mse = np.exp(2 * a + 2 * v) * (np.exp(2 * g) * np.expm1(s2) + np.expm1(g) ** 2)
+    return np.asarray(bias), np.asarray(mse)

@@ -33,12 +33,12 @@ from shoal.product.sources.frames import (
     Paths,
     Scratch,
     beginning,
+    encoding_named,
     in_batches,
     meter_files,
     open_file,
     table_of,
 )
-from shoal.product.sources.lines import encoding_named
 from shoal.product.sources.meters import clock, formats
 from shoal.product.sources.meters.columns import (
     UNITS,
@@ -464,7 +464,7 @@ def read_meters(
     if totals["repaired"] or totals["left out"]:
         said.append(
             f"of {len(readings.quality)} households, {totals['repaired']} were repaired and {totals['left out']} left "
-            "out; quality.csv of a run says why, and so does shoal.sources.meters.readings.meter_readings()"
+            "out; quality.csv of a run says why, and so does shoal.product.sources.meters.readings.meter_readings()"
         )
     for sentence in said:
         warnings.warn(sentence, QualityWarning, stacklevel=2)

@@ -22,8 +22,7 @@ from shoal.product.card.package import package
 from shoal.product.card.pictures import CrowdCurves
 from shoal.product.card.render import public_page, report
 from shoal.product.card.statements import RULES, Statement, handing
-from shoal.product.runs import reader
-from shoal.product.runs.folder import FIT, PARQUET, STATE, CardFacts, Folder, ReportFacts
+from shoal.product.runs.folder import FIT, PARQUET, READER, STATE, CardFacts, Folder, ReportFacts
 from shoal.product.runs.folder import PUBLIC as TABLE
 from shoal.product.runs.inputs import horizon_stamps
 from shoal.product.runs.rows import CROWDS, ROWS, CrowdTables
@@ -37,7 +36,7 @@ DOING, REPORTING = "writing the release card", "writing the report"
 COURSE = "course.json"
 REPORT, PUBLIC, PACKAGE = "report.html", "public/report.html", "public/datapackage.json"
 #: What releases write to ``public/``.
-TABLES = (TABLE, reader.FILE, PLAN, VECTOR, TOTAL)
+TABLES = (TABLE, READER, PLAN, VECTOR, TOTAL)
 #: Labels that the attack looks for, and shards whose later readings give the price of an earlier release.
 SOUGHT, METERED = 2_000, 20
 #: Entries of a ledger up to which it is verified for the page.

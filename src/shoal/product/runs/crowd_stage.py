@@ -17,10 +17,10 @@ from shoal.crowds.diversity import CLOSENESS
 from shoal.crowds.membership import formation_size
 from shoal.errors import InputError
 from shoal.product.card.facts import LISTED, FitFacts, most_common
-from shoal.product.runs.book import Book, as_period
+from shoal.product.runs.fit_stage import QUALITY_TABLE
 from shoal.product.runs.folder import FIT, CrowdFacts
+from shoal.product.runs.owner_ledger import Book, as_period
 from shoal.product.runs.rows import CROWDS, ROWS, WAITS, CrowdTables, Plan, crowd_setting
-from shoal.product.runs.stages.fit_stage import QUALITY_TABLE
 from shoal.product.runs.work import Carry, StageOutcome, Work
 from shoal.product.sources.frames import as_cells
 from shoal.rounding import count_of

@@ -3,7 +3,7 @@
 A shard of forecasts is ``<key>.zip``; beside it ``<key>.curves.parquet``, one row per household with its value today,
 usual day and what was metered later (:data:`CURVES`), and ``<key>.quality.parquet``, one row per household
 read, those that could not be used included. A forecast needs no crowd: crowds come after it
-(:mod:`shoal.product.runs.stages.crowd_stage`).
+(:mod:`shoal.product.runs.crowd_stage`).
 
 The stage has three steps: :func:`read_meters`, :func:`ask_ledger` and :func:`fit_forecasts`. So the ledger is asked
 before anything is fitted.
@@ -26,7 +26,6 @@ import polars as pl
 
 from shoal.errors import InputError
 from shoal.product.card.facts import LISTED, FitFacts, most_common, tally
-from shoal.product.runs.book import Book
 from shoal.product.runs.config import Config
 from shoal.product.runs.folder import FIT, FORECASTS, SHARDS
 from shoal.product.runs.inputs import CURVES, write_curves
@@ -45,6 +44,7 @@ from shoal.product.runs.meter_rows import (
     sort_files,
     survey,
 )
+from shoal.product.runs.owner_ledger import Book
 from shoal.product.runs.rows import crowd_setting
 from shoal.product.runs.shards import (
     Job,
@@ -60,11 +60,10 @@ from shoal.product.runs.shards import (
 from shoal.product.runs.work import Carry, StageOutcome, Work
 from shoal.product.sources.frames import as_cells
 from shoal.product.sources.meters import clock
-from shoal.product.sources.meters.answers import off_by
 from shoal.product.sources.meters.columns import ColumnsError, named_meter
 from shoal.product.sources.meters.forecast import ABSENT, ShortHistory, forecast, update_forecasts
 from shoal.product.sources.meters.neighborhoods import usual_day
-from shoal.product.sources.meters.predictive import Forecasts
+from shoal.product.sources.meters.predictive import Forecasts, off_by
 from shoal.product.sources.meters.quality import LARGE, NEGATIVE, REGISTER, NothingToForecast, Readings
 from shoal.product.workers import tick
 from shoal.rounding import count_of
