@@ -9,7 +9,6 @@ from scipy.special import erf, erfinv, ndtr, ndtri
 
 import shoal
 from families import complete, loss_samples, random_family
-from shoal.accounting.tradeoff import worst_tpr
 
 
 def exactly(formula, rates):
@@ -106,12 +105,3 @@ def test_extremes():
     )
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_worst_edge_is_the_largest_of_all_edges(seed):
-    classes = random_family(9, 3, seed)
-    graph = complete(classes)
-    rates = RATES[:-1]
-    each = [shoal.tpr_at_fpr(classes, graph, rate).max() for rate in rates]
-    found = worst_tpr(classes, graph, rates)  # both are bounds: neither need be the smaller one
-    assert found == pytest.approx(each, rel=1e-9, abs=1e-300)
-    assert worst_tpr(classes, graph, [1.0]) == [1.0]

@@ -112,24 +112,6 @@ def tpr_at_fpr(classes: Any, graph: NeighborGraph, fpr: float, *, scope: str = "
     return power if releases.directions == 2 else power[:, 0]
 
 
-def worst_tpr(classes: Any, graph: NeighborGraph, fpr: Any, *, scope: str = "answer") -> FloatArray:
-    """Largest true-positive rate over all edges and directions at each false-positive rate, rounded up.
-
-    The maximum of :func:`tpr_at_fpr`, without its search on edges whose bound, at the ε of the worst edge so far,
-    already lies below that edge's: any ε gives a bound.
-    """
-    rates = _rates(fpr)
-    releases = Releases.of(classes, scope)
-    pairs = releases.pairs(graph)
-
-    def work(part: slice) -> FloatArray:
-        worst = rates.copy()
-        _worst_batch(rates, releases.spectra(pairs[part], precise=True), releases.directions, worst)
-        return worst
-
-    return np.asarray(np.max([rates, *map_batches(work, len(pairs), BLOCK)], axis=0))
-
-
 def _tpr(releases: Releases, pairs: Any, rates: FloatArray) -> FloatArray:
     out = np.empty((len(pairs), releases.directions, len(rates)))
     _tpr_batch(rates, releases.spectra(pairs, precise=True), out)
@@ -159,30 +141,12 @@ def _tpr_batch(rates: FloatArray, batch: EdgeBatch, out: FloatArray) -> None:
                 continue
             forth, back = loss_law(batch, e, direction), loss_law(batch, e, 1 - direction)
             for j in range(len(rates)):
-                out[e, direction, j] = _best_rate(rates[j], forth, back)[0]
-
-
-@kernel
-def _worst_batch(rates: FloatArray, batch: EdgeBatch, directions: int, worst: FloatArray) -> None:
-    """Raise ``worst``, one per rate, to the largest rate of the block."""
-    at = np.full(len(rates), math.nan)
-    for e in range(len(batch.disjoint)):
-        if batch.disjoint[e]:
-            worst[:] = 1.0
-            return
-        for direction in range(directions):
-            forth, back = loss_law(batch, e, direction), loss_law(batch, e, 1 - direction)
-            for j in range(len(rates)):
-                if is_trivial(forth) or (not math.isnan(at[j]) and _rate(rates[j], at[j], forth) <= worst[j]):
-                    continue
-                rate, epsilon = _best_rate(rates[j], forth, back)
-                if rate > worst[j]:
-                    worst[j], at[j] = rate, epsilon
+                out[e, direction, j] = _best_rate(rates[j], forth, back)
 
 
 @kernel
 def _rate(alpha: float, epsilon: float, forth: LossLaw) -> float:
-    """α e^ε + δ(ε), rounded up: a bound whatever ε is."""
+    """α e^ε + δ(ε), rounded up."""
     _, _, upper = tail(HOCKEY, RIGHT, epsilon, forth, -math.inf)
     if math.isnan(upper):
         return 1.0  # no certified δ: nothing is claimed
@@ -191,14 +155,14 @@ def _rate(alpha: float, epsilon: float, forth: LossLaw) -> float:
 
 
 @kernel
-def _best_rate(alpha: float, forth: LossLaw, back: LossLaw) -> tuple[float, float]:
-    """min over ε of α e^ε + δ(ε), and the ε: by bisection for the one where Pr_X'(L > ε) = Pr(L' < −ε) equals α."""
+def _best_rate(alpha: float, forth: LossLaw, back: LossLaw) -> float:
+    """min over ε of α e^ε + δ(ε): by bisection for the one where Pr_X'(L > ε) = Pr(L' < −ε) equals α."""
     if is_trivial(forth):
-        return alpha, 0.0
+        return alpha
     if alpha >= 1.0:
-        return 1.0, math.nan
+        return 1.0
     if alpha <= 0.0:
-        return 0.0, math.nan
+        return 0.0
     target = math.log(alpha)
     mean, spread = slopes(0.0, back)
     low, high = -mean, -mean
@@ -220,4 +184,4 @@ def _best_rate(alpha: float, forth: LossLaw, back: LossLaw) -> tuple[float, floa
             low = middle
         else:
             high = middle
-    return _rate(alpha, high, forth), high
+    return _rate(alpha, high, forth)
