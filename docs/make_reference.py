@@ -34,7 +34,6 @@ Made by `python docs/make_reference.py`; a test checks that it is up to date. Co
 | compare methods on your data | `compare` |
 | test anybody's mechanism, decide anybody's claim | `testing.check_mechanism`, `testing.check_claim` |
 | who is found in what leaves | `reidentify`, `find_published` |
-| other accountants | `to_pld` (dp_accounting) |
 | protect the readings themselves | `noisy_crowds_plan`, `noisy_crowds`, `population_error` |
 | let others ask | the command `shoal serve` |
 | deterministic queries | `sensitivity`, `analytic_sigma` |

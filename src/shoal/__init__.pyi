@@ -38,7 +38,6 @@ if TYPE_CHECKING:  # the library: pip install shoal
     from shoal.laws.graph import NeighborGraph as NeighborGraph
     from shoal.mechanism.codebook import Codebook as Codebook
     from shoal.mechanism.codebook import codebook as codebook
-    from shoal.mechanism.interchange import to_pld as to_pld
     from shoal.mechanism.mechanism import Mechanism as Mechanism
     from shoal.mechanism.releasable import load as load
     from shoal.mechanism.sequence import AdaptiveFilter as AdaptiveFilter
