@@ -40,7 +40,6 @@ if TYPE_CHECKING:  # the library: pip install shoal
     from shoal.mechanism.codebook import codebook as codebook
     from shoal.mechanism.mechanism import Mechanism as Mechanism
     from shoal.mechanism.releasable import load as load
-    from shoal.mechanism.sequence import AdaptiveFilter as AdaptiveFilter
     from shoal.mechanism.sequence import composed_delta as composed_delta
     from shoal.proofs.proof import Proof as Proof
     from shoal.proofs.proof import prove as prove
