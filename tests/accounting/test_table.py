@@ -15,7 +15,6 @@ import oracle
 import shoal
 from campaign import Tally, confirmed, loss
 from shoal.accounting.curve import edge_brackets
-from shoal.accounting.renyi import gdp, zcdp
 
 NOTIONS = ("dp", "pdp", "pdp-two-sided", "chernoff")
 
@@ -76,8 +75,7 @@ def test_equal_covariances_are_the_gaussian_with_root_two() -> None:
     mu, epsilon = math.sqrt(2), 0.7
     exact = norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
     assert shoal.edge_deltas(classes, graph, epsilon, scope="table") == pytest.approx([exact], rel=1e-12)
-    assert gdp(classes, graph, scope="table") == pytest.approx(mu, rel=1e-12)
-    assert zcdp(classes, graph, scope="table") == pytest.approx(1.0, rel=1e-12)
+    assert shoal.renyi_curve(classes, graph, 4.0, scope="table").divergence == pytest.approx(2 * mu**2, rel=1e-12)
 
 
 def test_divergences_of_both_directions_add() -> None:

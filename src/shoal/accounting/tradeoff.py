@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal import rounding, validation
+from shoal import validation
 from shoal.accounting.curve import TINIEST
 from shoal.accounting.edges import EdgeBatch, loss_law
 from shoal.accounting.generating import HOCKEY, LEFT, RIGHT, TAIL, LossLaw, slopes
@@ -24,7 +24,6 @@ from shoal.accounting.releases import Releases
 from shoal.accounting.tails import is_trivial, tail
 from shoal.errors import InputError
 from shoal.numerics.compilation import kernel
-from shoal.plaintext import table
 from shoal.validation import FloatArray
 
 
@@ -43,11 +42,6 @@ class TradeoffCurve:
 
     def __repr__(self) -> str:
         return f"TradeoffCurve({self.claim} against {self.instead}, {np.size(self.fpr)} rates)"
-
-    def _repr_html_(self) -> str:
-        pairs = zip(np.atleast_1d(self.fpr), np.atleast_1d(self.tpr_upper), strict=True)
-        rows = [(rounding.exactly(wrong), rounding.upper(right)) for wrong, right in pairs]
-        return table(repr(self), ("wrong claims", "right claims, at most"), rows)
 
     @property
     def fnr_lower(self) -> FloatArray:
