@@ -18,8 +18,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from benchmarks.adaptive_filter import AdaptiveFilter
 from shoal import (
-    AdaptiveFilter,
     GaussianClasses,
     Ledger,
     NeighborGraph,

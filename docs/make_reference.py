@@ -20,21 +20,20 @@ Made by `python docs/make_reference.py`; a test checks that it is up to date. Co
 | --- | --- |
 | describe the laws and the neighbors | `GaussianClasses`, `NeighborGraph` |
 | account exactly, compose releases | `privacy_curve`, `edge_deltas`, `epsilon_at`, `renyi_curve`, `tradeoff_curve` |
-| judge the risk | `identification_risk`, `tpr_at_fpr` |
+| judge the risk | `identification_risk` |
 | choose who hides among whom | `crowd_graph`, `NeighborGraph.groups` |
 | choose a mechanism | `design`, `calibrate`, `frontier`, `perfect_rho`; for constants `codebook` |
 | release an answer | `Mechanism.release` (cryptographic noise, exact arithmetic), `Mechanism.released_curve` |
 | meter files to laws | `read_meters`, `forecast`, `Forecasts.classes`, `update_forecasts`, `simulate_meters` |
 | release within budgets, on record | `Ledger.open`, `.budget`, `.release`, `.cost`, `.spent`, `.verify` |
 | the same at scale | `Ledger.charge`, `.overview` |
-| budgets for who chooses along the way | `AdaptiveFilter`; `Ledger.budget(mode="adaptive")` |
+| budgets for who chooses along the way | `Ledger.budget(mode="adaptive")` |
 | any table with labels | `GaussianClasses.fit`, `.checks`, `LabelHider` |
 | prove it | `prove`: ball arithmetic on the stored parameters, and a checker of one file |
 | check the claim, describe it | `audit`, `model_guard`, `release_card` |
 | compare methods on your data | `compare` |
 | test anybody's mechanism, decide anybody's claim | `testing.check_mechanism`, `testing.check_claim` |
 | who is found in what leaves | `reidentify`, `find_published` |
-| other accountants | `to_pld` (dp_accounting) |
 | protect the readings themselves | `noisy_crowds_plan`, `noisy_crowds`, `population_error` |
 | let others ask | the command `shoal serve` |
 | deterministic queries | `sensitivity`, `analytic_sigma` |

@@ -11,7 +11,6 @@ import pytest
 
 import shoal
 from shoal.accounting.deterministic import gaussian_delta
-from shoal.accounting.renyi import gdp, zcdp
 from shoal.product.cli.screen import as_command_options
 
 SECRET = 8675309.125
@@ -108,8 +107,6 @@ BAD = {
     ("graph", "no edges"): lambda: shoal.privacy_curve(CLASSES, EMPTY, 1.0),
     ("graph", "no edges for epsilon"): lambda: shoal.epsilon_at(CLASSES, EMPTY, 0.1),
     ("graph", "no edges for an order"): lambda: shoal.renyi_curve(CLASSES, EMPTY, 2.0),
-    ("graph", "no edges for zcdp"): lambda: zcdp(CLASSES, EMPTY),
-    ("graph", "no edges for gdp"): lambda: gdp(CLASSES, EMPTY),
     ("graph", "no edges for means"): lambda: shoal.sensitivity(MEANS, EMPTY),
     ("prior", "sum"): lambda: shoal.privacy_curve(CLASSES, GRAPH, 1.0, prior=[0.5, 0.6]),
     ("prior", "negative"): lambda: shoal.privacy_curve(CLASSES, GRAPH, 1.0, prior=[1.5, -0.5]),
@@ -120,8 +117,7 @@ BAD = {
     ("prior", "two-sided"): lambda: shoal.privacy_curve(CLASSES, GRAPH, 1.0, "pdp-two-sided", prior=[0.5, 0.5]),
     ("order", "zero"): lambda: shoal.renyi_curve(CLASSES, GRAPH, 0.0),
     ("order", "NaN"): lambda: shoal.renyi_curve(CLASSES, GRAPH, [2.0, math.nan]),
-    ("max_order", "one"): lambda: zcdp(CLASSES, GRAPH, max_order=1.0),
-    ("fpr", "above one"): lambda: shoal.tpr_at_fpr(CLASSES, GRAPH, 1.1),
+    ("fpr", "above one"): lambda: shoal.tradeoff_curve(CLASSES, *NAMES, fpr=1.1),
     ("fpr", "negative"): lambda: shoal.tradeoff_curve(CLASSES, *NAMES, fpr=[-0.1]),
     ("claim", "unknown"): lambda: shoal.tradeoff_curve(CLASSES, "alice", "carol"),
     ("claim", "the same"): lambda: shoal.tradeoff_curve(CLASSES, "alice", "alice"),
@@ -153,7 +149,6 @@ def test_bad_input_is_named_without_data(name, why):
 
 def test_an_edgeless_graph_still_lists_its_edges():
     assert shoal.edge_deltas(CLASSES, EMPTY, 1.0).shape == (0, 2)
-    assert shoal.tpr_at_fpr(CLASSES, EMPTY, 0.1).shape == (0, 2)
 
 
 def test_errors_of_the_library_name_arguments_and_the_command_names_options():

@@ -133,7 +133,6 @@ OTHER = frozenset(
 #: Names that stay all the same, each with its reason.
 EXCEPTIONS = {
     "product/ledger/ledger.py:Ledger.spent": "public, documented since the first release: what has been spent",
-    "mechanism/sequence.py:AdaptiveFilter.spent": "public, the same question as Ledger.spent",
 }
 
 

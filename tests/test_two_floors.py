@@ -16,8 +16,8 @@ from shoal.product import PACKAGES
 from test_documents import LIBRARY
 
 SOURCE = Path(shoal.__file__).parent
-#: Besides Python's own modules; the last is for ``to_pld`` alone, which says what to install.
-ALLOWED = {"shoal", "numpy", "scipy", "numba", "flint", "threadpoolctl", "dp_accounting"}
+#: Besides Python's own modules.
+ALLOWED = {"shoal", "numpy", "scipy", "numba", "flint", "threadpoolctl"}
 
 BLOCKED = f"""
 import sys

@@ -2,8 +2,8 @@
 
 Public names are imported on first use, so that ``import shoal`` stays light: the compiled kernels load only
 when a number is asked for. They are listed once, in ``__init__.pyi``, where type checkers see them; what else there is
-is imported from its room (``from shoal.accounting.renyi import zcdp``). ``pip install shoal`` is the library; names of
-the product, which ``pip install 'shoal[run]'`` adds, say so where its packages are missing.
+is imported from its room. ``pip install shoal`` is the library; names of the product, which ``pip install
+'shoal[run]'`` adds, say so where its packages are missing.
 """
 
 import pathlib

@@ -15,7 +15,6 @@ if TYPE_CHECKING:  # the library: pip install shoal
     from shoal.accounting.deterministic import sensitivity as sensitivity
     from shoal.accounting.renyi import renyi_curve as renyi_curve
     from shoal.accounting.risk import identification_risk as identification_risk
-    from shoal.accounting.tradeoff import tpr_at_fpr as tpr_at_fpr
     from shoal.accounting.tradeoff import tradeoff_curve as tradeoff_curve
     from shoal.arma.fit import fit_arma as fit_arma
     from shoal.audits.audit import audit as audit
@@ -39,10 +38,8 @@ if TYPE_CHECKING:  # the library: pip install shoal
     from shoal.laws.graph import NeighborGraph as NeighborGraph
     from shoal.mechanism.codebook import Codebook as Codebook
     from shoal.mechanism.codebook import codebook as codebook
-    from shoal.mechanism.interchange import to_pld as to_pld
     from shoal.mechanism.mechanism import Mechanism as Mechanism
     from shoal.mechanism.releasable import load as load
-    from shoal.mechanism.sequence import AdaptiveFilter as AdaptiveFilter
     from shoal.mechanism.sequence import composed_delta as composed_delta
     from shoal.proofs.proof import Proof as Proof
     from shoal.proofs.proof import prove as prove

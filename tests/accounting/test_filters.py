@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from benchmarks.adaptive_filter import AdaptiveFilter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
@@ -152,7 +153,7 @@ def test_of_real_releases():
     noisy = GaussianClasses([[0.0], [1.0], [2.0]], [[400.0]], labels=LABELS)
     unequal = GaussianClasses([[0.0]] * 3, [[[1.0]], [[1.02]], [[1.05]]], labels=LABELS)
     book = shoal.codebook([[0.0], [1.0], [2.0]], GRAPH, epsilon=0.25)
-    budget = shoal.AdaptiveFilter(1.0, 1e-5)
+    budget = AdaptiveFilter(1.0, 1e-5)
     t = [order - 1 for order in budget.rule.orders]
     worst = Kind("gap", 0.1)
     exact = gaussian_delta(0.1 * math.sqrt(5), 1.0, 1.0)
@@ -177,9 +178,9 @@ def test_of_real_releases():
 @pytest.mark.parametrize("wrong", [{"epsilon": -1.0, "delta": 1e-5}, {"epsilon": 1.0, "delta": 1.0}])
 def test_budgets_that_make_no_sense(wrong):
     with pytest.raises(InputError, match=r"epsilon|delta"):
-        shoal.AdaptiveFilter(**wrong)
+        AdaptiveFilter(**wrong)
 
 
 def test_nothing_to_filter():
     with pytest.raises(InputError, match="at least one"):
-        shoal.AdaptiveFilter(1.0, 1e-5).fits([], GRAPH)
+        AdaptiveFilter(1.0, 1e-5).fits([], GRAPH)

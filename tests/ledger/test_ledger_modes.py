@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.adaptive_filter import AdaptiveFilter
 from releasing import answer, ask, point, spent_at, trajectory
 from test_ledger_verify import rewritten
 
 import shoal
-from shoal import AdaptiveFilter, BudgetError, GaussianClasses, InputError, Ledger, NeighborGraph
+from shoal import BudgetError, GaussianClasses, InputError, Ledger, NeighborGraph
 from shoal.mechanism.sequence import GAUSSIAN
 from shoal.product.ledger.budgets import mechanism_bound
 

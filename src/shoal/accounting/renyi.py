@@ -1,4 +1,4 @@
-"""Rényi divergence of an edge and the parameters built on it: zCDP and GDP."""
+"""Rényi divergence of the edges of a graph."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal import validation
 from shoal.accounting.contour import EPS, spectrum_error
 from shoal.accounting.curve import BLOCK, privacy_curve
 from shoal.accounting.edges import LOOSE, EdgeBatch, loss_law
@@ -22,7 +21,6 @@ from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.numerics.compilation import kernel
 from shoal.numerics.threads import map_batches
-from shoal.plaintext import table
 from shoal.rounding import exactly, upper
 from shoal.validation import FloatArray
 
@@ -32,7 +30,6 @@ class RenyiCurve:
     """Worst Rényi divergence over a graph per order, in nats, each field in the shape of ``order``.
 
     ``divergence`` is the computed value, ``divergence_upper`` the end to rely on; inf where the divergence is.
-    An array function applied to the curve itself sees ``divergence``.
     """
 
     order: Any
@@ -43,24 +40,9 @@ class RenyiCurve:
     def __repr__(self) -> str:
         return f"RenyiCurve({', '.join(f'order {order}: at most {value}' for order, value in self._figures()[:4])})"
 
-    def _repr_html_(self) -> str:
-        return table("Rényi divergence", ("order", "nats, at most"), self._figures())
-
     def _figures(self) -> list[tuple[str, str]]:
         pairs = zip(np.atleast_1d(self.order), np.atleast_1d(self.divergence_upper), strict=True)
         return [(exactly(order), "unbounded" if np.isinf(value) else upper(value)) for order, value in pairs]
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        return np.array(self.divergence, dtype=dtype)
-
-    def __float__(self) -> float:
-        return float(self.divergence)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.divergence[index]
-
-    def __len__(self) -> int:
-        return len(self.divergence)
 
 
 def renyi_curve(classes: Any, graph: NeighborGraph, order: Any, *, scope: str = "answer") -> RenyiCurve:
@@ -98,61 +80,6 @@ def renyi_curve(classes: Any, graph: NeighborGraph, order: Any, *, scope: str = 
         upper[0] if scalar else upper,
         edges[0] if scalar else edges,
     )
-
-
-def zcdp(classes: Any, graph: NeighborGraph, max_order: float = math.inf, *, scope: str = "answer") -> float:
-    """Smallest ρ with D_α ≤ ρ α for all orders 1 < α ≤ ``max_order``, over every edge, rounded up; inf if none.
-
-    With ``max_order`` = inf this is zero-concentrated DP (Bun & Steinke 2016). It exists only where all neighbors have
-    equal covariances, ρ = ‖ν₀‖²/2: otherwise one direction has γ_max > 1 and D_α diverges. A finite ``max_order`` gives
-    truncated CDP (Bun et al. 2018), found on a grid of orders with D_α taken at the right and α at the left of each
-    interval, which is on the safe side because D_α does not fall with α.
-
-    Returns:
-        ρ, never below the exact value.
-
-    >>> import shoal
-    >>> classes = shoal.GaussianClasses([[0.0], [1.0]], [[1.0]], labels=["a", "b"])
-    >>> graph = shoal.NeighborGraph.complete(classes.labels)
-    >>> print(f"{zcdp(classes, graph):.4f}")
-    0.5000
-    """
-    if max_order == math.inf:
-        return 0.5 * gdp(classes, graph, scope=scope) ** 2 * (1 + 4 * EPS)
-    top = validation.real(max_order=max_order)
-    if top <= 1:
-        raise InputError("max_order must be above 1")
-    orders = np.append(1.0 + (top - 1.0) * np.linspace(0.0, 1.0, 2001)[:-1], top)
-    curve = renyi_curve(classes, graph, orders[1:], scope=scope)
-    return float((curve.divergence_upper / orders[:-1]).max() * (1 + 2 * EPS))
-
-
-def gdp(classes: Any, graph: NeighborGraph, *, scope: str = "answer") -> float:
-    """Smallest μ such that every edge is μ-GDP (Dong, Roth & Su 2022), rounded up; inf if there is none.
-
-    Equal covariances are exactly μ-GDP with μ = ‖ν₀‖ (composed: root of the sum of squares). Unequal ones are not GDP
-    for any μ: in one direction γ_max > 1, and δ(ε) falls like e^{−ε/(γ_max−1)}, slower than every Gaussian tail.
-
-    Returns:
-        μ, never below the exact value.
-
-    >>> import shoal
-    >>> classes = shoal.GaussianClasses([[0.0], [1.0]], [[1.0]], labels=["a", "b"])
-    >>> graph = shoal.NeighborGraph.complete(classes.labels)
-    >>> print(f"{gdp(classes, graph):.4f}")
-    1.0000
-    """
-    releases = Releases.of(classes, scope)
-    pairs = _edges(releases, graph)
-    worst, terms = 0.0, 0
-    for start in range(0, len(pairs), BLOCK):
-        spectra = releases.spectra(pairs[start : start + BLOCK], precise=True)
-        if spectra.disjoint.any() or spectra.g.any() or spectra.lam_error.any():
-            return math.inf  # a γ that may differ from 1 leaves no μ that is certain
-        length = np.abs(spectra.w) + spectra.w_error
-        total = np.sqrt((length**2 * spectra.times[:, :, None]).sum(axis=(0, 2)))
-        worst, terms = max(worst, float(total.max())), length[:, 0].size
-    return worst * (1 + (8 + terms) * EPS)
 
 
 def upper_divergences(

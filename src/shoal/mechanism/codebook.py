@@ -30,8 +30,7 @@ from shoal.mechanism.odds import WHOLE, Counts, counts_of, probabilities, refine
 from shoal.mechanism.program import best_columns, mean_alone
 from shoal.mechanism.releasable import Certificate, Parts, ReleaseErrors, Stored
 from shoal.numerics.matrices import EPS
-from shoal.plaintext import table
-from shoal.rounding import exactly, upper
+from shoal.rounding import exactly
 from shoal.validation import FloatArray, IndexArray
 
 #: Beyond this ε nothing is hidden, and linear programs over columns of 1 and e^−ε are too ill-scaled for doubles.
@@ -418,17 +417,6 @@ class Codebook(Stored):
     def __repr__(self) -> str:
         n, k = self.answers.shape
         return f"Codebook({n} labels, {k} entries, ε = {exactly(self.epsilon)})"
-
-    def _repr_html_(self) -> str:
-        sizes = [len(crowd.curves) for crowd in self.crowds]
-        rows = [
-            ("labels, entries", f"{self.answers.shape[0]}, {self.answers.shape[1]}"),
-            (f"ε ({self.scope}), with δ = 0", exactly(self.epsilon)),
-            ("crowds, curves in the largest", f"{len(sizes)}, {max(sizes, default=0)}"),
-            ("mean ρ, at most", f"{upper(self.mean_rho)}"),
-            ("least possible mean ρ", f"{self.lower_bound:.4g}"),
-        ]
-        return table("Codebook", (), rows)
 
 
 def codebook(

@@ -36,12 +36,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from shoal import validation
-from shoal.accounting.curve import BLOCK, NOTIONS, PrivacyCurve, brackets, exp_up, split_brackets
+from shoal.accounting.curve import NOTIONS, PrivacyCurve, brackets, exp_up, split_brackets
 from shoal.accounting.releases import SCOPES, EdgeSource, Releases
-from shoal.accounting.renyi import equal_covariances, upper_divergences
 from shoal.errors import InputError
 from shoal.laws.graph import NeighborGraph
-from shoal.mechanism.atoms import LossAtoms, compose_losses, log_up, sum_up
+from shoal.mechanism.atoms import LossAtoms, compose_losses, log_up
 from shoal.mechanism.codebook import Codebook
 from shoal.numerics.matrices import EPS
 from shoal.validation import FloatArray, IndexArray
@@ -86,7 +85,7 @@ def composed_delta(
     0.0
     """
     grid, scalar = validation.grid(epsilon=epsilon)
-    books, gaussian, pairs = _sort_releases(releases, graph, scope)
+    books, gaussian, pairs = sort_releases(releases, graph, scope)
     best, log_upper = np.full(len(grid), -1.0), np.full(len(grid), -np.inf)
     worst = [("", "")] * len(grid)
     directions = 2 if scope == "answer" else 1
@@ -155,78 +154,6 @@ def _log_constant(t: float) -> float:
     return t * math.log(t) - (1.0 + t) * math.log1p(t)
 
 
-@dataclass(frozen=True)
-class AdaptiveFilter:
-    """Limit δ(ε) ≤ δ for an analyst who picks every release in the light of earlier answers.
-
-    :func:`composed_delta` is exact for a sequence that was fixed in advance. This holds for any way of choosing: as
-    long as everything released so far fits, whatever it was, the interaction stays within the budget, wherever it ends
-    (docs/theory.md, section 15). The budget itself must not be chosen along the way.
-
-    >>> import shoal
-    >>> graph = shoal.NeighborGraph.complete(["a", "b"])
-    >>> noisy = shoal.GaussianClasses([[0.0], [1.0]], [[400.0]], labels=["a", "b"])
-    >>> budget = shoal.AdaptiveFilter(epsilon=1.0, delta=1e-5)
-    >>> budget.fits([noisy] * 25, graph), budget.fits([noisy] * 30, graph)
-    (True, False)
-    >>> bool(shoal.composed_delta([noisy] * 27, graph, 1.0).delta_upper <= 1e-5)  # fixed in advance
-    True
-    """
-
-    epsilon: float
-    delta: float
-
-    def __post_init__(self) -> None:
-        validation.non_negative(epsilon=self.epsilon)
-        validation.probability(delta=self.delta, below_one=True)
-
-    @cached_property
-    def rule(self) -> FilterRule:
-        """The rule that the filter decides by."""
-        return FilterRule(self.epsilon, self.delta)
-
-    def spent(self, releases: Sequence[Any], graph: NeighborGraph, *, scope: str = "answer") -> float:
-        """Part of δ that everything released so far has taken, for the worst pair; within the budget if not above δ.
-
-        The arguments are those of :func:`composed_delta`; what finite precision adds for mechanisms is counted.
-
-        Returns:
-            A δ, rounded up. It measures the way to the limit; the guarantee is the budget's.
-
-        >>> import shoal
-        >>> graph = shoal.NeighborGraph.complete(["a", "b"])
-        >>> book = shoal.codebook([[0.0], [1.0]], graph, epsilon=0.5)
-        >>> shoal.AdaptiveFilter(1.0, 1e-5).spent([book, book], graph)
-        0.0
-        """
-        books, gaussian, pairs = _sort_releases(releases, graph, scope)
-        rows, directions = (1, 2) if scope == "answer" else (2, 1)
-        orders = np.array(self.rule.orders)
-        largest = sum_up(*(book.answer_epsilon for book in books)) * rows if gaussian is None else math.inf
-        tv = sum_up(*(getattr(release, "finite_precision_tv", 0.0) for release in releases)) * rows
-        aside = min((1.0 + math.exp(min(self.epsilon, 700.0))) * tv * (1 + 8 * EPS), 1.0)
-        worst = 0.0
-        for start in range(0, len(pairs), BLOCK):
-            part = pairs[start : start + BLOCK]
-            total = np.zeros((len(part), directions, len(orders)))
-            exact = np.full(total.shape[:2], math.inf)
-            if gaussian is not None:
-                total = upper_divergences(gaussian, part, orders, directions)
-                equal = np.flatnonzero(equal_covariances(gaussian.spectra(part)))
-                if len(equal) and not books:
-                    exact[equal] = gaussian_deltas(gaussian, part[equal], self.epsilon, directions)
-            for e, (i, j) in enumerate(graph.edges[start : start + BLOCK].tolist() if books else ()):
-                for direction, (a, b) in enumerate([(i, j), (j, i)][:directions]):
-                    losses = [(book.losses(graph.labels[a], graph.labels[b], scope), 1) for book in books]
-                    total[e, direction] += codebook_divergence(losses, orders)
-            worst = max(worst, float(self.rule.least_delta(total, gaussian=exact, largest=largest, aside=aside).max()))
-        return worst
-
-    def fits(self, releases: Sequence[Any], graph: NeighborGraph, *, scope: str = "answer") -> bool:
-        """Whether everything released so far, the next one included, is within the budget whatever led to it."""
-        return self.spent(releases, graph, scope=scope) <= self.delta
-
-
 def gaussian_deltas(source: EdgeSource, pairs: Any, epsilon: float, directions: int = 2) -> FloatArray:
     """(edges, directions) δ(ε) of everything a source holds, rounded up."""
     offsets = np.zeros((len(pairs), directions))
@@ -240,7 +167,7 @@ def codebook_divergence(losses: Sequence[tuple[LossAtoms, int]], orders: FloatAr
     return np.asarray(np.sum(moments, axis=0) / (orders - 1.0) * (1 + 4 * EPS * (2 + len(moments))))
 
 
-def _sort_releases(
+def sort_releases(
     releases: Sequence[Any], graph: NeighborGraph, scope: str
 ) -> tuple[list[Codebook], Releases | None, IndexArray]:
     """The codebooks, all other releases together if there are any, and the graph's edges as positions in these."""

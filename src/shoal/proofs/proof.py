@@ -33,12 +33,11 @@ from shoal.mechanism.mechanism import Mechanism
 from shoal.mechanism.releasable import law_parts
 from shoal.noise.grid import UP as LOSS_UP
 from shoal.noise.grid import NoiseGrid, edge_loss, label_tv
-from shoal.plaintext import table
 from shoal.proofs import enclosure
 from shoal.proofs.dyadic_laws import Compared, DyadicLaws, Unsettled, down, up
 from shoal.proofs.enclosure import Path
 from shoal.proofs.pencil import Pencil, pencil
-from shoal.rounding import lower, upper
+from shoal.rounding import upper
 from shoal.validation import FloatArray, IndexArray
 
 FORMAT, VERSION = "shoal proof", 1
@@ -142,18 +141,6 @@ class Proof:
 
     def __repr__(self) -> str:
         return f"Proof({self})"
-
-    def _repr_html_(self) -> str:
-        a, b = self.worst_edge
-        rows = [
-            ("δ, at least", lower(self.delta_lower)),
-            ("δ, at most", upper(self.delta_upper)),
-            ("of it finite precision", upper(self.finite_precision)),
-            ("scope, pairs", f"{self.scope}, {self.n_edges}"),
-            ("worst pair", f"{a} → {b}"),
-            *(("not settled", reason) for reason in self.unsettled),
-        ]
-        return table("Proof", (), rows)
 
 
 def prove(

@@ -47,7 +47,6 @@ from shoal.errors import InputError, UnreachableError
 from shoal.noise.affine import ExactMap
 from shoal.noise.grid import NoiseGrid, edge_loss, label_tv
 from shoal.noise.source import standard_normals
-from shoal.plaintext import table
 from shoal.records import convert, plain
 from shoal.validation import FloatArray
 
@@ -147,10 +146,6 @@ class NoisePlan:
     epsilon: float
     delta_bound: float
     variance: float  #: of the noise in every entry, in units of the vector
-
-    def _repr_html_(self) -> str:
-        """All that was declared, or follows from it: a plan is public."""
-        return table(repr(self), (), plain(self).items())
 
     @property
     def entries(self) -> int:

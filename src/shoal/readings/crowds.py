@@ -30,7 +30,6 @@ import scipy
 
 from shoal import validation
 from shoal.errors import InputError
-from shoal.plaintext import table
 from shoal.readings.plan import HIGHEST, LOWEST, CrowdsPlan
 from shoal.rounding import count_of
 from shoal.validation import FloatArray, IndexArray
@@ -71,11 +70,6 @@ class NoisyCrowds(PublicTables):
         """Sizes and the account."""
         rows, steps = self.curves.shape
         return f"NoisyCrowds({rows} curves of {count_of(steps, 'step')}, {self.plan!r})"
-
-    def _repr_html_(self) -> str:
-        """The part that may leave: every curve's count and mean power, with noise."""
-        rows = zip(np.round(self.counts, 1), np.round(self.curves.mean(axis=1), 3), strict=True)
-        return table(repr(self), ("homes like it, with noise", "mean kW, with noise"), rows)
 
     @property
     def mu(self) -> float:
