@@ -47,7 +47,7 @@ Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
 WORKBOOKS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods")
 _WORKBOOK_BYTES = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".ipc", ".feather")
-SUFFIXES = (".csv", ".csv.gz", ".txt", ".tsv", ".xml", *PARQUET, *ARROW)
+SUFFIXES = (".csv", ".csv.gz", ".txt", ".tsv", *PARQUET, *ARROW)
 #: One path, a pattern or a folder, or several of them.
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 #: Name of rows that came as a frame of Python.
