@@ -414,11 +414,10 @@ def read_meters(
 
     Args:
         path: CSV, Parquet, Arrow or NEM12: a file, a pattern, a folder (all such files under it, runs of
-            shoal excepted), or a sequence of these; an address that Polars scans, or a Delta table; or a frame of
-            Polars, pandas, Arrow or DuckDB (any object with ``__arrow_c_stream__`` or ``__dataframe__``). A table is
-            long (one reading per row), wide (a column per household, or a row per household with a column per time, or
-            a row per household and day), or holds one household, named after the file. Text may be UTF-8, UTF-16 or
-            Latin-1.
+            shoal excepted), or a sequence of these; or a frame of Polars, pandas or Arrow (any object with
+            ``__arrow_c_stream__``). A table is long (one reading per row), wide (a column per household, or a row per
+            household with a column per time, or a row per household and day), or holds one household, named after the
+            file. Text may be UTF-8, UTF-16 or Latin-1.
         unit: ``"w"``, ``"kw"`` or ``"mw"`` (mean power), ``"wh"``, ``"kwh"`` or ``"mwh"`` (energy per interval); by
             default what the columns are called, or a column of units says. Where nothing tells, it has to be named.
             ``"kwh-register"``: readings are totals that only rise, and differences are taken; ``"kwh-interval"``: each
