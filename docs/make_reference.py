@@ -20,7 +20,7 @@ Made by `python docs/make_reference.py`; a test checks that it is up to date. Co
 | --- | --- |
 | describe the laws and the neighbors | `GaussianClasses`, `NeighborGraph` |
 | account exactly, compose releases | `privacy_curve`, `edge_deltas`, `epsilon_at`, `renyi_curve`, `tradeoff_curve` |
-| judge the risk | `identification_risk`, `tpr_at_fpr` |
+| judge the risk | `identification_risk` |
 | choose who hides among whom | `crowd_graph`, `NeighborGraph.groups` |
 | choose a mechanism | `design`, `calibrate`, `frontier`, `perfect_rho`; for constants `codebook` |
 | release an answer | `Mechanism.release` (cryptographic noise, exact arithmetic), `Mechanism.released_curve` |

@@ -36,7 +36,7 @@ from evidence.rule_picture import rule_picture
 from shoal import validation
 from shoal.accounting.curve import edge_brackets
 from shoal.accounting.deterministic import analytic_sigma
-from shoal.accounting.tradeoff import tpr_at_fpr
+from shoal.accounting.tradeoff import tradeoff_curve
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
@@ -292,9 +292,14 @@ def _told(drawn: Sequence[Drawn], view: str, length: int, epsilon: float) -> lis
     day = GaussianClasses(scaled.reshape(-1, 1), spread.reshape(-1, 1, 1))
     graph = NeighborGraph(day.labels, np.arange(2 * len(centers)).reshape(-1, 2))
     deltas = np.minimum(np.exp(edge_brackets([day] * length, graph, epsilon)[:, :, 2].max(axis=1)), 1.0)
-    powers = tpr_at_fpr([day] * length, graph, FPR).max(axis=1)
+    names = [(day.labels[a], day.labels[b]) for a, b in graph.edges]
+    powers = np.array([max(_power(day, length, a, b), _power(day, length, b, a)) for a, b in names])
     ends = np.cumsum([len(groups) for _, groups in drawn])[:-1]
     return list(zip(np.split(deltas, ends), np.split(powers, ends), strict=True))
+
+
+def _power(day: GaussianClasses, length: int, claim: str, instead: str) -> float:
+    return float(tradeoff_curve([day] * length, claim, instead, FPR).tpr_upper[0])
 
 
 def _told_as_metered(

@@ -121,7 +121,7 @@ BAD = {
     ("order", "zero"): lambda: shoal.renyi_curve(CLASSES, GRAPH, 0.0),
     ("order", "NaN"): lambda: shoal.renyi_curve(CLASSES, GRAPH, [2.0, math.nan]),
     ("max_order", "one"): lambda: zcdp(CLASSES, GRAPH, max_order=1.0),
-    ("fpr", "above one"): lambda: shoal.tpr_at_fpr(CLASSES, GRAPH, 1.1),
+    ("fpr", "above one"): lambda: shoal.tradeoff_curve(CLASSES, *NAMES, fpr=1.1),
     ("fpr", "negative"): lambda: shoal.tradeoff_curve(CLASSES, *NAMES, fpr=[-0.1]),
     ("claim", "unknown"): lambda: shoal.tradeoff_curve(CLASSES, "alice", "carol"),
     ("claim", "the same"): lambda: shoal.tradeoff_curve(CLASSES, "alice", "alice"),
@@ -153,7 +153,6 @@ def test_bad_input_is_named_without_data(name, why):
 
 def test_an_edgeless_graph_still_lists_its_edges():
     assert shoal.edge_deltas(CLASSES, EMPTY, 1.0).shape == (0, 2)
-    assert shoal.tpr_at_fpr(CLASSES, EMPTY, 0.1).shape == (0, 2)
 
 
 def test_errors_of_the_library_name_arguments_and_the_command_names_options():

@@ -136,7 +136,9 @@ def test_epsilon_at_is_one_sided(classes, exponent, notion):
 @given(families(), st.floats(1e-9, 0.999))
 def test_tradeoff_is_above_chance_and_below_every_epsilon(classes, fpr):
     graph = complete(classes)
-    rates = shoal.tpr_at_fpr(classes, graph, fpr)
+    names = [(classes.labels[a], classes.labels[b]) for a, b in graph.edges]
+    ways = [[shoal.tradeoff_curve(classes, *way, fpr).tpr_upper[0] for way in (pair, pair[::-1])] for pair in names]
+    rates = np.array(ways)
     assert (rates >= fpr).all()
     for epsilon in (0.0, 1.0, 4.0):
         delta = np.exp(brackets(classes, epsilon)[..., 2])

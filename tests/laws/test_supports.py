@@ -162,7 +162,7 @@ def test_what_is_not_settled_is_refused_and_never_understated(pair):
     assert shoal.epsilon_at(classes, graph, 0.5) == np.inf
     assert (shoal.renyi_curve(classes, graph, [0.5, 1.0, 2.0, np.inf]).divergence_upper == np.inf).all()
     assert gdp(classes, graph) == zcdp(classes, graph) == zcdp(classes, graph, 3.0) == np.inf
-    assert (shoal.tpr_at_fpr(classes, graph, 0.1) == 1.0).all()
+    assert shoal.tradeoff_curve(classes, "0", "1", 0.1).tpr_upper == 1.0
     risk = shoal.identification_risk(classes)
     assert (risk.success_lower, risk.success_upper, risk.exact) == (0.5, 1.0, False)
     soft = shoal.GaussianClasses([[0.0], [1.0]], np.eye(1))

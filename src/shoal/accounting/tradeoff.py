@@ -17,15 +17,13 @@ from typing import Any
 import numpy as np
 
 from shoal import rounding, validation
-from shoal.accounting.curve import BLOCK, TINIEST
+from shoal.accounting.curve import TINIEST
 from shoal.accounting.edges import EdgeBatch, loss_law
 from shoal.accounting.generating import HOCKEY, LEFT, RIGHT, TAIL, LossLaw, slopes
 from shoal.accounting.releases import Releases
 from shoal.accounting.tails import is_trivial, tail
 from shoal.errors import InputError
-from shoal.laws.graph import NeighborGraph
 from shoal.numerics.compilation import kernel
-from shoal.numerics.threads import map_batches
 from shoal.plaintext import table
 from shoal.validation import FloatArray
 
@@ -83,57 +81,12 @@ def tradeoff_curve(classes: Any, claim: Any, instead: Any, fpr: Any = None, *, s
     a, b = (_position(releases, name) for name in (claim, instead))
     if a == b:
         raise InputError("claim and instead must be different labels")
-    rates = np.linspace(0, 1, 101) if fpr is None else _rates(fpr)
-    power = _tpr(releases, np.array([[a, b]], dtype=np.intp), rates)[0, 0]
+    rates = np.linspace(0, 1, 101) if fpr is None else validation.grid(fpr=fpr)[0]
+    if (rates > 1).any():
+        raise InputError("fpr must lie in [0, 1]")
+    power = np.empty(len(rates))
+    _fill_rates(rates, releases.spectra(np.array([[a, b]], dtype=np.intp), precise=True), power)
     return TradeoffCurve(str(claim), str(instead), rates, power)
-
-
-def tpr_at_fpr(classes: Any, graph: NeighborGraph, fpr: float, *, scope: str = "answer") -> FloatArray:
-    """Largest true-positive rate at one false-positive rate, per edge and direction, rounded up: (n_edges, 2).
-
-    The bound is that of :func:`tradeoff_curve`, for every edge; one figure per pair in a table: (n_edges,).
-
-    Returns:
-        Rates, edges in the order of ``graph.edges``; column 0 claims i against j, column 1 claims j against i.
-
-    >>> import shoal
-    >>> classes = shoal.GaussianClasses([[0.0], [1.0]], [[1.0]], labels=["a", "b"])
-    >>> graph = shoal.NeighborGraph.complete(classes.labels)
-    >>> print(shoal.tpr_at_fpr(classes, graph, 0.05).round(4))
-    [[0.2595 0.2595]]
-    """
-    rates = _rates(fpr)
-    if len(rates) != 1:
-        raise InputError("fpr must be one number")
-    releases = Releases.of(classes, scope)
-    pairs = releases.pairs(graph)
-    parts = list(map_batches(lambda part: _tpr(releases, pairs[part], rates), len(pairs), BLOCK))
-    power = np.concatenate(parts)[:, :, 0] if parts else np.empty((0, releases.directions))
-    return power if releases.directions == 2 else power[:, 0]
-
-
-def worst_tpr(classes: Any, graph: NeighborGraph, fpr: Any, *, scope: str = "answer") -> FloatArray:
-    """Largest true-positive rate over all edges and directions at each false-positive rate, rounded up.
-
-    The maximum of :func:`tpr_at_fpr`, without its search on edges whose bound, at the ε of the worst edge so far,
-    already lies below that edge's: any ε gives a bound.
-    """
-    rates = _rates(fpr)
-    releases = Releases.of(classes, scope)
-    pairs = releases.pairs(graph)
-
-    def work(part: slice) -> FloatArray:
-        worst = rates.copy()
-        _worst_batch(rates, releases.spectra(pairs[part], precise=True), releases.directions, worst)
-        return worst
-
-    return np.asarray(np.max([rates, *map_batches(work, len(pairs), BLOCK)], axis=0))
-
-
-def _tpr(releases: Releases, pairs: Any, rates: FloatArray) -> FloatArray:
-    out = np.empty((len(pairs), releases.directions, len(rates)))
-    _tpr_batch(rates, releases.spectra(pairs, precise=True), out)
-    return out
 
 
 def _position(releases: Releases, name: Any) -> int:
@@ -143,46 +96,20 @@ def _position(releases: Releases, name: Any) -> int:
         raise InputError("claim and instead must be labels of classes") from None
 
 
-def _rates(fpr: Any) -> FloatArray:
-    rates, _ = validation.grid(fpr=fpr)
-    if (rates > 1).any():
-        raise InputError("fpr must lie in [0, 1]")
-    return rates
-
-
 @kernel
-def _tpr_batch(rates: FloatArray, batch: EdgeBatch, out: FloatArray) -> None:
-    for e in range(len(batch.disjoint)):
-        for direction in range(out.shape[1]):
-            if batch.disjoint[e]:
-                out[e, direction] = 1.0
-                continue
-            forth, back = loss_law(batch, e, direction), loss_law(batch, e, 1 - direction)
-            for j in range(len(rates)):
-                out[e, direction, j] = _best_rate(rates[j], forth, back)[0]
-
-
-@kernel
-def _worst_batch(rates: FloatArray, batch: EdgeBatch, directions: int, worst: FloatArray) -> None:
-    """Raise ``worst``, one per rate, to the largest rate of the block."""
-    at = np.full(len(rates), math.nan)
-    for e in range(len(batch.disjoint)):
-        if batch.disjoint[e]:
-            worst[:] = 1.0
-            return
-        for direction in range(directions):
-            forth, back = loss_law(batch, e, direction), loss_law(batch, e, 1 - direction)
-            for j in range(len(rates)):
-                if is_trivial(forth) or (not math.isnan(at[j]) and _rate(rates[j], at[j], forth) <= worst[j]):
-                    continue
-                rate, epsilon = _best_rate(rates[j], forth, back)
-                if rate > worst[j]:
-                    worst[j], at[j] = rate, epsilon
+def _fill_rates(rates: FloatArray, pair: EdgeBatch, out: FloatArray) -> None:
+    """The largest true-positive rate at each false-positive rate, of the one pair in the forward direction."""
+    if pair.disjoint[0]:
+        out[:] = 1.0
+        return
+    forth, back = loss_law(pair, 0, 0), loss_law(pair, 0, 1)
+    for j in range(len(rates)):
+        out[j] = _best_rate(rates[j], forth, back)
 
 
 @kernel
 def _rate(alpha: float, epsilon: float, forth: LossLaw) -> float:
-    """α e^ε + δ(ε), rounded up: a bound whatever ε is."""
+    """α e^ε + δ(ε), rounded up."""
     _, _, upper = tail(HOCKEY, RIGHT, epsilon, forth, -math.inf)
     if math.isnan(upper):
         return 1.0  # no certified δ: nothing is claimed
@@ -191,14 +118,14 @@ def _rate(alpha: float, epsilon: float, forth: LossLaw) -> float:
 
 
 @kernel
-def _best_rate(alpha: float, forth: LossLaw, back: LossLaw) -> tuple[float, float]:
-    """min over ε of α e^ε + δ(ε), and the ε: by bisection for the one where Pr_X'(L > ε) = Pr(L' < −ε) equals α."""
+def _best_rate(alpha: float, forth: LossLaw, back: LossLaw) -> float:
+    """min over ε of α e^ε + δ(ε): by bisection for the one where Pr_X'(L > ε) = Pr(L' < −ε) equals α."""
     if is_trivial(forth):
-        return alpha, 0.0
+        return alpha
     if alpha >= 1.0:
-        return 1.0, math.nan
+        return 1.0
     if alpha <= 0.0:
-        return 0.0, math.nan
+        return 0.0
     target = math.log(alpha)
     mean, spread = slopes(0.0, back)
     low, high = -mean, -mean
@@ -220,4 +147,4 @@ def _best_rate(alpha: float, forth: LossLaw, back: LossLaw) -> tuple[float, floa
             low = middle
         else:
             high = middle
-    return _rate(alpha, high, forth), high
+    return _rate(alpha, high, forth)

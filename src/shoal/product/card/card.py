@@ -301,10 +301,6 @@ def _method_content(card: ReleaseCard, design: DesignFacts) -> dict[str, Any]:
             "epsilon": [epsilon for epsilon, _ in design.curve],
             "delta": [up(delta) for _, delta in design.curve],
         },
-        "tradeoff": {
-            "false_positive_rate": [rate for rate, _ in design.tradeoff],
-            "true_positive_rate_at_most": [up(rate, most=1.0) for _, rate in design.tradeoff],
-        },
         "identification": {
             "success_upper": up(design.naming.success_upper, most=1.0),
             "guessing": design.naming.guessing,

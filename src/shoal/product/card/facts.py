@@ -227,7 +227,6 @@ class DesignFacts(Record):
     without_neighbors: int = merging(sum)
     edges: int = merging(sum)
     curve: tuple[tuple[float, float], ...] = merging(lambda curves: _worst_at(curves))  #: (ε, δ at most)
-    tradeoff: tuple[tuple[float, float], ...] = merging_parts(lambda parts: _tradeoff_together(parts))  #: (fpr, tpr ≤)
     naming: NamingFacts = merging_parts(lambda parts: _naming_together(parts))  # noqa: RUF009
     accuracy: Accuracy = merging(_merge_known)  # noqa: RUF009
     query: str | None = None
@@ -437,22 +436,12 @@ def most_common(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
-def tpr_bound(false_positives: float, curve: Iterable[tuple[float, float]]) -> float:
-    """No test between neighbors has a larger true positive rate at this false one: min over ε of e^ε α + δ(ε)."""
-    return min(_above(min((math.exp(e) * false_positives + d for e, d in curve if e < 700), default=1.0)), 1.0)
-
-
 def naming_bound(guessing: float, curve: Iterable[tuple[float, float]]) -> float:
     """At most this share of labels can be named right, in groups in which all are neighbors of all.
 
     Their mean size is one over the share that guessing gets. Every (ε, δ) of the curve is a bound.
     """
     return min((named_in_group(1 / guessing, epsilon, delta) for epsilon, delta in curve), default=1.0)
-
-
-def _tradeoff_together(parts: Sequence[DesignFacts]) -> tuple[tuple[float, float], ...]:
-    curve = _worst_at([part.curve for part in parts])
-    return tuple((rate, tpr_bound(rate, curve)) for rate, _ in parts[0].tradeoff)
 
 
 def _naming_together(parts: Sequence[DesignFacts]) -> NamingFacts:

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from shoal import validation
 from shoal.accounting.risk import identification_risk
 from shoal.accounting.risk import naming_bound as named_by_neighbors
-from shoal.accounting.tradeoff import worst_tpr
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.mechanism import Mechanism
@@ -33,7 +32,6 @@ from shoal.product.card.facts import (
     Named,
     NamingFacts,
     naming_bound,
-    tpr_bound,
 )
 from shoal.product.card.words import QUESTIONS
 from shoal.proofs.proof import prove_mechanism
@@ -45,7 +43,6 @@ if TYPE_CHECKING:
     from shoal.audits.verdict import Audit
 
 EPSILONS = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0)
-FALSE_ALARMS = (0.001, 0.01, 0.05, 0.1)
 #: Largest standard deviation of a released entry that counts as a trace of noise beside the common answer: with a
 #: guarantee, a release is then a group's, not a label's.
 ALIKE = 1e-2
@@ -54,8 +51,6 @@ OWN = "the answer's own"
 THOROUGH = 5000
 #: A δ below this is told at the next ε as well: what holds at an ε holds at every larger one.
 SETTLED = 1e-20
-#: Share of a false positive rate that a bound from the curve may give away before edges are searched.
-CLOSE = 0.01
 
 
 def fit_facts(graph: NeighborGraph, *, fitted_on_private_data: bool | None = None) -> FitFacts:
@@ -79,9 +74,8 @@ def design_facts(
         query: how the answers come about, a key of :data:`shoal.product.card.words.QUESTIONS`; None for another kind.
         target: δ that was asked for.
         accuracy: errors in another unit than the answer's own.
-        thorough: search every edge for the best test, and sample how often a label can be named. Otherwise both are
-            bounded from δ(ε) alone: little work, and the figures of several mechanisms together do not depend on how
-            labels are spread over them.
+        thorough: sample how often a label can be named. Otherwise it is bounded from δ(ε) alone: little work, and the
+            figures of several mechanisms together do not depend on how labels are spread over them.
         seed: seed of the sampling.
     """
     if query is not None:
@@ -118,7 +112,6 @@ def _of_mechanism(mechanism: Mechanism, thorough: bool, seed: int) -> dict[str, 
         "notion": certificate.released_notion,
         "designed_for": certificate.notion,
         "finite_precision": certificate.finite_precision,
-        "tradeoff": _tradeoff(mechanism, curve, thorough),
         "naming": _naming(mechanism, curve, group_sizes(mechanism.graph), seed if thorough else None),
         "all_alike": bool(np.sqrt(np.maximum(mechanism.output.stored_variances, 0.0)).max() < ALIKE),
         "notes": tuple(mechanism.notes)[:LISTED],
@@ -142,7 +135,6 @@ def _of_codebook(book: Codebook) -> dict[str, Any]:
         "notion": "dp",
         "designed_for": "dp",
         "finite_precision": 0.0,
-        "tradeoff": tuple((rate, tpr_bound(rate, curve)) for rate in FALSE_ALARMS),
         "naming": NamingFacts(naming_bound(guessing, curve), guessing),
         "all_alike": all(count == 1 for count in curves),
         "notes": (
@@ -327,25 +319,6 @@ def _curve(mechanism: Mechanism) -> tuple[tuple[float, float], ...]:
         # So that the curve and the guarantee say the same at the design's ε.
         deltas = np.where(grid <= mechanism.epsilon[0], np.maximum(deltas, mechanism.certificate.delta_upper), deltas)
     return tuple(zip(grid.tolist(), deltas.tolist(), strict=True))
-
-
-def _tradeoff(
-    mechanism: Mechanism, curve: Sequence[tuple[float, float]], thorough: bool
-) -> tuple[tuple[float, float], ...]:
-    """Largest true positive rate of any test between neighbors, at some false positive rates."""
-    bounds = {rate: tpr_bound(rate, curve) for rate in FALSE_ALARMS}
-    loose = [rate for rate, bound in bounds.items() if bound > (1 + CLOSE) * rate]
-    if thorough and loose:
-        released = [mechanism.output] * mechanism.times
-        loss = mechanism.finite_precision_tv * mechanism.times * (2 if mechanism.scope == "table" else 1)
-        # Both rates of a test on what is really released are within the loss of those on the ideal answer.
-        rates = np.array([min(math.nextafter(rate + loss, 1.0), 1.0) for rate in loose])
-        worst = worst_tpr(released, mechanism.graph, rates, scope=mechanism.scope).tolist()
-        bounds |= {
-            rate: min(math.nextafter(tpr + loss, math.inf), bounds[rate])
-            for rate, tpr in zip(loose, worst, strict=True)
-        }
-    return tuple(bounds.items())
 
 
 def _naming(

@@ -114,12 +114,6 @@ def _every_epsilon(card: ReleaseCard, design: DesignFacts) -> Figures:
     return "Privacy at every ε", ("ε", "δ at most"), [(exactly(e), upper(d)) for e, d in design.curve]
 
 
-def _tests(card: ReleaseCard, design: DesignFacts) -> Figures:
-    columns = ("An attacker who is wrong about a neighbor in", "is right about the true one in at most")
-    rows: list[tuple[str, ...]] = [(percent(false, "nearest"), percent(true)) for false, true in design.tradeoff]
-    return "Tests between neighbors", columns, rows
-
-
 def _guarantee(card: ReleaseCard, design: DesignFacts) -> Figures:
     rows: list[tuple[str, ...]]
     rows = [("notion", _notion(card)), ("finite precision", f"adds {upper(design.finite_precision, 3)} to δ; included")]
@@ -144,7 +138,7 @@ def _errors(card: ReleaseCard, design: DesignFacts) -> Figures | None:
 
 
 #: Tables of figures of a method's release, in order; None where one does not apply.
-TABLES: tuple[Callable[[ReleaseCard, DesignFacts], Figures | None], ...] = (_every_epsilon, _tests, _guarantee, _errors)
+TABLES: tuple[Callable[[ReleaseCard, DesignFacts], Figures | None], ...] = (_every_epsilon, _guarantee, _errors)
 
 
 def _notion(card: ReleaseCard) -> str:
