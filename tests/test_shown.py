@@ -29,7 +29,6 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return {
         "mechanism": mechanism,
         "codebook": shoal.codebook(classes.means, graph, epsilon=3.0, labels=names),
-        "card": shoal.release_card(mechanism),
         "audit": shoal.audit(mechanism, n_samples=100),
         "proof": shoal.prove(laws, pair, 1.0),
         "curve": shoal.privacy_curve(laws, pair, np.linspace(0, 4, 30)),

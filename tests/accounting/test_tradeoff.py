@@ -61,7 +61,7 @@ def test_unequal_variances_on_the_line():
 def test_monte_carlo_attacker_cannot_do_better():
     classes = random_family(3, 3, 1, gap=0.5)
     for row, (i, j) in enumerate(complete(classes).edges):
-        for direction, (a, b) in enumerate(((i, j), (j, i))):
+        for a, b in ((i, j), (j, i)):
             loss_a = loss_samples(classes, a, b, 100_000, seed=2 * row)
             loss_b = -loss_samples(classes, b, a, 100_000, seed=2 * row + 1)  # the same statistic under b
             tpr = (loss_a > np.quantile(loss_b, 0.9)).mean()
@@ -103,5 +103,3 @@ def test_extremes():
     assert shoal.tradeoff_curve(twice, "0", "1", RATES).tpr_upper == pytest.approx(
         shoal.tradeoff_curve(joint, "0", "1", RATES).tpr_upper, rel=1e-8
     )
-
-

@@ -33,7 +33,7 @@ from shoal.product.card.statements import (
     environment,
     would_protect,
 )
-from shoal.rounding import exactly, lower, nearest, percent, upper
+from shoal.rounding import exactly, lower, nearest, upper
 
 INTERNAL = "Internal: contains the members' own figures. For the data owner only: do not share this page."
 NAMELESS = "For the data owner, the board and regulators: no names, no single figures."

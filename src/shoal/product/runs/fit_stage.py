@@ -138,7 +138,7 @@ def do(readings: str, origin: str, config: Config, before: str | None, lasting: 
     put_frame(path.with_suffix(f".{QUALITY}"), quality)
     put_whole(path, forecasts.save)
     known, off = off_by(truth, forecasts.power)
-    return replace(forecasts.facts(None), later_known=known, later_absolute=off)
+    return replace(forecasts.facts(), later_known=known, later_absolute=off)
 
 
 def _nobody(path: Path, data: Readings, origin: str) -> FitFacts:

@@ -46,14 +46,13 @@ from shoal.laws.classes import GaussianClasses
 from shoal.numerics.eigenpairs import eigh
 from shoal.plaintext import table
 from shoal.product.card.facts import LISTED, Accuracy, FitFacts, ModelChecks
-from shoal.product.card.measures import accuracy_facts, hiding
+from shoal.product.card.measures import accuracy_facts
 from shoal.product.sources.frames import load_record, save_record
 from shoal.product.sources.meters.quality import TrainingWindow
 from shoal.rounding import count_of
 from shoal.validation import FloatArray
 
 if TYPE_CHECKING:
-    from shoal.laws.graph import NeighborGraph
     from shoal.mechanism.mechanism import Mechanism
 
 #: Period name -> its days; a phase is a position in it.
@@ -337,15 +336,18 @@ class Forecasts:
         """(n, h) standard deviation of ln p given the history; the season counts as known."""
         return np.asarray(np.sqrt(np.diagonal(self.error_cov, axis1=1, axis2=2)))
 
-    def facts(self, graph: NeighborGraph | None) -> FitFacts:
-        """Facts for a release card: who has a forecast, whose model holds, and, where known, who hides among whom."""
+    def facts(self) -> FitFacts:
+        """Facts for a release card: who has a forecast, and whose model holds."""
         holds = np.array(list(self.checks.holds.values()))
         gaussian, white, stationary = (int(answers.sum()) for answers in holds)
         n, minutes = len(self.households), self.step.total_seconds() / 60
-        nobody = {"labels": n, "groups": 0, "smallest_group": 0, "largest_group": 0, "edges": 0}
         return FitFacts(
-            source="",
-            **(nobody if graph is None else hiding(graph)),
+            "",
+            n,
+            0,
+            0,
+            0,
+            0,
             left_out=len(self.left_out),
             reasons=tuple(Counter(self.left_out.values()).most_common(LISTED)),
             noun="household",
@@ -358,12 +360,6 @@ class Forecasts:
             checks=ModelChecks(gaussian, white, stationary, all_three=int(holds.all(axis=0).sum()), of=n),
             fitted_on_private_data=True,
         )
-
-    def accuracy(self, mechanism: Mechanism) -> Accuracy:
-        """Errors in kW of what a mechanism releases of these forecasts, whose answers are in log power."""
-        if self.households != mechanism.classes.labels:
-            raise InputError("forecasts must be of the mechanism's labels, in the same order")
-        return power_accuracy(mechanism)
 
     def observations(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
         """The samples that the law of each label rests on, for :func:`shoal.model_guard`.
