@@ -54,6 +54,8 @@ def test_on_a_terminal(shown: dict[str, Any]) -> None:
 
 def test_in_a_notebook(shown: dict[str, Any]) -> None:
     for name, result in shown.items():
+        if name in ("check", "choice"):
+            continue
         html = result._repr_html_()
         assert html.startswith(("<table>", "<pre>")), name
         assert html.count("<tr>") + html.count("\n") <= ROWS, name

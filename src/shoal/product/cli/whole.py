@@ -65,7 +65,7 @@ def demo(
             progress("compare", "comparing methods", 0, 0)
             compared = fitted.compare()
             text, content = f"{compared}\n{COMPARED}\n", {"compared": compared.rows}
-    done = _everything(source, out, None, chosen, verbose, until=until)
+    done = _everything(source, out, chosen, verbose, until=until)
     files = [f"{out / name}: {words}" for name, words in OPENED.items() if (out / name).is_file()]
     parts = [*done.parts, *([("Open", files)] if files else [])]
     return replace(done, content=done.content | content, text=text, parts=parts)
@@ -88,7 +88,6 @@ def run(
     accept_doubtful_law: Annotated[bool, option(DOUBTFUL, "Guarantee", "--accept-doubtful-law")] = False,
     until: options.Until = "report",
     verbose: options.Verbose = False,
-    config: options.ConfigFile = None,
     **chosen: Any,
 ) -> Outcome:
     """From a file to a table that may be shared, with its report.
@@ -113,13 +112,12 @@ def run(
     chosen |= {"at_most": at_most, "within": within}
     if accept_doubtful_law:
         chosen["accept"] = (*chosen.get("accept", ()), "doubtful-law")
-    return _everything(meters, out, config, chosen, verbose, until=until, update=update, rehearse=rehearse)
+    return _everything(meters, out, chosen, verbose, until=until, update=update, rehearse=rehearse)
 
 
 @command("input", "hiding", "ledger", "speed")
 def check(
     meters: Annotated[str, typer.Argument(metavar="FILE", help="File, as for `shoal run`.")],
-    config: options.ConfigFile = None,
     epsilon: Annotated[
         float | None, option("Compare methods that add noise with averages, at this ε and --delta.")
     ] = None,
@@ -137,20 +135,16 @@ def check(
         shoal check meters.csv --epsilon 1 --delta 1e-5
     """
     at = None if epsilon is None else (epsilon, delta)
-    settings = {} if config is None else shoal.Config.read(config).to_json()
     with Stages() as progress:
-        preview = shoal.check(meters, progress=progress, compare_at=at, **{**settings, **chosen})
+        preview = shoal.check(meters, progress=progress, compare_at=at, **chosen)
     preview = replace(preview, refusal=as_command_options(preview.refusal))
     return Outcome(preview.to_dict(), parts=preview.parts(), code=0 if preview.ok else 2)
 
 
-def _everything(
-    source: Any, out: Path, file: Path | None, chosen: dict[str, Any], verbose: bool, **terms: Any
-) -> Outcome:
+def _everything(source: Any, out: Path, chosen: dict[str, Any], verbose: bool, **terms: Any) -> Outcome:
     check_folder(out)
-    config = None if file is None else shoal.Config.read(file)
     with Stages() as progress:
-        done = shoal.run(source, out, config=config, progress=progress, **terms, **chosen)
+        done = shoal.run(source, out, progress=progress, **terms, **chosen)
     parts = done.summary(verbose=verbose)
     if not done.did:
         parts.insert(0, ("Nothing to do", [f"{out} holds a finished run; nothing was released again."]))

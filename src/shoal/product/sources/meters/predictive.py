@@ -44,7 +44,6 @@ from shoal.arma.predict import Checks
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.numerics.eigenpairs import eigh
-from shoal.plaintext import table
 from shoal.product.card.facts import LISTED, Accuracy, FitFacts, ModelChecks
 from shoal.product.card.measures import accuracy_facts
 from shoal.product.sources.frames import load_record, save_record
@@ -200,20 +199,6 @@ class Forecasts:
     def __repr__(self) -> str:
         """Sizes only: a printed object must not release readings."""
         return f"Forecasts({len(self.households)} households, {self.horizon} steps from {self.origin})"
-
-    def _repr_html_(self) -> str:
-        """Sizes, checks and counts only, as in ``repr``."""
-        p, q = self.models.order
-        total = len(self.households)
-        rows = [
-            ("households", total),
-            ("left out", len(self.left_out)),
-            ("origin", self.origin),
-            ("steps", f"{self.horizon} of {self.step}"),
-            ("model", f"ARMA({p}, {q}) after a season of a {self.season.period}, {self.train_days} days of training"),
-            *((f"{name} innovations", f"{int(holds.sum())} of {total}") for name, holds in self.checks.holds.items()),
-        ]
-        return table("Forecasts", (), rows)
 
     @property
     def origin(self) -> datetime:
