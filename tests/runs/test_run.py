@@ -30,7 +30,10 @@ from typer.testing import CliRunner
 import shoal
 from shoal.product.cli.main import app
 
-OPTIONS = "--train-days 14 --set shard_size=12 --workers serial --crowd 5 --horizon 4 --set order=2,1 --method center --epsilon 1 --delta 1e-5"
+OPTIONS = (
+    "--train-days 14 --set shard_size=12 --workers serial --crowd 5 --horizon 4 --set order=2,1 --method center "
+    "--epsilon 1 --delta 1e-5"
+)
 
 
 def called(*arguments: object) -> tuple[int, str, str]:
