@@ -50,8 +50,7 @@ def _settings() -> str:
     ]
     head = """## Settings without an option
 
-Given with `--set NAME=VALUE`; in a file of settings (`--config`, TOML), where every setting can stand by its name; or
-as keywords of `shoal.run`.
+Given with `--set NAME=VALUE`, or as keywords of `shoal.run`.
 
 | setting | what it does |
 | --- | --- |

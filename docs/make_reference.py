@@ -30,7 +30,7 @@ Made by `python docs/make_reference.py`; a test checks that it is up to date. Co
 | budgets for who chooses along the way | `Ledger.budget(mode="adaptive")` |
 | any table with labels | `GaussianClasses.fit`, `.checks`, `LabelHider` |
 | prove it | `prove`: ball arithmetic on the stored parameters, and a checker of one file |
-| check the claim, describe it | `audit`, `model_guard`, `release_card` |
+| check the claim, describe it | `audit`, `model_guard`, `Run.card` |
 | compare methods on your data | `compare` |
 | test anybody's mechanism, decide anybody's claim | `testing.check_mechanism`, `testing.check_claim` |
 | who is found in what leaves | `reidentify`, `find_published` |

@@ -7,7 +7,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -51,11 +50,6 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     nine.write_csv("voices.csv")
     pl.DataFrame({"person": [f"P{i}" for i in range(12)], "age": [20.0 + i for i in range(12)]}).write_csv("people.csv")
     nixtla = pl.DataFrame({"unique_id": [f"H{i}" for i in range(24)], "AutoARIMA": [float(i) for i in range(24)]})
-    with suppress(ModuleNotFoundError):
-        import duckdb
-
-        with duckdb.connect("meters.duckdb") as database:
-            database.execute("CREATE TABLE readings AS SELECT * FROM 'meters.csv'")
     hours = pl.DataFrame({"ds": [datetime(2024, 1, 1, hour) for hour in range(4)]})
     nixtla.join(hours, how="cross").write_csv("forecasts.csv")
     return tmp_path
@@ -71,12 +65,9 @@ def test_every_command_of_a_page_runs(page: str, files: Path, monkeypatch: pytes
     served: list[Any] = []
     monkeypatch.setattr("shoal.product.service.application.serve", lambda folder, **_: served.append(folder))
     monkeypatch.setitem(shoal.__dict__, "serve", lambda folder, **_: served.append(folder))
-    absent = {"--database"} if not Path("meters.duckdb").exists() else set()
     known = sorted((words for words in commands(page) if len(words) > 1 or words == ["demo"]), key=_last)
     assert known
     for words in known:
-        if absent & set(words):
-            continue
         small = SMALL if words[0] in ("run", "check", "demo") and not {"--label", *SMALL} & set(words) else []
         small = [*small, "--households", "24"] if words == ["demo"] else small
         done = CliRunner().invoke(app, [*words, *small])

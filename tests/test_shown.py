@@ -29,7 +29,6 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return {
         "mechanism": mechanism,
         "codebook": shoal.codebook(classes.means, graph, epsilon=3.0, labels=names),
-        "card": shoal.release_card(mechanism),
         "audit": shoal.audit(mechanism, n_samples=100),
         "proof": shoal.prove(laws, pair, 1.0),
         "curve": shoal.privacy_curve(laws, pair, np.linspace(0, 4, 30)),
@@ -54,7 +53,7 @@ def test_on_a_terminal(shown: dict[str, Any]) -> None:
 
 
 def test_in_a_notebook(shown: dict[str, Any]) -> None:
-    for name in ("mechanism", "card", "audit", "curve", "frontier", "check", "choice", "run"):
+    for name in ("mechanism", "card", "audit", "curve", "frontier", "run"):
         result = shown[name]
         html = result._repr_html_()
         assert html.startswith(("<table>", "<pre>")), name

@@ -49,7 +49,6 @@ if TYPE_CHECKING:  # the library: pip install shoal
 
 if TYPE_CHECKING:  # the product: pip install 'shoal[run]'
     from shoal.product.card.card import ReleaseCard as ReleaseCard
-    from shoal.product.card.card import release_card as release_card
     from shoal.product.ledger.ledger import Ledger as Ledger
     from shoal.product.runs.choice import check as check
     from shoal.product.runs.choice import choose as choose

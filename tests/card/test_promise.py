@@ -9,6 +9,7 @@ from pathlib import Path
 
 import mpmath
 import pytest
+from card_cases import card_of
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
@@ -78,7 +79,7 @@ def test_no_page_says_more_than_delta_does() -> None:
 
 
 def test_everything_printed_says_the_sentence_with_figures_on_the_safe_side(mechanism: shoal.Mechanism) -> None:
-    card = shoal.release_card(mechanism, unit="household")
+    card = card_of(mechanism, noun="household")
     claim = card.to_dict()["guarantee"]
     sentence = promise(claim["epsilon"], f"{claim['delta']:.4g}")
     said = " ".join(line for _, lines in summary(card, verbose=True) for line in lines)
@@ -91,7 +92,7 @@ def test_everything_printed_says_the_sentence_with_figures_on_the_safe_side(mech
 
 def test_the_sentence_is_true_where_the_odds_are_not_bounded(mechanism: shoal.Mechanism) -> None:
     """The event that tells the two labels apart best at ε, with its exact probabilities."""
-    card = shoal.release_card(mechanism)
+    card = card_of(mechanism)
     multiple, delta = (float(number) for number in figures(card.to_markdown()))
     gap = 0.5 / math.sqrt(mechanism.noise_cov[0, 0, 0])
     epsilon = float(mechanism.epsilon.max())
@@ -102,7 +103,7 @@ def test_the_sentence_is_true_where_the_odds_are_not_bounded(mechanism: shoal.Me
 
 def test_no_promise_without_a_meaningful_guarantee() -> None:
     classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["ada", "ben"])
-    card = shoal.release_card(shoal.design(classes, shoal.NeighborGraph.complete(classes.labels), "white", 1.0, 0.1))
+    card = card_of(shoal.design(classes, shoal.NeighborGraph.complete(classes.labels), "white", 1.0, 0.1))
     assert not card.meaningful
     for said in READ.values():
         assert said.search(" ".join(card.to_markdown().split())) is None

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from card_cases import card_of
 
 import shoal
 from shoal.product.card.card import ReleaseCard
@@ -25,7 +26,7 @@ def made(members: int, method: str = "center", *, private: bool = True, groups: 
         if method == "white"
         else shoal.calibrate(classes, graph, method, 1.0, 1e-6)
     )
-    return shoal.release_card(mechanism, unit="household", fitted_on_private_data=private)
+    return card_of(mechanism, noun="household", fitted_on_private_data=private)
 
 
 def passed_on(card: ReleaseCard) -> dict[str, str]:

@@ -36,7 +36,6 @@ def refused(*arguments: object, code: int, says: str) -> str:
         (["meters.csv", "--set", "order=six"], "order must be"),
         (["meters.csv", "--method", "magic"], "method must be one of"),
         (["meters.csv", "--epsilon", "-1"], "epsilon must not be negative"),
-        (["meters.csv", "--config", "no.toml"], "there is no file no.toml"),
         (["meters.csv", *SMALL, "--query", "as_in_paper", "--method", "white", "--rho", "0.5"], "as_in_paper"),
     ],
 )

@@ -148,11 +148,8 @@ def test_an_error_budget_without_a_guarantee_says_so(unreleased):
 def test_boundaries_are_not_crossed(tmp_path, meters):
     rows = "\n".join(f"H{i:04d},{'north' if i < 7 else 'south' if i < 11 else 'alone'}" for i in range(12))
     (tmp_path / "homes.csv").write_text(f"household,feeder\n{rows}\n")
-    config = tmp_path / "run.toml"
-    config.write_text(
-        f'[hiding]\ncrowd = 4\nboundaries = "{tmp_path / "homes.csv"}:feeder"\n[input]\nhorizon = 4\norder = [2, 1]\n'
-    )
-    done = call("run", meters, "--out", tmp_path / "by-feeder", "--until", "fit", "--config", config, "--json")
+    how = ["--crowd", 4, "--boundaries", f"{tmp_path / 'homes.csv'}:feeder", "--horizon", 4, "--set", "order=2,1"]
+    done = call("run", meters, "--out", tmp_path / "by-feeder", "--until", "fit", *how, "--json")
     assert done.code == 0, done.err
     fit = done.json["stages"]["crowds"]["fit"]
     assert (fit["groups"], fit["smallest_group"], fit["largest_group"]) == (2, 4, 7)

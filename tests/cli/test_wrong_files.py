@@ -138,7 +138,7 @@ QUESTIONED: list[tuple[Callable[[pl.DataFrame, Path], None], str, list[str] | No
         _row_numbers,
         "columns: every row has another entry in 'id', so that this column numbers rows rather than naming "
         "households; name the column of the households. Name them: --household-column, --timestamp-column and "
-        "--value-column, or the same settings in a file (--config)",
+        "--value-column",
         ["--household-column", "site code"],
     ),
     (

@@ -64,9 +64,6 @@ def test_graph_and_frontier(mechanism: shoal.Mechanism) -> None:
 def test_forecasts_show_sizes() -> None:
     readings = shoal.simulate_meters(3, 5, seed=2)
     forecasts = shoal.forecast(readings, order=(1, 0), train_days=4, season="day", horizon=4)
-    html = forecasts._repr_html_()
-    assert "ARMA(1, 0)" in html
-    assert not any(f"{value:.4g}" in html for value in forecasts.log_mean.ravel())
     assert forecasts.recent is not None
     assert forecasts.recent.shape == (3, 96)
     last = readings.filter(readings["household"] == "H0001")["kw"].to_numpy()[-96:]

@@ -1,4 +1,4 @@
-"""The same rows from a file, a lazy frame, DuckDB or pandas make the same release, to the last bit."""
+"""The same rows from a file, a lazy frame, an Arrow stream or pandas make the same release, to the last bit."""
 
 from __future__ import annotations
 
@@ -9,13 +9,10 @@ from typing import Any
 import polars as pl
 import pytest
 from small_run import assert_recorded, draw_alike, go, shards
-from typer.testing import CliRunner
 
 import shoal
-from shoal.product.cli.main import app
 
 CONFIG = shoal.Config(crowd=5, horizon=4, order=(1, 1), train_days=7)
-SQL = "SELECT household, timestamp, kw FROM readings ORDER BY household, timestamp"
 
 
 @pytest.fixture(scope="module")
@@ -37,19 +34,6 @@ def as_pandas(frame: pl.DataFrame, folder: Path) -> Any:
     return pytest.importorskip("pandas").DataFrame(frame.to_dict(as_series=False))
 
 
-def database(frame: pl.DataFrame, folder: Path) -> Path:
-    duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
-    frame.write_parquet(folder / "rows.parquet")
-    with duckdb.connect(str(folder / "meters.duckdb")) as connection:
-        connection.execute(f"CREATE TABLE readings AS SELECT * FROM '{folder}/rows.parquet'")
-    return folder / "meters.duckdb"
-
-
-def as_duckdb(frame: pl.DataFrame, folder: Path) -> Any:
-    path = database(frame, folder)
-    return pytest.importorskip("duckdb").connect(str(path), read_only=True).sql(SQL)
-
-
 class Stream:
     """What any library of Arrow tables has, and nothing else."""
 
@@ -60,23 +44,11 @@ class Stream:
         return self._frame.__arrow_c_stream__(requested_schema)
 
 
-class Protocol:
-    """What frames had before Arrow streams, and nothing else."""
-
-    def __init__(self, frame: pl.DataFrame, folder: Path) -> None:
-        self._frame = as_pandas(frame, folder)
-
-    def __dataframe__(self, *given: Any, **named: Any) -> object:
-        return self._frame.__dataframe__(*given, **named)
-
-
 WAYS: dict[str, Callable[[pl.DataFrame, Path], Any]] = {
     "polars": lambda frame, folder: frame,
     "lazy": as_lazy,
     "arrow": lambda frame, folder: Stream(frame),
     "pandas": as_pandas,
-    "protocol": Protocol,
-    "duckdb": as_duckdb,
 }
 
 
@@ -104,39 +76,6 @@ def test_every_source_makes_the_same_release(
 @pytest.mark.parametrize("way", WAYS)
 def test_readings_are_read_alike(way: str, meters: pl.DataFrame, tmp_path: Path) -> None:
     assert shoal.read_meters(WAYS[way](meters, tmp_path)).equals(shoal.read_meters(as_csv(meters, tmp_path)))
-
-
-@pytest.mark.parametrize(
-    ("address", "message"),
-    [
-        ("s3://nowhere-at-all/meters.xlsx", "the address cannot be read|shoal\\[delta\\]"),
-        ("unknown://bucket/meters.parquet", "the address cannot be read"),
-    ],
-)
-def test_addresses_that_cannot_be_read_are_refused(address: str, message: str) -> None:
-    with pytest.raises(shoal.InputError, match=message):
-        shoal.read_meters(address)
-
-
-def test_an_address_is_scanned(meters: pl.DataFrame, tmp_path: Path) -> None:
-    meters.write_parquet(tmp_path / "meters.parquet")
-    assert shoal.read_meters(f"file://{tmp_path}/meters.parquet").equals(shoal.read_meters(tmp_path / "meters.parquet"))
-
-
-def test_the_command_reads_a_database(meters: pl.DataFrame, tmp_path: Path) -> None:
-    path = database(meters, tmp_path)
-    small = ["--crowd", "5", "--horizon", "4", "--set", "order=1,1", "--train-days", "7", "--until", "fit"]
-
-    def call(*arguments: object) -> tuple[int, str]:
-        result = CliRunner().invoke(app, ["run", *map(str, arguments), "--out", str(tmp_path / "out"), *small])
-        return result.exit_code, result.output
-
-    assert call("--database", path)[0] == 2
-    assert call("--database", path, "--query", "SELECT nothing FROM readings")[0] == 2
-    assert call(path, "--database", path, "--query", SQL)[0] == 2
-    code, text = call("--database", path, "--query", SQL)
-    assert code == 0, text
-    assert shoal.Run.open(tmp_path / "out").config.query == "point"
 
 
 def test_what_is_no_source_is_said_by_name() -> None:

@@ -30,8 +30,10 @@ from typer.testing import CliRunner
 import shoal
 from shoal.product.cli.main import app
 
-TOML = "[input]\ntrain_days = 14\n[speed]\nshard_size = 12\n"
-OPTIONS = "--workers serial --crowd 5 --horizon 4 --set order=2,1 --method center --epsilon 1 --delta 1e-5"
+OPTIONS = (
+    "--train-days 14 --set shard_size=12 --workers serial --crowd 5 --horizon 4 --set order=2,1 --method center "
+    "--epsilon 1 --delta 1e-5"
+)
 
 
 def called(*arguments: object) -> tuple[int, str, str]:
@@ -88,8 +90,7 @@ def test_the_card_covers_every_certificate(finished: Path) -> None:
 
 
 def test_a_command_runs_it_and_the_second_time_nothing(tmp_path: Path, days: Days) -> None:
-    (tmp_path / "settings.toml").write_text(TOML)
-    arguments = ["run", days[0], "--out", tmp_path / "run", "--config", tmp_path / "settings.toml", *OPTIONS.split()]
+    arguments = ["run", days[0], "--out", tmp_path / "run", *OPTIONS.split()]
     code, out, err = called(*arguments, "--json")
     assert code == 0, err
     done = json.loads(out)

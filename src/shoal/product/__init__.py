@@ -3,7 +3,7 @@
 from importlib.util import find_spec
 
 #: What the extra ``run`` installs, by the names of its modules.
-PACKAGES = ("polars", "sqlalchemy", "filelock", "typer", "rich", "jinja2", "defusedxml", "sklearn")
+PACKAGES = ("polars", "sqlalchemy", "filelock", "typer", "rich", "jinja2", "sklearn")
 
 
 def _is_missing(package: str) -> bool:

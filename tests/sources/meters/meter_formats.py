@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import polars as pl
@@ -44,47 +43,3 @@ def write_nem12(path: Path, frame: pl.DataFrame, *, extra: bool = False) -> None
                 values = ",".join(f"{value * factor:.6f}" for value in day["kwh"])
                 lines.append(f"300,{day['timestamp'][0]:%Y%m%d},{values},A,,,20240131000000,")
     path.write_text("\r\n".join([*lines, "900"]) + "\r\n")
-
-
-def write_green_button(path: Path, frame: pl.DataFrame) -> None:
-    """An Atom feed: usage points, a reading type in Wh, one of what is fed in, and a block of readings per day."""
-    path.write_text("\n".join(_feed(frame)))
-
-
-def _feed(frame: pl.DataFrame) -> Iterator[str]:
-    base = "https://utility.example/espi/1_1/resource"
-    yield '<?xml version="1.0" encoding="UTF-8"?>'
-    yield '<feed xmlns="http://www.w3.org/2005/Atom" xmlns:espi="http://naesb.org/espi"><title>Green Button</title>'
-    for number, direction in ((7, 1), (8, 19)):
-        yield _entry(
-            f"{base}/ReadingType/{number}",
-            "<espi:ReadingType><espi:accumulationBehaviour>4</espi:accumulationBehaviour>"
-            f"<espi:commodity>1</espi:commodity><espi:flowDirection>{direction}</espi:flowDirection>"
-            "<espi:intervalLength>1800</espi:intervalLength><espi:powerOfTenMultiplier>-1</espi:powerOfTenMultiplier>"
-            "<espi:uom>72</espi:uom></espi:ReadingType>",
-        )
-    for number, ((_,), home) in enumerate(kwh(frame).group_by("household", maintain_order=True), start=1):
-        point = f"{base}/RetailCustomer/9/UsagePoint/{number}"
-        yield _entry(point, "<espi:UsagePoint/>")
-        for reading, kind, factor in ((1, 7, 1.0), (2, 8, 0.3)):
-            own = f"{point}/MeterReading/{reading}"
-            yield _entry(own, "<espi:MeterReading/>", related=f"{base}/ReadingType/{kind}")
-            for (day,), part in home.group_by(pl.col("timestamp").dt.date(), maintain_order=True):
-                inside = "".join(
-                    "<espi:IntervalReading><espi:timePeriod><espi:duration>1800</espi:duration>"
-                    f"<espi:start>{int(_utc(when).timestamp())}</espi:start></espi:timePeriod>"
-                    f"<espi:value>{round(value * 10000 * factor)}</espi:value></espi:IntervalReading>"
-                    for when, value in part.select("timestamp", "kwh").iter_rows()
-                )
-                yield _entry(f"{own}/IntervalBlock/{day}", f"<espi:IntervalBlock>{inside}</espi:IntervalBlock>")
-    yield "</feed>"
-
-
-def _utc(when: datetime) -> datetime:
-    return when.replace(tzinfo=UTC)
-
-
-def _entry(own: str, content: str, related: str = "") -> str:
-    links = f'<link rel="self" href="{own}"/><link rel="up" href="{own.rsplit("/", 1)[0]}"/>'
-    links += f'<link rel="related" href="{related}"/>' if related else ""
-    return f"<entry><id>urn:uuid:{own}</id>{links}<content>{content}</content></entry>"

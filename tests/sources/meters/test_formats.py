@@ -1,9 +1,8 @@
-"""Files as utilities hand them out: units, registers, dates, encodings, wide tables, NEM12 and Green Button."""
+"""Files as utilities hand them out: units, registers, dates, encodings, wide tables, NEM12."""
 
 from __future__ import annotations
 
 import gzip
-import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -222,31 +221,10 @@ def test_nem12(tmp_path: Path, extra: bool) -> None:
         meter_readings(tmp_path / "b.csv")
 
 
-def test_green_button(tmp_path: Path) -> None:
-    meter_formats.write_green_button(tmp_path / "street.xml", HOMES)
-    expected = HOMES.with_columns(household=pl.lit("street ") + (pl.col("household").rank("dense")).cast(pl.String))
-    assert_same(tmp_path / "street.xml", expected, "UTC")
-    one = HOMES.filter(pl.col("household") == "H0001")
-    meter_formats.write_green_button(tmp_path / "home.xml", one)
-    assert_same(tmp_path / "home.xml", one.with_columns(household=pl.lit("home")), "UTC")
-    read = meter_readings(tmp_path / "home.xml")
-    assert (read.unit, read.unit_reason) == ("Wh", "its reading type says so (Green Button)")
-
-
-def test_xml_that_is_refused(tmp_path: Path) -> None:
-    bomb = '<!DOCTYPE a [<!ENTITY b "bbbb"><!ENTITY c "&b;&b;">]><feed><entry>&c;</entry></feed>'
-    meter_formats.write_green_button(tmp_path / "whole.xml", HOMES)
-    whole = (tmp_path / "whole.xml").read_text()
-    for content, message in [
-        (bomb, "is not a Green Button file"),
-        (whole[:-200], "is not a Green Button file"),
-        (whole.replace(">72<", ">169<"), "no interval readings of delivered electricity"),
-        (whole.replace(">4</espi:accum", ">3</espi:accum"), "totals of a register"),
-        (re.sub(r"<espi:value>\d+<", f"<espi:value>{'9' * 400}<", whole), "beyond the range of doubles"),
-    ]:
-        (tmp_path / "a.xml").write_text(content)
-        with pytest.raises(InputError, match=message):
-            meter_readings(tmp_path / "a.xml")
+def test_xml_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('<?xml version="1.0"?><feed></feed>')
+    with pytest.raises(InputError, match="XML, which shoal does not read"):
+        meter_readings(tmp_path / "a.csv")
 
 
 def test_a_folder_without_what_shoal_wrote_there(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import shoal
-from shoal.audits.verdict import Audit
 from shoal.plaintext import sections
 from shoal.product.card.facts import (
     CROWD,
@@ -30,20 +29,14 @@ from shoal.product.card.facts import (
     Lost,
     OwnAttack,
     ReleaseFacts,
-    SpentFacts,
     promised_delta,
 )
-from shoal.product.card.measures import audit_facts, design_facts, fit_facts
 from shoal.product.card.statements import HEADINGS, KIND, POOLED, PUBLIC, SHOWN_DIGITS, Statement, statements
 from shoal.product.card.words import HOLDERS, question
 from shoal.records import plain
 from shoal.rounding import down, nearest, up
 
 if TYPE_CHECKING:
-    from shoal.audits.guard import ModelGuard
-    from shoal.mechanism.mechanism import Mechanism
-    from shoal.product.ledger.ledger import Ledger
-    from shoal.product.sources.meters.predictive import Forecasts
     from shoal.readings.publication import PublicSettings
 
 VERSION = 5
@@ -55,7 +48,7 @@ LAWS = ("trajectory", "marginal", "sample", "as_in_paper", None)
 
 @dataclass(frozen=True)
 class ReleaseCard:
-    """Facts about a release; :func:`release_card` makes one from a mechanism, a run from its stages."""
+    """Facts about a release, from the stages of a run."""
 
     fit: FitFacts
     design: DesignFacts | None = None
@@ -75,7 +68,6 @@ class ReleaseCard:
         design: DesignFacts | None = None,
         release: ReleaseFacts | None = None,
         audit: AuditFacts | None = None,
-        guard: Guard | None = None,
         **more: Any,
     ) -> ReleaseCard:
         """The card of a release from the facts of its stages, each of all shards together.
@@ -83,7 +75,7 @@ class ReleaseCard:
         A guard looks at some crowds, for which a smaller δ may hold than for all: no figure of it is told that is below
         what the card promises.
         """
-        guard = guard if guard is not None or audit is None else audit.guard
+        guard = None if audit is None else audit.guard
         if guard is not None and design is not None and guard.notion == design.notion:
             guard = replace(guard, **{name: max(getattr(guard, name), design.delta) for name in GUARDED})
         return cls(fit, design, release, audit, guard, **more)
@@ -302,10 +294,8 @@ def _method_content(card: ReleaseCard, design: DesignFacts) -> dict[str, Any]:
             "delta": [up(delta) for _, delta in design.curve],
         },
         "identification": {
-            "success_upper": up(design.naming.success_upper, most=1.0),
-            "guessing": design.naming.guessing,
-            "exact": design.naming.exact,
-            "confidence": design.naming.confidence,
+            "success_upper": up(design.naming, most=1.0),
+            "guessing": design.guessing,
             "meaning": f"share of rows for which the best attack by {HOLDERS[design.scope]} names the label "
             "within its crowd, all labels equally likely",
         },
@@ -323,62 +313,6 @@ def _method_content(card: ReleaseCard, design: DesignFacts) -> dict[str, Any]:
             "shards": [lost.part("stage", "key") for lost in card.lost],
         },
     }
-
-
-def release_card(
-    mechanism: Mechanism,
-    *,
-    query: str | None = None,
-    unit: str | None = None,
-    forecasts: Forecasts | None = None,
-    ledger: Ledger | None = None,
-    audit: Audit | AuditFacts | None = None,
-    guard: ModelGuard | None = None,
-    fitted_on_private_data: bool | None = None,
-    seed: int = 0,
-) -> ReleaseCard:
-    """Describe what a mechanism releases and how private that is.
-
-    Args:
-        mechanism: what releases the answers.
-        query: the query model for forecasts, as in :meth:`Forecasts.classes`; None for answers of another kind.
-        unit: what a label stands for: "household", "patient"; by default what ``forecasts`` says, or "label".
-        forecasts: where the class laws came from: adds accuracy in the released unit, and model checks.
-        ledger: a :class:`shoal.Ledger` that has charged the releases: adds what has been spent.
-        audit: result of :func:`shoal.audit`.
-        guard: result of :func:`shoal.model_guard`.
-        fitted_on_private_data: whether the class laws were estimated from the data they protect; forecasts always are.
-        seed: seed of the estimate of the identification risk, where there is no closed form.
-
-    Returns:
-        The card; ``to_markdown`` and ``to_json`` print it.
-
-    >>> import shoal
-    >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])
-    >>> graph = shoal.NeighborGraph.complete(classes.labels)
-    >>> mechanism = shoal.design(classes, graph, "white", epsilon=1.0, rho=16.0)
-    >>> card = shoal.release_card(mechanism, unit="patient")
-    >>> card.meaningful, card.design.delta <= 1e-5
-    (True, True)
-    """
-    accuracy = None if forecasts is None else forecasts.accuracy(mechanism)
-    design = design_facts(mechanism, query=query, accuracy=accuracy, thorough=True, seed=seed)
-    if forecasts is None:
-        fit = fit_facts(mechanism.graph, fitted_on_private_data=fitted_on_private_data)
-    else:
-        fit = forecasts.facts(mechanism.graph)
-    if unit is not None:
-        fit = replace(fit, noun=str(unit))
-    release = None
-    if ledger is not None:
-        spent = ledger.spent()
-        worst = None if spent.largest is None else SpentFacts.like(spent.largest)
-        release = ReleaseFacts(
-            "", mechanism.graph.n_labels, "", str(ledger.head),
-            releases=spent.releases, ledger_labels=len(spent.by_label), worst=worst,
-        )  # fmt: skip
-    attacked = audit_facts(audit) if isinstance(audit, Audit) else audit
-    return ReleaseCard.of(fit, design, release, attacked, None if guard is None else Guard.like(guard))
 
 
 def _guarantee(fit: FitFacts, design: DesignFacts) -> dict[str, Any]:

@@ -145,16 +145,6 @@ class FitFacts(Record):
 
 
 @dataclass(frozen=True)
-class NamingFacts(Record):
-    """At most this share of answers is named right within the crowd, and the share that guessing gets."""
-
-    success_upper: float
-    guessing: float
-    exact: bool = True  #: a bound without sampling; else it holds at ``confidence``
-    confidence: float = 1.0
-
-
-@dataclass(frozen=True)
 class Accuracy(Record):
     """Errors of released answers, as sums over ``labels``; intervals hold for every label, entry by entry."""
 
@@ -227,7 +217,7 @@ class DesignFacts(Record):
     without_neighbors: int = merging(sum)
     edges: int = merging(sum)
     curve: tuple[tuple[float, float], ...] = merging(lambda curves: _worst_at(curves))  #: (ε, δ at most)
-    naming: NamingFacts = merging_parts(lambda parts: _naming_together(parts))  # noqa: RUF009
+    naming: float = merging_parts(lambda parts: _naming_together(parts))  #: share named right in its crowd, at most
     accuracy: Accuracy = merging(_merge_known)  # noqa: RUF009
     query: str | None = None
     target: float | None = None  #: δ that was asked for
@@ -242,6 +232,11 @@ class DesignFacts(Record):
     )  #: why δ is not proved
     insider: float = merging(min, 0.0)  #: standard error about a label's answer, for who knows all others of its crowd
     not_gaussian: int = merging(sum, 0)  #: labels whose rows do not follow the Gaussian law that the promise rests on
+
+    @property
+    def guessing(self) -> float:
+        """Share of labels that a guess names right within the crowd."""
+        return self.groups / self.labels
 
     @property
     def theorem(self) -> str:
@@ -307,7 +302,6 @@ class ReleaseFacts(Record):
     worst: SpentFacts | None = None
     later_known: int = 0
     later_absolute: float = 0.0  #: sum of |released − what came later|, in the unit of errors
-    ledger_intact: bool | None = None  #: None: not looked at
     crowds: int = 0  #: with a row, where rows are means of crowds
     rounded: bool = False  #: rows under a method are rounded, and shifted, since their noise would show too much
     withheld: int = 0  #: figures (of meters: rows) that are missing, since they would break a rule of a row
@@ -444,18 +438,11 @@ def naming_bound(guessing: float, curve: Iterable[tuple[float, float]]) -> float
     return min((named_in_group(1 / guessing, epsilon, delta) for epsilon, delta in curve), default=1.0)
 
 
-def _naming_together(parts: Sequence[DesignFacts]) -> NamingFacts:
-    weights, naming = [part.labels for part in parts], [part.naming for part in parts]
-    most = min(_above(_mean((n.success_upper for n in naming), weights)), 1.0)
-    if all(part.naming.exact for part in parts):  # where all are neighbors of all it is no less than the mean
-        guessing = sum(part.groups for part in parts) / sum(weights)
-        return NamingFacts(max(most, naming_bound(guessing, _worst_at([part.curve for part in parts]))), guessing)
-    return NamingFacts(
-        success_upper=most,
-        guessing=_mean((n.guessing for n in naming), weights),
-        exact=False,
-        confidence=max(1.0 - math.fsum(1.0 - n.confidence for n in naming), 0.0),
-    )
+def _naming_together(parts: Sequence[DesignFacts]) -> float:
+    """No less than the mean over all labels, and than the bound of the curve of all."""
+    labels, groups = [part.labels for part in parts], sum(part.groups for part in parts)
+    most = _above(_mean((part.naming for part in parts), labels))
+    return min(max(most, naming_bound(groups / sum(labels), _worst_at([part.curve for part in parts]))), 1.0)
 
 
 def _named_mean(parts: Sequence[Named], name: str) -> float:

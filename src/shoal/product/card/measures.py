@@ -15,8 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal import validation
-from shoal.accounting.risk import identification_risk
-from shoal.accounting.risk import naming_bound as named_by_neighbors
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.mechanism import Mechanism
@@ -26,11 +24,9 @@ from shoal.product.card.facts import (
     Accuracy,
     AuditFacts,
     DesignFacts,
-    FitFacts,
     Found,
     Guard,
     Named,
-    NamingFacts,
     naming_bound,
 )
 from shoal.product.card.words import QUESTIONS
@@ -47,15 +43,8 @@ EPSILONS = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0)
 #: guarantee, a release is then a group's, not a label's.
 ALIKE = 1e-2
 OWN = "the answer's own"
-#: Edges up to which a thorough description looks at every one for itself.
-THOROUGH = 5000
 #: A δ below this is told at the next ε as well: what holds at an ε holds at every larger one.
 SETTLED = 1e-20
-
-
-def fit_facts(graph: NeighborGraph, *, fitted_on_private_data: bool | None = None) -> FitFacts:
-    """Facts about the labels that hide among each other, where nothing is known about where the laws come from."""
-    return FitFacts(source="", **hiding(graph), fitted_on_private_data=fitted_on_private_data)
 
 
 def design_facts(
@@ -64,29 +53,25 @@ def design_facts(
     query: str | None = None,
     target: float | None = None,
     accuracy: Accuracy | None = None,
-    thorough: bool = False,
-    seed: int = 0,
 ) -> DesignFacts:
     """Promise and cost of a mechanism or a codebook; the certificate of a mechanism is proved, if it can be.
+
+    How often a label is named is bounded from δ(ε), where all labels of a group are neighbors of all.
 
     Args:
         released: what releases the answers.
         query: how the answers come about, a key of :data:`shoal.product.card.words.QUESTIONS`; None for another kind.
         target: δ that was asked for.
         accuracy: errors in another unit than the answer's own.
-        thorough: sample how often a label can be named. Otherwise it is bounded from δ(ε) alone: little work, and the
-            figures of several mechanisms together do not depend on how labels are spread over them.
-        seed: seed of the sampling.
     """
     if query is not None:
         validation.choice(tuple(QUESTIONS), query=query)
-    promised = released.by_kind(
-        mechanism=lambda one: _of_mechanism(one, thorough and one.graph.n_edges <= THOROUGH, seed),
-        codebook=_of_codebook,
-    )
+    promised, sizes = released.by_kind(mechanism=_of_mechanism, codebook=_of_codebook), group_sizes(released.graph)
+    complete = int((sizes * (sizes - 1) // 2).sum()) == released.graph.n_edges
     return DesignFacts(
         **hiding(released.graph),
-        without_neighbors=int((group_sizes(released.graph) == 1).sum()),
+        without_neighbors=int((sizes == 1).sum()),
+        naming=naming_bound(len(sizes) / released.graph.n_labels, promised["curve"]) if complete else 1.0,
         entries=released.n_dims,
         accuracy=accuracy_facts(released) if accuracy is None else accuracy,
         query=query,
@@ -97,7 +82,7 @@ def design_facts(
     )
 
 
-def _of_mechanism(mechanism: Mechanism, thorough: bool, seed: int) -> dict[str, Any]:
+def _of_mechanism(mechanism: Mechanism) -> dict[str, Any]:
     """The fields of :class:`DesignFacts` that depend on Gaussian laws and their noise."""
     if mechanism.certificate.unproved == UNTRIED:
         mechanism, _ = prove_mechanism(mechanism)
@@ -112,7 +97,6 @@ def _of_mechanism(mechanism: Mechanism, thorough: bool, seed: int) -> dict[str, 
         "notion": certificate.released_notion,
         "designed_for": certificate.notion,
         "finite_precision": certificate.finite_precision,
-        "naming": _naming(mechanism, curve, group_sizes(mechanism.graph), seed if thorough else None),
         "all_alike": bool(np.sqrt(np.maximum(mechanism.output.stored_variances, 0.0)).max() < ALIKE),
         "notes": tuple(mechanism.notes)[:LISTED],
         "proved": "ball arithmetic" if certificate.proved else "",
@@ -125,7 +109,6 @@ def _of_codebook(book: Codebook) -> dict[str, Any]:
     epsilon, certificate = book.epsilon, book.certificate
     grid = np.unique([*EPSILONS, epsilon, 2 * epsilon])
     curve = tuple(zip(grid.tolist(), np.minimum.accumulate(book.curve(grid).delta_upper).tolist(), strict=True))
-    guessing = len(group_sizes(book.graph)) / book.graph.n_labels
     curves = [len(group.curves) for group in book.crowds if len(group.members) > 1]
     return {
         **_certificate_content(book, certificate, curve),
@@ -135,7 +118,6 @@ def _of_codebook(book: Codebook) -> dict[str, Any]:
         "notion": "dp",
         "designed_for": "dp",
         "finite_precision": 0.0,
-        "naming": NamingFacts(naming_bound(guessing, curve), guessing),
         "all_alike": all(count == 1 for count in curves),
         "notes": (
             f"each group has a few curves, {max(curves, default=1)} at most, of which one is drawn for each label, "
@@ -319,24 +301,3 @@ def _curve(mechanism: Mechanism) -> tuple[tuple[float, float], ...]:
         # So that the curve and the guarantee say the same at the design's ε.
         deltas = np.where(grid <= mechanism.epsilon[0], np.maximum(deltas, mechanism.certificate.delta_upper), deltas)
     return tuple(zip(grid.tolist(), deltas.tolist(), strict=True))
-
-
-def _naming(
-    mechanism: Mechanism, curve: Sequence[tuple[float, float]], sizes: NDArray[np.int64], seed: int | None
-) -> NamingFacts:
-    graph, guessing = mechanism.graph, len(sizes) / mechanism.graph.n_labels
-    complete = int((sizes * (sizes - 1) // 2).sum()) == graph.n_edges
-    if complete and (seed is None or mechanism.times > 1):  # sampling is of one answer about each label
-        return NamingFacts(naming_bound(guessing, curve), guessing)
-    if mechanism.times > 1:  # the curve is of all answers; the theorem of the risk takes any graph
-        degrees = np.bincount(graph.edges.ravel(), minlength=graph.n_labels)
-        bounds = [named_by_neighbors(degrees, e, graph.n_edges * delta) for e, delta in curve if e < 700]
-        return NamingFacts(min(bounds), guessing)
-    risk = identification_risk(mechanism.output, mechanism.graph, scope=mechanism.scope, seed=seed or 0)
-    rows = int(sizes.max()) if mechanism.scope == "table" else 1
-    return NamingFacts(
-        success_upper=min(math.nextafter(risk.success_upper + rows * mechanism.finite_precision_tv, math.inf), 1.0),
-        guessing=risk.prior_success,
-        exact=bool(risk.exact),
-        confidence=risk.confidence,
-    )

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import Annotated, Any
 
 import typer
 
 import shoal
-from shoal.plaintext import cell
 from shoal.product.cli.options import option
 from shoal.product.cli.screen import Outcome, command
-from shoal.rounding import count_of, exactly, upper
+from shoal.rounding import count_of
 
 Target = Annotated[
     str | None,
@@ -92,25 +89,14 @@ def budget(
 
 
 @command()
-def log(
-    target: Target = None,
-    as_csv: Annotated[bool, option("A table with commas, for a spreadsheet.", None, "--csv")] = False,
-) -> Outcome:
+def log(target: Target = None) -> Outcome:
     """List all releases, row by row: when, under which name and folder, about how many labels, and what it cost.
 
     Examples:
         shoal ledger log
-        shoal ledger log january --csv
     """
     with _open(target) as ledger:
         rows = ledger.log()
-    if as_csv:
-        names = ("time", "kind", "name", "folder", "table", "labels", "cost")
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows(
-            [names, *([cell(str(getattr(row, name))) for name in names] for row in rows)]
-        )
-        return Outcome({"rows": rows}, text.getvalue().rstrip("\n"))
     lines = [
         f"{row.time[:16].replace('T', ' ')}  {row.kind:8}  {row.name}"
         + (f" (folder {row.folder}, table {row.table[:12]})" if row.folder else "")
@@ -152,16 +138,5 @@ def _accounts(ledger: shoal.Ledger, label: str | None) -> tuple[dict[str, Any], 
     lines += [f"  {account}" for account in accounts]
     if more > 0:
         lines.append(f"  … and {more} more (--label shows one)")
-    another = ledger.cost_of_another(accounts[0].name.removeprefix("label ")) if accounts else None
-    content["another"] = None
-    if another is not None:
-        worst = max(another.after, key=lambda account: account.share)
-        where, budget = f"δ({exactly(worst.epsilon)})", exactly(worst.budget)
-        verdict = "fits into" if another.allowed else "is refused, it does not fit into"
-        lines.append(
-            f"One more answer like the latest about the first of them {verdict} the budget: {where} would be "
-            f"at most {upper(worst.spent)} of {budget}"
-        )
-        content["another"] = {"allowed": another.allowed, "delta": worst.spent, "name": worst.name}
     names = ("name", "epsilon", "budget", "spent", "remaining", "releases", "mode")
     return {**content, "accounts": [{name: getattr(one, name) for name in names} for one in accounts]}, lines

@@ -19,7 +19,6 @@ def option(words: str, panel: str | None = None, *names: str, metavar: str | Non
 
 Out = Annotated[Path, option("Folder of the run: new, empty, or a run to continue.", None, "--out", "-o")]
 Dir = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.")]
-ConfigFile = Annotated[Path | None, option("Settings in a TOML file: these and a few more.", "Input", "--config", "-c")]
 SET = "Any setting of shoal.Config, also one without an option, such as max_kw=50; repeat for more."
 Settings = Annotated[list[str] | None, option(SET, "Input", "--set", metavar="NAME=VALUE")]
 Until = Annotated[str, option("Stop after fit, design, audit, release or report.", "Output", metavar="STAGE")]

@@ -166,7 +166,7 @@ def as_command_options(text: str, argument: str = "") -> str:
     >>> as_command_options("accept='doubtful-law' releases these all the same")
     '--accept-doubtful-law releases these all the same'
     """
-    also = ("at_most", "within", "update", "rehearse", "config")  # arguments that are no settings
+    also = ("at_most", "within", "update", "rehearse")  # arguments that are no settings
     names = {name: f"--{name.replace('_', '-')}" for name in (*shoal.Config.options(), *also)}
     rare = {setting.name for setting in fields(shoal.Config)} - names.keys()
 

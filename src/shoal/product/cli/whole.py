@@ -30,11 +30,9 @@ OPENED = {
     "public/released.csv": "the released table",
 }
 FILE = (
-    "CSV, Parquet or Arrow file of meter readings, a folder of them, or an address such as s3://…; with --label any "
-    "table. Not needed to continue."
+    "CSV, Parquet or Arrow file of meter readings, or a folder of them; with --label any table. Not needed to continue."
 )
 WITHIN = "Instead of --crowd: the largest of ten or more with at most this much more error, as rehearsed on past days."
-DATABASE = "Instead of FILE: a DuckDB database; --query is then the SQL that selects its rows."
 DOUBTFUL = "Release although the rows of many labels do not follow the Gaussian law that the guarantee rests on."
 
 
@@ -67,7 +65,7 @@ def demo(
             progress("compare", "comparing methods", 0, 0)
             compared = fitted.compare()
             text, content = f"{compared}\n{COMPARED}\n", {"compared": compared.rows}
-    done = _everything(source, out, None, chosen, verbose, until=until)
+    done = _everything(source, out, chosen, verbose, until=until)
     files = [f"{out / name}: {words}" for name, words in OPENED.items() if (out / name).is_file()]
     parts = [*done.parts, *([("Open", files)] if files else [])]
     return replace(done, content=done.content | content, text=text, parts=parts)
@@ -87,11 +85,9 @@ def run(
         str | None, option("Instead of --crowd: the risk of being named.", "Hiding", metavar="1-in-20")
     ] = None,
     within: Annotated[str | None, option(WITHIN, "Hiding", metavar="10%")] = None,
-    database: Annotated[Path | None, option(DATABASE, "Input")] = None,
     accept_doubtful_law: Annotated[bool, option(DOUBTFUL, "Guarantee", "--accept-doubtful-law")] = False,
     until: options.Until = "report",
     verbose: options.Verbose = False,
-    config: options.ConfigFile = None,
     **chosen: Any,
 ) -> Outcome:
     """From a file to a table that may be shared, with its report.
@@ -106,7 +102,6 @@ def run(
         shoal run meters.parquet --out january --crowd 20
         shoal run meter.csv --out january --household-column Zähler --timestamp-column Zeit --value-column Verbrauch
         shoal run tuesday.parquet --out january --update
-        shoal run --database meters.duckdb --query "SELECT household, timestamp, kw FROM readings" --out january
         shoal run voices.parquet --out voices --label speaker --crowd 9 --epsilon 1 --delta 1e-6
         shoal run forecasts.csv --out tomorrow --label unique_id --timestamp-column ds --value-column AutoARIMA
         shoal run meters.parquet --out drawn --method codebook --epsilon 3
@@ -114,17 +109,15 @@ def run(
         shoal run meters.parquet --out january --within 10%
         shoal run meters.parquet --out try --rehearse
     """
-    source = meters if database is None else _select(database, meters, chosen)
     chosen |= {"at_most": at_most, "within": within}
     if accept_doubtful_law:
         chosen["accept"] = (*chosen.get("accept", ()), "doubtful-law")
-    return _everything(source, out, config, chosen, verbose, until=until, update=update, rehearse=rehearse)
+    return _everything(meters, out, chosen, verbose, until=until, update=update, rehearse=rehearse)
 
 
 @command("input", "hiding", "ledger", "speed")
 def check(
-    meters: Annotated[str, typer.Argument(metavar="FILE", help="File or address, as for `shoal run`.")],
-    config: options.ConfigFile = None,
+    meters: Annotated[str, typer.Argument(metavar="FILE", help="File, as for `shoal run`.")],
     epsilon: Annotated[
         float | None, option("Compare methods that add noise with averages, at this ε and --delta.")
     ] = None,
@@ -142,42 +135,16 @@ def check(
         shoal check meters.csv --epsilon 1 --delta 1e-5
     """
     at = None if epsilon is None else (epsilon, delta)
-    settings = {} if config is None else shoal.Config.read(config).to_json()
     with Stages() as progress:
-        preview = shoal.check(meters, progress=progress, compare_at=at, **{**settings, **chosen})
+        preview = shoal.check(meters, progress=progress, compare_at=at, **chosen)
     preview = replace(preview, refusal=as_command_options(preview.refusal))
     return Outcome(preview.to_dict(), parts=preview.parts(), code=0 if preview.ok else 2)
 
 
-def _select(database: Path, meters: str | None, chosen: dict[str, Any]) -> Any:
-    """The rows of a database, by the SQL that was given as --query; queries of forecasts then come from --config."""
-    if meters is not None:
-        raise shoal.InputError("file: name a file, or --database with --query, not both")
-    sql = chosen.pop("query", None)
-    if sql is None:
-        raise shoal.InputError("query: --database needs --query, the SQL that selects household, timestamp and reading")
-    try:
-        import duckdb
-    except ModuleNotFoundError:
-        raise shoal.InputError("database: it is read by the package duckdb; pip install 'shoal[duckdb]'") from None
-    try:
-        rows = duckdb.connect(str(database), read_only=True).sql(sql)
-    except duckdb.Error as error:  # its text may quote data
-        raise shoal.InputError(
-            f"query: DuckDB cannot open {database.name} or answer the query ({type(error).__name__}); try it there"
-        ) from None
-    if rows is None:
-        raise shoal.InputError("query: it must select rows: SELECT … FROM …")
-    return rows
-
-
-def _everything(
-    source: Any, out: Path, file: Path | None, chosen: dict[str, Any], verbose: bool, **terms: Any
-) -> Outcome:
+def _everything(source: Any, out: Path, chosen: dict[str, Any], verbose: bool, **terms: Any) -> Outcome:
     check_folder(out)
-    config = None if file is None else shoal.Config.read(file)
     with Stages() as progress:
-        done = shoal.run(source, out, config=config, progress=progress, **terms, **chosen)
+        done = shoal.run(source, out, progress=progress, **terms, **chosen)
     parts = done.summary(verbose=verbose)
     if not done.did:
         parts.insert(0, ("Nothing to do", [f"{out} holds a finished run; nothing was released again."]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import math
 import re
@@ -10,14 +9,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import exists, func, or_, select
+from sqlalchemy import func, or_, select
 
 from shoal.product.ledger import chain
 from shoal.product.ledger.budgets import Budget, bound_delta, mechanism_bound, pair_bound
 from shoal.product.ledger.composition import Charges, LabelAccount, PairAccount
 from shoal.product.ledger.crowds import NOBODY
 from shoal.product.ledger.state import Memory, State
-from shoal.product.ledger.storage import ENTRIES, GRAPH_LABELS, Transaction
+from shoal.product.ledger.storage import ENTRIES, Transaction
 from shoal.rounding import exactly, lower, upper
 
 
@@ -165,56 +164,33 @@ class Overview:
     readings with noise, which no label's budget is charged for.
     """
 
-    entries: int
     labels: int
     releases: int
-    mechanisms: int
     largest_share: float
     worst: tuple[Account, ...]
     tables: int = 0
 
 
 def overview_of(transaction: Transaction, memory: Memory, exact: int) -> Overview:
-    """Walk all labels, graph by graph; judge them by bounds, and the ``exact`` worst by composition."""
-    labels = releases = 0
-    top: list[tuple[float, str]] = []
-    # The largest bound of an account that is not among the worst, which stays all that is known of it.
-    rest = 0.0
-    whole = State(transaction, memory)
-    budget = whole.budget or Budget(0.0, 0.0)  # without one nothing was released
-    other = GRAPH_LABELS.alias()
-    for (graph,) in transaction.rows(select(GRAPH_LABELS.c.graph).distinct().order_by(GRAPH_LABELS.c.graph)):
-        # Labels count with the first graph that holds them, each graph's with a state of their own.
-        earlier = exists().where(other.c.label == GRAPH_LABELS.c.label, other.c.graph < graph)
-        names = transaction.rows(select(GRAPH_LABELS.c.label).where(GRAPH_LABELS.c.graph == graph, ~earlier))
-        state = State(transaction, memory)
-        state.read(name for (name,) in names)
-        for (name,) in names:
-            number = state.charges(name).releases
-            if not number:
-                continue
-            labels += 1
-            releases += number
-            most = max(_bound(state, pair, budget) for pair in state.account(name).pairs)
-            item = (Account(name, budget.epsilon, budget.delta, most, number).share, name)
-            if len(top) < exact:
-                heapq.heappush(top, item)
-            else:
-                rest = max(rest, heapq.heappushpop(top, item)[0])
-    worst = sorted((account(whole, name, budget) for _, name in top), key=lambda spent: (-spent.share, spent.name))
-
-    def entries_of(*kinds: str) -> int:
-        kind = or_(*(chain.is_kind(name) for name in kinds))
-        return int(transaction.value(select(func.count()).select_from(ENTRIES).where(kind)))
-
+    """Judge all labels by bounds, and the ``exact`` worst by composition."""
+    state = State(transaction, memory)
+    budget, names = state.budget or Budget(0.0, 0.0), state.released_labels()  # without a budget nothing was released
+    state.read(names)
+    bounds = []
+    for name in names:
+        most = max(_bound(state, pair, budget) for pair in state.account(name).pairs)
+        bounds.append((Account(name, budget.epsilon, budget.delta, most, 0).share, name))
+    bounds.sort(reverse=True)
+    worst = sorted(
+        (account(state, name, budget) for _, name in bounds[:exact]), key=lambda spent: (-spent.share, spent.name)
+    )
+    tables = or_(chain.is_kind("crowds"), chain.is_kind("readings"))
     return Overview(
-        entries=chain.head(transaction).seq,
-        labels=labels,
-        releases=releases,
-        mechanisms=entries_of("mechanism"),
-        largest_share=max([rest, *(spent.share for spent in worst)]),
+        labels=len(names),
+        releases=sum(state.charges(name).releases for name in names),
+        largest_share=max([*(share for share, _ in bounds[exact:]), *(spent.share for spent in worst)], default=0.0),
         worst=tuple(worst),
-        tables=entries_of("crowds", "readings"),
+        tables=int(transaction.value(select(func.count()).select_from(ENTRIES).where(tables))),
     )
 
 

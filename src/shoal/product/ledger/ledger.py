@@ -181,7 +181,7 @@ class Ledger:
             return Spent({name: account(state, name, budget) for name in names})
 
     def overview(self, exact: int = 5) -> Overview:
-        """The whole ledger in a few numbers, in bounded memory however many labels there are.
+        """The whole ledger in a few numbers.
 
         Args:
             exact: for how many of the accounts that look worst what was spent is composed exactly; the others are
@@ -330,30 +330,6 @@ class Ledger:
         self._memory.prepare(own, names)
         with self._reading() as state:
             return decide.cost(state, own, names, query_id, times)
-
-    def cost_of_another(self, label: Any) -> Cost | None:
-        """What one more answer about a label and its worst neighbor would cost, through the latest mechanism.
-
-        Nothing is written. None where no answer about the label was charged.
-
-        >>> import tempfile, shoal
-        >>> answers = [[0.0], [1.0]]
-        >>> graph = shoal.NeighborGraph.complete(["a", "b"])
-        >>> book = shoal.codebook(answers, graph, epsilon=1.0)
-        >>> with tempfile.TemporaryDirectory() as folder, shoal.Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
-        ...     ledger.budget(1.0, 1e-5)
-        ...     answer = ledger.release(book, [0.0], "a")
-        ...     float(ledger.spent("a")["a"].spent), ledger.cost_of_another("a").allowed
-        (0.0, False)
-        """
-        with self._reading() as state:
-            totals = state.of(str(label)).totals
-            if not totals:
-                return None
-            spent = account(state, str(label), decide.budget_of(state))
-            mechanism = state.mechanism(max(totals, key=lambda digest: (totals[digest].last, digest)))
-        pair = [name for name in spent.pair or (label,) if str(name) in mechanism.labels]
-        return self.cost(mechanism, pair)
 
     # ------------------------------------------------------------------ crowds that last
 

@@ -46,7 +46,6 @@ from shoal.crowds.membership import form_crowds
 from shoal.crowds.tables import members_at
 from shoal.designs.comparison import Comparison, compare_with_averages, meeting_points, some_crowds
 from shoal.errors import InputError, UnreachableError
-from shoal.plaintext import sections
 from shoal.product.card.facts import FitFacts
 from shoal.product.card.statements import WARNINGS
 from shoal.product.runs.config import Config
@@ -299,9 +298,6 @@ class Choice(Record):
     def __repr__(self) -> str:
         return f"Choice(crowd {self.crowd}: {self.goal})"
 
-    def _repr_html_(self) -> str:
-        return sections(repr(self), [("", self.sentences()), *((f"crowd {p.crowd}", [p.words]) for p in self.trials)])
-
     def sentences(self) -> list[str]:
         """What was chosen and why."""
         why = "the smallest that meet what was asked"
@@ -440,9 +436,6 @@ class FileCheck:
     def __repr__(self) -> str:
         usable = f"{self.fit.labels} of {count_of(self.fit.labels + self.fit.left_out, self.fit.noun)} usable"
         return f"FileCheck({usable}, crowd {self.crowd}: {self.refusal or 'a run would form crowds'})"
-
-    def _repr_html_(self) -> str:
-        return sections("What a run would find", self.parts())
 
     @property
     def ok(self) -> bool:

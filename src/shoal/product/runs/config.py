@@ -1,7 +1,7 @@
 """What a run is told: :class:`Config`, all that may change a result, and :class:`Speed`, what changes only how fast.
 
-A setting is one field. Its default, its section in the TOML file, its words and its option on the command line stand
-there and nowhere else.
+A setting is one field. Its default, its section of the help, its words and its option on the command line stand there
+and nowhere else.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shoal.designs.methods import METHODS
 from shoal.errors import InputError
 from shoal.records import Record
 
-#: Sections of a file of settings, and panels of the command's help.
+#: Sections of the settings: panels of the command's help.
 SECTIONS = ("input", "hiding", "guarantee", "ledger", "output", "speed")
 #: Methods that take an ε, a δ or a ρ: the codebook, and every design that changes an answer.
 CHARGED = ("codebook", *(name for name, method in METHODS.items() if method.perturbs))
@@ -33,7 +33,7 @@ SEARCH, STATED = 10, 1.0
 
 
 def _setting(section: str, default: Any, text: str, *, rare: bool = False, kind: Any = None) -> Any:
-    """A field with its section of the file and the words above it there.
+    """A field with its section of the help and its words there.
 
     ``rare``: no option of its own, but ``--set NAME=VALUE``. ``kind``: type of the option, where not the setting's.
     """
@@ -231,24 +231,6 @@ class Config(Record):
         named = {"household": self.household_column, "timestamp": self.timestamp_column, "value": self.value_column}
         return {role: column for role, column in named.items() if column is not None}
 
-    @classmethod
-    def read(cls, path: str | Path) -> Config:
-        """Settings from a TOML file, each by its name; the sections of the help may stand above them."""
-        name = Path(path).name
-        try:
-            with Path(path).open("rb") as file:
-                content = tomllib.load(file)
-        except FileNotFoundError:
-            raise InputError(f"config: there is no file {name}; check its name") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise InputError(f"config: {name} is not valid TOML: {error}") from None
-        except OSError as error:
-            raise InputError(f"config: {name} cannot be read: {error.strerror}") from None
-        values: dict[str, Any] = {}
-        for word, inside in content.items():
-            values |= inside if word in SECTIONS and isinstance(inside, dict) else {word: inside}
-        return cls(**_check_types(values, name))
-
     def with_settings(self, **values: Any) -> Config:
         """With other values for the settings that are not None; δ displaces ρ and the reverse."""
         given = {name: value for name, value in values.items() if value is not None}
@@ -256,7 +238,7 @@ class Config(Record):
             given["delta"] = None
         elif "delta" in given and "rho" not in given:
             given["rho"] = None
-        return replace(self, **_check_types(given, "settings"))
+        return replace(self, **_check_types(given))
 
     @staticmethod
     @functools.cache
@@ -338,13 +320,13 @@ def no_use(name: str) -> str:
     )
 
 
-def _check_types(values: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _check_types(values: Mapping[str, Any]) -> dict[str, Any]:
     """Values as the settings of these names want them; the annotation is the specification."""
     kinds = typing.get_type_hints(Config)
     right: dict[str, Any] = {}
     for name, value in values.items():
         if name not in kinds:
-            raise InputError(f"{where}: unknown setting {name!r}; shoal.Config has them all")
+            raise InputError(f"settings: unknown setting {name!r}; shoal.Config has them all")
         wanted = typing.get_args(kinds[name]) or (kinds[name],)
         number = not isinstance(value, bool) and isinstance(value, (int, float)) and math.isfinite(value)
         if type(None) in wanted and value in (None, ""):
@@ -363,5 +345,5 @@ def _check_types(values: Mapping[str, Any], where: str) -> dict[str, Any]:
             if number and (float in wanted or isinstance(value, int)):
                 right[name] = float(value) if float in wanted else value
         if name not in right:
-            raise InputError(f"{where}: {name} must be {what}")
+            raise InputError(f"settings: {name} must be {what}")
     return right

@@ -138,7 +138,7 @@ def do(readings: str, origin: str, config: Config, before: str | None, lasting: 
     put_frame(path.with_suffix(f".{QUALITY}"), quality)
     put_whole(path, forecasts.save)
     known, off = off_by(truth, forecasts.power)
-    return replace(forecasts.facts(None), later_known=known, later_absolute=off)
+    return replace(forecasts.facts(), later_known=known, later_absolute=off)
 
 
 def _nobody(path: Path, data: Readings, origin: str) -> FitFacts:
@@ -218,10 +218,7 @@ def _sort(work: Work, folder: Path, buckets: int | None) -> MeterRows:
             surveys = work.executor.every([partial(survey, rows, number) for number in rows.filled])
             grid = common_grid(surveys, config.interval, energy=rows.energy, meter=named_meter(config.unit))
     except ColumnsError as error:
-        raise InputError(
-            f"{error.what}. Name them: household_column=, timestamp_column= and value_column=, or the same settings "
-            "in a file (config=)"
-        ) from None
+        raise InputError(f"{error.what}. Name them: household_column=, timestamp_column= and value_column=") from None
     return replace(rows, grid=grid, unit_reason=rows.unit_reason + (REGISTER if grid.register else ""))
 
 

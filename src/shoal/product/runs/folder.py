@@ -161,7 +161,7 @@ class Source(Record):
 
 
 def source_of(source: Any, folder: Path, *, table: bool) -> tuple[Source, Scratch | None]:
-    """The source of a run; rows of a frame or an address are kept as a file in ``folder``, and come with it."""
+    """The source of a run; rows of a frame are kept as a file in ``folder``, and come with it."""
     if isinstance(source, SimulatedMeters):
         return Source(digest_of(vars(source)), simulated=source), None
     rows = store_rows(source)
@@ -170,8 +170,7 @@ def source_of(source: Any, folder: Path, *, table: bool) -> tuple[Source, Scratc
         return Source(digest, str(folder.resolve() / f"{digest[:32]}.parquet"), rows.name, table=table), rows
     if not isinstance(source, (str, Path)):
         raise InputError(
-            "source must be a file, a folder of files, an address, a frame (Polars, pandas, Arrow, DuckDB) or "
-            "shoal.SimulatedMeters(...)"
+            "source must be a file, a folder of files, a frame (Polars, pandas, Arrow) or shoal.SimulatedMeters(...)"
         )
     files = meter_files(source)
     where = str(Path(source).resolve()) if Path(source).exists() else str(source)

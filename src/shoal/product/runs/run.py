@@ -100,9 +100,9 @@ def run(
 
     Args:
         source: readings, or with ``label`` a table with a row per answer: a CSV, Parquet or Arrow file, a folder of
-            them, an address that Polars scans (``s3://…``) or a Delta table; a frame of Polars, lazy ones too, pandas,
-            Arrow or DuckDB (any object with ``__arrow_c_stream__`` or ``__dataframe__``), whose rows are kept in the
-            folder; or :class:`shoal.SimulatedMeters`. None continues with what the folder was made from.
+            them; a frame of Polars, lazy ones too, pandas or Arrow (any object with ``__arrow_c_stream__``), whose rows
+            are kept in the folder; or :class:`shoal.SimulatedMeters`. None continues with what the folder was made
+            from.
         out: folder of the run: new, empty, or a run to continue.
         config: settings; by default those of the folder, or the defaults.
         until: the last stage to do: "fit", "design", "audit", "release" or "report".

@@ -1,12 +1,10 @@
-"""Rows wherever they are, as a lazy table: files, addresses that Polars scans, and frames of any library.
+"""Rows wherever they are, as a lazy table: files, and frames of any library.
 
 | what is given | how it is read |
 | --- | --- |
 | a frame of Polars | as it is |
 | a frame of pandas | column by column, without pyarrow |
-| an object with ``__arrow_c_stream__``: a DuckDB relation, an Arrow table or reader | by the Arrow stream |
-| an object with ``__dataframe__`` alone, the protocol before that one | by pandas, where it is there |
-| an address (``s3://``, ``gs://``, ``az://``, ``https://`` …), a Delta table | scanned by Polars |
+| an object with ``__arrow_c_stream__``: an Arrow table or reader, a DuckDB relation | by the Arrow stream |
 | a file | CSV, Parquet or Arrow; text in UTF-8, UTF-16, UTF-32 or Windows-1252, the superset of Latin-1 in use |
 
 The columns of CSV stay text. No message quotes a cell.
@@ -24,7 +22,6 @@ import shutil
 import tempfile
 import types
 import typing
-import warnings
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
@@ -38,7 +35,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from shoal.archive import Arrays, content_of, pack, unpack
-from shoal.errors import InputError, StorageError
+from shoal.errors import InputError
 from shoal.files import disk_space, private, write_private
 from shoal.plaintext import FORMULA, cell
 
@@ -47,7 +44,7 @@ Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
 WORKBOOKS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods")
 _WORKBOOK_BYTES = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".ipc", ".feather")
-SUFFIXES = (".csv", ".csv.gz", ".txt", ".tsv", ".xml", *PARQUET, *ARROW)
+SUFFIXES = (".csv", ".csv.gz", ".txt", ".tsv", *PARQUET, *ARROW)
 #: One path, a pattern or a folder, or several of them.
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 #: Name of rows that came as a frame of Python.
@@ -56,7 +53,7 @@ FRAME = "a frame"
 ROW_GROUP = 1 << 18
 #: Separators of columns, the likeliest first.
 SEPARATORS = ",;\t|"
-#: What Polars raises on a file or an address that it cannot read; the texts may quote data.
+#: What Polars raises on a file that it cannot read; the texts may quote data.
 UNREADABLE = (pl.exceptions.PolarsError, OSError, UnicodeError, EOFError)
 
 #: What some encodings read as other characters than it holds.
@@ -99,7 +96,7 @@ def meter_files(path: Paths) -> list[Path]:
     """Every file that a path, a pattern or a folder stands for, in sorted order."""
     if not isinstance(path, (str, os.PathLike)):
         if not isinstance(path, Sequence):
-            raise InputError("path: expected a path, several, or a frame of Polars, pandas, Arrow or DuckDB")
+            raise InputError("path: expected a path, several, or a frame of Polars, pandas or Arrow")
         files = [file for part in path for file in meter_files(part)]
         if not files:
             raise InputError("path must name at least one file")
@@ -237,93 +234,36 @@ def text_of(file: Path, encoding: str, newline: str = "") -> IO[str]:
     return io.TextIOWrapper(open_bytes(file), encoding=name, errors="replace", newline=newline)
 
 
-# ------------------------------------------------------------------ frames and addresses
+# ------------------------------------------------------------------ frames
 
 
 def table_of(source: Any, name: str = "source") -> pl.LazyFrame | None:
-    """A frame of any library, an address or a Delta table as a lazy table; None for a path of local files.
-
-    ``name`` is the argument that it came in as.
-    """
-    if isinstance(source, (str, os.PathLike)):
-        return _scan(os.fspath(source))
+    """A frame of any library as a lazy table; None for anything else. ``name`` is the argument that it came in as."""
     if isinstance(source, (pl.DataFrame, pl.LazyFrame)):
         return source.lazy()
     if is_pandas(source):
         return from_pandas(source, name).lazy()
     try:
-        if hasattr(source, "__arrow_c_stream__"):
-            return pl.DataFrame(source).lazy()
+        return pl.DataFrame(source).lazy() if hasattr(source, "__arrow_c_stream__") else None
     except pl.exceptions.PolarsError:
         raise InputError(f"{name}: it has columns of a type that no table of numbers, text and times has") from None
-    return from_pandas(_interchange(source, name), name).lazy() if hasattr(source, "__dataframe__") else None
-
-
-def _interchange(source: Any, name: str) -> Any:
-    """A frame of the older protocol as one of pandas, whose warning that the protocol ends is not the user's."""
-    try:
-        from pandas.api.interchange import from_dataframe
-    except ImportError:
-        raise InputError(
-            f"{name}: an object that has only __dataframe__ needs pandas (pip install pandas); one with "
-            "__arrow_c_stream__, such as an Arrow table, needs nothing"
-        ) from None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return from_dataframe(source)
 
 
 def store_rows(source: Any) -> Scratch | None:
-    """The rows of :func:`table_of` as a Parquet file; those of DuckDB and of lazy tables are not in memory together.
+    """The rows of a frame as a Parquet file; those of a lazy one are not in memory together. None for anything else.
 
-    The same rows in the same order make the same bytes, whatever they came from; None for a path of local files.
+    The same rows in the same order make the same bytes, whatever they came from.
     """
-    database = type(source).__name__ == "DuckDBPyRelation"
-    table = None if database else table_of(source)
-    if table is None and not database:
+    table = table_of(source)
+    if table is None:
         return None
     scratch = Scratch(FRAME)
-    if isinstance(source, (str, os.PathLike)):
-        scratch.name = Path(os.fspath(source).partition("?")[0]).name
-    rows = scratch.path.with_name("rows.parquet")
     try:
         with disk_space():
-            if table is None:
-                source.write_parquet(str(rows))
-                table = pl.scan_parquet(rows)
             table.sink_parquet(scratch.path, row_group_size=ROW_GROUP)
-    except StorageError:
-        raise
-    except Exception:  # noqa: BLE001 (databases and object stores raise their own; the texts may quote rows)
-        raise InputError("source: its rows cannot be read as a table; check the address and what opens it") from None
-    rows.unlink(missing_ok=True)
+    except UNREADABLE:  # their texts may quote rows
+        raise InputError("source: its rows cannot be read as a table; check what the frame is made from") from None
     return scratch
-
-
-def _scan(path: str) -> pl.LazyFrame | None:
-    """Scan what Polars scans by itself: an address with a scheme, or a Delta table, also in a local folder."""
-    address = "://" in path
-    if not address and not os.path.isdir(os.path.join(path, "_delta_log")):
-        return None
-    name = path.partition("?")[0].lower()
-    try:
-        if name.endswith(PARQUET):
-            table = pl.scan_parquet(path)
-        elif name.endswith(ARROW):
-            table = pl.scan_ipc(path)
-        elif name.endswith((".csv", ".csv.gz", ".txt", ".tsv")):
-            table = pl.scan_csv(path, infer_schema=False, separator="\t" if name.endswith(".tsv") else ",")
-        else:
-            table = pl.scan_delta(path)
-        table.collect_schema()
-    except ModuleNotFoundError:
-        raise InputError("path: a Delta table is read by the package deltalake; pip install 'shoal[delta]'") from None
-    except Exception:  # noqa: BLE001 (object stores raise their own; the texts hold addresses and keys)
-        raise InputError(
-            "path: the address cannot be read; it must end in .parquet, .arrow or .csv or be a Delta table, and the "
-            "credentials be where Polars looks for them (environment variables or files of the provider)"
-        ) from None
-    return table
 
 
 def is_pandas(frame: Any) -> bool:

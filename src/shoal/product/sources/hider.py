@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
-from types import FrameType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -70,7 +68,7 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
     In a ``Pipeline`` whose last step predicts, ``transform`` needs labels too: enable metadata routing and give them as
     ``labels``, the pipeline's ``y`` or another column that is to be hidden (the example shows the lines). They reach
     ``predict`` and the pipeline's own ``score``; scorers by name (``scoring="accuracy"``) and ``cross_val_predict``
-    hand none on and are refused, and a fitted search predicts through ``best_estimator_``.
+    hand none on, so that scores are NaN with a warning, and a fitted search predicts through ``best_estimator_``.
 
     Errors count in the units of the columns: put a ``StandardScaler`` before it where they differ. A column with one
     value in all fitted rows tells nobody apart: it is released with that value. A pandas frame comes back as one. A
@@ -236,8 +234,6 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         Returns:
             The released rows of ``X``.
         """
-        if _in_cross_validation(labels is not None):
-            raise InputError(f"LabelHider: this cross-validation hands transform no labels. {ROUTING}")
         names = y if labels is None else labels
         return self.fit(X, names).transform(X, names)
 
@@ -262,20 +258,3 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         tags.target_tags.required = True
         tags.non_deterministic = self.seed is None
         return tags
-
-
-def _in_cross_validation(labeled: bool) -> bool:
-    """Whether a cross-validation of scikit-learn fits a pipeline that it cannot score: nan would be all it says.
-
-    Without labels (``labeled``) it cannot, nor with a scorer made of a metric, which calls ``predict`` without them.
-    """
-    frame: FrameType | None = sys._getframe()
-    modules, scorers = set(), []
-    while frame is not None:
-        modules.add(frame.f_globals.get("__name__"))
-        if frame.f_code.co_name == "_fit_and_score":
-            scorer = frame.f_locals.get("scorer")
-            scorers += [scorer, *getattr(scorer, "_scorers", {}).values()]
-        frame = frame.f_back
-    unlabeled = not labeled or any(hasattr(scorer, "_score_func") for scorer in scorers)
-    return unlabeled and {"sklearn.model_selection._validation", "sklearn.pipeline"} <= modules

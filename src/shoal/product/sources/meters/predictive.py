@@ -44,16 +44,14 @@ from shoal.arma.predict import Checks
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.numerics.eigenpairs import eigh
-from shoal.plaintext import table
 from shoal.product.card.facts import LISTED, Accuracy, FitFacts, ModelChecks
-from shoal.product.card.measures import accuracy_facts, hiding
+from shoal.product.card.measures import accuracy_facts
 from shoal.product.sources.frames import load_record, save_record
 from shoal.product.sources.meters.quality import TrainingWindow
 from shoal.rounding import count_of
 from shoal.validation import FloatArray
 
 if TYPE_CHECKING:
-    from shoal.laws.graph import NeighborGraph
     from shoal.mechanism.mechanism import Mechanism
 
 #: Period name -> its days; a phase is a position in it.
@@ -202,20 +200,6 @@ class Forecasts:
         """Sizes only: a printed object must not release readings."""
         return f"Forecasts({len(self.households)} households, {self.horizon} steps from {self.origin})"
 
-    def _repr_html_(self) -> str:
-        """Sizes, checks and counts only, as in ``repr``."""
-        p, q = self.models.order
-        total = len(self.households)
-        rows = [
-            ("households", total),
-            ("left out", len(self.left_out)),
-            ("origin", self.origin),
-            ("steps", f"{self.horizon} of {self.step}"),
-            ("model", f"ARMA({p}, {q}) after a season of a {self.season.period}, {self.train_days} days of training"),
-            *((f"{name} innovations", f"{int(holds.sum())} of {total}") for name, holds in self.checks.holds.items()),
-        ]
-        return table("Forecasts", (), rows)
-
     @property
     def origin(self) -> datetime:
         """End of the training window and first instant of the horizon."""
@@ -337,15 +321,18 @@ class Forecasts:
         """(n, h) standard deviation of ln p given the history; the season counts as known."""
         return np.asarray(np.sqrt(np.diagonal(self.error_cov, axis1=1, axis2=2)))
 
-    def facts(self, graph: NeighborGraph | None) -> FitFacts:
-        """Facts for a release card: who has a forecast, whose model holds, and, where known, who hides among whom."""
+    def facts(self) -> FitFacts:
+        """Facts for a release card: who has a forecast, and whose model holds."""
         holds = np.array(list(self.checks.holds.values()))
         gaussian, white, stationary = (int(answers.sum()) for answers in holds)
         n, minutes = len(self.households), self.step.total_seconds() / 60
-        nobody = {"labels": n, "groups": 0, "smallest_group": 0, "largest_group": 0, "edges": 0}
         return FitFacts(
-            source="",
-            **(nobody if graph is None else hiding(graph)),
+            "",
+            n,
+            0,
+            0,
+            0,
+            0,
             left_out=len(self.left_out),
             reasons=tuple(Counter(self.left_out.values()).most_common(LISTED)),
             noun="household",
@@ -358,12 +345,6 @@ class Forecasts:
             checks=ModelChecks(gaussian, white, stationary, all_three=int(holds.all(axis=0).sum()), of=n),
             fitted_on_private_data=True,
         )
-
-    def accuracy(self, mechanism: Mechanism) -> Accuracy:
-        """Errors in kW of what a mechanism releases of these forecasts, whose answers are in log power."""
-        if self.households != mechanism.classes.labels:
-            raise InputError("forecasts must be of the mechanism's labels, in the same order")
-        return power_accuracy(mechanism)
 
     def observations(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
         """The samples that the law of each label rests on, for :func:`shoal.model_guard`.

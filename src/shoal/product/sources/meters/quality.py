@@ -313,9 +313,9 @@ def repair(
 
 def _standard(frame: Any) -> pl.DataFrame:
     """The three columns in their standard types plus one flag column per fault found while reading."""
-    table = None if isinstance(frame, str) else frames.table_of(frame, "readings")
+    table = frames.table_of(frame, "readings")
     if table is None:
-        raise InputError("readings must be a frame (Polars, pandas, Arrow, DuckDB) with household, timestamp, kw")
+        raise InputError("readings must be a frame (Polars, pandas, Arrow) with household, timestamp, kw")
     schema = table.collect_schema()
     missing = [c for c in COLUMNS if c not in schema]
     if missing:

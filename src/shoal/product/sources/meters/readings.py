@@ -3,7 +3,7 @@
 Files are opened and understood first: which layout, clock, unit, encoding and decimal sign. Nothing but the beginning
 of a file is read for it, unless its encoding, the order of day and month or a column of units takes more; then it is
 streamed. Rows are taken in batches (:meth:`MeterSource.pieces`), so that a run reads files larger than memory. Files in
-other formats (NEM12, Green Button) or encodings are written anew as CSV in UTF-8, line by line, to a temporary folder
+other formats (NEM12) or encodings are written anew as CSV in UTF-8, line by line, to a temporary folder
 that only this user can read.
 """
 
@@ -413,12 +413,11 @@ def read_meters(
     """Readings on a regular grid, from meter files of many shapes.
 
     Args:
-        path: CSV, Parquet, Arrow, NEM12 or Green Button: a file, a pattern, a folder (all such files under it, runs of
-            shoal excepted), or a sequence of these; an address that Polars scans, or a Delta table; or a frame of
-            Polars, pandas, Arrow or DuckDB (any object with ``__arrow_c_stream__`` or ``__dataframe__``). A table is
-            long (one reading per row), wide (a column per household, or a row per household with a column per time, or
-            a row per household and day), or holds one household, named after the file. Text may be UTF-8, UTF-16 or
-            Latin-1.
+        path: CSV, Parquet, Arrow or NEM12: a file, a pattern, a folder (all such files under it, runs of
+            shoal excepted), or a sequence of these; or a frame of Polars, pandas or Arrow (any object with
+            ``__arrow_c_stream__``). A table is long (one reading per row), wide (a column per household, or a row per
+            household with a column per time, or a row per household and day), or holds one household, named after the
+            file. Text may be UTF-8, UTF-16 or Latin-1.
         unit: ``"w"``, ``"kw"`` or ``"mw"`` (mean power), ``"wh"``, ``"kwh"`` or ``"mwh"`` (energy per interval); by
             default what the columns are called, or a column of units says. Where nothing tells, it has to be named.
             ``"kwh-register"``: readings are totals that only rise, and differences are taken; ``"kwh-interval"``: each
