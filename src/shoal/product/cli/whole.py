@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 
 import shoal
-from shoal.errors import InputError
 from shoal.numerics import warmup
 from shoal.product.cli import options
 from shoal.product.cli.options import option
@@ -20,7 +19,8 @@ from shoal.product.cli.screen import Outcome, Stages, as_command_options, check_
 DEMO_ORIGIN = "2024-01-17T18:00"
 #: What a row of the table of methods says.
 COMPARED = (
-    "Error: kW, root mean square, least that reaches (ε, δ); –: never does. Noise: its share of the squared error.\n"
+    "Error: kW, root mean square, least that reaches (ε, δ); –: never does. ρ: mean squared error of the household that\n"
+    "has the largest. Noise: its share of the squared error.\n"
     "Named: how often the best attacker names the household behind a row of its crowd, at shoal's error."
 )
 #: The files that the demo names, and what they are.
@@ -229,7 +229,7 @@ def serve(
         shoal serve runs --port 8443 --ledger postgresql://shoal@db/ledger
     """
     if any(find_spec(name) is None for name in ("fastapi", "uvicorn", "multipart")):
-        raise InputError("serve needs packages that are missing here: pip install 'shoal[serve]'")
+        raise shoal.InputError("serve needs packages that are missing here: pip install 'shoal[serve]'")
     from shoal.product.service import application
 
     proxy: dict[str, Any] = {"user_header": user_header, "trust_proxy": trust_proxy}
