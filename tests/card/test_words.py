@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from card_cases import NASTY
-from shoal.product.runs.stages.card_stage import kept_rules
 from sklearn.datasets import load_breast_cancer
 
 import shoal
 from shoal.product.card.render import annex, board, markdown, public_page, report, summary
 from shoal.product.card.statements import FIGURES, HEADINGS, KNOWS, SUMMARY
+from shoal.product.runs.card_stage import kept_rules
 from shoal.readings.publication import PublicSettings, series_plan
 
 GREEK = re.compile("[\u0370-\u03ff]")

@@ -11,7 +11,8 @@ from design_cases import family, random_covs
 
 import shoal
 from shoal import GaussianClasses, NeighborGraph
-from shoal.designs import barycenter, descent, design, dominating, exact, settings
+from shoal.designs import barycenter, descent, design, dominating, objectives
+from shoal.designs import problem as problems
 
 
 @pytest.mark.parametrize("dense", [1, 100], ids=["conjugate gradients", "matrix"])
@@ -34,7 +35,7 @@ def test_least_dominating_agrees_with_a_convex_solver(
 def test_a_late_center_is_still_one() -> None:
     """Its price is what it really costs, above the least; and it is not kept."""
     classes, _ = family(3, 6, 4)
-    late = settings.Settings(deadline=-1.0)
+    late = problems.Settings(deadline=-1.0)
     for name in ("transport_center", "additive_center"):
         early = barycenter.center_of(name, classes, late)
         whole = barycenter.center_of(name, classes)
@@ -79,11 +80,11 @@ def test_memory_grows_with_labels_times_entries_squared() -> None:
 def test_gradients_do_not_need_room_for_all_edges(monkeypatch: pytest.MonkeyPatch) -> None:
     classes, graph = family(4, 8, 3)
     problem = design.DesignProblem.of(classes, graph, 1.0, 0.3)
-    moves = design.METHODS["white"].solve(problem, settings.UNHURRIED, ())
-    laws, edges = exact.trial_laws(problem, moves), np.arange(len(problem.pairs))
-    whole = exact.smoothed_odds(problem, edges, 20.0, laws)
-    monkeypatch.setattr(exact, "ROOM", 9 * 8)
-    parts = exact.smoothed_odds(problem, edges, 20.0, laws)
+    moves = design.METHODS["white"].solve(problem, problems.UNHURRIED, ())
+    laws, edges = objectives.trial_laws(problem, moves), np.arange(len(problem.pairs))
+    whole = objectives.smoothed_odds(problem, edges, 20.0, laws)
+    monkeypatch.setattr(objectives, "ROOM", 9 * 8)
+    parts = objectives.smoothed_odds(problem, edges, 20.0, laws)
     for one, other in zip(whole, parts, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
 
@@ -94,11 +95,11 @@ class Clock:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
         for module, name in (
-            (descent, "log_deltas"), (exact, "edge_values"), (descent, "smoothed_divergence"),
+            (descent, "log_deltas"), (objectives, "edge_values"), (descent, "smoothed_divergence"),
             (barycenter, "_rotations"), (dominating, "_newton_step"),
         ):  # fmt: skip
             self._tick(monkeypatch, module, name)
-        for module in (settings, design):
+        for module in (problems, design):
             monkeypatch.setattr(module, "monotonic", lambda: self.now)
 
     def _tick(self, monkeypatch: pytest.MonkeyPatch, module, name: str) -> None:

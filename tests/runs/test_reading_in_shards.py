@@ -40,6 +40,7 @@ def sharded(path: Any, folder: Path, size: int, batch: int = 5, **options: Any) 
     shutil.rmtree(folder, ignore_errors=True)
     with pytest.MonkeyPatch.context() as patch, contextlib.suppress(shoal.InputError):
         patch.setattr(BATCH, batch)
+        patch.setattr("shoal.product.runs.folder.Folder.clear", lambda folder: None)  # a refused run keeps its shards
         go(folder, path, until="fit", shard_size=size, **options)
     every = sorted((folder / "shards" / "readings").glob("*.parquet"))
     quality = [file for file in every if file.name.endswith(".quality.parquet")]

@@ -52,7 +52,7 @@ def test_no_row_says_that_all_its_members_smoke(n: int, seed: int, tmp_path: Pat
     assert unanimous <= 0.06
     assert (shares - smokes.mean()).abs().max() <= 0.6 * smokes.std() + 1e-9  # type: ignore[operator]
     text = (tmp_path / "run" / "public" / "card.md").read_text()
-    assert "In smokes every crowd keeps within 0.6 standard deviations" in text
+    assert "In smokes every crowd stays within 0.6 standard deviations" in text
 
 
 def test_a_counter_is_no_news_and_one_raise_is_not_read(tmp_path: Path) -> None:

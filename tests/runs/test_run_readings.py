@@ -141,7 +141,7 @@ def test_the_card_says_what_is_protected_first(released: Path) -> None:
     run = shoal.Run.open(released)
     card = run.card
     assert card.secret == "readings"
-    assert card.statement == "This table protects every home's readings, against whoever knows all others."
+    assert card.statement == "This table protects every home's readings, against someone who knows all others."
     first, secret = (said.sentence for said in card.public[:2])
     assert "differential privacy with (ε, δ) = (1, 0.0025)" in first
     assert secret.startswith(card.statement)

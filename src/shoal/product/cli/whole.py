@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 
 import shoal
-from shoal.errors import InputError
 from shoal.numerics import warmup
 from shoal.product.cli import options
 from shoal.product.cli.options import option
@@ -229,7 +228,7 @@ def serve(
         shoal serve runs --port 8443 --ledger postgresql://shoal@db/ledger
     """
     if any(find_spec(name) is None for name in ("fastapi", "uvicorn", "multipart")):
-        raise InputError("serve needs packages that are missing here: pip install 'shoal[serve]'")
+        raise shoal.InputError("serve needs packages that are missing here: pip install 'shoal[serve]'")
     from shoal.product.service import application
 
     proxy: dict[str, Any] = {"user_header": user_header, "trust_proxy": trust_proxy}
