@@ -19,8 +19,8 @@ from shoal.product.cli.screen import Outcome, Stages, as_command_options, check_
 DEMO_ORIGIN = "2024-01-17T18:00"
 #: What a row of the table of methods says.
 COMPARED = (
-    "Error: kW, root mean square, least that reaches (ε, δ); –: never does. ρ: mean squared error of the household that\n"
-    "has the largest. Noise: its share of the squared error.\n"
+    "Error: kW, root mean square, least that reaches (ε, δ); –: never does. ρ: mean squared error of the household\n"
+    "that has the largest. Noise: its share of the squared error.\n"
     "Named: how often the best attacker names the household behind a row of its crowd, at shoal's error."
 )
 #: The files that the demo names, and what they are.
