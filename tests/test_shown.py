@@ -53,7 +53,7 @@ def test_on_a_terminal(shown: dict[str, Any]) -> None:
 
 
 def test_in_a_notebook(shown: dict[str, Any]) -> None:
-    for name in ("mechanism", "card", "audit", "curve", "frontier", "run"):
+    for name in ("mechanism", "audit", "curve", "frontier", "run"):
         result = shown[name]
         html = result._repr_html_()
         assert html.startswith(("<table>", "<pre>")), name

@@ -175,7 +175,7 @@ def test_many_labels_go_through_in_blocks(ledger: Ledger) -> None:
     assert both[:600].tobytes() == first.tobytes()
     assert both[600:].tobytes() == fresh[600:].tobytes()
     seen = ledger.overview()
-    assert (seen.labels, seen.releases, seen.entries) == (1200, 1200, ledger.head.seq)
+    assert (seen.labels, seen.releases) == (1200, 1200)
     assert json.loads(ledger.entries()[-1].payload)["label"] == labels[-1]
 
 

@@ -42,7 +42,7 @@ from shoal.audits.codebook_audit import CodebookAudit, audit_codebook
 from shoal.audits.confidence import SHARES, detectable_delta, detectable_shortage
 from shoal.audits.fidelity import law_findings
 from shoal.audits.naming import name_answers, name_rows
-from shoal.audits.verdict import HOLDS, Audit, Finding
+from shoal.audits.verdict import HOLDS, Audit, Discrepancy
 from shoal.errors import CertificationError, InputError
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.codebook import Codebook
@@ -212,7 +212,7 @@ def _attack_answers(held: _Claim, released: list[FloatArray], source: str, step:
         if exact.max() > certificate.delta_upper:
             e, d = np.unravel_index(int(np.argmax(exact)), exact.shape)
             facts = {"exact delta": float(exact[e, d]), "promised": certificate.delta_upper, "holding": HOLDS[holding]}
-            findings.insert(0, Finding(kind, _edge_labels(labels, pairs, int(e), int(d)), facts))
+            findings.insert(0, Discrepancy(kind, _edge_labels(labels, pairs, int(e), int(d)), facts))
     comparable = edge_promise.min(axis=(1, 2)) < 1.0
     findings += law_findings(claim, labels, released, residuals, pairs, comparable, error)
     share, design = error * SHARES["identification"], float(epsilons[:, 0].max())
@@ -323,7 +323,7 @@ def _event_findings(
     promise: FloatArray,
     edge_promise: FloatArray,
     scope: str,
-) -> tuple[FloatArray, list[Finding]]:
+) -> tuple[FloatArray, list[Discrepancy]]:
     """δ_lower (n_edges, D, E), and for every directed edge the gravest claim that it breaks."""
     columns = [events.delta_lower(epsilons[:, j]) for j in range(epsilons.shape[1])]
     lower = np.stack([value for value, _ in columns], axis=2)
@@ -342,7 +342,7 @@ def _event_findings(
                 "holding": HOLDS[scope],
                 **_event_evidence(events, int(e), int(d), at),
             }
-            finding = Finding(kind, _edge_labels(labels, pairs, int(e), int(d)), evidence)
+            finding = Discrepancy(kind, _edge_labels(labels, pairs, int(e), int(d)), evidence)
             findings.append((order[kind], -float(excess[j]), finding))
             break
     findings.sort(key=lambda item: item[:2])

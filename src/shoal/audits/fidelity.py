@@ -26,7 +26,7 @@ import scipy
 
 from shoal.audits.attacks import Halves, ResidualLaws, halves
 from shoal.audits.confidence import SHARES
-from shoal.audits.verdict import Finding
+from shoal.audits.verdict import Discrepancy
 from shoal.numerics.eigenpairs import eigh
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
@@ -42,7 +42,7 @@ def law_findings(
     pairs: IndexArray,
     comparable: BoolArray,
     error: float,
-) -> list[Finding]:
+) -> list[Discrepancy]:
     """Every test of this page, sharing ``error``; ``comparable`` marks the edges whose claimed laws share a support."""
     n = len(labels)
     varying = [z[:, ~claim.null[i]] for i, z in enumerate(residuals)]
@@ -53,11 +53,11 @@ def law_findings(
         "dependence": error * SHARES["dependence"] / (n + len(pairs)),
         "mismatch": error * SHARES["mismatch"] / (4 * n),
     }
-    findings: list[Finding] = []
+    findings: list[Discrepancy] = []
     total, degrees = 0.0, 0
     for i, z in enumerate(varying):
         if (np.abs(residuals[i][:, claim.null[i]]) > ON_SUPPORT).any():
-            findings.append(Finding("support", (labels[i],), {"directions": int(claim.null[i].sum())}))
+            findings.append(Discrepancy("support", (labels[i],), {"directions": int(claim.null[i].sum())}))
         if z.shape[1]:
             findings += _label_tests(labels[i], z, levels)
             total += float(((z - z.mean(axis=0)) ** 2).sum())
@@ -65,7 +65,7 @@ def law_findings(
     if degrees:
         p = float(scipy.stats.chi2.cdf(total, degrees))
         if p < levels["overall"]:
-            findings.append(Finding("too little spread", (), {"variance ratio": total / degrees, "p": p}))
+            findings.append(Discrepancy("too little spread", (), {"variance ratio": total / degrees, "p": p}))
     for e, (a, b) in enumerate(pairs):
         names = (labels[a], labels[b])
         if comparable[e] and varying[a].shape[1]:
@@ -77,7 +77,7 @@ def law_findings(
     return findings
 
 
-def _label_tests(label: str, z: FloatArray, levels: dict[str, float]) -> list[Finding]:
+def _label_tests(label: str, z: FloatArray, levels: dict[str, float]) -> list[Discrepancy]:
     (m, r), chi2 = z.shape, scipy.stats.chi2
     first, second = halves(z)
     mean = z.mean(axis=0)
@@ -98,12 +98,12 @@ def _label_tests(label: str, z: FloatArray, levels: dict[str, float]) -> list[Fi
     steps = np.arange(1, m + 1) / m
     distance = float(max((steps - ordered).max(), (ordered - steps + 1 / m).max()))
     tests.append(("shape", 2.0 * float(np.exp(-2.0 * m * distance**2)), "mismatch", {"distance": distance}))
-    return [Finding(kind, (label,), facts | {"p": float(p)}) for kind, p, level, facts in tests if p < levels[level]]
+    return [Discrepancy(kind, (label,), facts | {"p": float(p)}) for kind, p, level, facts in tests if p < levels[level]]
 
 
 def _pair_tests(
     claim: ResidualLaws, names: tuple[str, str], a: int, b: int, x: FloatArray, answers: FloatArray, level: float
-) -> list[Finding]:
+) -> list[Discrepancy]:
     """Gap and spread of two neighbors in the coordinates in which a's claimed law is N(0, I)."""
     to = claim.maps[a][~claim.null[a]]
     y = (answers - claim.means[a]) @ to.T
@@ -115,7 +115,7 @@ def _pair_tests(
     return _gap(names, gap, cov, own, other, level) + _ratio(names, ratios, own, other, level)
 
 
-def _gap(names: tuple[str, str], gap: FloatArray, cov: FloatArray, x: Halves, y: Halves, level: float) -> list[Finding]:
+def _gap(names: tuple[str, str], gap: FloatArray, cov: FloatArray, x: Halves, y: Halves, level: float) -> list[Discrepancy]:
     (x1, x2), (y1, y2) = x, y
     pooled = 0.5 * (np.eye(len(cov)) + cov)
     u = np.linalg.solve(pooled, y1.mean(axis=0) - x1.mean(axis=0))
@@ -132,10 +132,10 @@ def _gap(names: tuple[str, str], gap: FloatArray, cov: FloatArray, x: Halves, y:
     p = float(scipy.stats.norm.sf((measured - claimed * (1 + 1e-9) - 1e-6) / max(error, observed)))
     if p >= level:
         return []
-    return [Finding("gap", names, {"gap": measured, "claimed": claimed, "p": p})]
+    return [Discrepancy("gap", names, {"gap": measured, "claimed": claimed, "p": p})]
 
 
-def _ratio(names: tuple[str, str], ratios: FloatArray, x: Halves, y: Halves, level: float) -> list[Finding]:
+def _ratio(names: tuple[str, str], ratios: FloatArray, x: Halves, y: Halves, level: float) -> list[Discrepancy]:
     """Variance of the first label against the second, largest and smallest; ratios nearer to 1 than claimed pass."""
     (x1, x2), (y1, y2) = x, y
     own, other = np.cov(x1, rowvar=False), np.cov(y1, rowvar=False)
@@ -144,7 +144,7 @@ def _ratio(names: tuple[str, str], ratios: FloatArray, x: Halves, y: Halves, lev
     if not slack.any():
         return []
     _, vectors = scipy.linalg.eigh(own + slack, other + slack)
-    findings: list[Finding] = []
+    findings: list[Discrepancy] = []
     df = (len(x2) - 1, len(y2) - 1)
     for column, bound, tail in (
         (-1, max(float(ratios.max()), 1.0), scipy.stats.f.sf),
@@ -157,11 +157,11 @@ def _ratio(names: tuple[str, str], ratios: FloatArray, x: Halves, y: Halves, lev
         eased = 1 + 1e-6 if column == -1 else 1 - 1e-6
         p = float(tail(ratio / (bound * eased), *df))
         if p < level:
-            findings.append(Finding("spread ratio", names, {"ratio": float(ratio), "claimed": bound, "p": p}))
+            findings.append(Discrepancy("spread ratio", names, {"ratio": float(ratio), "claimed": bound, "p": p}))
     return findings
 
 
-def _dependence(names: tuple[str, ...], x: FloatArray, y: FloatArray, level: float) -> list[Finding]:
+def _dependence(names: tuple[str, ...], x: FloatArray, y: FloatArray, level: float) -> list[Discrepancy]:
     """Answers of two labels at the same place of their sequences."""
     m = min(len(x), len(y))
     if m < 4 or not x.shape[1] or not y.shape[1]:
@@ -175,10 +175,10 @@ def _dependence(names: tuple[str, ...], x: FloatArray, y: FloatArray, level: flo
     p = float(scipy.stats.f.sf(ratio, len(p_along) - 1, len(p_along) - 1))
     if p >= level:
         return []
-    return [Finding("dependence", names, {"correlation": (plus - minus) / (plus + minus), "p": p})]
+    return [Discrepancy("dependence", names, {"correlation": (plus - minus) / (plus + minus), "p": p})]
 
 
-def _reuse(label: str, z: FloatArray, level: float) -> list[Finding]:
+def _reuse(label: str, z: FloatArray, level: float) -> list[Discrepancy]:
     """Answers of one label any number of steps between."""
     m, r = z.shape
     size = 2 ** int(np.ceil(np.log2(2 * m)))
@@ -196,4 +196,4 @@ def _reuse(label: str, z: FloatArray, level: float) -> list[Finding]:
     lag = int(np.argmax(excess))
     if excess[lag] <= 0:
         return []
-    return [Finding("dependence", (label,), {"steps between": lag + 1, "correlation": float(sums[lag] / pairs[lag])})]
+    return [Discrepancy("dependence", (label,), {"steps between": lag + 1, "correlation": float(sums[lag] / pairs[lag])})]

@@ -21,7 +21,7 @@ from shoal.accounting.assignments import EXACT_ROWS, likeliest, marginals
 from shoal.accounting.risk import identification_risk, naming_bound
 from shoal.audits.attacks import FEWEST, ResidualLaws
 from shoal.audits.confidence import lower_bound, mean_lower, mean_upper, upper_bound
-from shoal.audits.verdict import Finding, Naming
+from shoal.audits.verdict import Discrepancy, Naming
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.validation import FloatArray, IndexArray
@@ -45,7 +45,7 @@ def name_answers(
     own: list[FloatArray],
     error: float,
     seed: int,
-) -> tuple[tuple[Naming, ...], list[Finding]]:
+) -> tuple[tuple[Naming, ...], list[Discrepancy]]:
     """The Bayes attacker, told the component, names the label of every answer; ``scope`` is that of the promise.
 
     Hits are counted label by label with unequal probabilities; Clopper–Pearson bounds from their total still hold,
@@ -84,7 +84,7 @@ def name_rows(
     released: list[FloatArray],
     error: float,
     seed: int,
-) -> tuple[tuple[Naming, ...], list[Finding]]:
+) -> tuple[tuple[Naming, ...], list[Discrepancy]]:
     """Both attackers on tables made of the labels' first, second, third … answers, rows shuffled.
 
     Promised is what ``identification_risk`` gives for the claimed laws in ``scope``, or less where the certificate's
@@ -169,11 +169,11 @@ def _from_certificate(graph: NeighborGraph, epsilon: float, delta: float) -> flo
     return min(named / graph.n_labels * (1 + 1e-12), 1.0)
 
 
-def _excess(kind: str, naming: Naming, facts: dict[str, object]) -> list[Finding]:
+def _excess(kind: str, naming: Naming, facts: dict[str, object]) -> list[Discrepancy]:
     if naming.accuracy_lower <= naming.promise_upper:
         return []
     evidence = {"attack": naming.attack, "named at least": naming.accuracy_lower, "promised": naming.promise_upper}
-    return [Finding(kind, (), evidence | facts)]
+    return [Discrepancy(kind, (), evidence | facts)]
 
 
 def attack_means(

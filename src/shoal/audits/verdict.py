@@ -46,7 +46,7 @@ class Figures:
 
 
 @dataclass(frozen=True)
-class Finding(Figures):
+class Discrepancy(Figures):
     """``kind`` is a key of :data:`MEANINGS`; ``labels`` whom it concerns (from, to, or all: empty)."""
 
     kind: str
@@ -106,8 +106,8 @@ class Audit(Figures):
     verdict: str
     scope: str
     promised_scope: str
-    violations: tuple[Finding, ...]
-    mismatches: tuple[Finding, ...]
+    violations: tuple[Discrepancy, ...]
+    mismatches: tuple[Discrepancy, ...]
     confidence: float
     n_samples: int
     source: str

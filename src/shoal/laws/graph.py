@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Labels up to which the nearest are found among all others: a minute or less.
 EXACT = 10_000
+#: How far beyond a distance, relative to it, a pair still counts as being at this distance.
+ROUNDING = 1e-12
 
 
 class NeighborGraph:
@@ -110,10 +112,10 @@ class NeighborGraph:
         rows = validation.array(ndim=2, points=points)
         within = validation.non_negative(within=within)
         names = validation.labels(len(rows), labels)
-        # The tree proposes with a little to spare; the distance as it is computed here decides.
+        # The tree proposes with a little to spare; a pair at this distance but for rounding is joined.
         pairs = cKDTree(rows).query_pairs(within * (1 + 1e-9), output_type="ndarray")
         apart = np.linalg.norm(rows[pairs[:, 0]] - rows[pairs[:, 1]], axis=1)
-        return cls(names, pairs[apart <= within])
+        return cls(names, pairs[apart <= within * (1 + ROUNDING)])
 
     @classmethod
     def within_groups(cls, labels: Sequence[Any], groups: Sequence[Any]) -> NeighborGraph:
