@@ -98,7 +98,9 @@ def _label_tests(label: str, z: FloatArray, levels: dict[str, float]) -> list[Di
     steps = np.arange(1, m + 1) / m
     distance = float(max((steps - ordered).max(), (ordered - steps + 1 / m).max()))
     tests.append(("shape", 2.0 * float(np.exp(-2.0 * m * distance**2)), "mismatch", {"distance": distance}))
-    return [Discrepancy(kind, (label,), facts | {"p": float(p)}) for kind, p, level, facts in tests if p < levels[level]]
+    return [
+        Discrepancy(kind, (label,), facts | {"p": float(p)}) for kind, p, level, facts in tests if p < levels[level]
+    ]
 
 
 def _pair_tests(
@@ -115,7 +117,9 @@ def _pair_tests(
     return _gap(names, gap, cov, own, other, level) + _ratio(names, ratios, own, other, level)
 
 
-def _gap(names: tuple[str, str], gap: FloatArray, cov: FloatArray, x: Halves, y: Halves, level: float) -> list[Discrepancy]:
+def _gap(
+    names: tuple[str, str], gap: FloatArray, cov: FloatArray, x: Halves, y: Halves, level: float
+) -> list[Discrepancy]:
     (x1, x2), (y1, y2) = x, y
     pooled = 0.5 * (np.eye(len(cov)) + cov)
     u = np.linalg.solve(pooled, y1.mean(axis=0) - x1.mean(axis=0))
@@ -196,4 +200,6 @@ def _reuse(label: str, z: FloatArray, level: float) -> list[Discrepancy]:
     lag = int(np.argmax(excess))
     if excess[lag] <= 0:
         return []
-    return [Discrepancy("dependence", (label,), {"steps between": lag + 1, "correlation": float(sums[lag] / pairs[lag])})]
+    return [
+        Discrepancy("dependence", (label,), {"steps between": lag + 1, "correlation": float(sums[lag] / pairs[lag])})
+    ]
