@@ -1,6 +1,7 @@
 """Check a mechanism's claim against the answers it releases.
 
-Released answers are taken as they are; the mechanism's parameters are read only for what they claim. Three questions:
+Released answers are taken as they are; the mechanism's parameters are read only for what they claim. Three questions
+(docs/theory.md, section 18):
 
 1. Attacks (:mod:`shoal.audits.attacks`): is an event more telling than (ε, δ) allows? Gives δ_lower per edge.
 2. Naming (:mod:`shoal.audits.naming`): is the label named more often than promised?
@@ -8,10 +9,6 @@ Released answers are taken as they are; the mechanism's parameters are read only
 
 What the attackers hold is the audit's scope: one row, or the whole table. What they are held against is the mechanism's
 certificate, whatever it speaks of: one that speaks of one row is violated by a table that shows more.
-
-With probability at least ``confidence`` over the sampling a correct mechanism is found "consistent" and every reported
-bound holds, all edges, attacks and tests together (:mod:`shoal.audits.confidence`). "Consistent" is not a proof: the
-result says what size of violation these many answers would have shown.
 """
 
 from __future__ import annotations

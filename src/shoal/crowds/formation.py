@@ -11,13 +11,10 @@ are the exact changes of the spread. What moves cannot reach is tried by taking 
 forming as many, or fewer or more, anew from other seeds: simulated annealing, where what is somewhat worse may stay at
 first, and the best of all sweeps is returned. Everything is deterministic, but for what a time limit ends.
 
-Crowds are a function of the multiset of rows: rows are sorted by value before anything else is done, so that no name
-and no place decides where two rows are alike, and no sum is taken in another order. Permuting the rows permutes the
-numbers of the crowds and nothing else; means (:func:`means`) are exactly rounded sums.
-
-Where crowds have to keep limits (:class:`Limits`: a largest share of the total, dominance, closeness to all rows), what
-is in excess of them comes first and the spread second: a move may never raise the excess. Where rows have to be close
-to all in what is protected, formation begins with them dealt (:func:`shoal.crowds.diversity.deal`).
+Crowds are a function of the multiset of rows (docs/theory.md, section 12): rows are sorted by value before anything
+else is done, and means (:func:`means`) are exactly rounded sums. Where crowds have to keep limits (:class:`Limits`),
+what is in excess of them comes first and the spread second: a move may never raise the excess. Where rows have to be
+close to all in what is protected, formation begins with them dealt (:func:`shoal.crowds.diversity.deal`).
 """
 
 from __future__ import annotations
@@ -52,8 +49,6 @@ _TOGETHER = 4
 _WORK, _FEWEST, _MOST, _FEW_POINTS = 1_000_000, 20, 300, 100
 #: What a crowd made anew may be worse by at first, in mean spreads of a crowd, and the share of sweeps that allow it.
 _WORSE, _WARM = 3.0, 0.8
-#: Rows that a refusal looks at leaving out, at most.
-_LEFT_OUT = 1000
 #: Passes over all points until no move is left; far more than it takes.
 _PASSES = 200
 #: Members and columns looked at for each point, about, in the search for crowds that keep their limits, and sweeps that
@@ -221,7 +216,8 @@ def _form(
     """Crowds of the rows of one block, in so many sweeps, or until the monotonic clock shows ``end``."""
     n = len(x)
     if share < 1:
-        limits = _with_share(limits, weights, share)
+        amounts = np.ascontiguousarray(np.concatenate([limits.amounts, weights[:, None]], axis=1))
+        limits = Limits(amounts, np.append(limits.shares, share), np.append(limits.ruled, False), limits.close)
     if n < 2 * size:
         crowd = np.zeros(n, dtype=np.int64)
     else:
@@ -238,15 +234,12 @@ def _form(
         _improve(x, crowd, size, near, limits, least, sweeps, end)
         _, crowd = np.unique(crowd, return_inverse=True)
     if share < 1 and _excess(crowd, weights, share) > 0:
-        raise InputError(_impossible(weights, size, share))
+        raise InputError(
+            f"largest_share: no grouping was found in which every member has at most {share:g} of its crowd's total, "
+            f"with crowds of {size} to {2 * size - 1}; choose a larger crowd or a larger share, or leave out the rows "
+            "with the largest totals"
+        )
     return np.asarray(crowd, dtype=np.int64)
-
-
-def _with_share(limits: Limits, weights: FloatArray, share: float) -> Limits:
-    """The limits with a largest share of one more amount."""
-    amounts = np.ascontiguousarray(np.concatenate([limits.amounts, weights[:, None]], axis=1))
-    ruled = np.append(limits.ruled, False)
-    return Limits(amounts, np.append(limits.shares, share), ruled, limits.close)
 
 
 def _excess(crowd: NDArray[np.int64], weights: FloatArray, share: float) -> float:
@@ -275,22 +268,6 @@ def _by_total(weights: FloatArray, size: int, share: float) -> NDArray[np.int64]
         crowd[order[start:stop]] = number
         start, number = stop, number + 1
     return crowd
-
-
-def _impossible(weights: FloatArray, size: int, share: float) -> str:
-    order = np.argsort(-weights, kind="stable")
-    fits = (gone for gone in range(min(len(order) - size + 1, _LEFT_OUT)) if _fits(weights[order[gone:]], size, share))
-    out = next(fits, None)
-    instead = "" if out is None else f", or leave out the {out} with the largest totals"
-    return (
-        f"largest_share: no grouping was found in which every member has at most {share:g} of its crowd's total, with "
-        f"crowds of {size} to {2 * size - 1}; choose a larger crowd or a larger share{instead}"
-    )
-
-
-def _fits(weights: FloatArray, size: int, share: float) -> bool:
-    crowd = np.zeros(len(weights), dtype=np.int64) if len(weights) < 2 * size else _by_total(weights, size, share)
-    return _excess(crowd, weights, share) == 0
 
 
 # ------------------------------------------------------------------ kernels

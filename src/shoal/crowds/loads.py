@@ -8,7 +8,6 @@ beginning that is the usual day stored when the crowd was formed. Figures are wh
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -16,6 +15,7 @@ from fractions import Fraction
 import numpy as np
 
 from shoal.crowds.rules import (
+    Draw,
     Units,
     as_figures,
     base_of_numbers,
@@ -31,9 +31,6 @@ from shoal.validation import BoolArray, FloatArray, IndexArray
 WATTS = 3
 #: The finest base of a row, in kW.
 FINEST = Decimal("0.001")
-
-#: Draws a whole number below n.
-Draw = Callable[[int], int]
 
 
 @dataclass(frozen=True)
@@ -63,12 +60,7 @@ class LoadRow:
 
 
 def begin_loads(day: Units, of_all: Fraction, draw: Draw) -> LoadCrowd:
-    """A new crowd: base and offset for life.
-
-    Args:
-        day: (n, steps of a day) usual day of each member, in watts.
-        of_all: mean |load| of all labels' usual days, in watts.
-        draw: draws a whole number below n, from a cryptographic source where rows are released.
+    """A new crowd with these usual days, in watts, and the mean |load| of all labels' days: base and offset for life.
 
     >>> begin_loads(np.full((10, 24), 400), Fraction(400), lambda n: n // 2).base
     Decimal('0.05')

@@ -1,13 +1,9 @@
 """calibrate: the least error at which a method meets (ε, δ), group by group.
 
-Connected components share no edge, so each is calibrated for itself and no label pays for a group that is harder to
-hide in. Where a method can make labels equal, the price of that (:func:`shoal.perfect_rho`) meets the target, and the
-search looks for something cheaper: first a little below the price, since where δ jumps up there the rest need not be
-tried (constant answers are such a case), then by bisection. Other methods start from a guess that is doubled until it
-is enough. Certificates are those of the finished mechanism.
-
-Bounded by seconds, a design depends on how busy the machine is. Bounded by ``iterations`` no clock is looked at, and
-the same arguments give the same mechanism.
+Where a method can make labels equal, the price of that (:func:`shoal.perfect_rho`) meets the target, and the search
+looks for something cheaper: first a little below the price, since where δ jumps up there the rest need not be tried
+(constant answers are such a case), then by bisection. Other methods start from a guess that is doubled until it is
+enough. Bounded by ``iterations`` no clock is looked at, and the same arguments give the same mechanism.
 """
 
 from __future__ import annotations

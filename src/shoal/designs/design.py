@@ -217,7 +217,7 @@ class Frontier:
         return f"Frontier({', '.join(self.delta)}; {len(self.rho)} budgets)"
 
     def _repr_html_(self) -> str:
-        columns = [[f"{upper(float(d))}" for d in deltas] for deltas in self.delta_upper.values()]
+        columns = [[upper(float(d)) for d in deltas] for deltas in self.delta_upper.values()]
         rows = [(f"{r:.4g}", *cells) for r, *cells in zip(self.rho, *columns, strict=True)]
         return table(f"δ, at most ({self.notion}), against ρ", ("ρ", *self.delta_upper), rows)
 

@@ -1,7 +1,7 @@
 """The problem that a designer solves: laws, edges, ε and budgets, in the coordinates in which error is counted.
 
-Entries that matter more get a larger weight; scaling entry i by the root of its weight turns the weighted error into
-the plain one and leaves privacy untouched, so every method works in the scaled coordinates and knows no weights.
+Scaling entry i by the root of its weight turns the weighted error into the plain one and leaves privacy untouched, so
+every method works in the scaled coordinates and knows no weights.
 
 **How far each label is moved** (:class:`Moves`) is the common form of every mechanism:
 

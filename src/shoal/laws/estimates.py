@@ -8,8 +8,7 @@ freedom, and in coordinates in which W = I,
     Σ_X = (1 − a_X) S̃_X + a_X W,   a_X = κ / (n_X − 1 + κ)
 
 (OAS: Chen, Wiesel, Eldar & Hero 2010). κ, the number of rows that the pooled covariance counts for, is the one under
-which the held-out rows are likeliest; the laws are then fitted on all rows. A label with one row has the pooled
-covariance; κ = ∞ gives all labels one covariance. Entries that vary within no label are constants and keep variance 0.
+which the held-out rows are likeliest; the laws are then fitted on all rows (docs/theory.md, section 14.1).
 """
 
 from __future__ import annotations

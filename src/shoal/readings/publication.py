@@ -4,13 +4,6 @@
 other file byte for byte, without access to a reading. What it adds to :func:`shoal.readings.crowds.publish` is
 post-processing as well: the many cells are joined into at most :data:`MOST` weighted curves, and figures are rounded to
 what they can mean.
-
-| file | holds |
-| --- | --- |
-| released.csv | crowd, homes, step, timestamp, kw: weighted curves; of a class table cell by cell: count and means |
-| total.csv | step, timestamp, kw of all homes together |
-| plan.json | everything that was declared or follows from it: :class:`PublicSettings` |
-| noisy.json | the noisy vector: all that was drawn from the readings |
 """
 
 from __future__ import annotations
