@@ -163,16 +163,8 @@ def named_in_group(size: float, epsilon: float, delta: float = 0.0) -> float:
     """No attacker is right more often about a row of a complete group: (1 − δ) e^ε/(e^ε + n − 1) + δ, rounded up.
 
     That is :func:`naming_bound` where all are neighbors of all. n times it is concave in n: of several groups together,
-    their mean size gives a bound.
-
-    Args:
-        size: n, members of the group, or the mean size of several.
-        epsilon: that of one answer for an attacker who sees one row; that of a table for one who sees all of them.
-        delta: of every pair at this ε.
-
-    Returns:
-        The probability.
-
+    their mean size gives a bound. ε and δ are those of one answer for an attacker who sees one row, those of a table
+    for one who sees all of them.
     >>> from shoal.accounting.risk import named_in_group
     >>> print(f"{named_in_group(10, 2.0):.4f}")
     0.4509

@@ -99,9 +99,6 @@ def crowds(
 ) -> NDArray[np.int64]:
     """(n,) crowd of each row of (n, d), numbered in order of their first rows; each has size to 2·size − 1 rows.
 
-    Which rows are together depends on their values alone, not on their order: rows that are alike in everything given
-    here can change places without any crowd holding other values.
-
     Args:
         points: (n, d) in the unit in which errors cost.
         size: least members of a crowd.
@@ -130,7 +127,11 @@ def crowds(
             )
     limits = Limits.none(len(x)) if limits is None else limits
     values, border = _borders(len(x), boundaries)
-    order = _by_value(border, x, weights, np.concatenate([_beside(len(x), beside), limits.by_row], axis=1))
+    known = np.zeros((len(x), 0)) if beside is None else validation.array(ndim=2, beside=beside)
+    if len(known) != len(x):
+        raise InputError(f"beside must have one row per point: expected {len(x)}, got {len(known)}")
+    # By boundary, then entry after entry: rows that are alike throughout are the only ties.
+    order = np.lexsort(np.concatenate([border[:, None], x, weights[:, None], known, limits.by_row], axis=1).T[::-1])
     x, weights, border, limits = x[order] + 0.0, weights[order], border[order], limits.take(order).scale()
     blocks: list[NDArray[np.intp]] = []
     for rows in np.split(np.arange(len(x)), np.flatnonzero(np.diff(border)) + 1):
@@ -193,21 +194,6 @@ def _borders(n: int, boundaries: Any) -> tuple[Any, NDArray[np.int64]]:
         raise InputError(f"boundaries must hold one value per row: expected {n}, got {len(given)}")
     values, border = np.unique(given, return_inverse=True)
     return values, border.astype(np.int64)
-
-
-def _beside(n: int, beside: Any) -> FloatArray:
-    if beside is None:
-        return np.zeros((n, 0))
-    rows = validation.array(ndim=2, beside=beside)
-    if len(rows) != n:
-        raise InputError(f"beside must have one row per point: expected {n}, got {len(rows)}")
-    return rows
-
-
-def _by_value(border: NDArray[np.int64], x: FloatArray, weights: FloatArray, beside: FloatArray) -> NDArray[np.intp]:
-    """The order of rows by boundary, then entry after entry: rows that are alike throughout are the only ties."""
-    keys = np.concatenate([border[:, None].astype(np.float64), x, weights[:, None], beside], axis=1)
-    return np.lexsort(keys.T[::-1])
 
 
 def _form(

@@ -38,8 +38,6 @@ Draw = Callable[[int], int]
 
 #: The base over usual figure / members, at most.
 PRECISION = 2
-#: The usual figure of a crowd of meters, over that of all labels, at least.
-LEAST_LEVEL = Fraction(1, 10)
 #: Distance of the quartiles of a normal law, over its standard deviation.
 QUARTILES = 1.35
 #: Decimals of a column's unit beyond those of its finest base: a unit is at most a thousandth of a base.
@@ -70,17 +68,6 @@ def _bases(limit: Fraction) -> list[Decimal]:
     """The candidates around a limit."""
     exponent = (Decimal(limit.numerator) / Decimal(limit.denominator)).adjusted()
     return [Decimal(step).scaleb(z) for z in range(exponent - 1, exponent + 3) for step in _STEPS]
-
-
-def usual_of_loads(days: Units, of_all: Fraction) -> Fraction:
-    """The usual figure of a crowd of meters: the mean |load| over its members' stored days (n, steps), in units.
-
-    At least a tenth of that of all labels, so that a crowd of homes that are away has no finer row than others.
-
-    >>> usual_of_loads(np.array([[100, -300], [0, 0]]), Fraction(500)), usual_of_loads(np.array([[1]]), Fraction(500))
-    (Fraction(100, 1), Fraction(50, 1))
-    """
-    return max(Fraction(int(np.abs(days).sum()), max(days.size, 1)), of_all * LEAST_LEVEL)
 
 
 def usual_of_numbers(values: FloatArray) -> Fraction:
@@ -222,19 +209,6 @@ def held_members(amounts: Units, largest: Units, window: int) -> BoolArray:
         held |= entering == entering.max()
         entering[held] = 0
     return held
-
-
-def hold_in_columns(figures: Units, last: Units, windows: Units) -> BoolArray:
-    """(n, k) who is held in which column of a table, from figures now (the last one where there is none), those that
-    entered the last row, and n b of each column.
-
-    >>> now = np.array([[90, 5], [1, 5], [1, 5], [1, 5], [1, 5], [1, 5]])
-    >>> hold_in_columns(now, np.zeros_like(now), np.array([20, 20]))[0].tolist()
-    [True, False]
-    """
-    amounts = np.abs(figures - last)
-    held = [held_members(column, column, int(window)) for column, window in zip(amounts.T, windows, strict=True)]
-    return np.array(held).reshape(amounts.shape[1], len(amounts)).T
 
 
 def hold_loads(figures: Units, reference: Units, published: BoolArray, window: int) -> BoolArray:

@@ -31,7 +31,7 @@ from shoal.crowds.rules import (
     as_figures,
     base_of_few,
     base_of_numbers,
-    hold_in_columns,
+    held_members,
     keeps_dominance,
     round_sums,
     usual_of_numbers,
@@ -180,7 +180,9 @@ def next_table(
     entered, every_held = [], []
     for crowd, now, there in zip(crowds, figures, present, strict=True):
         entering = np.where(there, now, crowd.last)
-        held = hold_in_columns(entering, crowd.last, crowd.windows)
+        amounts, windows = np.abs(entering - crowd.last), crowd.windows.tolist()
+        columnwise = [held_members(one, one, window) for one, window in zip(amounts.T, windows, strict=True)]
+        held = np.array(columnwise).reshape(entering.shape[::-1]).T
         entered.append(np.where(held, crowd.last, entering))
         every_held.append(held)
     member = np.repeat(np.arange(len(crowds)), [len(one) for one in entered])

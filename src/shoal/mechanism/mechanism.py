@@ -427,9 +427,7 @@ class Mechanism(Stored):
         """(n,) how closely someone who knows all other members' answers has each label's, from what is released.
 
         The standard deviation of the entry that is known best, in the answers' unit, rounded down; rounding to the grid
-        is not counted. (ε, δ) promises nothing about it. The attacker knows the parameters and every law. A random
-        answer is known as closely as its row leaves it, the covariance Σ − Σ Aᵀ (A Σ Aᵀ + N)⁻¹ A Σ with A = I + gain;
-        constants that are all released at one point are solved for the last one (:mod:`shoal.mechanism.insider`).
+        is not counted. (ε, δ) promises nothing about it (:mod:`shoal.mechanism.insider`).
 
         >>> import numpy as np
         >>> import shoal

@@ -67,15 +67,8 @@ def mean_alone(n: int) -> Columns:
 
 
 def best_columns(answers: FloatArray, low: float) -> Columns:
-    """The codebook of least mean squared error of one complete crowd.
-
-    Args:
-        answers: (n, k).
-        low: e^−ε rounded down.
-
-    Returns:
-        The columns; ``lower_bound`` is in the unit of the answers, squared and summed over entries.
-    """
+    """The codebook of least mean squared error of one complete crowd with these answers (n, k); ``low`` is e^−ε rounded
+    down, ``lower_bound`` in the unit of the answers, squared and summed over entries."""
     n, k = answers.shape
     gaps = answers[:, None, :] - answers[None, :, :]
     scale = float(np.abs(gaps).max())

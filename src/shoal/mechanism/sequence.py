@@ -119,11 +119,9 @@ class FilterRule:
     ) -> FloatArray:
         """The least δ whose filter, with these orders, would have let everything through; rounded up, at most 1.
 
-        Args:
-            divergences: (..., orders) sums of divergences at :attr:`orders`, inf where they are not known.
-            gaussian: (...) δ(ε) of all answers together where all are Gaussian with equal covariances, else inf.
-            largest: (...) a bound on the loss of all answers together; inf where there is none.
-            aside: Σ δᵢ + (1 + e^ε) Σ τᵢ.
+        ``divergences`` (..., orders) are sums at :attr:`orders`, ``gaussian`` (...) is the δ(ε) of answers that are all
+        Gaussian with equal covariances, ``largest`` (...) a bound on their loss, each inf where there is none;
+        ``aside`` is Σ δᵢ + (1 + e^ε) Σ τᵢ.
         """
         total = np.asarray(divergences, dtype=np.float64)
         t = np.array(self.orders) - 1.0
