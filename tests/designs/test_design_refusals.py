@@ -37,7 +37,6 @@ GRAPH = NeighborGraph.complete(CLASSES.labels)
         ({"noise_floor": 1.5}, "noise_floor must not exceed rho"),
         ({"noise_floor": -0.1}, "noise_floor must not be negative"),
         ({"noise_floor": 0.1, "method": "none"}, "noise_floor"),
-        ({"max_bias": 1.5}, "max_bias must lie in"),
         ({"weights": [1.0]}, "weights must hold 2 positive numbers"),
         ({"weights": [1.0, -SECRET]}, "weights must hold 2 positive numbers"),
         ({"weights": [1.0, np.nan]}, "weights must be finite"),

@@ -23,7 +23,7 @@ from shoal.errors import InputError
 from shoal.validation import FloatArray
 
 #: Where the best ε is looked for, as its inverse hyperbolic sine: Pr(L > ε) ≤ e^−ε, so none lies above −ln α.
-GRID = np.linspace(-10.0, 7.5, 141)
+GRID = np.linspace(-10.0, 7.25, 139)
 #: Share of an interval that a golden section keeps, and how often it is cut.
 GOLDEN, SECTIONS = 0.5 * (np.sqrt(5.0) - 1.0), 40
 

@@ -51,7 +51,6 @@ def calibrate(
     tolerance: float = 2e-3,
     weights: Sequence[float] | None = None,
     noise_floor: float = 0.0,
-    max_bias: float = 1.0,
     time_limit: float | None = None,
     iterations: int | None = None,
     progress: Progress | None = None,
@@ -69,7 +68,7 @@ def calibrate(
         seed: seed of the search's own randomness.
         scope, times: as in :func:`shoal.design`.
         tolerance: relative accuracy of each group's ρ.
-        weights, noise_floor, max_bias: as in :func:`shoal.design`.
+        weights, noise_floor: as in :func:`shoal.design`.
         time_limit: seconds for all groups together; what was found until then is returned.
         iterations: steps per stage of a search, as in :func:`shoal.design`; no clock is looked at.
         progress: called with (groups done, groups).
@@ -93,7 +92,7 @@ def calibrate(
     tolerance = validation.positive(tolerance=tolerance)
     limit = math.inf if time_limit is None else validation.positive(time_limit=time_limit)
     problem = DesignProblem.of(
-        classes, graph, epsilon, max(1.0, 2 * noise_floor), notion, weights, noise_floor, max_bias, scope, times
+        classes, graph, epsilon, max(1.0, 2 * noise_floor), notion, weights, noise_floor, scope, times
     )
     groups = [members for members in problem.components if len(members) > 1]
     end = time.monotonic() + limit
@@ -151,7 +150,6 @@ class _Group:
             times=part.times,
             weights=self.weights,
             noise_floor=part.noise_floor if METHODS[method].perturbs else 0.0,
-            max_bias=part.max_bias,
             time_limit=limit,
             iterations=self.iterations,
             interruptible=True,
@@ -220,6 +218,6 @@ class _Group:
                 )
             budget *= 2.0
         raise UnreachableError(
-            f"method {self.method!r} did not reach the delta asked for up to rho = {budget / 2:.4g}; allow more bias "
-            "or less noise_floor, or choose a larger epsilon"
+            f"method {self.method!r} did not reach the delta asked for up to rho = {budget / 2:.4g}; allow less "
+            "noise_floor, or choose a larger epsilon"
         )

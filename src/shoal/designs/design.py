@@ -41,7 +41,6 @@ def design(
     times: int = 1,
     weights: Sequence[float] | None = None,
     noise_floor: float = 0.0,
-    max_bias: float = 1.0,
     rho_is_total: bool = False,
     time_limit: float | None = None,
     iterations: int | None = None,
@@ -77,7 +76,6 @@ def design(
         weights: how much each entry's squared error counts, relative to the others.
         noise_floor: least variance of independent noise in every direction, so that protection does not rest on the
             class model alone.
-        max_bias: largest share of ρ that may be bias.
         rho_is_total: take ρ as the total squared error, as the paper's experiments do, instead of per entry.
         time_limit: seconds after which the best design so far is returned.
         iterations: steps per stage of the search; by default fewer on larger problems.
@@ -106,7 +104,7 @@ def design(
     if rho_is_total:
         k = classes.n_dims
         rho = {name: v / k for name, v in rho.items()} if isinstance(rho, Mapping) else np.divide(rho, k)
-    problem = DesignProblem.of(classes, graph, epsilon, rho, notion, weights, noise_floor, max_bias, scope, times)
+    problem = DesignProblem.of(classes, graph, epsilon, rho, notion, weights, noise_floor, scope, times)
     chosen = METHODS[method]
     if problem.noise_floor > 0 and not chosen.perturbs:
         raise InputError(f"noise_floor: the method {method!r} adds no noise; choose another method")

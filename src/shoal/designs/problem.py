@@ -52,7 +52,6 @@ class DesignProblem:
     notion: str
     budgets: FloatArray
     noise_floor: float
-    max_bias: float
     scale: FloatArray
     original: GaussianClasses
     scope: str = "answer"
@@ -68,7 +67,6 @@ class DesignProblem:
         notion: str = "dp",
         weights: Any = None,
         noise_floor: float = 0.0,
-        max_bias: float = 1.0,
         scope: str = "answer",
         times: int = 1,
     ) -> DesignProblem:
@@ -106,7 +104,6 @@ class DesignProblem:
             notion=notion,
             budgets=budgets,
             noise_floor=floor,
-            max_bias=validation.probability(max_bias=max_bias),
             scale=scale,
             original=classes,
             scope=scope,
@@ -235,13 +232,12 @@ class Moves:
         return problem.classes.means + self.shift, covs
 
     def within(self, problem: DesignProblem) -> Moves:
-        """Scaled down where a budget, or the share of it that may be bias, is exceeded."""
-        cap = np.sqrt(problem.max_bias * problem.budgets)
-        shift = self.shift * _shrink(np.linalg.norm(self.shift, axis=1), cap)[:, None]
-        capped = Moves(shift, self.map, self.noise)
-        factor = _shrink(np.sqrt(capped.spent), radii(problem))
+        """Scaled down where a budget is exceeded."""
+        size, limit = np.sqrt(self.spent), radii(problem)
+        over = size > limit
+        factor = np.where(over, limit / np.where(over, size, 1.0), 1.0)
         mapped = None if self.map is None else self.map * factor[:, None, None]
-        return Moves(shift * factor[:, None], mapped, self.noise * factor[:, None, None])
+        return Moves(self.shift * factor[:, None], mapped, self.noise * factor[:, None, None])
 
     def take(self, members: IndexArray) -> Moves:
         """The moves of some labels."""
@@ -262,11 +258,6 @@ class Moves:
 def radii(problem: DesignProblem) -> FloatArray:
     """Root of what each label may spend beyond the noise floor."""
     return np.sqrt(np.maximum(problem.budgets - problem.n_dims * problem.noise_floor, 0.0))
-
-
-def _shrink(size: FloatArray, limit: FloatArray) -> FloatArray:
-    over = size > limit
-    return np.where(over, limit / np.where(over, size, 1.0), 1.0)
 
 
 # ------------------------------------------------------------------ how hard to search
