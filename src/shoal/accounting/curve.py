@@ -21,7 +21,7 @@ from shoal.accounting.edges import LOOSE, all_edges, worst_edges
 from shoal.accounting.releases import EdgeSource, Prior, Releases
 from shoal.errors import CertificationError, InputError
 from shoal.laws.graph import NeighborGraph
-from shoal.numerics.threads import Progress, map_batches
+from shoal.numerics.threads import map_batches
 from shoal.rounding import exactly, upper
 from shoal.validation import FloatArray
 
@@ -92,7 +92,6 @@ def privacy_curve(
     prior: Prior = None,
     *,
     scope: str = "answer",
-    progress: Progress | None = None,
 ) -> PrivacyCurve:
     """The worst δ over both directions of every edge, at each ε.
 
@@ -111,7 +110,6 @@ def privacy_curve(
             −ln(prior of X / prior of X').
         scope: ``"answer"`` for who holds one answer; ``"table"`` for who holds the answers about all labels, names
             dropped, and asks whether the rows of two of them are exchanged: L_{X→X'} + L_{X'→X}, one figure per pair.
-        progress: called with (edges done, edges in all).
 
     Returns:
         ``delta``, its bracket and the worst edge at each ε: plain numbers for one ε, arrays for several.
@@ -133,7 +131,7 @@ def privacy_curve(
     releases, pairs, _, offsets = _edges_of(classes, graph, notion, prior, scope)
     if len(pairs) == 0:
         raise InputError(NO_EDGES)
-    curve = worst_over_edges(releases, pairs, notion, grid, offsets, progress)
+    curve = worst_over_edges(releases, pairs, notion, grid, offsets)
     return curve.scalar() if scalar else curve
 
 
@@ -155,10 +153,9 @@ def worst_over_edges(
     notion: str,
     epsilons: FloatArray,
     offsets: FloatArray,
-    progress: Progress | None = None,
 ) -> PrivacyCurve:
     """The worst edge at each ε, where edge e in direction d is taken at epsilons + offsets[e, d]."""
-    best, where = _worst(releases, pairs, NOTIONS[notion], epsilons, offsets, progress)
+    best, where = _worst(releases, pairs, NOTIONS[notion], epsilons, offsets)
     value, lower, upper = split_brackets(best)
     edges = []
     for e, direction in where:
@@ -267,7 +264,7 @@ def epsilon_at(
     epsilon = 0.0
     # The worst edge at the current ε is solved alone; its ε is a lower bound for all, so the loop only moves up.
     for _ in range(len(pairs) * 2 + 1):
-        best, where = _worst(releases, pairs, code, np.array([epsilon]), offsets, None)
+        best, where = _worst(releases, pairs, code, np.array([epsilon]), offsets)
         if best[0, 2] <= target:
             return epsilon
         e, direction = where[0]
@@ -288,7 +285,7 @@ def epsilon_at(
         epsilon = moved
 
     def met(at: float) -> bool:
-        return bool(_worst(releases, pairs, code, np.array([at]), offsets, None)[0][0, 2] <= target)
+        return bool(_worst(releases, pairs, code, np.array([at]), offsets)[0][0, 2] <= target)
 
     return _least_epsilon(met, epsilon, 1e-12)
 
@@ -356,7 +353,6 @@ def _worst(
     code: int,
     epsilons: FloatArray,
     offsets: FloatArray,
-    progress: Progress | None,
 ) -> tuple[FloatArray, NDArray[np.intp]]:
     """(n_epsilon, 3) worst bracket of ln δ and (n_epsilon, 2) edge and direction that attain it."""
     n = len(epsilons)
@@ -389,7 +385,7 @@ def _worst(
         return best, where
 
     best, where = np.full((n, 3), -np.inf), np.full((n, 2), -1, dtype=np.intp)
-    for part_best, part_where in map_batches(work, len(pairs), BLOCK, progress):
+    for part_best, part_where in map_batches(work, len(pairs), BLOCK):
         better = (part_best[:, 0] > best[:, 0]) | ((where[:, 0] < 0) & (part_where[:, 0] >= 0))
         best[better, 0] = part_best[better, 0]
         where[better] = part_where[better]
