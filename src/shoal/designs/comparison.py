@@ -149,7 +149,7 @@ def compare(
         reached[name] = _best(name, reach(name), reached, lambda m: float(m.rho.max()))
     last, equal = reached[names[-1]], dict.fromkeys(names, reached[names[-1]])
     if last is not None:
-        budget = np.maximum(last.weighted_rho, np.finfo(np.float64).tiny)
+        budget = np.maximum(last.rho, np.finfo(np.float64).tiny)
         seen: dict[str, Mechanism | None] = {}
         for name in names[:-1]:
             own = design(classes, graph, name, epsilon, budget, **options(name))

@@ -53,7 +53,7 @@ from shoal.rounding import exactly, lower, upper
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
 #: Fields that a file has as arrays, the last two of them only where they are not None; fields in its header.
-ARRAYS = ("epsilon", "shift", "noise_cov", "budget", "weights", "history", "gain", "mean_grid")
+ARRAYS = ("epsilon", "shift", "noise_cov", "budget", "history", "gain", "mean_grid")
 NAMED = ("method", "notion", "scope", "times")
 #: Edges up to which a notebook computes a certificate to show it.
 SHOWN_EDGES = 20_000
@@ -84,7 +84,6 @@ class Mechanism(Stored):
     gain: FloatArray | None
     noise_cov: FloatArray
     budget: FloatArray
-    weights: FloatArray
     notes: tuple[str, ...] = ()
     history: FloatArray = field(default_factory=lambda: np.empty(0))
     mean_grid: IndexArray | None = None
@@ -191,13 +190,8 @@ class Mechanism(Stored):
 
     @property
     def rho(self) -> FloatArray:
-        """(n,) mean squared error per entry that each label spends, rounded up."""
+        """(n,) mean squared error per entry that each label spends, rounded up: what is held against the budget."""
         return np.asarray(self._entry_errors.mean(axis=1))
-
-    @property
-    def weighted_rho(self) -> FloatArray:
-        """(n,) mean squared error with the entries' weights, rounded up: what is held against the budget."""
-        return np.asarray((self._entry_errors * self.weights).mean(axis=1))
 
     @property
     def bias(self) -> FloatArray:
@@ -560,7 +554,6 @@ class Mechanism(Stored):
             (self.shift, ((n, k), (1, k))),
             (self.noise_cov, ((n, k, k), (1, k, k))),
             (self.budget, ((n,),)),
-            (self.weights, ((k,),)),
             (self.gain, ((n, k, k),)),
         ]
         grid, errors = self.mean_grid, self.classes.errors
@@ -571,7 +564,7 @@ class Mechanism(Stored):
             )
             and (grid is None or (grid.dtype == np.int64 and grid.shape == (n, k) and bool((abs(grid) <= 1074).all())))
             and (errors is None or all(np.isfinite(e).all() and bool((e >= 0).all()) for e in errors))
-            and bool((self.epsilon >= 0).all() and (self.weights > 0).all())
+            and bool((self.epsilon >= 0).all())
             and isinstance(self.method, str)
             and self.notion in NOTIONS
             and self.scope in SCOPES
