@@ -22,7 +22,6 @@ from shoal.product.card.facts import (
     CROWD,
     Accuracy,
     AuditFacts,
-    Course,
     DesignFacts,
     FitFacts,
     Guard,
@@ -57,7 +56,6 @@ class ReleaseCard:
     guard: Guard | None = None
     readings: PublicSettings | None = None
     attack: OwnAttack | None = None
-    course: Course | None = None
     rules: tuple[str, ...] = ()  #: names of the rules of aggregation that every row keeps
     charged: bool = False  #: a method's, also before it is designed
 

@@ -328,13 +328,6 @@ class OwnAttack(Record):
 
 
 @dataclass(frozen=True)
-class Course(Record):
-    """The price of earlier releases of a series, measured once what came later was known: (period, price)."""
-
-    prices: tuple[tuple[str, float], ...] = ()
-
-
-@dataclass(frozen=True)
 class Named(Record):
     """Frequency with which attackers named the label of a test answer, beside the promise and guessing."""
 

@@ -65,7 +65,6 @@ HEADINGS = {
     "next": "Next release",
     "limits": "Not protected",
     "rules": "Rules",
-    "course": "Accuracy of earlier releases",
     "use": "Use of the table",
     "model": "Assumptions",
     "audit": "Audit",

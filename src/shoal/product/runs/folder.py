@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from shoal.errors import InputError, ShoalError
 from shoal.files import digest_of, file_digest, private_folder, write_whole
-from shoal.product.card.facts import AuditFacts, Course, DesignFacts, FitFacts, OwnAttack, ReleaseFacts
+from shoal.product.card.facts import AuditFacts, DesignFacts, FitFacts, OwnAttack, ReleaseFacts
 from shoal.product.runs.config import Config
 from shoal.product.runs.owner_ledger import FILE, Seal
 from shoal.product.sources.frames import Scratch, meter_files, store_rows
@@ -47,7 +47,6 @@ class CardFacts(Record):
     digest: str
     statement: str
     attack: OwnAttack | None = None
-    course: Course | None = None
     rules: tuple[str, ...] = ()
 
 

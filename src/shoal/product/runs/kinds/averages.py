@@ -80,10 +80,10 @@ class Averages(Kind):
         fit, done = work.facts.people, work.facts.card
         assert fit is not None
         card = ReleaseCard.of(fit, None, work.facts.release, None)
-        return card if done is None else replace(card, attack=done.attack, course=done.course, rules=done.rules)
+        return card if done is None else replace(card, attack=done.attack, rules=done.rules)
 
     def measured_card(self, work: Work) -> ReleaseCard:
-        return replace(card_stage.with_attack(work, self.card(work)), course=card_stage.price_course(work))
+        return card_stage.with_attack(work, self.card(work))
 
     def precision(self, work: Work) -> dict[str, Any]:
         numbers, columns = draw_numbers(work, work.ledger)[0], work.facts.plan.columns
