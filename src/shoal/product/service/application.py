@@ -10,9 +10,6 @@
 | 422 | a body that makes no sense, or another one under the same Idempotency-Key |
 
 Errors are problem documents (RFC 9457) with fixed texts: nothing of a request is ever repeated in a response.
-
-Before anything is served, the port is taken, the ledger is taken (nobody else may serve it), and the checkpoints in the
-served folder are held against it (:mod:`shoal.product.service.record`).
 """
 
 import contextlib

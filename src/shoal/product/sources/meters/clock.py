@@ -6,8 +6,7 @@ time plus a zone is resolved across clock changes: in the hour that autumn repea
 with the same wall time is summer time and the second half winter time, in file order; a wall time that spring skips
 does not exist and is reported.
 
-Whether 03/04/2024 is in April or in March is decided over all files that are read together: by one date whose first or
-second number is above 12. Where there is none, the layout has to be named.
+Whether 03/04/2024 is in April or in March is decided over all files that are read together (docs/wrong-files.md).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Predictive laws of many households, and what can be asked of them.
 
-A privacy figure is only as good as the law it is computed from. For a forecast from a household's own history x°
-three laws are sound, each for what it states (theory notes, section 7), and the one in the paper is not:
+For a forecast from a household's own history x° three laws are sound, each against its attacker (docs/theory.md,
+section 7), and the one in the paper is not:
 
 | query | released, through the mechanism | law of the answer given the household |
 | --- | --- | --- |
@@ -9,17 +9,6 @@ three laws are sound, each for what it states (theory notes, section 7), and the
 | ``trajectory`` | one draw from the predictive law | N(E[x^f | x°], Σ^f − Σ^{fo}(Σ^o)⁻¹Σ^{of}) |
 | ``marginal`` | the point forecast | N(μ^f, Σ^{fo}(Σ^o)⁻¹Σ^{of}), the history being random too |
 | ``as_in_paper`` | the point forecast | accounted as ``trajectory``: does not match the release |
-
-- ``point``: nothing is random but the mechanism's noise. The attacker may know everything else, every history and model
-  included; nothing is assumed about how consumption is distributed. The safe default.
-- ``trajectory``: the draw and the noise are random, and both are the releaser's own: the law is true by construction,
-  whether or not the ARMA model fits. The attacker may know every history and model, but not the draw. What is released
-  is a possible future, not the best guess: its error includes the spread of the draw.
-- ``marginal``: the history x° ~ N(0, Σ^o) around the season is random too. The attacker knows every model and season,
-  but **nothing of recent readings**: a neighbor who watched the lights has broken the assumption. The ARMA model has to
-  be true: look at the model checks.
-- ``as_in_paper``: the prediction error is accounted as random and is not in the release; who knows x° sees only the
-  mechanism's noise, and the figure holds for no attacker. For reproducing the paper; warns each time.
 
 Everything is in log power, season included; exp is a bijection and changes no privacy loss.
 """
