@@ -388,14 +388,10 @@ def _comparable(account: LabelAccount) -> list[list[PairAccount]]:
 
 def cover(tv: float, epsilon: float, together: float) -> float:
     """``together`` + (1 + e^ε) Σ τ rounded up, where ``together`` bounds what the mechanisms cost at ε."""
-    added = _imprecise(tv, epsilon)
-    return min(_up(_up(added) + together) if added > 0 else together, 1.0)
-
-
-def _imprecise(tv: float, epsilon: float) -> float:
     if tv == 0:
-        return 0.0
-    return _up(_up(1.0 + math.exp(epsilon)) * tv) if epsilon < 700 else 1.0
+        return min(together, 1.0)
+    added = _up(_up(1.0 + math.exp(epsilon)) * tv) if epsilon < 700 else 1.0
+    return min(_up(_up(added) + together), 1.0)
 
 
 def sum_tv(first: float, second: float) -> float:

@@ -18,7 +18,7 @@ from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import OwnAttack
 from shoal.product.card.package import package
 from shoal.product.card.pictures import CrowdCurves
-from shoal.product.card.render import public_page, report
+from shoal.product.card.render import report
 from shoal.product.card.statements import RULES, Statement, handing
 from shoal.product.runs.folder import PARQUET, READER, CardFacts, ReportFacts
 from shoal.product.runs.folder import PUBLIC as TABLE
@@ -34,14 +34,6 @@ REPORT, PUBLIC, PACKAGE = "report.html", "public/report.html", "public/datapacka
 TABLES = (TABLE, READER, PLAN, VECTOR, TOTAL)
 #: Labels that the attack looks for.
 SOUGHT = 2_000
-#: Entries of a ledger up to which it is verified for the page.
-ENTRIES = 50_000
-
-
-def print_all(card: ReleaseCard) -> None:
-    """Print everything that will be published, but for what the ledger adds: what cannot be is not to be charged."""
-    for printed in (ReleaseCard.to_json, ReleaseCard.to_markdown, public_page):
-        printed(card)
 
 
 def stage(work: Work) -> StageOutcome:
@@ -124,9 +116,8 @@ def report_stage(work: Work) -> StageOutcome:
     files = package(card, known, title=settings.title, licence=settings.licence, made=made, precision=precision)
     for name, text in files.items():
         work.folder.put(f"public/{name}", text)
-    intact = bool(work.ledger.verify().ok) if work.ledger.head.seq <= ENTRIES else None
     shown = sum(len(crowd.names) for crowd in crowds)
-    return StageOutcome((REPORT, *(f"public/{name}" for name in files)), ReportFacts(shown, intact))
+    return StageOutcome((REPORT, *(f"public/{name}" for name in files)), ReportFacts(shown))
 
 
 def draw_crowds(work: Work, *, same: bool) -> list[CrowdCurves]:

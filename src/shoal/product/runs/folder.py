@@ -52,10 +52,9 @@ class CardFacts(Record):
 
 @dataclass(frozen=True)
 class ReportFacts(Record):
-    """How many labels the page shows one by one, and whether the ledger is intact (None: too long to look)."""
+    """How many labels the page shows one by one."""
 
     shown: int
-    ledger_intact: bool | None
 
 
 @dataclass(frozen=True)

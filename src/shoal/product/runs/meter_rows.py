@@ -16,7 +16,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -283,9 +283,7 @@ def declared_grid(config: Config, *, energy: bool) -> Grid:
     width = clock.step(config.interval)
     assert width is not None
     step = width // MICROSECOND
-    origin = clock.instant(str(config.origin), config.time_zone, name="origin")
-    naive = origin if origin.tzinfo is None else origin.astimezone(UTC).replace(tzinfo=None)
-    at = (naive - datetime(1970, 1, 1)) // MICROSECOND
+    at = clock.epoch(clock.instant(str(config.origin), config.time_zone, name="origin"))
     return Grid(step, at % step, decided(0, 0, energy=energy, meter=named_meter(config.unit) or "interval"))
 
 
