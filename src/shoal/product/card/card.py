@@ -1,10 +1,9 @@
 """The release card: everything a reader needs to judge a release, made from what its stages measured, to be published.
 It names no label, and its accuracy cannot be solved for the answers behind it.
 
-The card is the same for one mechanism and for thousands, for means and for a method: facts of many shards are merged
-before they come here. Its figures are those of the facts, rounded to their safe side; what it says are the statements
-of :mod:`shoal.product.card.statements`, and summary, Markdown and pages are other ways to print them. Digests on it
-cover what is public: nothing on it is a function of who is who.
+Its figures are those of the facts, rounded to their safe side; what it says are the statements of
+:mod:`shoal.product.card.statements`, and summary, Markdown and pages are other ways to print them. Digests on it cover
+what is public: nothing on it is a function of who is who.
 """
 
 from __future__ import annotations

@@ -228,11 +228,7 @@ POINTS = {"delta": (0.0, 1.0), "renyi": (math.nextafter(1.0, 2.0), math.inf), "t
 
 
 def mechanism_bound(mechanism: Releasable, epsilon: Any) -> MechanismBound:
-    """The bound for budgets at ``epsilon``, a number or several: a few passes over all edges of the mechanism's graph.
-
-    Returns:
-        Upper ends of δ at parts of each ε, of one answer and of a table, and of the Rényi divergence at fixed orders,
-        over all edges; above what was computed by the ledger's :data:`HEADROOM`.
+    """The bound for budgets at ``epsilon``, a number or several, above what was computed by :data:`HEADROOM`.
 
     >>> import shoal
     >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])

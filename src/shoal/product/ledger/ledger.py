@@ -243,11 +243,8 @@ class Ledger:
         """Charge answers that were drawn elsewhere with ``mechanism.release``; all or none, in one transaction.
 
         Returns, once the charge is durable, what may be shown: for a question on record the recorded answer (the drawn
-        one is thrown away), otherwise the drawn one. Nothing of ``drawn`` may be shown or kept before this returns.
-
-        The caller vouches that ``drawn`` came from this mechanism's ``release``, for these answers and labels, and that
-        ``bounds`` came from :func:`mechanism_bound`: whoever draws is part of what is trusted. What can be checked is
-        checked: the shape, that every entry is a value the mechanism can release, and that the bound names it.
+        one is thrown away), otherwise the drawn one. Nothing of ``drawn`` may be shown or kept before this returns. The
+        caller vouches that ``drawn`` came from this mechanism's ``release``, for these answers and labels.
 
         Args:
             mechanism: the mechanism, or the content of its file, which spares packing it again.
@@ -372,10 +369,8 @@ class Ledger:
         The same release under the same name is on record already: its entry is returned and nothing changes.
 
         Args:
-            name: names the release.
             book_digest: the ``digest`` of what :meth:`crowds` gave: crowds that were changed since are refused.
-            members: the rows of members that change, with the columns of :attr:`LastingCrowds.members`.
-            crowds: the rows of crowds that change, with the columns of :attr:`LastingCrowds.crowds`.
+            members, crowds: the rows that change, with the columns of :class:`LastingCrowds`.
             table_digest: SHA-256 of the public table's bytes.
             facts: a small mapping for people who read the record: homes, crowds, period, folder.
 
@@ -400,14 +395,12 @@ class Ledger:
         The same release under the same name is on record already: its entry is returned and nothing changes.
 
         Args:
-            name: names the release.
             period: what time it is about, as in :meth:`record_crowds`.
-            labels: whose readings are in it. Everybody on the register is charged, so whether it may be recorded does
-                not depend on who sent readings, but for labels released under the labels' promise.
+            labels: whose readings are in it. Everybody on the register is charged.
             mu: what the release costs, as a Gaussian parameter: for a label with its readings or without, and at least
                 1/√2.4 of that for readings replaced by others.
-            cap: M, fixed with the first release of this ledger: Σμ² over all releases stays at most M², and what holds
-                for the series is M-GDP. Another register, or another cap, takes another ledger.
+            cap: M, fixed with the first release of this ledger: Σμ² over all releases stays at most M². Another
+                register, or another cap, takes another ledger.
             since: the first instant of the readings that it is made from, where it ends with ``period``: the training
                 windows of releases under both promises about the same homes do not overlap.
 

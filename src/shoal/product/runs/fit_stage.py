@@ -91,10 +91,8 @@ UNUSED = "too few readings in the training window"
 def do(readings: str, origin: str, config: Config, before: str | None, lasting: bool, out: str) -> FitFacts:
     """Write the forecasts of a shard of readings; ``origin`` is ISO text, and all shards share it.
 
-    Homes in crowds on record (``lasting``) were formed with these days of training and need as many again.
-
-    ``before`` is the shard of forecasts of an earlier day, to go on from: who has no readings since then has no row in
-    the curves today, and stays in the forecasts for the day when its readings are back.
+    Homes in crowds on record (``lasting``) need the training days that these were formed with. ``before`` is the shard
+    of forecasts of an earlier day, to go on from: a home without readings since then has no row in the curves today.
     """
     data, instant, path = read_readings(readings), datetime.fromisoformat(origin), Path(out)
     if before is None:

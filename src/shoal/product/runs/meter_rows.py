@@ -1,12 +1,9 @@
 """Meter files of any size to shards of repaired readings, in memory that does not grow with the number of rows.
 
 :func:`sort_files` passes over the input twice: for the names, and to sort the rows into buckets of whole households.
-:func:`survey` looks at each bucket; :func:`common_grid` takes from all of them the interval and the phase that a look
-at everything would have found; :func:`make_shard` repairs each bucket on that grid. The result is, household by
-household, that of ``meter_readings`` on all files at once.
-
-A shard is a Parquet file of household, timestamp and kw on the grid, whose step is in the file's metadata. The quality
-table lies beside it, ``<key>.quality.parquet``, and also names the households that could not be used.
+:func:`common_grid` takes interval and phase from a :func:`survey` of each; :func:`make_shard` repairs each on that
+grid: household by household the result of ``meter_readings`` on all files at once. A shard is a Parquet file of
+household, timestamp and kw, with the step in its metadata; beside it lies the quality table.
 """
 
 from __future__ import annotations

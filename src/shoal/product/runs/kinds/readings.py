@@ -2,13 +2,8 @@
 
 The noisy vector is written to the folder before the release is recorded, and the release is recorded before anything
 public is written. So whatever interrupts a run, the vector that is on record is the one that is written: it is never
-drawn twice. Everything public is made from it and the public settings (:mod:`shoal.readings.publication`).
-
-| file | for whom |
-| --- | --- |
-| public/ | everybody: released.csv, total.csv, plan.json, noisy.json, report.html |
-| released.csv, released.parquet | the owner: the row of each home |
-| owner.json | the owner: homes, errors, what the attack before the release found |
+drawn twice. Everything public is made from it and the public settings (:mod:`shoal.readings.publication`); for the
+owner are ``released`` (the row of each home) and ``owner.json`` (homes, errors, what the attack before it found).
 """
 
 from __future__ import annotations

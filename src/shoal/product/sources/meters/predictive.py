@@ -401,11 +401,9 @@ def by_row(parts: Sequence[Kind], change: Callable[[list[Any]], Any]) -> Kind:
 
 
 def semidefinite(covs: FloatArray) -> FloatArray:
-    """Covariances without the negative eigenvalues that rounding leaves; anything larger is left to be refused.
+    """Covariances without the negative eigenvalues of their correlations that rounding leaves, where they are singular.
 
-    The conditional mean of an ARMA(p, q) process moves in max(p, q) dimensions, so over a longer horizon its
-    covariance is singular and rounding falls on either side of zero. Eigenvalues are those of the correlation
-    matrix.
+    Anything larger is left to be refused.
     """
     covs = 0.5 * (covs + np.swapaxes(covs, 1, 2))
     std = np.sqrt(np.maximum(np.diagonal(covs, axis1=1, axis2=2), 0))
@@ -444,21 +442,14 @@ def power_error(
 ) -> tuple[FloatArray, FloatArray]:
     """Bias E p̃ − p in kW and mean squared error E (p̃ − p)² in kW² of released power, each (n, h), exactly.
 
-    In log power the mechanism returns q + η; in power the reference is p = e^q and the release p̃ = e^{q+η} = p e^η.
-    With (q, η) jointly Gaussian, q ~ N(a, v), η ~ N(m, s²) and Cov(q, η) = c, the log-normal moments
-    E e^{αq+βη} = exp(αa + βm + ½(α²v + 2αβc + β²s²)) give
+    The mechanism returns q + η in log power: p = e^q and p̃ = p e^η. With (q, η) jointly Gaussian, q ~ N(a, v) with
+    ``log_mean`` a and ``log_var`` v, η ~ N(m, s²) with ``noise_mean`` m and ``noise_var`` s², Cov(q, η) = c, the
+    log-normal moments E e^{αq+βη} = exp(αa + βm + ½(α²v + 2αβc + β²s²)) give
 
         E p̃ − p      = e^{a+v/2} (e^{m+c+s²/2} − 1)
         E (p̃ − p)²   = e^{2a+2v} (e^{2m+4c+2s²} − 2 e^{m+2c+s²/2} + 1)
 
-    For a point forecast v = c = 0 (theory notes, section 7). c ≠ 0 for mechanisms that move the answer with itself.
-
-    Args:
-        log_mean: (n, h) mean of the answer q in ln kW; the answer itself where it is a constant.
-        noise_mean: mean of η in log units; (n, h) or what broadcasts to it, as the arguments below.
-        noise_var: variance of η.
-        log_var: variance of q given the household; 0 for a point forecast.
-        log_noise_cov: covariance of q and η; 0 for noise that does not depend on the answer.
+    For a point forecast v = c = 0 (docs/theory.md, section 7). c ≠ 0 for mechanisms that move the answer with itself.
 
     >>> bias, mse = power_error(np.array([[0.0]]), noise_mean=0.0, noise_var=0.04)
     >>> print(f"{bias[0, 0]:.4f}", f"{mse[0, 0] ** 0.5:.4f}")

@@ -238,17 +238,11 @@ def repair(
     unit: str = "kW",
     unit_reason: str = Readings.unit_reason,
 ) -> Readings:
-    """Readings on a regular grid, from any frame with household, timestamp, kw.
+    """Readings on a regular grid, from any frame with household, timestamp, kw in any order, with repeats and gaps.
 
-    Args:
-        frame: rows in any order, with repeats and gaps; a row's order counts only among repeats.
-        interval: grid interval (timedelta or minutes); by default the most common one in the frame.
-        max_kw: readings above it are taken for meter faults and become missing.
-        energy: values are kWh per interval and are turned into mean kW.
-        register: values are totals in kWh, and differences are taken (:func:`decided`).
-        phase: microseconds from midnight UTC to a grid point; by default where most readings lie.
-        unit: what the values came in, for the account.
-        unit_reason: how that is known.
+    Values are kW, with ``energy`` kWh per interval, with ``register`` totals in kWh; those above ``max_kw`` are taken
+    for faults. The grid has an ``interval`` (by default the most common one) and a ``phase`` in microseconds from
+    midnight UTC (by default where most readings lie).
     """
     rows = _standard(frame)
     if not len(rows):

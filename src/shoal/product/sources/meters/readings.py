@@ -1,10 +1,8 @@
 """Meter files of many shapes, read into one frame: household, timestamp, kw.
 
-Files are opened and understood first: which layout, clock, unit, encoding and decimal sign. Nothing but the beginning
-of a file is read for it, unless its encoding, the order of day and month or a column of units takes more; then it is
-streamed. Rows are taken in batches (:meth:`MeterSource.pieces`), so that a run reads files larger than memory. Files in
-other formats (NEM12) or encodings are written anew as CSV in UTF-8, line by line, to a temporary folder
-that only this user can read.
+Files are opened and understood first: which layout, clock, unit, encoding and decimal sign. Rows are taken in batches
+(:meth:`MeterSource.pieces`), so that a run reads files larger than memory. Files in other formats (NEM12) or encodings
+are written anew as CSV in UTF-8, line by line, to a temporary folder that only this user can read.
 """
 
 from __future__ import annotations
