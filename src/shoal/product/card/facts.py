@@ -118,7 +118,6 @@ class FitFacts(Record):
     entry: str = "step"  #: what an entry of an answer is
     about: tuple[str, ...] = ()  #: sentences on what the answers are
     doubts: tuple[str, ...] = ()  #: what the owner should settle about the readings
-    dates: str = ""  #: what comes first in their dates, "%d" or "%m", where that is not the year
     origin: str | None = None  #: instant of the first entry, ISO 8601
     step_minutes: float | None = None  #: between entries
     time_zone: str | None = None  #: of the instants; None: the clock on the wall

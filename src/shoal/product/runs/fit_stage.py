@@ -177,7 +177,6 @@ def readings_shards(work: Work, buckets: int | None) -> tuple[Listing, MeterRows
         **config.part(*READING, "shard_size"),
         "source": work.source.digest,
         "buckets": buckets,
-        "dates": work.state.dates,
         # Under the readings' promise the origin lies on the grid, whatever the readings are.
         "grid": config.origin if work.kind.declares else None,
     }
@@ -207,7 +206,7 @@ def _sort(work: Work, folder: Path, buckets: int | None) -> MeterRows:
     config = work.settings
     work.tell("sorting readings by household", 0, 0)
     try:
-        opened = open_files(work.source.paths, config, work.state.dates)
+        opened = open_files(work.source.paths, config)
         ledger = work.find_ledger()
         rows = sort_files(opened, folder, config, buckets, None if ledger is None else ledger.spellings)
         if work.kind.declares:
@@ -363,7 +362,6 @@ def fit_forecasts(work: Work) -> StageOutcome:
         origin=origin,
         step_minutes=minutes,
         time_zone=rows.time_zone,
-        dates=rows.dates,
         crowd=settings.crowd,
     )
     return StageOutcome((FIT, QUALITY_TABLE), facts, carry=Carry())

@@ -201,7 +201,6 @@ class RunState(Record):
     run: str = ""
     ledger: Seal | None = None  #: the ledger that was charged, and its head after the last release
     day: str = ""  #: on which the present release was begun: the period of a table that declares none
-    dates: str = ""  #: what came first in dates of two numbers and a year, "%d" or "%m", for days that leave it open
     kind: str = ""  #: of the release (:data:`shoal.product.runs.kinds.KINDS`)
 
     @cached_property

@@ -74,7 +74,6 @@ class MeterRows(Record):
     unit: str = "kW"  #: what the readings came in
     unit_reason: str = ""
     taken: str = ""  #: which columns were taken for what
-    dates: str = ""  #: what comes first in dates of two numbers and a year, "%d" or "%m"
     max_kw: float | None = None
 
     @property
@@ -97,20 +96,12 @@ class ShardFacts(Record):
 # ------------------------------------------------------------------ rows by bucket
 
 
-def open_files(files: Sequence[Path], config: Config, dates: str) -> Opened:
-    """Understand meter files that are read together, by the settings of a run and the ``dates`` it has read before."""
+def open_files(files: Sequence[Path], config: Config) -> Opened:
+    """Understand meter files that are read together, by the settings of a run."""
     columns = config.named_columns or None
     if config.declares:
         return open_by_header(files, config, instants=_declares_instants(config))
-    opened = open_sources(
-        files, columns, config.timestamp_format, config.unit, config.time_zone, dates, config.encoding
-    )
-    if config.timestamp_format is not None and dates and opened.dates not in ("", dates):
-        raise InputError(
-            f"timestamp_format: it has the {'month' if dates == '%d' else 'day'} first, and dates were read the other "
-            "way before in this folder. Leave it as it was; write dates as 2024-01-31 where that is wrong"
-        )
-    return opened
+    return open_sources(files, columns, config.timestamp_format, config.unit, config.time_zone, config.encoding)
 
 
 def sort_files(
@@ -148,7 +139,6 @@ def sort_files(
         unit=opened.unit,
         unit_reason=opened.reason,
         taken=opened.taken,
-        dates=opened.dates,
         max_kw=config.max_kw,
     )
 

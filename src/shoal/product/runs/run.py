@@ -349,7 +349,7 @@ class Run(Results):
         if name == "fit":
             kind = choose_kind(state.config, facts)
             kind.check_rows(state.config, facts)
-            work.state = state = replace(state, dates=facts.dates or state.dates, kind=kind.word)
+            work.state = state = replace(state, kind=kind.word)
         digests = {file: work.folder.digest(file) for file in outcome.files}
         seconds = round(time.monotonic() - begun, 3)
         stages = {**state.stages, name: Done(self.key(name), digests, seconds, _now(), facts)}
