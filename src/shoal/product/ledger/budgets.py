@@ -64,20 +64,15 @@ class Budget:
         return self.mode == "adaptive" and span is not None and span.first < span.last
 
 
-def budget_entry(
-    epsilon: float, delta: float, before: Budget | None, mode: str | None = None, plan: str | None = None
-) -> dict[str, Any]:
+def budget_entry(epsilon: float, delta: float, before: Budget | None, mode: str | None = None) -> dict[str, Any]:
     """A budget as the ledger records it; a mode that is not named is that of the budget ``before``."""
-    if plan is not None and mode != "fixed":
-        raise InputError("plan: what is planned belongs to mode='fixed'")
     if mode is None:
         mode = MODES[0] if before is None else before.mode
-    content: dict[str, Any] = {
+    return {
         "epsilon": validation.non_negative(epsilon=epsilon),
         "delta": validation.probability(delta=delta, below_one=True),
         "mode": validation.choice(MODES, mode=mode),
     }
-    return content if plan is None else {**content, "plan": word(plan=plan)}
 
 
 class ReadingsTotal(NamedTuple):

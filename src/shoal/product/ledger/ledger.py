@@ -119,7 +119,7 @@ class Ledger:
 
     # ------------------------------------------------------------------ budgets
 
-    def budget(self, epsilon: float, delta: float, *, mode: str | None = None, plan: str | None = None) -> None:
+    def budget(self, epsilon: float, delta: float, *, mode: str | None = None) -> None:
         """Set the budget δ(``epsilon``) ≤ ``delta`` of every label from here on.
 
         It is held against pairs of neighbors: what was released about either counts, in the direction from that label
@@ -129,7 +129,6 @@ class Ledger:
             mode: ``"adaptive"``, the default: releases may be chosen in the light of earlier answers, and a filter that
                 holds for any choice decides. ``"fixed"`` for a series that is fixed in advance, whose exact composition
                 counts and lets through somewhat more; set it before the first answer. Not said, a mode stays.
-            plan: a sentence on what is fixed in advance, kept on record.
 
         >>> import tempfile, shoal
         >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], ["a", "b"])
@@ -142,7 +141,7 @@ class Ledger:
         (True, False)
         """
         with self._writing() as state:
-            content = budget_entry(epsilon, delta, state.budget, mode, plan)
+            content = budget_entry(epsilon, delta, state.budget, mode)
             if mode == "fixed" and decide.may_be_chosen(state):
                 raise InputError(
                     "mode: answers were released under a budget for any way of choosing, so that what follows may have "
