@@ -412,9 +412,9 @@ class Ledger:
             return decide.recorded_readings(state, content)
 
     def log(self) -> list[LogRow]:
-        """Rows of the log: budgets, releases with the labels they were about, and what they cost."""
-        with self._reading() as state:
-            return log_rows(state)
+        """Rows of the log: budgets, and releases with the number of labels they were about."""
+        with self.storage.reading() as transaction:
+            return log_rows(transaction)
 
     # ------------------------------------------------------------------ the record
 
