@@ -80,11 +80,9 @@ class ReleaseCard:
     @classmethod
     def of_readings(cls, settings: PublicSettings) -> ReleaseCard:
         """The card of a release under the readings' promise: a function of its public settings alone."""
-        fit = FitFacts(
-            "", 0, 0, 0, 0, 0, noun=settings.noun, origin=settings.origin or None,
-            step_minutes=settings.step_minutes or None, time_zone="UTC" if settings.zoned else None,
-        )  # fmt: skip
-        return cls(fit, readings=settings)
+        zone = "UTC" if settings.zoned else None
+        when: dict[str, Any] = {"origin": settings.origin or None, "step_minutes": settings.step_minutes or None}
+        return cls(FitFacts(noun=settings.noun, time_zone=zone, **when), readings=settings)
 
     @property
     def kind(self) -> str:

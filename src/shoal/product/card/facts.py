@@ -106,12 +106,12 @@ class ModelChecks(Record):
 class FitFacts(Record):
     """Where the class laws come from, and who hides among whom."""
 
-    source: str  #: in a few words
-    labels: int = merging(sum)  #: with a law
-    groups: int = merging(sum)
-    smallest_group: int = merging(min)
-    largest_group: int = merging(max)
-    edges: int = merging(sum)
+    source: str = ""  #: in a few words
+    labels: int = merging(sum, 0)  #: with a law
+    groups: int = merging(sum, 0)
+    smallest_group: int = merging(min, 0)
+    largest_group: int = merging(max, 0)
+    edges: int = merging(sum, 0)
     left_out: int = merging(sum, 0)
     reasons: tuple[tuple[str, int], ...] = merging(_most_common_first, ())  #: why labels are left out
     noun: str = "label"

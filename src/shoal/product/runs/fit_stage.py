@@ -111,7 +111,7 @@ def do(readings: str, origin: str, config: Config, before: str | None, lasting: 
             )
         except NothingToForecast as error:
             if config.declares:  # whether its shard has others must not decide about a home
-                return _nobody(path, data, origin)
+                return _nobody(path, data)
             if not lasting or not isinstance(error, ShortHistory):
                 raise
             raise InputError(SHORT.format(config.train_days)) from None
@@ -139,15 +139,14 @@ def do(readings: str, origin: str, config: Config, before: str | None, lasting: 
     return replace(forecasts.facts(), later_known=known, later_absolute=off)
 
 
-def _nobody(path: Path, data: Readings, origin: str) -> FitFacts:
+def _nobody(path: Path, data: Readings) -> FitFacts:
     """Write a shard of which no home can be forecast."""
     out = pl.when(pl.col("verdict") == "left out").then("reason").otherwise(pl.lit(UNUSED))
     quality = data.quality.with_columns(reason=out, verdict=pl.lit("left out"))
     put_frame(path.with_suffix(f".{QUALITY}"), quality)
     put_frame(path.with_suffix(f".{CURVES}"), pl.DataFrame(schema={"label": pl.String}))
     put_whole(path, lambda file: Path(file).write_bytes(b""))
-    minutes = data.step.total_seconds() / 60
-    return FitFacts("", 0, 0, 0, 0, 0, left_out=len(quality), noun="household", origin=origin, step_minutes=minutes)
+    return FitFacts(noun="household")
 
 
 # ------------------------------------------------------------------ readings
@@ -207,8 +206,7 @@ def _sort(work: Work, folder: Path, buckets: int | None) -> MeterRows:
     work.tell("sorting readings by household", 0, 0)
     try:
         opened = open_files(work.source.paths, config)
-        ledger = work.find_ledger()
-        rows = sort_files(opened, folder, config, buckets, None if ledger is None else ledger.spellings)
+        rows = sort_files(opened, folder, config, buckets, work.spellings)
         if work.kind.declares:
             grid = declared_grid(config, energy=rows.energy)
         else:
@@ -314,7 +312,7 @@ def ask_ledger(work: Work) -> StageOutcome:
     book = Book.read(work.find_ledger(), meters.names)
     if book.size is not None and work.any_crowd:
         settings = replace(settings, crowd=book.size)
-    fit = FitFacts("", 0, 0, 0, 0, 0, origin=meters.origin, step_minutes=meters.minutes)
+    fit = FitFacts(origin=meters.origin, step_minutes=meters.minutes)
     steps = None if work.kind.row_per_label else settings.horizon
     book.allow(crowd_setting(work, settings, fit), meters.origin, steps)
     return StageOutcome(settings=settings, carry=replace(work.carry, lasting=book.size is not None))

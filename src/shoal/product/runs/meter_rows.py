@@ -109,15 +109,14 @@ def sort_files(
     folder: Path,
     config: Config,
     buckets: int | None = None,
-    on_record: Callable[[list[str]], Mapping[str, str]] | None = None,
+    on_record: Callable[[list[str]], Mapping[str, str]] = lambda _: {},
 ) -> MeterRows:
     """Sort the rows of meter files into buckets of about ``shard_size`` households; ``buckets``: into so many.
 
     ``on_record`` gives names their spelling on record, where that is another.
     """
     names = _names(opened.sources)
-    known = {} if on_record is None else on_record(names.to_list())
-    other = choose_spellings(names.to_list(), known, together=config.declares)
+    other = choose_spellings(names.to_list(), on_record(names.to_list()), together=config.declares)
     names = names.replace(other).unique()
     count = max(-(-len(names) // config.shard_size), 1) if buckets is None else buckets
 

@@ -237,13 +237,10 @@ def read_table(work: Work) -> StageOutcome:
     config = work.settings
     names = tuple(dict.fromkeys((*bounds_of(config), *cells_of(config))))
     whole, left_out = declared_rows(work.source.paths, str(config.label), names, config.encoding)
-    ledger = work.find_ledger()
-    known = {} if ledger is None else ledger.spellings(whole[LABEL].to_list())
-    whole = whole.with_columns(pl.col(LABEL).replace(known))
+    whole = whole.with_columns(pl.col(LABEL).replace(work.spellings(whole[LABEL].to_list())))
     work.folder.write(ROWS, lambda path: whole.select(LABEL, *names).write_parquet(path))
-    facts = FitFacts(str(work.source), len(whole), 0, 0, 0, 0, left_out=left_out,
-                     noun=noun_of(str(config.label)), entry="column",
-                     doubts=work.other_ledgers(whole[LABEL].to_list()))  # fmt: skip
+    noun, doubts = noun_of(str(config.label)), work.other_ledgers(whole[LABEL].to_list())
+    facts = FitFacts(str(work.source), len(whole), left_out=left_out, noun=noun, entry="column", doubts=doubts)
     return StageOutcome((ROWS,), facts, carry=Carry())
 
 

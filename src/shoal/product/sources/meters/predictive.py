@@ -16,7 +16,6 @@ Everything is in log power, season included; exp is a bijection and changes no p
 from __future__ import annotations
 
 import warnings
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
@@ -33,11 +32,10 @@ from shoal.arma.predict import Checks
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.numerics.eigenpairs import eigh
-from shoal.product.card.facts import LISTED, Accuracy, FitFacts, ModelChecks
+from shoal.product.card.facts import Accuracy, FitFacts, ModelChecks
 from shoal.product.card.measures import accuracy_facts
 from shoal.product.sources.frames import load_record, save_record
 from shoal.product.sources.meters.quality import TrainingWindow
-from shoal.rounding import count_of
 from shoal.validation import FloatArray
 
 if TYPE_CHECKING:
@@ -311,29 +309,11 @@ class Forecasts:
         return np.asarray(np.sqrt(np.diagonal(self.error_cov, axis1=1, axis2=2)))
 
     def facts(self) -> FitFacts:
-        """Facts for a release card: who has a forecast, and whose model holds."""
-        holds = np.array(list(self.checks.holds.values()))
+        """Facts for a release card: how many have a forecast, and whose model holds."""
+        holds, n = np.array(list(self.checks.holds.values())), len(self.households)
         gaussian, white, stationary = (int(answers.sum()) for answers in holds)
-        n, minutes = len(self.households), self.step.total_seconds() / 60
-        return FitFacts(
-            "",
-            n,
-            0,
-            0,
-            0,
-            0,
-            left_out=len(self.left_out),
-            reasons=tuple(Counter(self.left_out.values()).most_common(LISTED)),
-            noun="household",
-            about=(
-                f"Forecasts: {count_of(self.horizon, 'step')} ({self.horizon * minutes / 60:g} h) from "
-                f"{self.origin:%Y-%m-%d %H:%M}.",
-            ),
-            origin=self.origin.isoformat(),
-            step_minutes=minutes,
-            checks=ModelChecks(gaussian, white, stationary, all_three=int(holds.all(axis=0).sum()), of=n),
-            fitted_on_private_data=True,
-        )
+        checks = ModelChecks(gaussian, white, stationary, all_three=int(holds.all(axis=0).sum()), of=n)
+        return FitFacts(labels=n, noun="household", checks=checks)
 
     def observations(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
         """The samples that the law of each label rests on, for :func:`shoal.model_guard`.
