@@ -22,7 +22,7 @@ from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.mechanism import Mechanism
 from shoal.plaintext import table
-from shoal.rounding import exactly, lower, percent, upper
+from shoal.rounding import exactly, percent, upper
 from shoal.validation import FloatArray, IndexArray
 
 #: Methods in the order of the table, weakest first; the last one sets the error at which all are compared.
@@ -59,15 +59,15 @@ class Comparison:
 
     @property
     def _cells(self) -> list[tuple[str, ...]]:
-        forms = {"noise_share": lambda x: lower(x, 2), "naming": percent}
-        figures = [
-            [
-                forms.get(name, lambda x: upper(x, 3))(row[name]) if row[name] is not None else "–"
-                for name in ("rho", "error", "delta", "delta_at_equal_error", *forms)
-            ]
-            for row in self.rows
+        forms = {"noise_share": lambda x: f"{math.floor(100 * x)} %", "naming": percent}
+        names = ("rho", "error", "delta", "delta_at_equal_error", *forms)
+
+        def cell(name: str, value: float | None) -> str:
+            return "–" if value is None else forms.get(name, lambda x: upper(x, 3))(value)
+
+        return [
+            (PRINTED.get(row["method"], row["method"]), *(cell(name, row[name]) for name in names)) for row in self.rows
         ]
-        return [(PRINTED.get(row["method"], row["method"]), *own) for row, own in zip(self.rows, figures, strict=True)]
 
     @property
     def title(self) -> str:
