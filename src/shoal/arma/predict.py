@@ -7,8 +7,7 @@ Three questions are asked of the innovations (x_t − E[x_t | past]) / sd[x_t | 
 - Stationary: equal level (Welch's t) and equal spread (Brown–Forsythe 1974) of the innovations in the two
   halves of the training window.
 
-The verdict matters for ``marginal``, whose guarantee needs the model to be true; ``point`` and ``trajectory`` hold
-without it. A large sample rejects small deviations.
+The verdict matters for ``marginal``, whose guarantee needs the model to be true.
 """
 
 from __future__ import annotations
