@@ -3,7 +3,7 @@
 Digits, wine and breast cancer (scikit-learn) and voices (JapaneseVowels, where aeon is installed), standardized and
 reduced to five principal components. Half of the rows are fitted, the other half is released and attacked: a classifier
 learns from two thirds of it, with true labels, and is tested on the rest. The best of a linear, a quadratic and a
-nearest-neighbor one counts; means of five ways to share out the rows. Ways to release:
+nearest-neighbor one counts; means of three ways to share out the rows. Ways to release:
 
 - *as if Gaussian*: ``LabelHider`` at (1, 1e-5), with ``accept="doubtful-law"`` where it refuses; *promised* is what no
   attacker exceeds if the laws are true, *plausible δ* what δ(1) becomes over laws that the rows leave plausible;
@@ -29,7 +29,7 @@ from sklearn.preprocessing import StandardScaler
 import shoal
 from shoal.crowds.formation import crowds, means
 
-ENTRIES, WIDE, REPEATS, EPSILON, DELTA = 5, 3.0, 5, 1.0, 1e-5
+ENTRIES, WIDE, REPEATS, EPSILON, DELTA = 5, 3.0, 3, 1.0, 1e-5
 Array = Any
 
 

@@ -1,7 +1,7 @@
 """All rivals on the same laws, at one (ε, δ) and at one ρ: ``python -m benchmarks mechanisms``.
 
-Six problems of two crowds of ten and twelve entries: constants and Gaussian laws, of Swiss homes, London homes and
-random ones. A cell is the least error (root mean square per entry, over all labels) at which a method keeps (1, 1e-5)
+Six problems, each a crowd of ten labels with twelve entries: constants and Gaussian laws, of Swiss homes, London homes
+and random ones. A cell is the least error (root mean square per entry, over all labels) at which a method keeps (1, 1e-5)
 of one answer, and the exact δ(1) of the method at one ρ: the largest that shoal's ``center`` spends on any label to
 keep (1, 1e-5). For the error noise is set crowd by crowd.
 
@@ -37,7 +37,7 @@ from evidence.paper.as_printed import algorithm_1_as_printed
 from evidence.rivals import ORIGINS
 
 Array = Any
-EPSILON, DELTA, SIZE, CROWDS, ENTRIES = 1.0, 1e-5, 10, 2, 12
+EPSILON, DELTA, SIZE, CROWDS, ENTRIES = 1.0, 1e-5, 10, 1, 12
 OURS = ("ellipsoid", "paper", "covariance", "additive", "center", "transport")
 #: Noise covariances (n, k, k) of a crowd whose labels may all spend ρ per entry.
 Noise = Callable[[shoal.GaussianClasses, float], Array]
