@@ -1,9 +1,9 @@
 """All rivals on the same laws, at one (ε, δ) and at one ρ: ``python -m benchmarks mechanisms``.
 
 Six problems, each a crowd of ten labels with twelve entries: constants and Gaussian laws, of Swiss homes, London homes
-and random ones. A cell is the least error (root mean square per entry, over all labels) at which a method keeps (1, 1e-5)
-of one answer, and the exact δ(1) of the method at one ρ: the largest that shoal's ``center`` spends on any label to
-keep (1, 1e-5). For the error noise is set crowd by crowd.
+and random ones. A cell is the least error (root mean square per entry, over all labels) at which a method keeps
+(1, 1e-5) of one answer, and the exact δ(1) of the method at one ρ: the largest that shoal's ``center`` spends on any
+label to keep (1, 1e-5).
 
 - *none*, *white*, *ellipsoid*, *paper* (Algorithm 1 as repaired), *covariance*, *additive*, *center*, *transport*:
   methods of shoal.
