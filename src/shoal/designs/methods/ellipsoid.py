@@ -59,7 +59,7 @@ def constant_shape(problem: DesignProblem, settings: Settings | None = None, *, 
         missed = np.setdiff1d(np.flatnonzero(sizes > top * (1 + gap / 2)), chosen)
         if len(missed) == 0 or (settings is not None and settings.late):
             break
-        missed = missed[np.argsort(-sizes[missed])[: CARRYING * k]]
+        missed = missed[np.argsort(-sizes[missed])[:number]]
         kept = weights > 1e-9 / len(weights)
         chosen = np.concatenate([chosen[kept], missed])
         share = 0.5 / len(missed)
