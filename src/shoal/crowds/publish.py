@@ -35,6 +35,7 @@ from shoal.crowds.tables import (
 )
 from shoal.errors import InputError, UnreachableError
 from shoal.files import write_private
+from shoal.plaintext import name_key
 from shoal.validation import BoolArray, FloatArray
 
 FORM, VERSION = "shoal rows state", 1
@@ -146,6 +147,7 @@ def publish_rows(
     Rows are rounded, shifted by a secret constant, and take in a large change of one member only beside changes of
     others. For one constant figure d of a member, whatever is known of the others, the whole series of a crowd differs
     by at most d/(n b) in total variation, b the ``precision`` of the row. No differential privacy about figures.
+    Another spelling of a name is the same label (:func:`shoal.plaintext.name_key`).
 
     Args:
         figures: a mapping from labels to figures, or (labels, (n, k) array); NaN where a figure is missing.
@@ -174,7 +176,21 @@ def publish_rows(
         0,
         {},
     )
-    return advance_rows(figures, setting if state is None else state, size, boundaries, sensitive)
+    if np.ndim(sensitive) != 1:
+        raise InputError("sensitive must be a sequence of positions of columns")
+    positions = [validation.count(at_least=0, sensitive=j) for j in sensitive]
+    if state is None:
+        return advance_rows(figures, setting, size, boundaries, positions)
+    if not isinstance(state, RowsState):
+        raise InputError("state must be what the last call returned, or None at the first")
+    for name, given, kept in (
+        ("closeness", {closeness} - {CLOSENESS}, {state.closeness}),
+        ("largest_share", {largest_share} - {None}, {state.largest_share}),
+        ("sensitive", set(positions), set(np.flatnonzero(state.columns.sensitive).tolist())),
+    ):
+        if not given <= kept:
+            raise InputError(f"{name}: the first call fixed it, and crowds are permanent; leave it out")
+    return advance_rows(figures, state, size, boundaries)
 
 
 def advance_rows(
@@ -189,8 +205,12 @@ def advance_rows(
     """The same with given draws: for them, rows are a function of the multiset of figures and what is on record."""
     labels, values = _parse(figures)
     limits = validation.by_label(labels, boundaries=boundaries)
+    if limits is not None and np.shape(limits) != (len(labels),):
+        raise InputError("boundaries must hold one value per label")
     if state.releases and size != state.size:
         raise InputError(f"size: these labels are in crowds formed with size {state.size}, which is permanent")
+    known = {name_key(name): name for kept in state.crowds.values() for name in kept.labels}
+    labels = tuple(known.get(name_key(label), label) for label in labels)  # in the spelling of the first release
     release = _Release(labels, values, None if limits is None else [str(one) for one in limits], state, draw)
     if not state.releases:
         release.begin(sensitive)
@@ -223,7 +243,7 @@ class _Release:
         """Form the first crowds; a rule that they do not keep is refused."""
         whole = np.flatnonzero(np.isfinite(self.values).all(axis=1))
         values, m, k = self.values[whole], self.state.size, self.values.shape[1]
-        if any(not 0 <= j < k for j in sensitive):
+        if any(j >= k for j in sensitive):
             raise InputError(f"sensitive must name columns by position, 0 to {k - 1}")
         if len(whole) < m:
             raise InputError(f"figures: {len(whole)} labels have a figure in every column; a crowd of {m} needs {m}")
@@ -391,7 +411,10 @@ def _parse(figures: Any) -> tuple[tuple[str, ...], FloatArray]:
         values = values[:, None]
     if values.ndim != 2 or not values.shape[1] or np.isinf(values).any():
         raise InputError("figures must have one row of finite numbers per label, or NaN where one is missing")
-    return validation.labels(len(values), [str(label) for label in given]), values + 0.0
+    names = validation.labels(len(values), [str(label) for label in given])
+    if len({name_key(name) for name in names}) < len(names):
+        raise InputError("figures: two labels are one name in two spellings", argument="figures")
+    return names, values + 0.0
 
 
 def _units(values: FloatArray, decimals: Sequence[int]) -> Units:
