@@ -25,6 +25,7 @@ import polars as pl
 
 import shoal
 from shoal.product.runs.meter_rows import declared_grid, make_shard, open_files, read_readings, sort_files
+from shoal.product.sources.meters.neighborhoods import usual_day
 from shoal.product.sources.meters.quality import repair
 from shoal.product.sources.meters.readings import choose_spellings, in_order
 
@@ -231,7 +232,7 @@ def readings_of(files: dict[str, bytes], world: World, folder: Path, kind: str =
         (given / name).write_bytes(content)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        opened = open_files(sorted(given.iterdir()), config, "")
+        opened = open_files(sorted(given.iterdir()), config)
         grid = declared_grid(config, energy=opened.energy)
         for data in in_memory(opened, grid, world) if kind == "memory" else in_shards(opened, grid, config, folder):
             if kind == "curves":
@@ -260,7 +261,7 @@ def in_memory(opened: Any, grid: Any, world: World) -> Iterator[Any]:
 
 
 def forecasts_of(data: Any, world: World) -> dict[str, bytes]:
-    """Home -> the bits of its forecast, where it has one."""
+    """Home -> the bits of its forecast and of its usual day, where it has one."""
     try:
         given = datetime.fromisoformat(world.origin)
         made = shoal.forecast(
@@ -268,4 +269,5 @@ def forecasts_of(data: Any, world: World) -> dict[str, bytes]:
         )
     except shoal.InputError:
         return {}
-    return {home: own.tobytes() for home, own in zip(made.households, made.power, strict=True)}
+    every = zip(made.households, made.power, usual_day(made), strict=True)
+    return {home: own.tobytes() + day.tobytes() for home, own, day in every}

@@ -1,13 +1,9 @@
 """Which ledger a run is charged to, and whether it is still the one that its releases were charged to.
 
-Budgets protect a household only if everything about it is charged to one ledger, whatever folder it was released from.
-So there is one per data owner: where ``SHOAL_LEDGER`` says, else in the user's data directory; ``--ledger`` names
-another. Simulated households need no protection, and their runs keep a ledger in their own folder, as does a folder
-that has one from before, and ``--ledger folder``.
-
-Crowds are for life in whichever ledger: homes that another one on this machine has on record, the data owner's or one
-that a run noted beside it, are told to the owner (:func:`warn_elsewhere`): they may be others of the same names.
-With ``SHOAL_LEDGER=folder``, as tests have it, every folder is by itself and nothing is looked up.
+There is one ledger per data owner: where ``SHOAL_LEDGER`` says, else in the user's data directory; ``--ledger`` names
+another. Runs of simulated households keep one in their own folder, as does a folder that has one from before, and
+``--ledger folder``. With ``SHOAL_LEDGER=folder``, as tests have it, every folder is by itself and nothing is looked up
+elsewhere (:func:`warn_elsewhere`).
 
 A run keeps the identity of its ledger and its head after each release. An opened ledger must have both: one that is
 missing, exchanged or rolled back has forgotten what was spent, and nothing is released on its word.
@@ -69,17 +65,6 @@ class Place:
         """The database file, where it is one."""
         prefix = "sqlite:///"
         return Path(self.url.removeprefix(prefix)) if self.url.startswith(prefix) else None
-
-    def refuse_read_only(self) -> None:
-        """Refuse, before anything is done for it, a release whose record could not be written."""
-        if self.file is None:
-            return
-        folder = next(path for path in self.file.parents if path.exists())
-        if not all(os.access(path, os.W_OK) for path in (self.file, folder) if path.exists()):
-            raise InputError(
-                f"ledger: {self.where} cannot be written (it, or its folder, is read-only), and every release is "
-                "recorded there; make it writable, or name another with ledger=. Nothing was read"
-            )
 
 
 def user_ledger() -> Path:
@@ -157,7 +142,7 @@ def without_password(url: str) -> str:
     """A URL as it may be written down."""
     if "://" not in url:
         return url
-    from sqlalchemy.engine import URL, make_url
+    from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError
 
     try:
@@ -168,9 +153,8 @@ def without_password(url: str) -> str:
             "port from 1 to 65535",
             argument="ledger",
         ) from None
-    rest = {name: getattr(parsed, name) for name in ("username", "host", "port", "database")}
-    query = {name: value for name, value in parsed.query.items() if name != "password"}
-    return URL.create(parsed.drivername, **rest, query=query).render_as_string(hide_password=False)
+    bare = parsed.difference_update_query(["password"])._replace(password=None)
+    return bare.render_as_string(hide_password=False)
 
 
 def open_ledger(target: str | Path | None = None, *, create: bool = False) -> Ledger:

@@ -1,9 +1,7 @@
 """Rows of crowds: made by the rules of crowds for life (:mod:`shoal.crowds.membership`), stored, and recorded.
 
-Labels with a crowd on record in the ledger stay in it. A population of which no label is on record is formed anew, by
-likeness; newcomers beside crowds that exist wait, and are divided by lot. :class:`Plan` makes members and rows,
-:class:`CrowdTables` are their two files, and a release draws the public number of each new crowd and records
-everything in one transaction. Until then a new crowd has a negative number.
+:class:`Plan` makes members and rows, :class:`CrowdTables` are their two files, and a release draws the public number of
+each new crowd and records everything in one transaction. Until then a new crowd has a negative number.
 
 | file | holds |
 | --- | --- |
@@ -26,6 +24,7 @@ import polars as pl
 
 from shoal.crowds.loads import LoadCrowd
 from shoal.crowds.membership import can_have_figures, form_crowds, with_blocks
+from shoal.crowds.publish import draw_order as shuffle
 from shoal.crowds.rules import Units
 from shoal.crowds.tables import TableCrowd, members_at
 from shoal.errors import InputError, LedgerError, UnreachableError
@@ -425,13 +424,6 @@ def too_few(m: int, curves: Curves, noun: str) -> str:
 def draw_offset(n: int) -> int:
     """A secret offset below n, from the cryptographic source."""
     return secrets.randbelow(n)
-
-
-def shuffle(n: int) -> list[int]:
-    """A drawn order of n things, from the cryptographic source."""
-    order = list(range(n))
-    secrets.SystemRandom().shuffle(order)
-    return order
 
 
 # ------------------------------------------------------------------ recorded

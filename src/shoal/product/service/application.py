@@ -6,13 +6,10 @@
 | 403 | refused by a budget or a rule of the ledger; the same document for every handle of a question |
 | 404 | there is no such thing, or not for this key |
 | 409 | it cannot be done as things are |
-| 413, 429 | too long, too often |
+| 413 | too long |
 | 422 | a body that makes no sense, or another one under the same Idempotency-Key |
 
 Errors are problem documents (RFC 9457) with fixed texts: nothing of a request is ever repeated in a response.
-
-Before anything is served, the port is taken, the ledger is taken (nobody else may serve it), and the checkpoints in the
-served folder are held against it (:mod:`shoal.product.service.record`).
 """
 
 import contextlib
@@ -63,7 +60,6 @@ TITLES = {
     409: "It cannot be done as things are",
     413: "The request is too long",
     422: "The request does not make sense",
-    429: "Too many requests; wait a little",
     500: "The service failed; nothing is shown that is not on record",
     503: "The ledger cannot be used now; the service's log says why",
 }
@@ -93,7 +89,7 @@ FIELDS = {name for model in MODELS for name in model.model_fields} | {"idempoten
 def problem(status: int, detail: str = "", headers: Mapping[str, str] | None = None) -> Response:
     """A problem document: fixed words, the same bytes for the same case."""
     content = {"type": "about:blank", "title": TITLES.get(status, "Error"), "status": status}
-    more = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}}.get(status, {}) | dict(headers or {})
+    more = ({"WWW-Authenticate": "Bearer"} if status == 401 else {}) | dict(headers or {})
     return JSONResponse(content | ({"detail": detail} if detail else {}), status, more, "application/problem+json")
 
 
@@ -173,21 +169,9 @@ STATUSES: dict[type[ShoalError], int] = {
 
 
 def application(
-    service: QuestionService,
-    log: RequestLog | None = None,
-    *,
-    rate: float = 100.0,
-    burst: float = 400.0,
-    proxy: TrustedProxy | None = None,
+    service: QuestionService, log: RequestLog | None = None, *, proxy: TrustedProxy | None = None
 ) -> FastAPI:
-    """The service as an ASGI application.
-
-    Args:
-        service: what it serves.
-        log: where it writes its lines; by default nowhere.
-        rate, burst: requests a second of one person or address, and at once.
-        proxy: whose headers are believed.
-    """
+    """The service as an ASGI application; it logs nothing without a ``log``."""
     log = log or RequestLog()
     document = {"application/problem+json": {"schema": DOCUMENT}}
     app = FastAPI(
@@ -200,7 +184,7 @@ def application(
             status: {"description": title, "content": document} for status, title in TITLES.items() if status > 400
         },
     )
-    app.state.access = Access(service, rate, burst, proxy)
+    app.state.access = Access(service, proxy)
 
     async def fail(request: Request, error: Exception) -> Response:
         """An error as a page for a browser, as a problem document for everybody else."""
@@ -255,17 +239,9 @@ def serve(
     trust_proxy: str | None = None,
     new_owner_key: bool = False,
 ) -> None:
-    """Serve the runs of a folder until the process is told to stop.
+    """Serve the runs of a folder until the process is told to stop: the command ``shoal serve`` has the arguments.
 
-    Args:
-        folder: a run, or a folder of runs.
-        ledger: where it is kept; by default the one of the runs.
-        host, port: where to listen. TLS is the proxy's in front.
-        user_header: header in which a proxy says who the user of the pages is; with ``trust_proxy``.
-        trust_proxy: the proxy's address, from which alone its headers are believed.
-        new_owner_key: make an owner key in the place of a lost one.
-
-    >>> serve("january", port=8000)  # doctest: +SKIP
+    Before anything is served, the port and the ledger are taken, and the checkpoints are held against the ledger.
     """
     proxy = TrustedProxy.of(user_header, trust_proxy)
     place = ledger_place(folder, ledger)

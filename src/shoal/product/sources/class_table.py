@@ -1,28 +1,18 @@
 """Any table with a label in every row: read from files, and as the stages of a run see it.
 
-| what is found | what is done |
-| --- | --- |
-| a column that is not numeric, and was not named | is no entry: it is left out |
-| a cell without a value | its row is left out, and counted |
-| text, NaN or an infinity in an entry | refused: somebody has to say what it stands for |
-| a row without a label | refused |
-| a column with one value in all rows | is left out: it tells nobody apart |
-
-A long table (label, time, value) is turned into one row per label, an entry per time; every label must have a value at
-each of them. Text never reaches a message.
+A column that is not numeric, unless it was named, or has one value in all rows is no entry; a row with an empty cell is
+left out, and counted; text, NaN or an infinity in an entry and a row without a label are refused. A long table (label,
+time, value) is turned into one row per label, an entry per time. Text never reaches a message.
 
 One row per label is its constant. Several rows are independent draws from its law, N(μ_X, Σ_X), and each of them is
 released: the promise is about all rows of a label together, so it is made for as many answers as the label with most
-rows has (``times``).
-
-Entries are kept in units in which their errors cost alike: entry j is x_j 2^{e_j}, which is exact, with 2^{e_j} next to
-one over its spread. What is released is divided by the same power of two, exactly.
+rows has (``times``). Entries are kept in units in which their errors cost alike: entry j is x_j 2^{e_j}, which is
+exact, with 2^{e_j} next to one over its spread.
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -44,6 +34,7 @@ from shoal.product.card.facts import Accuracy
 from shoal.product.card.measures import accuracy_facts
 from shoal.product.sources.declaration import open_declared
 from shoal.product.sources.frames import UNREADABLE, encoding_named, load_record, open_file, save_record
+from shoal.product.sources.meters.columns import list_names
 from shoal.product.sources.meters.readings import choose_spellings, readable_name
 from shoal.validation import FloatArray, IndexArray
 
@@ -92,7 +83,7 @@ def table_rows(
     raw, header = pl.concat([part.raw for part in parts]), list(schemas[0])
     for name, setting in ((label, "label"), (time, "timestamp_column"), (value, "value_column")):
         if name is not None and name not in header:
-            raise InputError(f"{setting}: the table has no column {name!r}; its columns are {_list_names(header)}")
+            raise InputError(f"{setting}: the table has no column {name!r}; found {list_names(header)}")
     if (time is None) != (value is None):
         raise InputError("timestamp_column and value_column belong together: a long table has a time and a value")
     if time is not None and columns:
@@ -134,7 +125,7 @@ def declared_rows(
         header = list(raw.raw.collect_schema())
         lacking = next((name for name in missing if name not in header), None)
         if lacking is not None:
-            raise InputError(f"label: {file.name} has no column {lacking!r}; its columns are {_list_names(header)}")
+            raise InputError(f"label: {file.name} has no column {lacking!r}; found {list_names(header)}")
         comma = raw.decimal_comma
         try:
             kinds = raw.raw.collect_schema()
@@ -192,7 +183,7 @@ def _name_columns(given: Sequence[str], header: Sequence[str]) -> tuple[list[str
     dropped = [name[1:] for name in names if name not in named]
     missing = [name for name in (*named, *dropped) if name not in header]
     if missing:
-        raise InputError(f"columns: the table has no column {missing[0]!r}; its columns are {_list_names(header)}")
+        raise InputError(f"columns: the table has no column {missing[0]!r}; found {list_names(header)}")
     return named, dropped
 
 
@@ -238,13 +229,6 @@ def _check(batch: pl.DataFrame, entries: Sequence[str]) -> pl.DataFrame:
             )
         columns.append(column)
     return pl.DataFrame(columns)
-
-
-def _list_names(names: Sequence[str]) -> str:
-    """Names of columns for a message; numbers may be the first row of a file without a header, and stay out."""
-    words = [name for name in names if not re.fullmatch(r"\s*[+-]?[\d.,]+(e[+-]?\d+)?\s*|[+-]?(nan|inf)", name.lower())]
-    more = ", …" if len(words) > 12 or len(words) < len(names) else ""
-    return ", ".join(words[:12]) + more
 
 
 # ------------------------------------------------------------------ a table in a run

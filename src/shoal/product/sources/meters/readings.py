@@ -1,16 +1,13 @@
 """Meter files of many shapes, read into one frame: household, timestamp, kw.
 
-Files are opened and understood first: which layout, clock, unit, encoding and decimal sign. Nothing but the beginning
-of a file is read for it, unless its encoding, the order of day and month or a column of units takes more; then it is
-streamed. Rows are taken in batches (:meth:`MeterSource.pieces`), so that a run reads files larger than memory. Files in
-other formats (NEM12) or encodings are written anew as CSV in UTF-8, line by line, to a temporary folder
-that only this user can read.
+Files are opened and understood first: which layout, clock, unit, encoding and decimal sign. Rows are taken in batches
+(:meth:`MeterSource.pieces`), so that a run reads files larger than memory. Files in other formats (NEM12) or encodings
+are written anew as CSV in UTF-8, line by line, to a temporary folder that only this user can read.
 """
 
 from __future__ import annotations
 
 import csv
-import re
 import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -63,6 +60,9 @@ ROW_NUMBERS = (
     "columns: every row has another entry in {!r}, so that this column numbers rows rather than naming households; "
     "name the column of the households"
 )
+
+#: Types of cells that are text.
+_TEXT = (pl.String, pl.Categorical, pl.Enum)
 
 
 @dataclass(frozen=True, repr=False)
@@ -175,11 +175,6 @@ class Opened:
     time_zone: str | None  #: the clock that all readings are put on
     numbering: str | None  #: the column that numbers rows, should every household have one row
 
-    @property
-    def dates(self) -> str:
-        """The part that comes first in dates of two numbers and a year, "%d" or "%m"; empty where there are none."""
-        return next((form[:2] for one in self.sources for form in one.forms if re.match("%[dm][/-]", form)), "")
-
 
 def household_name() -> pl.Expr:
     """The column ``household`` as names."""
@@ -236,10 +231,9 @@ def open_sources(
     timestamp_format: str | None,
     unit: str | None,
     time_zone: str | None,
-    dates: str = "",
     encoding: str | None = None,
 ) -> Opened:
-    """Understand files that are read together, or a table, by headers, first rows and the ``dates`` read before."""
+    """Understand files that are read together, or a table, by headers and first rows."""
     said, zone = named_unit(unit), clock.zone(time_zone)
     encoding = None if encoding is None else encoding_named(encoding)
     if isinstance(files, pl.LazyFrame):
@@ -251,7 +245,7 @@ def open_sources(
     if largest:
         name = sources[0].file.name if len(sources) == 1 else "these files"
         sources = [
-            source if numbers is None else replace(source, forms=clock.numbered_layouts(sample, largest, name, dates))
+            source if numbers is None else replace(source, forms=clock.numbered_layouts(sample, largest, name))
             for source, sample, numbers in opened
         ]
     if len({source.unit.energy for source in sources}) > 1:
@@ -377,7 +371,12 @@ def _translate(
 
 
 def melt(raw: pl.LazyFrame, layout: MeterColumns, file: Path) -> pl.LazyFrame:
-    """A table of any layout as rows of household, timestamp and kw."""
+    """A table of any layout as rows of household, timestamp and kw.
+
+    The type of one column says nothing about the others, which may be other households: numbers become doubles before
+    anything is joined, and text beside them makes text of these doubles, which reads back as the same. Cells of other
+    types hold no reading.
+    """
     household = pl.lit(file_household(file)) if layout.household is None else pl.col(layout.household)
     stamp = pl.col(layout.timestamp or "")
     stamp = stamp if layout.clock is None else clock.join_date_and_time(stamp, pl.col(layout.clock))
@@ -386,6 +385,9 @@ def melt(raw: pl.LazyFrame, layout: MeterColumns, file: Path) -> pl.LazyFrame:
     index = [c for c in (layout.household, layout.timestamp, layout.clock) if c is not None]
     if layout.shape == "days":
         raw, index = raw.with_row_index("row_"), ["row_", *index]
+    types = raw.collect_schema()
+    with_text = any(isinstance(types[c], _TEXT) for c in layout.across)
+    raw = raw.with_columns(_readable_cells(c, types[c], with_text) for c in layout.across)
     long = raw.unpivot(on=list(layout.across), index=index, variable_name="across_", value_name="kw_")
     if layout.shape == "households":
         household = pl.col("across_")
@@ -394,6 +396,14 @@ def melt(raw: pl.LazyFrame, layout: MeterColumns, file: Path) -> pl.LazyFrame:
     else:
         long, stamp = long.sort("row_", maintain_order=True), clock.join_date_and_time(stamp, pl.col("across_"))
     return long.select(household=household, timestamp=stamp, kw="kw_")
+
+
+def _readable_cells(column: str, dtype: pl.DataType, with_text: bool) -> pl.Expr:
+    """The cells of a column as doubles, or ``with_text`` as text; null where its type holds no numbers."""
+    cells = pl.col(column).cast(pl.Float64) if dtype.is_numeric() else pl.col(column)
+    if not dtype.is_numeric() and not isinstance(dtype, _TEXT):
+        cells = pl.lit(None, pl.Float64).alias(column)
+    return cells.cast(pl.String) if with_text else cells
 
 
 # ------------------------------------------------------------------ readings
@@ -447,16 +457,7 @@ def read_meters(
     ...     shoal.read_meters(f"{folder}/meters.csv")["kw"].to_list()
     [0.2, 0.4, 0.3]
     """
-    readings = meter_readings(
-        path,
-        unit=unit,
-        interval=interval,
-        time_zone=time_zone,
-        columns=columns,
-        timestamp_format=timestamp_format,
-        max_kw=max_kw,
-        encoding=encoding,
-    )
+    readings = meter_readings(**locals())  # the same arguments
     totals = readings.summary()
     said = [f"{totals['large']} of the households {LARGE}"] if totals["large"] else []
     said += readings.notes()
@@ -484,7 +485,7 @@ def meter_readings(
     """The frame of :func:`read_meters`, from the same arguments, with its quality table."""
     table = table_of(path)
     files = meter_files(path) if table is None else table
-    opened = open_sources(files, columns, timestamp_format, unit, time_zone, encoding=encoding)
+    opened = open_sources(files, columns, timestamp_format, unit, time_zone, encoding)
     pieces = pl.concat([piece for number, source in enumerate(opened.sources) for piece in source.pieces(number)])
     other = choose_spellings(pieces["household"].unique().to_list(), {})
     rows = in_order(pieces.with_columns(pl.col("household").replace(other)), opened.time_zone)
