@@ -13,7 +13,16 @@ from typing import Any
 import shoal
 from evidence import reidentification, storage
 from evidence.attack_pictures import reidentification_picture
-from evidence.blocks import blend_blocks, paper_blocks, price_blocks, rival_blocks, row_blocks, table, year_blocks
+from evidence.blocks import (
+    blend_blocks,
+    paper_blocks,
+    price_blocks,
+    question_blocks,
+    rival_blocks,
+    row_blocks,
+    table,
+    year_blocks,
+)
 from evidence.boosted import LEARNED
 from evidence.reidentification import INFORMED, AttackStudy, StudyFinding
 from evidence.rule import CORRELATED, INDEPENDENT, METERED, UNKNOWN, RuleStudy, price_rule
@@ -177,6 +186,7 @@ STORED: dict[str, Callable[[dict[str, Any]], dict[str, str]]] = {
     "rows": row_blocks,
     "blends": blend_blocks,
     "rule_year": rule_year_blocks,
+    "three": question_blocks,
 }
 
 

@@ -120,15 +120,15 @@ def _find_labels(
     table: pl.DataFrame, key: list[str], known: Any, label: str, owners: Owners | None, seed: int
 ) -> Study:
     """The three questions about a published table of figures."""
-    labels, names, values, gone = read_table(known, label, ())
     if not key:
         raise InputError(f"published: a column crowd, or {label!r}, is needed, which says what a row is about")
+    record, _ = _read(known, "known")
+    labels, names, values, gone = read_table(record.drop(key if key[0] != label else [], strict=False), label, ())
     place = {str(name): row for row, name in enumerate(table[key[0]])}
     if key[0] == label:
         owners = {name: (name,) for name in place}
-    elif key[0] in names:
-        at = names.index(key[0])
-        owners = {name: (f"{row[at]:g}",) for name, row in zip(labels, values, strict=True)}
+    elif key[0] in record.columns:
+        owners = {str(name): (str(row),) for name, row in record.select(label, key[0]).iter_rows()}
     shared = [name for name in names if name in table.columns and name not in (*key, "members")]
     if len(shared) < 2:
         raise InputError("known: two columns of numbers that the published table has, too, are needed at least")
@@ -159,18 +159,18 @@ def _certainty(about: str, away: FloatArray, left: dict[str, int]) -> Study:
     return Study(about, len(away), (), ASSUMED, NOT_LOOKED_AT, {k: v for k, v in left.items() if v})
 
 
-def _read(published: Any) -> tuple[pl.DataFrame, Owners | None]:
+def _read(published: Any, name: str = "published") -> tuple[pl.DataFrame, Owners | None]:
     """The table, and whose row is which where a run's record lies beside it."""
     if isinstance(published, pl.DataFrame):
         return published, None
     path = Path(published)
     path = path / "public" / "released.csv" if (path / "public").is_dir() else path
     if not path.is_file():
-        raise InputError(f"published: there is no file {path.name}; name a CSV or Parquet file, or the folder of a run")
+        raise InputError(f"{name}: there is no file {path.name}; name a CSV or Parquet file, or the folder of a run")
     try:
         table = pl.read_parquet(path) if path.suffix == ".parquet" else pl.read_csv(path, infer_schema_length=None)
     except (pl.exceptions.PolarsError, UnicodeDecodeError):  # whose text may quote rows
-        raise InputError(f"published: {path.name} cannot be read as a CSV or Parquet file") from None
+        raise InputError(f"{name}: {path.name} cannot be read as a CSV or Parquet file") from None
     record, owners = path.parent.parent / "released.csv", None
     if path.parent.name == "public" and record.is_file():
         rows = pl.read_csv(record, infer_schema=False)
