@@ -17,7 +17,7 @@ Made by `python docs/make_reference.py`; a test checks that it is up to date. Co
 ## By task
 
 | to do | call |
-| --- | --- |
+|---|---|
 | describe the laws and the neighbors | `GaussianClasses`, `NeighborGraph` |
 | account exactly, compose releases | `privacy_curve`, `edge_deltas`, `epsilon_at`, `renyi_curve`, `tradeoff_curve` |
 | judge the risk | `identification_risk` |
@@ -49,7 +49,7 @@ def page() -> str:
     parts = [HEAD]
     for room, names in sorted(rooms.items()):
         rows = [f"| `{name}` | {first_words(getattr(shoal, name))} |" for name in sorted(names)]
-        parts.append("\n".join([f"## {room}\n", "| name | what it is |", "| --- | --- |", *rows]) + "\n")
+        parts.append("\n".join([f"## {room}\n", "| name | what it is |", "|---|---|", *rows]) + "\n")
     return "\n".join(parts)
 
 

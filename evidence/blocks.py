@@ -320,9 +320,9 @@ def question_blocks(found: dict[str, Any]) -> dict[str, str]:
         shares = ", ".join(f"{what} {100 * value:.1f} %" for what, value in part["shares"].items())
         own = next(one for one in every if one["what"].startswith("whether a member"))
         lines.append(
-            f"{name.capitalize()}: {part['homes']} homes, {part['crowds']} crowds, {part['evenings']} evenings from "
-            f"{part['from']}. Homes with the property: {shares}. A member's own figure above that of most homes, by the "
-            f"same figure of its row of averages: {cell(own)}."
+            f"{name.capitalize()}: {part['homes']} homes, {part['crowds']} crowds, {part['evenings']} evenings "
+            f"from {part['from']}. Homes with the property: {shares}. A member's own figure above that of most homes, "
+            f"by the same figure of its row of averages: {cell(own)}."
         )
     for name in ("breast cancer", "diabetes"):
         part = found[name]
@@ -347,8 +347,8 @@ def question_blocks(found: dict[str, Any]) -> dict[str, str]:
         guess = 100 * told["with"]["findings"][1]["guess"]
         lines.append(
             f"**The rule of diversity** on {name} ({part['labels']} labels, {rule['column']}), with and without: area "
-            f"{area[0]} and {area[1]}; share right {right[0]} and {right[1]}, a guess {guess:.0f} %. Someone who knows a "
-            f"crowd's true share is right for {100 * told['with']['known_share']:.0f} % and "
+            f"{area[0]} and {area[1]}; share right {right[0]} and {right[1]}, a guess {guess:.0f} %. Someone who knows "
+            f"a crowd's true share is right for {100 * told['with']['known_share']:.0f} % and "
             f"{100 * told['without']['known_share']:.0f} %; {100 * told['with']['unanimous']:.0f} % and "
             f"{100 * told['without']['unanimous']:.0f} % of labels are in unanimous crowds. Its price: "
             f"{told['with']['lost']:.2f} of the columns' variance is lost instead of {told['without']['lost']:.2f}."

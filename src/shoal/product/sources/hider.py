@@ -49,7 +49,7 @@ class LawWarning(UserWarning):
 
 
 class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Rows changed so little that they no longer tell their label, to (ε, δ): a scikit-learn transformer.
+    """Change rows as little as hides their label, to (ε, δ): a scikit-learn transformer.
 
     ``fit(X, y)`` estimates each label's law from its rows (:meth:`shoal.GaussianClasses.fit`), or takes the rows for
     constants where every label has exactly one, and finds the cheapest mechanism of ``method`` that meets (ε, δ).
