@@ -65,12 +65,15 @@ def before(own: Readings, origins: Sequence[str], names: Sequence[str]) -> tuple
         window = own.cut(own.place(origin), -15 * steps)
         place = {name: i for i, name in enumerate(window.households)}
         kw = window.kw[[place[name] for name in names]]
-        kw = np.where(np.isfinite(kw), kw, np.nanmean(kw, axis=1, keepdims=True)).reshape(len(names), 15, steps)
+        known = np.isfinite(kw)
+        usual = np.where(known, kw, 0).sum(axis=1) / known.sum(axis=1).clip(1)
+        usual[~known.any(axis=1)] = np.nan  # a home that has gone
+        kw = np.where(known, kw, usual[:, None]).reshape(len(names), 15, steps)
         first = date.fromisoformat(origin[:10]).weekday()
         weekend = np.array([(first - 7 + day) % 7 >= 5 for day in range(7)])
         days = kw.mean(axis=2) + LEAST
         level = np.log(np.stack([days[:, -1], days.mean(axis=1), days[:, -1] / np.median(days, axis=1)], axis=1))
-        features.append(np.concatenate([fingerprint(kw[:, -7:], weekend)[0], level], axis=1))
+        features.append(fill_rows(np.concatenate([fingerprint(kw[:, -7:], weekend)[0], level], axis=1)))
         every.append(days)
     return features, np.stack(every)
 
@@ -90,7 +93,8 @@ def homes_study(name: str, keep: Path | None, progress: Progress) -> dict[str, A
     names = occasion(own, origins[0], keep, f"{name}-{origins[0]}").households
     features, days = before(own, origins, names)
     truths = {LEVEL: np.tile(above_middle(days[0].mean(axis=1)), (EVENINGS, 1))}
-    truths[ABSENCE] = np.array(days[:, :, -1] < AWAY * np.median(days, axis=2), dtype=np.float64)
+    away = np.array(days[:, :, -1] < AWAY * np.median(days, axis=2), dtype=np.float64)
+    truths[ABSENCE] = np.where(np.isfinite(days).all(axis=2), away, np.nan)
     truths |= read_properties(properties, names, EVENINGS)
     draw = np.random.default_rng(0)
     power = list(homes.entering)
