@@ -42,7 +42,7 @@ INTERNAL = "Internal: contains the members' own figures. For the data owner only
 NAMELESS = "For the data owner, the board and regulators: no names, no single figures."
 PASSED_ON = "Public: has the released table and its card. No figures of single members, no names."
 #: Statements of the owner that name nobody and may stand on the pages of board and regulator.
-NAMELESS_KEYS = ("cost", "attack", "course", "missing")
+NAMELESS_KEYS = ("cost", "attack", "missing")
 Part = tuple[str, list[str]]
 #: A table of a page: name, columns, rows.
 Figures = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
@@ -64,7 +64,6 @@ def summary(card: ReleaseCard, handed: Sequence[Statement] = (), *, verbose: boo
     parts = [(HEADINGS[key], [group[0].sentence]) for key, group in chosen if group]
     if card.kind == "averages":
         dict(parts)[HEADINGS["attack" if card.attack else "hidden"]].append(KNOWS)
-        dict(parts).get(HEADINGS["cost"], []).extend(one.sentence for one in every if one.key == "course")
     absent = [one.figure for one in every if one.key == "missing" and one.figure and not one.warning]
     if absent and card.kind != "readings":
         why = "; ".join(f"{reason} ({number})" for reason, number in card.fit.reasons)
@@ -187,7 +186,6 @@ def report(
         table=pictures.table_pictures(card, public or {}) if card.kind == "readings" else ([], []),
         least_accurate=pictures.least_accurate(crowds, unit),
         price=pictures.price_by_label(crowds, unit, card.fit.noun),
-        course=pictures.course(card),
         tables=[(name, *rest) for name, *rest in curve if len({delta for _, delta in rest[1]}) > 1],
         took=", ".join(f"{name} {seconds:.1f} s" for name, seconds in (timings or {}).items()),
     )
