@@ -315,8 +315,8 @@ def question_blocks(found: dict[str, Any]) -> dict[str, str]:
             named, linked = (
                 cell(strongest(pick(every, release, "the ", question=q))) for q in ("singling out", "linkability")
             )
-            homes.append([f"{name.capitalize()}: {release}", named, linked, *(
-                areas(every, release, word) for word in ("level", "absence", "heating_type"))])  # fmt: skip
+            columns = [areas(every, release, word) for word in ("level", "absence", "heating_type", "household_type")]
+            homes.append([f"{name.capitalize()}: {release}", named, linked, *columns])
         shares = ", ".join(f"{what} {100 * value:.1f} %" for what, value in part["shares"].items())
         own = next(one for one in every if one["what"].startswith("whether a member"))
         lines.append(
@@ -353,7 +353,7 @@ def question_blocks(found: dict[str, Any]) -> dict[str, str]:
             f"{100 * told['without']['unanimous']:.0f} % of labels are in unanimous crowds. Its price: "
             f"{told['with']['lost']:.2f} of the columns' variance is lost instead of {told['without']['lost']:.2f}."
         )
-    first = "data and release | singled out | linked | level of use | absence | heating type"
+    first = "data and release | singled out | linked | level of use | absence | heating type | kind of house"
     second = (
         "data and release | singled out | linked | a column by its row's figure | by the others | column of interest"
     )

@@ -174,8 +174,9 @@ def _read(published: Any, name: str = "published") -> tuple[pl.DataFrame, Owners
     record, owners = path.parent.parent / "released.csv", None
     if path.parent.name == "public" and record.is_file():
         rows = pl.read_csv(record, infer_schema=False)
-        owners = {row["household"]: tuple(row[name] for name in ROW if name in table.columns)
-                  for row in rows.iter_rows(named=True)} if "household" in rows.columns else None  # fmt: skip
+        who = next((name for name in NAMES if name in rows.columns), None)
+        at = [name for name in ROW if name in table.columns]
+        owners = {str(name): tuple(map(str, row)) for name, *row in rows.select(who, *at).iter_rows()} if who else None
     return table, owners
 
 
