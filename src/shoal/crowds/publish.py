@@ -197,7 +197,7 @@ def advance_rows(
     elif values.shape[1] != len(state.columns.few):
         raise InputError(f"figures must have {len(state.columns.few)} columns, those of the first release")
     else:
-        release.admit(_shuffle if shuffle is None else shuffle)
+        release.admit(draw_order if shuffle is None else shuffle)
     return release.publish()
 
 
@@ -401,7 +401,7 @@ def _units(values: FloatArray, decimals: Sequence[int]) -> Units:
     return in_units(values, decimals)
 
 
-def _shuffle(n: int) -> list[int]:
+def draw_order(n: int) -> list[int]:
     """A drawn order of n things, from the cryptographic source."""
     order = list(range(n))
     secrets.SystemRandom().shuffle(order)

@@ -24,6 +24,7 @@ import polars as pl
 
 from shoal.crowds.loads import LoadCrowd
 from shoal.crowds.membership import can_have_figures, form_crowds, with_blocks
+from shoal.crowds.publish import draw_order as shuffle
 from shoal.crowds.rules import Units
 from shoal.crowds.tables import TableCrowd, members_at
 from shoal.errors import InputError, LedgerError, UnreachableError
@@ -423,13 +424,6 @@ def too_few(m: int, curves: Curves, noun: str) -> str:
 def draw_offset(n: int) -> int:
     """A secret offset below n, from the cryptographic source."""
     return secrets.randbelow(n)
-
-
-def shuffle(n: int) -> list[int]:
-    """A drawn order of n things, from the cryptographic source."""
-    order = list(range(n))
-    secrets.SystemRandom().shuffle(order)
-    return order
 
 
 # ------------------------------------------------------------------ recorded

@@ -438,16 +438,7 @@ def read_meters(
     ...     shoal.read_meters(f"{folder}/meters.csv")["kw"].to_list()
     [0.2, 0.4, 0.3]
     """
-    readings = meter_readings(
-        path,
-        unit=unit,
-        interval=interval,
-        time_zone=time_zone,
-        columns=columns,
-        timestamp_format=timestamp_format,
-        max_kw=max_kw,
-        encoding=encoding,
-    )
+    readings = meter_readings(**locals())  # the same arguments
     totals = readings.summary()
     said = [f"{totals['large']} of the households {LARGE}"] if totals["large"] else []
     said += readings.notes()
