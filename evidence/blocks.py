@@ -283,79 +283,39 @@ def rival_blocks(found: dict[str, Any]) -> dict[str, str]:
 
 
 def question_blocks(found: dict[str, Any]) -> dict[str, str]:
-    """What attackers answer to the three questions, for homes and for class tables."""
+    """What averages show, by the three questions, of homes and of class tables."""
 
-    def pick(
-        every: list[dict[str, Any]], release: str, *words: str, question: str = "inference"
-    ) -> list[dict[str, Any]]:
-        mine = [one for one in every if one["question"] == question and one["release"] == release]
-        return [one for one in mine if any(one["what"].startswith(word) for word in words)]
-
-    def cell(one: dict[str, Any] | None) -> str:
-        if one is None:
+    def cell(every: list[dict[str, Any]], word: str, release: str = "averages", right: bool = False) -> str:
+        mine = [one for one in every if one["release"] == release and one["what"].startswith(word)]
+        mine = [one for one in mine if (one["measure"] == "share right") == right]
+        if not mine:
             return ""
-        share = one["measure"] == "share right"
-        figures = (100 * one["figure"], *(100 * end for end in one["interval"])) if share else (
-            one["figure"], *one["interval"])  # fmt: skip
-        texts = [f"{figure:.3g}" if share else f"{figure:.2f}" for figure in figures]
-        bound = f", ≤ {one['bound']:.2f}" if one["bound"] is not None and not share else ""
-        return f"{texts[0]} {'% ' if share else ''}({texts[1]} to {texts[2]}{bound})"
+        one = max(mine, key=lambda one: float(one["figure"]))
+        ends = [100 * end if right else end for end in (one["figure"], *one["interval"])]
+        texts = [f"{end:.1f}" if right else f"{end:.2f}" for end in ends]
+        return f"{texts[0]}{'%' if right else ''} ({texts[1]}–{texts[2]})"
 
-    def strongest(every: list[dict[str, Any]]) -> dict[str, Any] | None:
-        return max(every, key=lambda one: float(one["figure"]), default=None)
-
-    def areas(every: list[dict[str, Any]], release: str, word: str) -> str:
-        return cell(next((one for one in pick(every, release, word) if one["measure"] != "share right"), None))
-
-    homes, tables, lines = [], [], []
-    for name in ("swiss", "london", "simulated"):
-        part = found[name]
-        every = part["findings"]
-        for release in dict.fromkeys(one["release"] for one in every):
-            named, linked = (
-                cell(strongest(pick(every, release, "the ", question=q))) for q in ("singling out", "linkability")
-            )
-            columns = [areas(every, release, word) for word in ("level", "absence", "heating_type", "household_type")]
-            homes.append([f"{name.capitalize()}: {release}", named, linked, *columns])
-        shares = ", ".join(f"{what} {100 * value:.1f} %" for what, value in part["shares"].items())
-        own = next(one for one in every if one["what"].startswith("whether a member"))
-        lines.append(
-            f"{name.capitalize()}: {part['homes']} homes, {part['crowds']} crowds, {part['evenings']} evenings "
-            f"from {part['from']}. Homes with the property: {shares}. A member's own figure above that of most homes, "
-            f"by the same figure of its row of averages: {cell(own)}."
+    rows = []
+    for name, word, right in (
+        ("linked", "the row of a home", True), ("level of use", "level", False), ("absence", "absence", False),
+        ("heat pump", "heating", False), ("single family house", "household", False),
+        ("its own figure", "whether a member", False),
+    ):  # fmt: skip
+        rows.append(
+            [name, *(cell(found[data]["findings"], word, right=right) for data in ("swiss", "london", "simulated"))]
         )
-    for name in ("breast cancer", "diabetes"):
-        part = found[name]
-        every, rule = part["findings"], part["diversity"]
-        for release in dict.fromkeys(one["release"] for one in every):
-            named, linked = (
-                cell(strongest(pick(every, release, "the ", question=q))) for q in ("singling out", "linkability")
-            )
-            means = [
-                cell(
-                    next(
-                        (one for one in pick(every, release, f"a column of a member, by its row's {which}: mean")), None
-                    )
-                )
-                for which in ("figure", "other figures")
-            ]
-            tables.append(
-                [f"{name.capitalize()}: {release}", named, linked, *means, areas(every, release, rule["column"])]
-            )
-        told = {which: rule[which] for which in ("with", "without")}
-        area, right = ([cell(one["findings"][i]) for one in told.values()] for i in range(2))
-        guess = 100 * told["with"]["findings"][1]["guess"]
-        lines.append(
-            f"**The rule of diversity** on {name} ({part['labels']} labels, {rule['column']}), with and without: area "
-            f"{area[0]} and {area[1]}; share right {right[0]} and {right[1]}, a guess {guess:.0f} %. Someone who knows "
-            f"a crowd's true share is right for {100 * told['with']['known_share']:.0f} % and "
-            f"{100 * told['without']['known_share']:.0f} %; {100 * told['with']['unanimous']:.0f} % and "
-            f"{100 * told['without']['unanimous']:.0f} % of labels are in unanimous crowds. Its price: "
-            f"{told['with']['lost']:.2f} of the columns' variance is lost instead of {told['without']['lost']:.2f}."
-        )
-    first = "data and release | singled out | linked | level of use | absence | heating type | kind of house"
-    second = (
-        "data and release | singled out | linked | a column by its row's figure | by the others | column of interest"
-    )
-    said = "\n".join(f"- {line}" for line in lines)
-    return {"three": f"{table(first, homes)}\n\n{table(second, tables)}\n\n{said}"}
+    tables = []
+    names = ("breast cancer", "diabetes")
+    for name, word in (
+        ("linked", "the row of a label"),
+        ("the column shown most", "a column of a member, by its row's f"),
+    ):
+        tables.append([name, *(cell(found[data]["findings"], word, right=name == "linked") for data in names)])
+    rules = [found[data]["diversity"] for data in names]
+    for which in ("with", "without"):
+        said = [cell(rule[which]["findings"], rule["column"], right=True) for rule in rules]
+        tables.append([f"column of interest, {which} diversity", *said])
+        tables.append([f"variance lost, {which}", *(f"{rule[which]['lost']:.2f}" for rule in rules)])
+    guesses = [f"{rule['column']}, a guess {100 * rule['with']['findings'][1]['guess']:.0f}%" for rule in rules]
+    second = " | ".join(["averages", *(f"{data} ({guess})" for data, guess in zip(names, guesses, strict=True))])
+    return {"three": f"{table('averages | Swiss | London | simulated', rows)}\n\n{table(second, tables)}"}

@@ -24,6 +24,7 @@ from evidence.blocks import (
     year_blocks,
 )
 from evidence.boosted import LEARNED
+from evidence.questions_picture import questions_picture
 from evidence.reidentification import INFORMED, AttackStudy, StudyFinding
 from evidence.rule import CORRELATED, INDEPENDENT, METERED, UNKNOWN, RuleStudy, price_rule
 from evidence.rule_picture import rule_picture
@@ -57,6 +58,8 @@ def draw(study: str) -> None:
         attacks = stored_as(AttackStudy, storage.stored(study))
         reidentification_picture(attacks, folder / "reidentify.png")
         sizes_picture(attacks, folder / "reidentify-sizes.png")
+    elif study == "three":
+        questions_picture(storage.stored(study), folder / "three-questions.png")
     elif study == "rule":
         rule_picture(stored_as(RuleStudy, storage.stored(study)), folder / "rule.png")
     elif study == "opening":

@@ -171,7 +171,7 @@ def _attack(rows: Rows, truth: FloatArray, each: bool, seed: int, measures: Sequ
     draw = np.random.default_rng([seed, len(used)])
     order = np.stack([np.arange(len(used)), *(draw.permutation(len(used)) for _ in range(DRAWS))])
     if each:  # (worlds, origins, rows)
-        scores = np.broadcast_to(np.stack(values)[None, :, :, 0], (DRAWS + 1, *having.shape))
+        scores = np.stack(values)[None, :, :, 0]
     else:
         scores = _learn(values, (having / count)[:, order].transpose(1, 0, 2), draw)
     worlds = having[:, order].transpose(1, 0, 2), count[order][:, None]
@@ -206,16 +206,16 @@ def area_under(scores: FloatArray, having: FloatArray, count: FloatArray) -> Flo
     >>> area_under(np.array([[[1.0, 2.0]]]), np.array([[[0.0, 2.0]]]), np.array([[[2.0, 2.0]]])).tolist()
     [1.0]
     """
-    shape = np.broadcast_shapes(scores.shape, having.shape)
-    scores, having, count = (np.broadcast_to(one, shape) for one in (scores, having, count))
-    order = np.argsort(scores, axis=-1, kind="stable")
-    scores, having, count = (np.take_along_axis(one, order, axis=-1) for one in (scores, having, count))
-    without, place = count - having, np.arange(shape[-1])
-    below = np.cumsum(without, axis=-1)
-    new = np.concatenate([np.full((*shape[:-1], 1), fill_value=True), np.diff(scores, axis=-1) > 1e-12], axis=-1)
+    order = np.argsort(scores, axis=-1, kind="stable")  # once for all worlds with the same scores
+    sort = np.broadcast_to(order, np.broadcast_shapes(order.shape, having.shape))
+    having, count = (np.take_along_axis(np.broadcast_to(one, sort.shape), sort, axis=-1) for one in (having, count))
+    without, place = count - having, np.arange(order.shape[-1])
+    new = np.diff(np.take_along_axis(scores, order, axis=-1), axis=-1, prepend=-np.inf) > 1e-12
     first = np.maximum.accumulate(np.where(new, place, 0), axis=-1)  # of the rows with the same score
-    last = np.concatenate([new[..., 1:], np.full((*shape[:-1], 1), fill_value=True)], axis=-1)
-    last = np.minimum.accumulate(np.where(last, place, shape[-1])[..., ::-1], axis=-1)[..., ::-1]
+    end = np.concatenate([new[..., 1:], np.ones_like(new[..., :1])], axis=-1)
+    last = np.minimum.accumulate(np.where(end, place, len(place))[..., ::-1], axis=-1)[..., ::-1]
+    below = np.cumsum(without, axis=-1)
+    first, last = (np.broadcast_to(one, sort.shape) for one in (first, last))
     before = np.take_along_axis(below - without, first, axis=-1)
     wins = having * (before + np.take_along_axis(below, last, axis=-1)) / 2
     pairs = having.sum(axis=-1) * without.sum(axis=-1)

@@ -73,7 +73,7 @@ def find_published(
     table, owners = _read(published)
     key = [name for name in ROW if name in table.columns] or [name for name in NAMES if name in table.columns][:1]
     if label is not None:
-        return _find_labels(table, [label] if label in table.columns else key[:1], known, label, owners, seed)
+        return _find_labels(table, [label] if label in table.columns else key, known, label, owners, seed)
     own = as_readings(known)
     if not key or not {"timestamp", "kw"} <= set(table.columns):
         raise InputError(
@@ -124,23 +124,24 @@ def _find_labels(
         raise InputError(f"published: a column crowd, or {label!r}, is needed, which says what a row is about")
     record, _ = _read(known, "known")
     labels, names, values, gone = read_table(record.drop(key if key[0] != label else [], strict=False), label, ())
-    place = {str(name): row for row, name in enumerate(table[key[0]])}
-    if key[0] == label:
-        owners = {name: (name,) for name in place}
-    elif key[0] in record.columns:
-        owners = {str(name): (str(row),) for name, row in record.select(label, key[0]).iter_rows()}
+    place = {tuple(map(str, row)): number for number, row in enumerate(table.select(key).iter_rows())}
+    if set(key) <= set(record.columns):
+        owners = {
+            str(name): tuple(map(str, row))
+            for name, row in zip(record[label], record.select(key).iter_rows(), strict=True)
+        }
     shared = [name for name in names if name in table.columns and name not in (*key, "members")]
     if len(shared) < 2:
         raise InputError("known: two columns of numbers that the published table has, too, are needed at least")
     whole = table.select(pl.col(shared).cast(pl.Float64, strict=False)).to_numpy().astype(np.float64)
-    here = np.array([owners is None or owners.get(name, ("",))[0] in place for name in labels])
+    here = np.array([owners is None or owners.get(name) in place for name in labels])
     left = {"with an empty cell": gone, "without a row": int((~here).sum())}
     figures = values[here][:, [names.index(name) for name in shared]]
     about = f"A published table of {len(table):,} rows; looked for: {len(figures):,} labels, by {len(shared)} columns."
     if owners is None:
         scaled = (figures[:, None] - fill_rows(whole)) / figures.std(axis=0)
         return _certainty(about, (scaled**2).sum(axis=2), left)
-    member = np.array([place[owners[name][0]] for name, there in zip(labels, here, strict=True) if there])
+    member = np.array([place[owners[name]] for name, there in zip(labels, here, strict=True) if there])
     rows = Rows("published table", (fill_rows(whole),), member)
     findings = tuple(table_findings(rows, figures, shared, (), seed))
     return Study(

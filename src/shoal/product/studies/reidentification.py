@@ -176,7 +176,7 @@ def attack_meters(
             findings += infer(one, truth, what, seed=seed)
         vectors = [contributions(check_curves(one, plan), plan) for one in exported[:1]]
         findings += infer_among_all(vectors, plan.account, truth[:1], f"{what}; {INSIDER}", seed=seed)
-    findings += infer_steps(Rows(AVERAGES, tuple(averages), member), power, seed)
+    findings += infer_steps(Rows(AVERAGES, (averages[0],), member), power[:1], seed)
     about = (
         f"{n} homes, a reading every {own.step // timedelta(minutes=1)} minutes from {weeks.days[0]} to "
         f"{weeks.days[1]}; releases of {horizon} steps at {len(power)} origins, a week apart. Averages: "
