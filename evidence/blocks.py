@@ -298,7 +298,7 @@ def question_blocks(found: dict[str, Any]) -> dict[str, str]:
     rows = []
     for name, word, right in (
         ("linked", "the row of a home", True), ("level of use", "level", False), ("absence", "absence", False),
-        ("heat pump", "heating", False), ("single family house", "household", False),
+        ("heat pump", "heating", False),
         ("its own figure", "whether a member", False),
     ):  # fmt: skip
         rows.append(
