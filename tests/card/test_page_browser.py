@@ -18,11 +18,13 @@ Keys = pytest.importorskip("selenium.webdriver").Keys
 
 DESKTOP, PHONE, NARROW = (1280, 900), (390, 844), (320, 640)
 PAGES = ("report.html", "public/report.html", "board.html", "annex.html", "attack.html")
+#: The same of a release under a method, without the sheets of a study.
+DRAWN = tuple(f"drawn/{name}" for name in PAGES[:-1])
 
 
 @pytest.fixture(scope="module")
-def folder(means: shoal.Run) -> Path:
-    """A run whose pages have the findings of a study, and the study's own sheets beside them."""
+def folder(means: shoal.Run, certified: shoal.Run) -> dict[bool, Path]:
+    """Where the pages of a default release are, with the findings of a study, and those of one under a method."""
     every = [
         Finding(question, release, f"a fact that is looked for, number {number}, in some detail", measure,
                 0.71, (0.61, 0.8), 0.5, 486, 0.12, None if number else 0.75)
@@ -34,11 +36,12 @@ def folder(means: shoal.Run) -> Path:
     lines = ("One sentence about what was assumed, or was not looked at.",) * 3
     Study("486 homes, readings every quarter of an hour.", 486, tuple(every), lines, lines).save(means.path)
     means.explain(attack=means.path / "attack.json")
-    return means.path
+    certified.explain()
+    return {False: means.path, True: certified.path}
 
 
 @pytest.fixture
-def opened(browser: Any, folder: Path) -> Iterator[Callable[..., Any]]:
+def opened(browser: Any, folder: dict[bool, Path]) -> Iterator[Callable[..., Any]]:
     """Open a page at a size and a color scheme."""
 
     def open_page(name: str = "report.html", size: tuple[int, int] = DESKTOP, *, dark: bool = False) -> Any:
@@ -47,7 +50,7 @@ def opened(browser: Any, folder: Path) -> Iterator[Callable[..., Any]]:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
         browser.get_log("browser")
-        browser.get((folder / name).as_uri())
+        browser.get((folder[name in DRAWN] / name.removeprefix("drawn/")).as_uri())
         return browser
 
     yield open_page
@@ -116,7 +119,7 @@ def test_dark_and_light(opened: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE, NARROW])
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", PAGES + DRAWN)
 def test_nothing_reaches_beyond_the_screen(opened: Callable[..., Any], name: str, size: tuple[int, int]) -> None:
     page = opened(name, size)
     page.execute_script("for (const d of document.querySelectorAll('details')) d.open = true")
@@ -144,8 +147,8 @@ def test_small_charts_have_a_time_axis(opened: Callable[..., Any], means: shoal.
         assert marks.count("M") == 1 + len(stamps)  # the line, and a mark for each step
 
 
-def test_the_board_page_and_the_annex_have_what_attacks_found(folder: Path) -> None:
-    board, annex = ((folder / name).read_text(encoding="utf-8") for name in ("board.html", "annex.html"))
+def test_the_board_page_and_the_annex_have_what_attacks_found(folder: dict[bool, Path]) -> None:
+    board, annex = ((folder[False] / name).read_text(encoding="utf-8") for name in ("board.html", "annex.html"))
     assert "What did attacks find?" in board
     assert board.count("a guess 50 %") + board.count("a guess 0.5") == 9
     for chapter in ("singling-out", "linkability", "inference"):
@@ -171,7 +174,7 @@ def test_screenshots(opened: Callable[..., Any], pictures: Path) -> None:
 
 
 @pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", PAGES + DRAWN)
 def test_axe_reports_nothing(opened: Callable[..., Any], name: str, dark: bool) -> None:
     axe_core = pytest.importorskip("axe_core_python.selenium")
     page = opened(name, PHONE, dark=dark)
