@@ -25,6 +25,7 @@ from shoal.product.card.statements import RULES, Statement, handing
 from shoal.product.runs.folder import FIT, PARQUET, READER, STATE, CardFacts, Folder, ReportFacts
 from shoal.product.runs.folder import PUBLIC as TABLE
 from shoal.product.runs.inputs import horizon_stamps
+from shoal.product.runs.release_check import check_package
 from shoal.product.runs.rows import CROWDS, ROWS, CrowdTables
 from shoal.product.runs.work import StageOutcome, Work
 from shoal.product.studies.attackers import attack_rows
@@ -162,6 +163,7 @@ def report_stage(work: Work) -> StageOutcome:
     work.folder.put(REPORT, report(card, crowds, unit=unit, axis=axis, public=known, made=made, **about))
     precision = work.kind.precision(work)
     files = package(card, known, title=settings.title, licence=settings.licence, made=made, precision=precision)
+    check_package(work, {**known, **files})
     for name, text in files.items():
         work.folder.put(f"public/{name}", text)
     intact = bool(work.ledger.verify().ok) if work.ledger.head.seq <= ENTRIES else None
