@@ -64,6 +64,7 @@ if TYPE_CHECKING:  # the product: pip install 'shoal[run]'
     from shoal.product.sources.meters.predictive import Forecasts as Forecasts
     from shoal.product.sources.meters.readings import read_meters as read_meters
     from shoal.product.sources.meters.simulate import simulate_meters as simulate_meters
+    from shoal.product.runs.release_check import attack_run as attack_run
     from shoal.product.studies.publications import find_published as find_published
     from shoal.product.studies.reidentification import reidentify as reidentify
 

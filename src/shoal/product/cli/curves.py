@@ -184,6 +184,9 @@ def attack(
     if known is not None:
         finding = shoal.find_published(file, shoal.read_meters(known))
         return Outcome(finding.to_dict(), str(finding))
+    if (file / "state.json").is_file():
+        attacked = shoal.attack_run(file)
+        return Outcome(attacked.to_dict(), str(attacked), code=4 if attacked.alarms else 0)
     check_folder(out)
     study = shoal.reidentify(shoal.read_meters(file), crowd=crowd, origins=origins, seed=seed, progress=tell)
     study.save(folder_for(out))

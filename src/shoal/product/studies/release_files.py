@@ -33,7 +33,7 @@ import re
 import sqlite3
 import zipfile
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -273,12 +273,11 @@ class PublicTable:
         lines = list(csv.reader(io.StringIO(text)))
         self.header, rows = lines[0], lines[1:]
         self.faults: list[str] = []
-        self.places = [name for name in self.header if name in ("crowd", "row", "members", "step", "timestamp")]
-        self.columns = [name for name in self.header if name not in self.places]
+        of_meters = self.header[2:5] == ["step", "timestamp", "kw"]  # a class table may have columns of these names
+        first = 4 if of_meters else sum(name in ("crowd", "row", "members") for name in self.header[:2])
+        self.places, width = self.header[:first], len(self.header)
+        self.columns = [name.removeprefix("'") for name in self.header[first:]]
         place = {name: self.header.index(name) for name in self.places}
-        first, width = len(self.places), len(self.header)
-        if self.header[:first] != self.places or len(set(self.header)) < width:
-            self.faults.append("columns of the public table are out of order, or stand there twice")
         ragged = sum(len(row) != width for row in rows)
         if ragged or not text.endswith("\n") or "\r" in text or re.search(r"[ \t](,|\n)|(,|\n)[ \t]", text):
             self.faults.append("the public table has blanks, other line ends or rows of another length")
@@ -339,7 +338,7 @@ def owner_key(content: bytes, table: PublicTable) -> tuple[dict[str, list[tuple[
     header = next(lines)
     at, first = {name: header.index(name) for name in table.header if name in header}, len(table.places)
     lost = 0
-    who = next((header.index(name) for name in ("household", "label") if name in header), None)
+    who = next((header.index(name) for name in ("label", "household") if name in header), None)
     if "crowd" not in at or len(at) < len(table.header) or who is None:
         return key, 1
     figures = [at[name] for name in table.header[first:]]
@@ -348,7 +347,7 @@ def owner_key(content: bytes, table: PublicTable) -> tuple[dict[str, list[tuple[
         step = int(line[at["step"]]) - 1 if "step" in at else 0
         own = table.rows.get(place, [])
         lost += step >= len(own) or own[step] != [line[j] for j in figures]
-        known = key.setdefault(line[who], [])
+        known = key.setdefault(line[who].removeprefix("'"), [])
         if not known or known[-1] != place:
             known.append(place)
     return key, lost
@@ -569,31 +568,28 @@ class _Look:
 
     def result(self, level: float, *, package: bool, outside: Mapping[str, str] | None) -> FilesAttack:
         """Every part of the attack that this kind of release has."""
-        record, kind = self.record, self.record.kind
-        if kind != "readings":
-            self.key, lost = owner_key(self.files.owner, self.table)
-            self.fault(lost, "rows of the owner's table that are not those of the public one")
-            for label, places in self.key.items():
-                self.crowds[places[0][0]].append(label)
-            if record.later:
-                self.unseen.append("sizes and figures: these crowds have released since, and what entered is not kept")
-            else:
-                self.sizes()
-            self.numbering()
-        if kind == "averages" and not self.alarms and not record.later:
-            self.averages()
-            self.own_rows()
-            self.insider()
-        if kind == "answers" and not self.alarms and not record.later:
-            self.answers()
-        if kind == "readings":
-            self.readings()
-        if package:
-            self.package()
-        if self.files.earlier is not None and kind != "readings" and not self.alarms:
-            self.series(*self.files.earlier)
-        if outside is not None and kind != "readings":
-            self.beside(outside)
+        kind, later = self.record.kind, self.record.later
+        if later:
+            self.unseen.append("sizes and figures: these crowds have released since, and what entered is not kept")
+        parts: list[tuple[bool, Callable[[], None]]] = [
+            (kind != "readings", self.members),
+            (kind != "readings" and not later, self.sizes),
+            (kind != "readings" and not self.table.faults, self.numbering),
+            (kind == "averages" and not later, self.averages),
+            (kind == "averages" and not later, self.own_rows),
+            (kind == "averages" and not later, self.insider),
+            (kind == "answers" and not later, self.answers),
+            (kind == "readings", self.readings),
+            (self.files.earlier is not None and kind != "readings", self.series),
+            (outside is not None and kind != "readings", lambda: self.beside(outside or {})),
+            (package, self.package),
+        ]
+        for asked, look in parts:
+            if asked and (not self.alarms or look in (self.sizes, self.numbering, self.package)):
+                try:
+                    look()
+                except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+                    self.alarms.append(f"files or a record in another form than a release has ({type(error).__name__})")
         counted = Counter(group for group, _, _ in self.chances)
         whole = sum(SHARES[group] for group in counted) or 1.0
         for group, words, p in self.chances:
@@ -601,6 +597,13 @@ class _Look:
                 self.alarms.append(f"{words} (by chance at most {p:.1g})")
         named = {words: p for _, words, p in self.chances}
         return FilesAttack(kind, len(self.key), self.findings, self.alarms, named, level, self.unseen)
+
+    def members(self) -> None:
+        """Whose rows the public ones are."""
+        self.key, lost = owner_key(self.files.owner, self.table)
+        self.fault(lost, "rows of the owner's table that are not those of the public one")
+        for label, places in self.key.items():
+            self.crowds[places[0][0]].append(label)
 
     def find(self, question: str, what: str, hits: float, tests: int, guess: float, bound: float | None) -> None:
         """A finding by a count of right guesses."""
@@ -1062,8 +1065,9 @@ class _Look:
 
     # -------------------------------------------------------------- linkability
 
-    def series(self, public: bytes, owner: bytes) -> None:
+    def series(self) -> None:
         """Which row of this table belongs to a member of the last one: within a crowd it must be a guess."""
+        public, owner = self.files.earlier or (b"", b"")
         before = PublicTable(public)
         key, _ = owner_key(owner, before)
         both = sorted(label for label in self.key if label in key)
