@@ -878,7 +878,7 @@ class _Look:
                 off = self.record.released.get(label, np.zeros((0, laws.means.shape[1]))) - laws.means[i]
                 square += float(((off @ vectors[i]) ** 2 / whitened[i]).sum())
                 free += len(off) * int(np.isfinite(whitened[i]).sum())
-            if unit is not None:
+            if unit is not None and delta is not None:
                 own, of = self.coins(laws, whitened, vectors, unit)
                 right, guesses = right + own, guesses + of
             if laws.constant and delta is not None:
@@ -888,7 +888,7 @@ class _Look:
             odds = float(special.chdtr(free, square)), float(special.chdtrc(free, square))
             self.chance("order", "noise of another size than stated", min(2 * min(odds), 1.0))
         if guesses:
-            p = one_run_odds(right, guesses, guesses, epsilon, delta or 0.0)
+            p = one_run_odds(right, guesses, guesses, epsilon, float(delta or 0.0))
             self.chance("naming", "rows of pairs told apart more often than (ε, δ) allows", p)
             self.find("singling out", "knows all laws and tells which of two rows of a crowd is whose", right, guesses,
                       0.5, float(special.expit(epsilon)))  # fmt: skip
