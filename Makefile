@@ -90,8 +90,8 @@ evidence: $(VENV)/installed
 	$(BIN)/python -m evidence measure rule
 	$(BIN)/python -m evidence measure rule_year
 	$(BIN)/python -m evidence measure small
+	$(BIN)/python -m evidence measure opening --keep out/forecasts
 	$(BIN)/python -m evidence page
-	$(BIN)/python -m evidence.opening
 
 clean:
 	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache

@@ -53,7 +53,7 @@ def _settings() -> str:
 Given with `--set NAME=VALUE`, or as keywords of `shoal.run`.
 
 | setting | what it does |
-| --- | --- |
+|---|---|
 """
     return head + "\n".join(rows) + "\n"
 
@@ -96,7 +96,7 @@ def _rows(command: Any) -> dict[str, str]:
 def _table(rows: dict[str, str], same: set[str]) -> str:
     """The rows as a table; those that say what they say for ``shoal run`` are only named."""
     lines = [f"| {named} | {text} |" for named, text in rows.items() if named not in same]
-    table = ["| argument or option | what it does |", "| --- | --- |", *lines] if lines else []
+    table = ["| argument or option | what it does |", "|---|---|", *lines] if lines else []
     named = [name for name in rows if name in same]
     also = ["As for [shoal run](#shoal-run): " + ", ".join(named) + "."] if named else []
     return "\n\n".join("\n".join(part) for part in (table, also) if part) + "\n"

@@ -17,7 +17,7 @@ Made by `python docs/make_reference.py`; a test checks that it is up to date. Co
 ## By task
 
 | to do | call |
-| --- | --- |
+|---|---|
 | describe the laws and the neighbors | `GaussianClasses`, `NeighborGraph` |
 | account exactly, compose releases | `privacy_curve`, `edge_deltas`, `epsilon_at`, `renyi_curve`, `tradeoff_curve` |
 | judge the risk | `identification_risk` |
@@ -33,7 +33,7 @@ Made by `python docs/make_reference.py`; a test checks that it is up to date. Co
 | check the claim, describe it | `audit`, `model_guard`, `Run.card` |
 | compare methods on your data | `compare` |
 | test anybody's mechanism, decide anybody's claim | `testing.check_mechanism`, `testing.check_claim` |
-| who is found in what leaves | `reidentify`, `find_published` |
+| what can be found out from a file: singling out, linkability, inference | `attack_meters`, `attack_table`, `find_published` |
 | protect the readings themselves | `noisy_crowds_plan`, `noisy_crowds`, `population_error` |
 | let others ask | the command `shoal serve` |
 | deterministic queries | `sensitivity`, `analytic_sigma` |
@@ -49,7 +49,7 @@ def page() -> str:
     parts = [HEAD]
     for room, names in sorted(rooms.items()):
         rows = [f"| `{name}` | {first_words(getattr(shoal, name))} |" for name in sorted(names)]
-        parts.append("\n".join([f"## {room}\n", "| name | what it is |", "| --- | --- |", *rows]) + "\n")
+        parts.append("\n".join([f"## {room}\n", "| name | what it is |", "|---|---|", *rows]) + "\n")
     return "\n".join(parts)
 
 

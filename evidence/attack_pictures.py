@@ -14,8 +14,7 @@ import numpy as np
 from shoal import __version__
 
 if TYPE_CHECKING:
-    from evidence.reidentification import AttackStudy, StudyFinding
-    from shoal.product.studies.attackers import Hits
+    from evidence.reidentification import AttackStudy, Hits, StudyFinding
 
 BLUE, ORANGE, GREEN, GRAY, RED = "#0072b2", "#e69f00", "#009e73", "#8a94a3", "#b3261e"
 #: Kinds of attackers in a picture, as :func:`kind_of` counts them, and their colors.

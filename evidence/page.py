@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import shoal
-from evidence import reidentification, storage
+from evidence import opening, reidentification, storage
 from evidence.attack_pictures import reidentification_picture
 from evidence.blocks import blend_blocks, paper_blocks, price_blocks, rival_blocks, row_blocks, table, year_blocks
 from evidence.boosted import LEARNED
@@ -50,6 +50,8 @@ def draw(study: str) -> None:
         sizes_picture(attacks, folder / "reidentify-sizes.png")
     elif study == "rule":
         rule_picture(stored_as(RuleStudy, storage.stored(study)), folder / "rule.png")
+    elif study == "opening":
+        opening.draw(storage.stored(study))
 
 
 def share(value: float, ends: tuple[float, float]) -> str:

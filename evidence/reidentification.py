@@ -28,24 +28,18 @@ import shoal
 from evidence.boosted import LEARNED, Boosted, weekly_blocks
 from shoal.accounting.assignments import likeliest, marginals
 from shoal.accounting.risk import named_in_group
+from shoal.audits.confidence import mean_lower, mean_upper
 from shoal.crowds.formation import means
 from shoal.crowds.membership import ROOM, form_crowds
 from shoal.mechanism.mechanism import Mechanism
 from shoal.numerics.threads import one_library_thread
 from shoal.product.sources.meters.neighborhoods import AHEAD_WEIGHT, DAY_WEIGHT, USUAL_SHARE, likeness
 from shoal.product.sources.meters.quality import as_readings
-from shoal.product.studies.attackers import Attacker, Hits, Table, WeekMetric, curves, rank_rows
-from shoal.product.studies.reidentification import (
-    HEADS,
-    AttackFinding,
-    Reidentification,
-    Weeks,
-    comparable_curves,
-    curve_scores,
-    inside_crowds,
-    markdown_table,
-    raw_scores,
-)
+from shoal.product.studies.attackers import Attacker, Table, WeekMetric, curves, rank_rows
+from shoal.product.studies.findings import ERROR, markdown_table
+from shoal.product.studies.reidentification import Weeks, comparable_curves, curve_scores, inside_crowds, raw_scores
+from shoal.records import plain
+from shoal.rounding import percent
 from shoal.validation import FloatArray
 
 Progress = Callable[[str, float], None]
@@ -60,20 +54,74 @@ RAW, PLAIN, MEANS, WHITE, PAPER = "raw readings", "unprotected forecasts", "crow
 # ------------------------------------------------------------------ what is found
 
 
-@dataclass(frozen=True)
-class StudyFinding(AttackFinding):
-    """One attacker on one kind of data, with the size of crowds, the weeks known and the rows of the table."""
+#: Columns of the tables.
+HEADS = ("what leaves", "attacker", "named at once (95 % interval)", "among ten (95 % interval)",
+         "inside the crowd", "bound", "error, kW")  # fmt: skip
 
+
+@dataclass(frozen=True)
+class Hits:
+    """Frequency with which the right row was first, and among the first ten, with intervals at 95 %.
+
+    Intervals take homes as independent draws, with all their origins together: those of one home are alike.
+    """
+
+    homes: int
+    top_1: float
+    top_1_interval: tuple[float, float]
+    top_10: float
+    top_10_interval: tuple[float, float]
+
+    @classmethod
+    def over(cls, chances: Sequence[tuple[FloatArray, FloatArray]]) -> Hits:
+        """From each origin's chances of the homes to be right at once and within ten (:func:`rank_rows`)."""
+
+        def interval(values: FloatArray) -> tuple[float, float]:
+            return mean_lower(values, ERROR), mean_upper(values, ERROR)
+
+        one, some = (np.mean(part, axis=0) for part in zip(*chances, strict=True))
+        return cls(len(one), float(one.mean()), interval(one), float(some.mean()), interval(some))
+
+
+@dataclass(frozen=True)
+class StudyFinding:
+    """One attacker on one kind of data: hits among all rows and inside the crowd, what bounds them there, the error."""
+
+    what: str
+    attacker: str
+    everywhere: Hits
+    inside: Hits | None
+    bound: float | None
+    rmse: float
     crowd: int | None = None
     weeks: int = 1
     rows: int | None = None  #: of the table, where not all are in it
 
+    @property
+    def exceeds(self) -> bool:
+        """Whether the attacker was right more often than the bound, beyond its interval."""
+        return self.inside is not None and self.bound is not None and self.inside.top_1_interval[0] > self.bound
+
+    @property
+    def cells(self) -> list[str]:
+        """Its row of the table."""
+        hits, inside = self.everywhere, ["", "none"]
+        if self.inside is not None and self.bound is not None:
+            inside = [share(self.inside.top_1, self.inside.top_1_interval), f"≤ {percent(self.bound)}"]
+        named = [share(hits.top_1, hits.top_1_interval), share(hits.top_10, hits.top_10_interval)]
+        return [self.what, self.attacker, *named, *inside, f"{self.rmse:.3f}"]
+
 
 @dataclass(frozen=True, kw_only=True)
-class AttackStudy(Reidentification):
+class AttackStudy:
     """All findings: of every kind of data, and of the best attackers by rows, sizes of crowds and weeks known."""
 
+    homes: int
+    days: tuple[str, str]  #: the first and the last day of the readings
+    origins: tuple[str, ...]
+    crowd: int
     findings: tuple[StudyFinding, ...]
+    left_out: Mapping[str, int]  #: reason -> homes that could not be used
     epsilon: float
     delta: float
     by_rows: tuple[StudyFinding, ...]
@@ -85,17 +133,31 @@ class AttackStudy(Reidentification):
         """Findings above their bound; there must be none."""
         return tuple(one for one in (*self.findings, *self.by_size, *self.by_weeks) if one.exceeds)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, lists and strings."""
+        content: dict[str, Any] = plain(self)
+        return content
+
     def __str__(self) -> str:
         tables: Sequence[tuple[str, Sequence[StudyFinding], Callable[[StudyFinding], int], int]] = (
             ("rows of the table", self.by_rows, lambda one: one.rows or self.homes, 4),
             ("crowd", self.by_size, lambda one: one.crowd or 0, 7),
             ("weeks known", self.by_weeks, lambda one: one.weeks, 6),
         )
-        parts = [super().__str__()]
+        head = (
+            f"{self.homes} homes, {self.days[0]} to {self.days[1]}, {len(self.origins)} origins; chance "
+            f"{1 / self.homes:.2%} among all rows, about {1 / self.crowd:.0%} inside a crowd of {self.crowd}."
+        )
+        parts = [head, markdown_table(HEADS, [one.cells for one in self.findings])]
         for first, findings, number, columns in tables:
             rows = [[str(number(one)), *one.cells[:columns]] for one in findings]
             parts.append(markdown_table([first, *HEADS[:columns]], rows))
         return "\n\n".join(parts)
+
+
+def share(value: float, interval: tuple[float, float]) -> str:
+    """A share with its interval, as tables print it."""
+    return f"{value:.1%} ({interval[0]:.1%} to {interval[1]:.1%})"
 
 
 # ------------------------------------------------------------------ parts, kept

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from evidence.attack_pictures import BLUE, GREEN, ORANGE, RED, best, blank, ends, kind_of
-from evidence.reidentification import AttackStudy
-from shoal.product.studies.attackers import Hits
+from evidence.reidentification import AttackStudy, Hits
 
 
 def sizes_picture(study: AttackStudy, path: Path) -> Path:

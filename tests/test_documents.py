@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import graphlib
 import importlib.util
+import json
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 
 import shoal
 from shoal.designs.methods import METHODS
+from shoal.product.card.ladder import COLUMNS, LADDER
 from shoal.product.cli.main import app
 
 ROOT = Path(__file__).parents[1]
@@ -38,15 +40,26 @@ def test_readme_example_prints_what_the_readme_says(tmp_path: Path) -> None:
 
 def test_readme_example_is_short() -> None:
     (code,) = _blocks((ROOT / "README.md").read_text(), "python")
-    assert len([line for line in code.splitlines() if line.strip() and not line.startswith("#")]) <= 15
+    assert len([line for line in code.splitlines() if line.strip() and not line.startswith("#")]) <= 10
+
+
+def test_the_readme_begins_with_what_it_is_and_has_the_ladder_of_the_product() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    before = " ".join(text.split("\n# ")[0].split())
+    assert before.startswith("**shoal** is differential privacy for class labels")
+    assert "the paper of Ramakrishna, Scaglione, Wu, Ravi and Peisert" in before
+    rows = [COLUMNS, *(step.row for step in LADDER.values())]
+    assert [row for row in rows if f"| {' | '.join(row)} |" not in text] == []
 
 
 def test_figures_of_the_readme_are_those_of_the_pages_it_links() -> None:
-    figures = (ROOT / "README.md").read_text().split("\n## Figures")[1].split("\n## ")[0]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
     evidence = (ROOT / "docs" / "evidence.md").read_text()
-    shares = re.findall(r"[\d.]+% \(\d[\d.]*% to [\d.]+%\)", " ".join(figures.split()).replace(" %", "%"))
+    shares = re.findall(r"[\d.]+% \(\d[\d.]*% to [\d.]+%\)", " ".join(readme.split()).replace(" %", "%"))
     assert len(shares) >= 3
     assert [share for share in shares if share not in evidence] == []
+    opening = json.loads((ROOT / "evidence" / "results" / "opening.json").read_text(encoding="utf-8"))
+    assert f"mean adds {opening['averages']:.2f} kW" in readme
 
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "benchmarks" / "README.md"])

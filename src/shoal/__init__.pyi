@@ -54,6 +54,7 @@ if TYPE_CHECKING:  # the product: pip install 'shoal[run]'
     from shoal.product.runs.choice import choose as choose
     from shoal.product.runs.config import Config as Config
     from shoal.product.runs.folder import SimulatedMeters as SimulatedMeters
+    from shoal.product.runs.release_check import attack_run as attack_run
     from shoal.product.runs.run import Run as Run
     from shoal.product.runs.run import run as run
     from shoal.product.sources.hider import LabelHider as LabelHider
@@ -64,9 +65,9 @@ if TYPE_CHECKING:  # the product: pip install 'shoal[run]'
     from shoal.product.sources.meters.predictive import Forecasts as Forecasts
     from shoal.product.sources.meters.readings import read_meters as read_meters
     from shoal.product.sources.meters.simulate import simulate_meters as simulate_meters
-    from shoal.product.runs.release_check import attack_run as attack_run
     from shoal.product.studies.publications import find_published as find_published
-    from shoal.product.studies.reidentification import reidentify as reidentify
+    from shoal.product.studies.reidentification import attack_meters as attack_meters
+    from shoal.product.studies.tables import attack_table as attack_table
 
 __version__: str
 __all__: list[str]

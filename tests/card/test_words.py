@@ -151,17 +151,6 @@ def test_a_hostile_name_is_text(means: shoal.Run) -> None:
         assert name == "report.html" or "onerror" not in text, name
 
 
-def test_a_series_tells_the_price_of_the_release_before(means: shoal.Run) -> None:
-    course = means.card.course
-    assert course is not None
-    ((period, ratio),) = course.prices
-    assert period.startswith("2024-01-16T12:00")
-    first = shoal.Run.open(means.path / "releases" / "1") if (means.path / "releases" / "1").is_dir() else None
-    assert 0.5 < ratio < 3.0
-    assert first is None or ratio == pytest.approx(first.card.to_dict()["price"], rel=0.02)
-    assert "The hours of the release for" in words((means.path / "report.html").read_text())
-
-
 def test_the_board_page_is_short_and_the_annex_has_its_chapters(means: shoal.Run) -> None:
     pages = documents(means)
     assert len(words(pages["board.html"]).split()) < 560

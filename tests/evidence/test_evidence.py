@@ -13,10 +13,10 @@ import shoal
 from evidence import page, storage
 from evidence.histograms import told_apart, totals
 from evidence.homes import SWISS
-from evidence.reidentification import AttackStudy
+from evidence.reidentification import AttackStudy, Hits
 from evidence.rule import INDEPENDENT, METERED, UNKNOWN, Population, _cost, _told, price_rule
 from shoal.accounting.deterministic import gaussian_delta
-from shoal.product.studies.attackers import Hits, rank_rows
+from shoal.product.studies.attackers import rank_rows
 from shoal.product.studies.reidentification import Weeks, raw_scores
 
 pytest.importorskip("matplotlib", reason="pictures need matplotlib")

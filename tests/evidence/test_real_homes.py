@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from itertools import pairwise
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
 
 from evidence import blends, blocks, page, prices, storage, year
 from evidence.homes import LONDON, SWISS
@@ -66,14 +68,13 @@ def test_the_bars_of_the_first_release() -> None:
 
 
 def test_figures_of_the_readme_are_stored_ones() -> None:
-    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split("\n## Figures")[1].split("\n## ")[0].split())
+    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     rows = blocks.price_rows(storage.stored("prices"))
-    for data in ("swiss", "london"):
-        whole = rows[data, "all", "all"]
-        for name in ("price", "later", "other_hours"):
-            assert blocks.with_interval(whole[name]) in text
-        assert f"{whole['homes']} {blocks.NAMES[data]} homes" in text
-        assert f"{whole['origins']} origins" in text
+    whole, london = rows["swiss", "all", "all"], rows["london", "all", "all"]
+    for name in ("price", "later", "other_hours"):
+        assert blocks.with_interval(whole[name]) in text
+    assert f"{whole['homes']} Swiss homes in crowds of 10 ({whole['origins']} origins)" in text
+    assert f"[{london['homes']} London homes](docs/evidence.md): {london['price'][0]:.3f}" in text
 
 
 def test_the_adopted_blend_on_even_homes() -> None:
@@ -123,6 +124,18 @@ def test_the_year_is_every_evening_and_its_account_adds_up() -> None:
     assert said is not None
     assert float(said[1]) >= rows[-1]["epsilon_daily"]  # rounded up
     assert (ROOT / "docs" / "pictures" / "year.png").stat().st_size > 10_000
+
+
+def test_the_opening_picture_agrees_with_the_closed_form_of_white_noise() -> None:
+    found = storage.stored("opening")
+    for error, delta in found["methods"]["white"]:
+        ratio = found["distance"] / error  # of constants: Balle and Wang 2018, Theorem 8
+        exact = ndtr(ratio / 2 - 1 / ratio) - math.e * ndtr(-ratio / 2 - 1 / ratio)
+        assert exact <= delta * (1 + 1e-12)
+        assert delta == pytest.approx(exact, rel=1e-6)
+    least = {name: min(error for error, delta in points if delta <= 1e-5) for name, points in found["methods"].items()}
+    assert found["averages"] < least["transport"] < least["ellipsoid"] < least["paper"] <= least["white"]
+    assert (ROOT / "docs" / "pictures" / "opening.png").stat().st_size > 10_000
 
 
 def test_rivals_are_on_the_same_homes() -> None:

@@ -231,7 +231,7 @@ def readings_of(files: dict[str, bytes], world: World, folder: Path, kind: str =
         (given / name).write_bytes(content)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        opened = open_files(sorted(given.iterdir()), config, "")
+        opened = open_files(sorted(given.iterdir()), config)
         grid = declared_grid(config, energy=opened.energy)
         for data in in_memory(opened, grid, world) if kind == "memory" else in_shards(opened, grid, config, folder):
             if kind == "curves":

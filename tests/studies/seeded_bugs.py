@@ -50,7 +50,9 @@ def released(out: Path) -> Released:
     files = ReleaseFiles.of(out)
     names = [f"run {state.run} release {n}" for n in (state.release, state.release - 1)]
     before = None if state.previous is None else _crowds_of(Folder(out / state.previous))
-    return Released(files, record_of(f"sqlite:///{out}/ledger.db", names[0], files.public["released.csv"], before, names[1]))
+    return Released(
+        files, record_of(f"sqlite:///{out}/ledger.db", names[0], files.public["released.csv"], before, names[1])
+    )
 
 
 def make_table(out: Path, n: int = 200, *, twice: bool = False, seed: int = 0) -> Released:
@@ -381,7 +383,9 @@ def new_offsets(one: Released) -> Released:
 # ---------------------------------------------------------------------- answers
 
 
-def answers(n: int = 600, size: int = 12, k: int = 3, *, seed: int = 0, leak: float = 0.0, noise: float = 1.0) -> Released:
+def answers(
+    n: int = 600, size: int = 12, k: int = 3, *, seed: int = 0, leak: float = 0.0, noise: float = 1.0
+) -> Released:
     """Rows under white noise, crowds of one size, as a run writes them; a share ``leak`` is numbered by name.
 
     ``noise``: the deviation of what is drawn, over that of the law on record.
@@ -408,7 +412,13 @@ def answers(n: int = 600, size: int = 12, k: int = 3, *, seed: int = 0, leak: fl
         edges += [(int(a), int(b)) for a in own for b in own if a < b]
         for i, row in zip(own, order, strict=True):
             for step in range(k):
-                cells = [str(numbers[c]), str(row), str(step + 1), f"2024-01-17T{step:02d}:00:00", repr(float(shown[i, step]))]
+                cells = [
+                    str(numbers[c]),
+                    str(row),
+                    str(step + 1),
+                    f"2024-01-17T{step:02d}:00:00",
+                    repr(float(shown[i, step])),
+                ]
                 table.append(cells)
                 key.append([names[i], *cells])
     head = ["crowd", "row", "step", "timestamp", "kw"]
@@ -417,4 +427,6 @@ def answers(n: int = 600, size: int = 12, k: int = 3, *, seed: int = 0, leak: fl
     laws = RecordedLaws("white", tuple(names), 1.0, means, covs, np.array(edges), True)
     record = ReleaseRecord("answers", crowds, {}, laws=(laws,),
                            released={name: shown[[i]] for i, name in enumerate(names)})  # fmt: skip
-    return Released(ReleaseFiles({"released.csv": written([head, *table])}, written([["household", *head], *key])), record)
+    return Released(
+        ReleaseFiles({"released.csv": written([head, *table])}, written([["household", *head], *key])), record
+    )

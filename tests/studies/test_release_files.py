@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -33,12 +34,7 @@ def test_the_attack_shares_no_code_with_what_it_attacks() -> None:
     names |= {one.name for node in ast.walk(tree) if isinstance(node, ast.Import) for one in node.names}
     assert {name for name in names if name.startswith("shoal")} == {"shoal.product.studies.findings"}
     rest = {name.split(".")[0] for name in names} - {"shoal"}
-    assert all(name in {"numpy", "scipy", "psycopg"} or name in attack.__dict__["__builtins__"].get("", ()) or
-               name in __import__("sys").stdlib_module_names for name in rest)  # fmt: skip
-    findings = ast.parse((SOURCE / "product/studies/findings.py").read_text(encoding="utf-8"))
-    assert {n.module for n in ast.walk(findings) if isinstance(n, ast.ImportFrom) and "shoal" in str(n.module)} <= {
-        "shoal.records"
-    }
+    assert rest <= {"numpy", "scipy", "psycopg", *sys.stdlib_module_names}
 
 
 # ---------------------------------------------------------------------- honest files and planted bugs
@@ -65,15 +61,15 @@ def meters(tmp_path_factory: pytest.TempPathFactory) -> Released:
     return bugs.released(out)
 
 
-def alarms(one: Released, level: float = attack.ALARM, *, package: bool = True) -> list[str]:
+def alarms(one: Released, level: float = attack.ALARM, *, package: bool = True) -> tuple[str, ...]:
     return attack.attack_files(one.files, one.record, level=level, package=package).alarms
 
 
 def test_honest_files_are_green(first: Released, second: Released, meters: Released) -> None:
     for one in (first, second, meters):
         found = attack.attack_files(one.files, one.record, level=1e-4)
-        assert found.alarms == []
-        assert found.unseen == []
+        assert found.alarms == ()
+        assert found.not_looked_at == ()
         assert len(found.findings) >= 3
         assert all(p > 1e-4 for p in found.chances.values())
 
@@ -83,7 +79,7 @@ def test_what_is_planted_is_made_as_a_run_makes_it(first: Released, second: Rele
     for one in (first, second, meters):
         again = bugs.remade(one, dict(one.record.crowds))
         assert again.files.public["released.csv"] == one.files.public["released.csv"]
-        assert alarms(again, 1e-4) == []
+        assert alarms(again, 1e-4) == ()
 
 
 OF_TABLES: dict[Callable[[Released], Released], str] = {
@@ -164,7 +160,7 @@ def stating(one: Released, delta: float = 0.9, epsilon: float = 1.0) -> Released
 def test_honest_answers_are_green() -> None:
     one = stating(bugs.answers())
     found = attack.attack_files(one.files, one.record, level=1e-3, package=False)
-    assert found.alarms == found.unseen == []
+    assert found.alarms == found.not_looked_at == ()
     assert [finding.question for finding in found.findings] == ["singling out"] * 2
     assert found.findings[1].tests == 300  # a coin for each pair of members
     assert 0.5 < found.findings[1].figure < found.findings[1].bound == pytest.approx(1 / (1 + math.exp(-1)))
@@ -253,8 +249,8 @@ def readings(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_readings(readings: Path) -> None:
     found = shoal.attack_run(readings)
-    assert found.alarms == []
-    assert len(found.unseen) == 2
+    assert found.alarms == ()
+    assert len(found.not_looked_at) == 2
     one = bugs.released(readings)
     vector, plan = (json.loads(one.files.public[name]) for name in ("noisy.json", "plan.json"))
     for part, words in (
@@ -286,9 +282,7 @@ def test_a_run_is_stopped_before_anything_is_recorded(tmp_path: Path, monkeypatc
 def test_a_package_with_a_name_in_it_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from shoal.product.runs import card_stage
 
-    honest = card_stage.public_page
     monkeypatch.setattr(card_stage, "package", lambda *a, **k: {**PACKAGE(*a, **k), "README.txt": b"see P0007"})
-    assert honest
     with pytest.raises(UnreachableError, match="names of members in public files"):
         bugs.make_table(tmp_path / "run", 60)
     assert [path.name for path in (tmp_path / "run" / "public").iterdir()] == ["released.csv"]
@@ -298,14 +292,14 @@ def test_a_folder_is_attacked(second: Released, tmp_path: Path) -> None:
     out = tmp_path / "run"
     bugs.make_table(out, 60, twice=True)
     found = shoal.attack_run(out)
-    assert found.alarms == found.unseen == []
+    assert found.alarms == found.not_looked_at == ()
     assert "No alarm" in str(found)
-    assert json.loads(json.dumps(found.to_dict()))["kind"] == "averages"
+    assert json.loads(json.dumps(found.to_dict()))["members"] == 60
     assert {finding.question for finding in found.findings} == {"singling out", "linkability"}
     page = out / "public" / "report.html"
     page.write_text(page.read_text() + "P0007")
     assert any("names of members" in words for words in shoal.attack_run(out).alarms)
-    with pytest.raises(shoal.InputError, match="no shoal run|not a shoal run|state"):
+    with pytest.raises(shoal.InputError, match="shoal run"):
         shoal.attack_run(tmp_path)
 
 
@@ -313,10 +307,10 @@ def test_what_is_not_known_is_said(second: Released, tmp_path: Path) -> None:
     """Without the release before, changes are not looked at; a later release hides what entered this one."""
     record = replace(second.record, before=None)
     found = attack.attack_files(second.files, record)
-    assert len(found.unseen) == 2
-    assert found.alarms == []
+    assert len(found.not_looked_at) == 2
+    assert found.alarms == ()
     later = attack.attack_files(second.files, replace(second.record, later=True))
-    assert "have released since" in later.unseen[0]
+    assert "have released since" in later.not_looked_at[0]
 
 
 # ---------------------------------------------------------------------- levels and odds
@@ -357,7 +351,11 @@ def test_one_run_odds() -> None:
     rng = np.random.default_rng(0)
     for _ in range(50):
         guesses = int(rng.integers(1, 300))
-        coins, epsilon, delta = guesses + int(rng.integers(0, 50)), float(rng.random() * 3), float(10 ** rng.uniform(-9, -2))
+        coins, epsilon, delta = (
+            guesses + int(rng.integers(0, 50)),
+            float(rng.random() * 3),
+            float(10 ** rng.uniform(-9, -2)),
+        )
         right = int(rng.integers(0, guesses + 1))
         q, total, worst = 1 / (1 + math.exp(-epsilon)), 0.0, 0.0
         for i in range(1, right + 1):

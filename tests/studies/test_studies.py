@@ -15,20 +15,22 @@ from typer.testing import CliRunner
 
 import shoal
 from evidence.boosted import Boosted, weekly_blocks
+from evidence.reidentification import Hits
 from shoal.product.cli.main import app
-from shoal.product.studies.attackers import Hits, curves, fingerprint, rank_rows, score_rows, weekly
-from shoal.product.studies.reidentification import Reidentification
+from shoal.product.studies.attackers import curves, fingerprint, rank_rows, score_rows, weekly
+from shoal.product.studies.findings import Finding, Study
+from shoal.product.studies.reidentification import EXPECTED, FEATURES, OWN
 
 
 @pytest.fixture(scope="module")
-def study() -> Reidentification:
+def study() -> Study:
     """24 homes, one more with half of its readings, and one that lacks two days before the last origin."""
     readings = shoal.simulate_meters(26, 44, step_minutes=60)
     names, last = sorted(readings["household"].unique()), readings["timestamp"].max()
     day = (last - pl.col("timestamp")).dt.total_days()
     gaps = (pl.col("household") == names[24]) & (day < 22)
     away = (pl.col("household") == names[25]) & day.is_between(11, 12)
-    return shoal.reidentify(
+    return shoal.attack_meters(
         readings.filter(~(gaps | away)),
         crowd=6, order=(1, 1), train_days=15, horizon=4, origins=3,
     )  # fmt: skip
@@ -84,47 +86,52 @@ def test_rows_that_are_the_same_get_the_same_score() -> None:
         assert (scores[:, 30:] == scores[:, :30]).all()
 
 
-def test_reidentify(tmp_path: Path, study: Reidentification) -> None:
-    by = {(one.what, one.attacker.split()[0]): one for one in study.findings}
-    raw, curve, crowds = by["raw readings", "features,"], by["unprotected forecasts", "own"], by["crowds", "own"]
-    assert raw.everywhere.top_1_interval[0] > 0.5
-    assert curve.everywhere.top_1_interval[0] > 0.5
-    assert crowds.everywhere.top_1 < 0.3
-    for one in study.findings:
-        if one.what == "crowds":
-            assert one.inside is not None
-            assert one.inside.top_1 <= (one.bound or 0.0) + 1e-12  # rows of a crowd are the same: a guess
+def found(study: Study, question: str, release: str, attacker: str) -> Finding:
+    (one,) = (one for one in study.of(question, release) if one.what.endswith(f"({attacker})"))
+    return one
+
+
+def test_three_questions_about_meters(tmp_path: Path, study: Study) -> None:
+    assert found(study, "linkability", "raw readings", FEATURES).interval[0] > 0.5
+    assert found(study, "linkability", "unprotected forecasts", OWN).interval[0] > 0.5
+    assert found(study, "linkability", "averages", OWN).figure < 0.3
+    inside = found(study, "singling out", "averages", EXPECTED)
+    assert inside.figure == pytest.approx(inside.guess) == inside.bound  # rows of a crowd are the same: a guess
+    assert found(study, "linkability", "raw readings", FEATURES).tests == study.members == 24
+    (unique,) = study.of("singling out", "raw readings")
+    assert unique.interval[0] > 0.5 > unique.guess == 1 / 24
+    assert {one.release for one in study.of("inference")} >= {"raw readings", "unprotected forecasts"}
     assert study.exceeded == ()
-    assert {path.name for path in study.save(tmp_path)} == {"reidentify.md", "reidentify.json"}
-    assert (tmp_path / "reidentify.md").read_text(encoding="utf-8") == f"{study}\n"
-    stored = json.loads((tmp_path / "reidentify.json").read_text())
-    assert stored["homes"] == 24
-    assert stored["left_out"] == {"with less than 95% of the readings": 1, "without a forecast": 1}
+    assert {path.name for path in study.save(tmp_path)} == {"attack.html", "attack.json", "attack.md"}
+    assert (tmp_path / "attack.md").read_text(encoding="utf-8") == f"{study}\n"
+    assert Study.load(tmp_path / "attack.json") == study
+    assert study.left_out == {"with less than 95% of the readings": 1, "without a forecast": 1}
     assert "Left out: 1 with less than 95% of the readings; 1 without a forecast." in str(study)
+    page = (tmp_path / "attack.html").read_text(encoding="utf-8")
+    assert all(f"<h2>{question.capitalize()}</h2>" in page for question in ("singling out", "linkability", "inference"))
+    assert "What was not looked at" in page
+    with pytest.raises(shoal.InputError, match="attack:"):
+        Study.load(tmp_path / "attack.md")
 
 
 def test_the_command_ends_with_4_where_a_bound_is_exceeded(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    study: Reidentification,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, study: Study
 ) -> None:
-    crowds = study.findings[-1]
-    assert crowds.inside is not None
-    told = replace(crowds.inside, top_1=1.0, top_1_interval=(0.5, 1.0))  # what rows that are not the same would give
-    broken = replace(study, findings=(replace(crowds, inside=told),))
+    inside = found(study, "singling out", "averages", EXPECTED)
+    told = replace(inside, figure=1.0, interval=(0.5, 1.0))  # what rows that are not the same would give
+    broken = replace(study, findings=(told,))
     assert broken.exceeded == broken.findings
     monkeypatch.setattr(shoal, "read_meters", lambda file: None)
     for shown, code in ((study, 0), (broken, 4)):
-        monkeypatch.setattr(shoal, "reidentify", lambda readings, shown=shown, **settings: shown)
-        monkeypatch.setattr(Reidentification, "save", lambda study, out: [])
+        monkeypatch.setattr(shoal, "attack_meters", lambda readings, shown=shown, **settings: shown)
         done = CliRunner().invoke(app, ["attack", "meters.csv", "--out", str(tmp_path), "--json"])
         assert done.exit_code == code
-        assert json.loads(done.stdout)["homes"] == 24
+        assert json.loads(done.stdout)["members"] == 24
 
 
-def test_what_reidentify_refuses() -> None:
+def test_what_attack_meters_refuses() -> None:
     readings = shoal.simulate_meters(24, 37, step_minutes=60)
     with pytest.raises(shoal.InputError, match="too few"):
-        shoal.reidentify(readings, crowd=20)
+        shoal.attack_meters(readings, crowd=20)
     with pytest.raises(shoal.InputError, match="weeks"):
-        shoal.reidentify(shoal.simulate_meters(24, 12, step_minutes=60), crowd=6)
+        shoal.attack_meters(shoal.simulate_meters(24, 12, step_minutes=60), crowd=6)

@@ -22,7 +22,7 @@ from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.mechanism import Mechanism
 from shoal.plaintext import table
-from shoal.rounding import exactly, lower, percent, upper
+from shoal.rounding import exactly, percent, upper
 from shoal.validation import FloatArray, IndexArray
 
 #: Methods in the order of the table, weakest first; the last one sets the error at which all are compared.
@@ -69,7 +69,7 @@ class Comparison:
                 form_cell(row["error"], lambda x: upper(x, 3)),
                 form_cell(row["delta"], lambda x: upper(x, 3)),
                 form_cell(row["delta_at_equal_error"], lambda x: upper(x, 3)),
-                form_cell(row["noise_share"], lambda x: lower(x, 2)),
+                form_cell(row["noise_share"], lambda x: f"{math.floor(100 * x)} %"),
                 form_cell(row["naming"], percent),
             )
             for row in self.rows

@@ -1,11 +1,8 @@
 """One interface for all places where tasks run. A task is a function of a module and one small argument.
 
-The function is pure and the argument names files rather than holding arrays, so that a task can run anywhere, and again
-after its worker has died. Which executor runs it never changes what it returns.
-
-What a task came to is a value that crosses a process boundary. An exception of a library can quote readings in its
-text: what leaves a worker is therefore the text of errors that shoal raises on purpose, and of all others only the type
-and the lines of code.
+The argument names files rather than holding arrays, so that a task can run anywhere, and again after its worker has
+died. An exception of a library can quote readings in its text: what leaves a worker is therefore the text of errors
+that shoal raises on purpose, and of all others only the type and the lines of code.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class PopulationError:
 
 
 def population_error(curves: Any, crowds: NoisyCrowds) -> PopulationError:
-    """Compare a release with the curves it was made from: W₁, total and quantiles, beside simpler releases.
+    """Compare a release with the curves it was made from: W₁, total and quantiles, and the same of simpler releases.
 
     Args:
         curves: (n, k) kW, as given to :func:`shoal.noisy_crowds`.

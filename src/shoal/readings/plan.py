@@ -122,7 +122,7 @@ def noisy_crowds_plan(
     method: str | None = None,
     cap_mu: float | None = None,
 ) -> CrowdsPlan:
-    """Plan a table of curves and counts that protects every home's whole readings; uses declared numbers alone.
+    """Plan a table of curves and counts that protects every home's whole readings; uses declared numbers only.
 
     Args:
         customers: homes on the register, whether they sent readings or not. At most so many curves are accepted.

@@ -1,10 +1,9 @@
 """The release card: everything a reader needs to judge a release, made from what its stages measured, to be published.
 It names no label, and its accuracy cannot be solved for the answers behind it.
 
-The card is the same for one mechanism and for thousands, for means and for a method: facts of many shards are merged
-before they come here. Its figures are those of the facts, rounded to their safe side; what it says are the statements
-of :mod:`shoal.product.card.statements`, and summary, Markdown and pages are other ways to print them. Digests on it
-cover what is public: nothing on it is a function of who is who.
+Its figures are those of the facts, rounded to their safe side; what it says are the statements of
+:mod:`shoal.product.card.statements`, and summary, Markdown and pages are other ways to print them. Digests on it cover
+what is public: nothing on it is a function of who is who.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from shoal.product.card.facts import (
     CROWD,
     Accuracy,
     AuditFacts,
-    Course,
     DesignFacts,
     FitFacts,
     Guard,
@@ -57,7 +55,6 @@ class ReleaseCard:
     guard: Guard | None = None
     readings: PublicSettings | None = None
     attack: OwnAttack | None = None
-    course: Course | None = None
     rules: tuple[str, ...] = ()  #: names of the rules of aggregation that every row keeps
     charged: bool = False  #: a method's, also before it is designed
 
@@ -83,11 +80,9 @@ class ReleaseCard:
     @classmethod
     def of_readings(cls, settings: PublicSettings) -> ReleaseCard:
         """The card of a release under the readings' promise: a function of its public settings alone."""
-        fit = FitFacts(
-            "", 0, 0, 0, 0, 0, noun=settings.noun, origin=settings.origin or None,
-            step_minutes=settings.step_minutes or None, time_zone="UTC" if settings.zoned else None,
-        )  # fmt: skip
-        return cls(fit, readings=settings)
+        zone = "UTC" if settings.zoned else None
+        when: dict[str, Any] = {"origin": settings.origin or None, "step_minutes": settings.step_minutes or None}
+        return cls(FitFacts(noun=settings.noun, time_zone=zone, **when), readings=settings)
 
     @property
     def kind(self) -> str:

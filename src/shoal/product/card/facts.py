@@ -106,19 +106,18 @@ class ModelChecks(Record):
 class FitFacts(Record):
     """Where the class laws come from, and who hides among whom."""
 
-    source: str  #: in a few words
-    labels: int = merging(sum)  #: with a law
-    groups: int = merging(sum)
-    smallest_group: int = merging(min)
-    largest_group: int = merging(max)
-    edges: int = merging(sum)
+    source: str = ""  #: in a few words
+    labels: int = merging(sum, 0)  #: with a law
+    groups: int = merging(sum, 0)
+    smallest_group: int = merging(min, 0)
+    largest_group: int = merging(max, 0)
+    edges: int = merging(sum, 0)
     left_out: int = merging(sum, 0)
     reasons: tuple[tuple[str, int], ...] = merging(_most_common_first, ())  #: why labels are left out
     noun: str = "label"
     entry: str = "step"  #: what an entry of an answer is
     about: tuple[str, ...] = ()  #: sentences on what the answers are
     doubts: tuple[str, ...] = ()  #: what the owner should settle about the readings
-    dates: str = ""  #: what comes first in their dates, "%d" or "%m", where that is not the year
     origin: str | None = None  #: instant of the first entry, ISO 8601
     step_minutes: float | None = None  #: between entries
     time_zone: str | None = None  #: of the instants; None: the clock on the wall
@@ -325,13 +324,6 @@ class OwnAttack(Record):
     before: float | None  #: share found among unprotected rows; None: nobody else's row to confuse it with
     after: float  #: share named from this release
     guessing: float  #: share named by a guess inside the crowd
-
-
-@dataclass(frozen=True)
-class Course(Record):
-    """The price of earlier releases of a series, measured once what came later was known: (period, price)."""
-
-    prices: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True)

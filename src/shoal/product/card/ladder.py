@@ -32,8 +32,8 @@ AVERAGES = Step(
     "A release of averages",
     "members of a crowd: one row for all of them",
     "label privacy with ε = 0, δ = 0 between members of a crowd, nothing between crowds; k-anonymity with rules for "
-    "size, precision, dominance, difference and diversity; for one constant figure of a member (0, d/(n·b)) over the "
-    "whole series; no differential privacy about figures",
+    "size, precision, dominance, difference and diversity; (0, d/(n·b)) if one figure of a member is larger by d in "
+    "the whole series, where n members share a row rounded to b; no differential privacy about figures",
     "estimates a constant figure with an error of about a third of a typical one; sees about how much a member changed",
     "shoal run FILE",
 )

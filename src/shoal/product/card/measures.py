@@ -56,13 +56,8 @@ def design_facts(
 ) -> DesignFacts:
     """Promise and cost of a mechanism or a codebook; the certificate of a mechanism is proved, if it can be.
 
-    How often a label is named is bounded from δ(ε), where all labels of a group are neighbors of all.
-
-    Args:
-        released: what releases the answers.
-        query: how the answers come about, a key of :data:`shoal.product.card.words.QUESTIONS`; None for another kind.
-        target: δ that was asked for.
-        accuracy: errors in another unit than the answer's own.
+    How often a label is named is bounded from δ(ε), where all labels of a group are neighbors of all. ``query`` is a
+    key of :data:`QUESTIONS`; ``target`` is the δ that was asked for.
     """
     if query is not None:
         validation.choice(tuple(QUESTIONS), query=query)

@@ -311,10 +311,3 @@ def panels(crowds: Sequence[CrowdCurves], unit: str, noun: str, axis: Axis) -> d
         "first": FIRST,
         "legend": legend,
     }
-
-
-def course(card: ReleaseCard) -> Bars | None:
-    """The errors of the releases of a series, where there are several."""
-    prices = () if card.course is None else card.course.prices
-    rows = [(period, f"{upper(value)} times", "") for period, value in prices]
-    return bars("Accuracy of earlier releases", "period", "error, compared with unprotected forecasts", rows)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
@@ -35,11 +35,14 @@ from shoal.product.card.statements import (
 )
 from shoal.rounding import exactly, lower, nearest, upper
 
+if TYPE_CHECKING:
+    from shoal.product.studies.findings import Study
+
 INTERNAL = "Internal: contains the members' own figures. For the data owner only: do not share this page."
 NAMELESS = "For the data owner, the board and regulators: no names, no single figures."
 PASSED_ON = "Public: has the released table and its card. No figures of single members, no names."
 #: Statements of the owner that name nobody and may stand on the pages of board and regulator.
-NAMELESS_KEYS = ("cost", "attack", "course", "missing")
+NAMELESS_KEYS = ("cost", "attack", "missing")
 Part = tuple[str, list[str]]
 #: A table of a page: name, columns, rows.
 Figures = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
@@ -61,7 +64,6 @@ def summary(card: ReleaseCard, handed: Sequence[Statement] = (), *, verbose: boo
     parts = [(HEADINGS[key], [group[0].sentence]) for key, group in chosen if group]
     if card.kind == "averages":
         dict(parts)[HEADINGS["attack" if card.attack else "hidden"]].append(KNOWS)
-        dict(parts).get(HEADINGS["cost"], []).extend(one.sentence for one in every if one.key == "course")
     absent = [one.figure for one in every if one.key == "missing" and one.figure and not one.warning]
     if absent and card.kind != "readings":
         why = "; ".join(f"{reason} ({number})" for reason, number in card.fit.reasons)
@@ -184,7 +186,6 @@ def report(
         table=pictures.table_pictures(card, public or {}) if card.kind == "readings" else ([], []),
         least_accurate=pictures.least_accurate(crowds, unit),
         price=pictures.price_by_label(crowds, unit, card.fit.noun),
-        course=pictures.course(card),
         tables=[(name, *rest) for name, *rest in curve if len({delta for _, delta in rest[1]}) > 1],
         took=", ".join(f"{name} {seconds:.1f} s" for name, seconds in (timings or {}).items()),
     )
@@ -198,7 +199,7 @@ def public_page(
     return _page("report.html", card, card.public, table=pictures.table_pictures(card, public or {}), **given)
 
 
-def board(card: ReleaseCard, *, title: str | None = None, made: str = "") -> str:
+def board(card: ReleaseCard, *, title: str | None = None, made: str = "", study: Study | None = None) -> str:
     """One sheet for a board: what was released, who is protected, how accurate it is, what can be found out."""
     known = card.accuracy if card.accuracy is not None and card.accuracy.labels else None
     load = None if known is None or known.answers is None else known.answers / known.labels
@@ -206,12 +207,23 @@ def board(card: ReleaseCard, *, title: str | None = None, made: str = "") -> str
     when = str(card.fit.origin or card.period).replace("T", ", ")[:17]  # to the minute, as people write it
     about = [f"About the time from {when} on."] if card.period else []
     given: dict[str, Any] = {"title": title, "made": made, "body_class": "board", "instead": instead, "about": about}
+    given["study"] = study
     return _page("board.html", card, _nameless(card), **given)
 
 
-def annex(card: ReleaseCard, *, purpose: str = "", title: str | None = None, made: str = "") -> str:
-    """The annex for a regulator, by the usual chapters."""
-    return _page("annex.html", card, _nameless(card), title=title, made=made, purpose=purpose, tables=tables(card))
+def annex(
+    card: ReleaseCard, *, purpose: str = "", title: str | None = None, made: str = "", study: Study | None = None
+) -> str:
+    """The annex for a regulator, by the usual chapters, with the findings of a study."""
+    given: dict[str, Any] = {"purpose": purpose, "tables": tables(card), "study": study}
+    return _page("annex.html", card, _nameless(card), title=title, made=made, **given)
+
+
+def questions_page(study: Study, *, title: str = "", made: str = "") -> str:
+    """Two sheets to file with an impact assessment: three questions about a file, with figures and pictures."""
+    about = [study.head, *([f"Made {made}."] if made else [])]
+    words = title or "Singling out, linkability, inference"
+    return _shell("questions.html", study=study, about=about, title=words, banner=NAMELESS, body_class="board")
 
 
 def _nameless(card: ReleaseCard) -> list[Statement]:
@@ -222,20 +234,28 @@ def _nameless(card: ReleaseCard) -> list[Statement]:
 
 def _page(template: str, card: ReleaseCard, every: Sequence[Statement], *, title: str | None, **given: Any) -> str:
     """A page made from statements: ``of`` gives a template those of some keys."""
-    script, style = (
-        files("shoal.product.card").joinpath(name).read_text(encoding="utf-8").strip()
-        for name in ("report.js", "report.css")
-    )
-    digests = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (script, style)]
-    allowed = "script-src 'sha256-{}'; style-src 'sha256-{}'".format(*digests)
-    page = {"body_class": "", "banner": NAMELESS, "internal": False, "about": [], "took": "", **given}
-    return environment("html").get_template(template).render(
+    return _shell(
+        template,
         card=card,
         noun=card.fit.noun,
         of=partial(_choose, every),
         groups=_by_heading(every),
         picture=pictures.before_and_after(card),
         title=LADDER[card.kind].title if title is None else str(title),
+        **given,
+    )
+
+
+def _shell(template: str, **given: Any) -> str:
+    """A page that needs nothing else: style and script are inside, and named by their digests."""
+    script, style = (
+        files("shoal.product.card").joinpath(name).read_text(encoding="utf-8").strip()
+        for name in ("report.js", "report.css")
+    )
+    digests = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (script, style)]
+    allowed = "script-src 'sha256-{}'; style-src 'sha256-{}'".format(*digests)
+    page = {"body_class": "", "banner": NAMELESS, "internal": False, "about": [], "made": "", "took": "", **given}
+    return environment("html").get_template(template).render(
         policy=f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'",
         script=Markup(script),
         style=Markup(style),

@@ -3,11 +3,7 @@ renderers choose and order.
 
 A statement has a key, its audience ("public": it may be published; "owner": it stays with the data owner), a figure
 that can stand alone, a sentence that can too, and more for who asks. Figures are rounded by :mod:`shoal.rounding`, to
-the safe side; a ratio is rounded as a ratio.
-
-There are three kinds of release, each a step of :mod:`shoal.product.card.ladder`. *averages*: a row is the mean of a
-crowd, without noise. *answers*: a method with ε and δ about which label a row is about. *readings*: noise, ε and δ
-about every label's whole readings.
+the safe side; a ratio is rounded as a ratio. Kinds of release are the steps of :mod:`shoal.product.card.ladder`.
 """
 
 from __future__ import annotations
@@ -65,7 +61,6 @@ HEADINGS = {
     "next": "Next release",
     "limits": "Not protected",
     "rules": "Rules",
-    "course": "Accuracy of earlier releases",
     "use": "Use of the table",
     "model": "Assumptions",
     "audit": "Audit",

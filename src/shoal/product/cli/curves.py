@@ -158,41 +158,59 @@ def _decide(file: Path, claim: str, epsilon: float | None, scope: str | None) ->
 def attack(
     file: Annotated[
         Path,
-        typer.Argument(metavar="READINGS", help="Meter file, five weeks at least; with --known what was published."),
+        typer.Argument(
+            metavar="FILE",
+            help="Meter file of five weeks or more; --label: a table; --known: what was published, or a run's folder.",
+        ),
     ],
-    known: Annotated[Path | None, option("Meter file of homes to look for in a published table, or a run's.")] = None,
-    out: Annotated[Path, option("Folder for the table and its numbers.", None, "--out", "-o")] = Path("shoal-attack"),
-    crowd: Annotated[int, typer.Option(help="Homes of a crowd, at least.", min=2)] = 10,
+    known: Annotated[Path | None, option("File of homes, or with --label of labels, to look for in FILE.")] = None,
+    label: Annotated[str | None, option("Column of labels: FILE, or --known, is a table with a row for each.")] = None,
+    sensitive: Annotated[list[str] | None, option("With --label: a column that crowds must not be alike in.")] = None,
+    properties: Annotated[
+        Path | None, option("Facts about homes: a CSV file with household and columns of text.")
+    ] = None,
+    out: Annotated[Path, option("Folder for two sheets to file, and the figures.", None, "--out", "-o")] = Path(
+        "shoal-attack"
+    ),
+    crowd: Annotated[int, typer.Option(help="Members of a crowd, at least.", min=2)] = 10,
     origins: Annotated[int, typer.Option(help="Weeks that are looked at, the last ones.", min=2)] = 4,
-    seed: Annotated[int, option("Seed of the homes that attackers learn from.")] = 0,
+    seed: Annotated[int, option("Seed of the members that attackers learn from.")] = 0,
 ) -> Outcome:
-    """Can an attacker find a household in these readings?
+    """Attack a file: singling out, linkability, inference.
 
-    And in what a run would release? The attacks know a home's week and look for it, before and after protection. Homes
-    with gaps or without forecasts are left out, and counted. Nothing is released or recorded.
+    What can be found out before and after protection? Each figure has its interval, what a guess
+    achieves, and the least excess that would have been seen. Nothing is released or recorded. Members with gaps are
+    left out, and counted. The folder gets two sheets to file with an impact assessment.
 
-    With --known, the attack looks in a published table: it knows these readings and takes the nearest row.
+    FILE may be the folder of a run that has released: then the files that left are attacked, by what is on record
+    alone. With --known, the attack looks for these homes or labels in a table that was published.
 
-    Ends with 4 where an attacker who knows the crowd does better than a guess, beyond its interval.
+    Ends with 4 where an attack does better than the promise allows, beyond its interval.
 
     Examples:
         shoal attack meters.parquet
-        shoal attack meters.parquet --crowd 20 --origins 3 --out study
+        shoal attack meters.parquet --properties heating.csv --crowd 20 --out study
+        shoal attack people.csv --label person --sensitive smokes
+        shoal attack january
         shoal attack january --known meters.parquet
         shoal attack published.csv --known meters.parquet
-    """
-    if known is not None:
-        finding = shoal.find_published(file, shoal.read_meters(known))
-        return Outcome(finding.to_dict(), str(finding))
-    if (file / "state.json").is_file():
-        attacked = shoal.attack_run(file)
-        return Outcome(attacked.to_dict(), str(attacked), code=4 if attacked.alarms else 0)
+        shoal attack published.csv --known people.csv --label person
+    """  # fmt: skip
     check_folder(out)
-    study = shoal.reidentify(shoal.read_meters(file), crowd=crowd, origins=origins, seed=seed, progress=tell)
+    if known is None and label is None and (file / "state.json").is_file():
+        left = shoal.attack_run(file)
+        left.save(folder_for(out))
+        return Outcome({"out": str(out), **left.to_dict()}, str(left), code=4 if left.alarms else 0)
+    if known is not None:
+        study = shoal.find_published(file, known if label else shoal.read_meters(known), label=label, seed=seed)
+    elif label is not None:
+        study = shoal.attack_table(file, label, crowd=crowd, sensitive=sensitive or (), seed=seed)
+    else:
+        given: dict[str, Any] = {"crowd": crowd, "origins": origins, "properties": properties, "seed": seed}
+        study = shoal.attack_meters(shoal.read_meters(file), progress=tell, **given)
     study.save(folder_for(out))
     content = {"out": str(out), **study.to_dict()}
-    least = "These attackers are plain: one that learns from many homes names some more in raw readings."
-    return Outcome(content, f"{study}\n\n{least}\nTable: {out}", code=4 if study.exceeded else 0)
+    return Outcome(content, f"{study}\n\nTwo sheets to file: {out / 'attack.html'}", code=4 if study.exceeded else 0)
 
 
 def tell(text: str, share: float) -> None:

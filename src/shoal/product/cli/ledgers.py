@@ -9,7 +9,7 @@ import typer
 import shoal
 from shoal.product.cli.options import option
 from shoal.product.cli.screen import Outcome, command
-from shoal.rounding import count_of
+from shoal.rounding import count_of, upper
 
 Target = Annotated[
     str | None,
@@ -90,7 +90,7 @@ def budget(
 
 @command()
 def log(target: Target = None) -> Outcome:
-    """List all releases, row by row: when, under which name and folder, about how many labels, and what it cost.
+    """List all releases, row by row: when, under which name and folder, and about how many labels.
 
     Examples:
         shoal ledger log
@@ -99,9 +99,8 @@ def log(target: Target = None) -> Outcome:
         rows = ledger.log()
     lines = [
         f"{row.time[:16].replace('T', ' ')}  {row.kind:8}  {row.name}"
-        + (f" (folder {row.folder}, table {row.table[:12]})" if row.folder else "")
+        + (f" (folder {row.folder})" if row.folder else "")
         + (f", {count_of(row.labels, 'label')}" if row.labels else "")
-        + f": {row.cost}"
         for row in rows
     ]
     return Outcome({"rows": rows}, "\n".join(lines) or "nothing is on record yet")
@@ -127,10 +126,11 @@ def _accounts(ledger: shoal.Ledger, label: str | None) -> tuple[dict[str, Any], 
         content = {name: getattr(whole, name) for name in ("releases", "labels", "largest_share", "tables")}
         if whole.tables:
             lines.append(f"{count_of(whole.tables, 'released table')} on record; `shoal ledger log` lists them")
-        readings = [] if whole.releases else [row for row in ledger.log() if row.kind == "readings"]
+        readings = [] if whole.releases else [one.content for one in ledger.entries() if one.kind == "readings"]
         if readings:
-            about, cost = count_of(readings[-1].labels, "label"), readings[-1].cost
-            lines.append(f"{count_of(len(readings), 'release')} of the readings of {about}: {cost}")
+            about, cost = count_of(len(readings[-1]["labels"]), "label"), upper(readings[-1]["mu"])
+            limit = upper(readings[-1]["cap"])
+            lines.append(f"{count_of(len(readings), 'release')} of the readings of {about}: μ = {cost} of {limit}")
         lines.append(
             f"{count_of(whole.releases, 'charged answer')} about {count_of(whole.labels, 'label')}"
             + "; most spent first" * bool(whole.labels)

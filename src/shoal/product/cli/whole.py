@@ -155,6 +155,7 @@ def _everything(source: Any, out: Path, chosen: dict[str, Any], verbose: bool, *
 def explain(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run that has released.")],
     purpose: Annotated[str, option("What the release is for, in a sentence: a chapter of the annex.")] = "",
+    attack: Annotated[Path | None, option("attack.json of `shoal attack`, whose findings the pages then have.")] = None,
 ) -> Outcome:
     """A page for a board and an annex for a regulator, about a run.
 
@@ -163,8 +164,9 @@ def explain(
     Examples:
         shoal explain january
         shoal explain january --purpose "Planning of the feeder at Hauptstrasse"
+        shoal explain january --attack shoal-attack/attack.json
     """
-    board, annex = shoal.Run.open(folder).explain(purpose)
+    board, annex = shoal.Run.open(folder).explain(purpose, attack)
     words = {"board": f"{board}: one sheet, in plain words.", "regulator": f"{annex}: an annex by the usual chapters."}
     parts = [(f"For a {reader}", [sentence]) for reader, sentence in words.items()]
     return Outcome({"board": str(board), "annex": str(annex)}, parts=parts)

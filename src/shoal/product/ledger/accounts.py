@@ -7,14 +7,13 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import func, or_, select
 
 from shoal.product.ledger import chain
-from shoal.product.ledger.budgets import Budget, bound_delta, mechanism_bound, pair_bound
-from shoal.product.ledger.composition import Charges, LabelAccount, PairAccount
-from shoal.product.ledger.crowds import NOBODY
+from shoal.product.ledger.budgets import Budget, mechanism_bound, pair_bound
+from shoal.product.ledger.composition import LabelAccount, PairAccount
 from shoal.product.ledger.state import Memory, State
 from shoal.product.ledger.storage import ENTRIES, Transaction
 from shoal.rounding import exactly, lower, upper
@@ -207,60 +206,35 @@ def _bound(state: State, pair: PairAccount, budget: Budget) -> float:
 
 @dataclass(frozen=True)
 class LogRow:
-    """One act on the ledger.
-
-    ``kind`` is ``"budget"``, ``"answers"`` (charged releases), ``"crowds"`` or ``"readings"``; ``name`` is that of the
-    release and ``folder`` where it was made, as far as the record says; ``table`` is the digest of the public table,
-    ``labels`` how many labels it was about and ``cost`` what was spent, in words.
+    """One act on the ledger: when, its kind ("budget", "answers", "crowds" or "readings"), the name of the release, the
+    folder where it was made, as far as the record says, and how many labels it was about.
     """
 
     time: str
     kind: str
     name: str
     folder: str = ""
-    table: str = ""
     labels: int = 0
-    cost: str = "nothing was charged"
 
 
-def log_rows(state: State) -> list[LogRow]:
+def log_rows(transaction: Transaction) -> list[LogRow]:
     """All rows, in order; answers of one name that were charged in one transaction are one row."""
     rows: dict[object, LogRow] = {}
     about: dict[object, set[str]] = {}
-    epsilon = 0.0
-    for entry, _ in chain.entries(state.transaction):
-        if entry.kind not in ("budget", "release", "crowds", "readings"):
-            continue
-        content = entry.content
-        key: object = entry.seq
-        row = LogRow(str(content["time"]), entry.kind, content.get("query_id", ""))
+    for entry, _ in chain.entries(transaction):
+        content, key = entry.content, cast("object", entry.seq)
+        row = LogRow(str(content["time"]), entry.kind, content.get("query_id", "every label"))
         if entry.kind == "release":
             name = re.sub(r" row \d+$", "", row.name)  # the rows of a label in a table are named so
             key = (content["batch"], name, content["mechanism"])
             about.setdefault(key, set()).add(content["label"])
-            cost = "charged row by row" if name != row.name else rows[key].cost if key in rows else None
-            cost = cost or _charge_text(state, content["mechanism"], epsilon)
-            row = replace(row, kind="answers", name=name, labels=len(about[key]), cost=cost)
-        elif entry.kind == "budget":
-            epsilon = float(content["epsilon"])
-            row = replace(row, name="every label", cost=f"δ({exactly(epsilon)}) ≤ {exactly(content['delta'])} allowed")
+            row = replace(row, kind="answers", name=name, labels=len(about[key]))
         elif entry.kind == "crowds":
-            homes, folder = content["facts"].get("members", 0), str(content["facts"].get("folder", ""))
-            number = homes if isinstance(homes, int) else 0
-            row = replace(row, folder=folder, table=content["table"], labels=number)
-            if content["table"] == NOBODY:  # a method's rows, which were charged as answers
-                row = replace(row, table="", cost="crowds recorded")
-        else:
-            cost = f"μ = {upper(content['mu'])} of {upper(content['cap'])}"
-            row = replace(row, labels=len(content["labels"]), cost=cost)
+            facts = content["facts"]
+            row = replace(row, folder=str(facts.get("folder", "")), labels=int(facts.get("members", 0)))
+        elif entry.kind == "readings":
+            row = replace(row, labels=len(content["labels"]))
+        elif entry.kind != "budget":
+            continue
         rows[key] = row
     return list(rows.values())
-
-
-def _charge_text(state: State, digest: str, epsilon: float) -> str:
-    """Cost of all tables that a mechanism is for together, by its bound on record; "charged" where there is none."""
-    if state.bound(digest) is None:
-        return "charged"
-    mechanism = state.mechanism(digest)
-    uses = Charges.of([(digest, 1, mechanism.finite_precision_tv)] * mechanism.times, None)
-    return f"δ({exactly(epsilon)}) ≤ {upper(bound_delta(uses, uses, epsilon, state.bound), 3)} charged"

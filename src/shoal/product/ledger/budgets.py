@@ -1,33 +1,16 @@
 """The budget: how much may be known about a label; the same for every label.
 
 A budget δ(ε) ≤ δ is held against pairs of neighbors, whose account counts what was released about either
-(:mod:`shoal.product.ledger.composition`). It covers who holds a table with both answers, and who holds one of them:
-that can only be less. So a release about one label may be refused because its neighbor's releases have spent the budget
-of the pair. A later budget replaces the earlier one.
+(:mod:`shoal.product.ledger.composition`). A later budget replaces the earlier one. Its mode is "adaptive", a filter
+that holds for every way of choosing (:mod:`shoal.mechanism.sequence`), or "fixed", exact composition of a series that
+was fixed in advance (docs/theory.md, section 15). The first batch of an adaptive account is such a series. There is no
+way back from adaptive to fixed once something was released.
 
-Its mode says for what way of choosing it is a guarantee:
-
-| mode | what it is |
-| --- | --- |
-| adaptive | every mechanism may be chosen in the light of earlier answers: a filter (:mod:`shoal.mechanism.sequence`) |
-| fixed | a series that was fixed in advance, or redesigned without looking at answers: exact composition |
-
-Adaptive holds unless fixed is asked for: exact composition lets through up to 1.6 times as much to who chooses by
-answers. The first batch of an adaptive account, one transaction, is a series fixed in advance. Said once, a mode stays
-until another is. It is part of what is promised: it is set without looking at answers, and there is no way back from
-adaptive to fixed once something was released (docs/theory.md, section 15).
-
-**The readings' promise** has an account of its own: one number per label, Σμ², and its cap. A release that is μ-GDP for
-every home's whole readings adds μ². Given the public transcript each step is μ_t-GDP, with μ_t a function of that
-transcript, and Σμ_t² ≤ M² surely for an M fixed before the first: then the whole transcript is M-GDP (Smith & Thakurta
-2022; Koskela, Tobaben & Honkela 2023). So the cap M is fixed with the first release about a label, every later one
-names the same, and one that would exceed it is refused. Sums are exact fractions: nothing is rounded. All releases with
-one cap are counted for everybody on their register: who sent readings is not public, and must not decide.
-
-The promise about readings does not cover what a label's promise releases from the same readings, nor the other way
-round. So the two refuse each other: a release of crowds about the same label needs a later period than its last release
-of readings, and the other way round; charged mechanisms, which name no period and are made from the answers of all
-their labels, and releases of readings about one of these exclude each other altogether.
+**The readings' promise** has an account of its own (docs/theory.md, section 16): Σμ² and its cap M², in exact
+fractions, for everybody on the register: who sent readings is not public, and must not decide. It does not cover what a
+label's promise releases from the same readings, nor the other way round. So the two refuse each other: a release of
+crowds about the same label needs a later period than its last release of readings, and the other way round; charged
+mechanisms, which name no period, and releases of readings about one of their labels exclude each other altogether.
 """
 
 from __future__ import annotations
@@ -81,20 +64,15 @@ class Budget:
         return self.mode == "adaptive" and span is not None and span.first < span.last
 
 
-def budget_entry(
-    epsilon: float, delta: float, before: Budget | None, mode: str | None = None, plan: str | None = None
-) -> dict[str, Any]:
+def budget_entry(epsilon: float, delta: float, before: Budget | None, mode: str | None = None) -> dict[str, Any]:
     """A budget as the ledger records it; a mode that is not named is that of the budget ``before``."""
-    if plan is not None and mode != "fixed":
-        raise InputError("plan: what is planned belongs to mode='fixed'")
     if mode is None:
         mode = MODES[0] if before is None else before.mode
-    content: dict[str, Any] = {
+    return {
         "epsilon": validation.non_negative(epsilon=epsilon),
         "delta": validation.probability(delta=delta, below_one=True),
         "mode": validation.choice(MODES, mode=mode),
     }
-    return content if plan is None else {**content, "plan": word(plan=plan)}
 
 
 class ReadingsTotal(NamedTuple):
@@ -202,20 +180,14 @@ class MechanismBound:
     """Upper ends over all edges of the mechanism ``digest``, by the points where they hold: decisions without spectra.
 
     ``delta`` has δ by ε, ``renyi`` the Rényi divergence D by its order, and ``table`` δ by ε for who holds an answer
-    about each label of a pair. Made by :func:`mechanism_bound`. The numbers are derived from the mechanism and say
-    nothing that its file does not. Whatever a pair's releases are, each is in one of the two directions of one of the
-    edges. So for the uses 1 … T about either label of a pair
+    about each label of a pair. For the uses 1 … T about either label of a pair (docs/theory.md, section 5)
 
         δ(ε) ≤ Σ δᵢ(εᵢ)                                       whenever Σ εᵢ ≤ ε,
         δ(ε) ≤ e^{t (Σ Dᵢ − ε)} t^t / (1 + t)^{1+t}           for every order 1 + t > 1.
 
-    The first: where P₁ ≤ e^{ε₁} Q₁ except a part of mass δ₁, the rest is held at ε − ε₁; at εᵢ = 0 total variations
-    add. Two uses of one mechanism, one about each label, may be taken together as a table: its δ is below the sum of
-    the two at half of ε each. The second: divergences of independent releases add, E[e^{tL}] = e^{t D}, and
-    (1 − e^{ε−L})₊ ≤ c e^{t(L−ε)} with c = max over x > 0 of (1 − e^{−x}) e^{−tx} = t^t / (1 + t)^{1+t} (compare
-    Canonne, Kamath & Steinke 2020). The least of these is taken; finite precision is added as in the
-    exact composition. The filter of a budget sums the same divergences at its orders, and a use whose δ is 0 from some
-    ε on has a loss of at most that. A bound within a budget allows a release; above it the exact composition decides.
+    The least of these is taken; finite precision is added as in the exact composition. The filter of a budget sums the
+    same divergences at its orders, and a use whose δ is 0 from some ε on has a loss of at most that. A bound within a
+    budget allows a release; above it the exact composition decides.
     """
 
     digest: str
@@ -251,11 +223,7 @@ POINTS = {"delta": (0.0, 1.0), "renyi": (math.nextafter(1.0, 2.0), math.inf), "t
 
 
 def mechanism_bound(mechanism: Releasable, epsilon: Any) -> MechanismBound:
-    """The bound for budgets at ``epsilon``, a number or several: a few passes over all edges of the mechanism's graph.
-
-    Returns:
-        Upper ends of δ at parts of each ε, of one answer and of a table, and of the Rényi divergence at fixed orders,
-        over all edges; above what was computed by the ledger's :data:`HEADROOM`.
+    """The bound for budgets at ``epsilon``, a number or several, above what was computed by :data:`HEADROOM`.
 
     >>> import shoal
     >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], labels=["a", "b"])

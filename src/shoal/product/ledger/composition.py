@@ -1,29 +1,15 @@
 """Exact cost of everything released about a label and its neighbors.
 
-The account of a pair of neighbors counts what was released about either of them: with the two exchanged, releases about
-the one are drawn from the other's laws and the other way round (:class:`IncidentReleases`). An account of one
-label alone would miss what the neighbor's answers tell about who is who. A label has not spent less than any pair it
-belongs to. A release counts for a pair if its mechanism has their edge (:mod:`shoal.product.ledger.state`). A label
-that was left out on a day has no release that day, and nothing counts for it; that it is missing is not an answer, and
-no δ covers it.
-
-Two parts add up for a pair (as upper ends, rounded up), each over the releases about both labels:
+The account of a pair of neighbors counts what was released about either of them (docs/theory.md, section 5). A label
+has not spent less than any pair it belongs to. A release counts for a pair if its mechanism has their edge
+(:mod:`shoal.product.ledger.state`). That a label is missing on a day is not an answer, and no δ covers it.
 
     δ(ε) ≤ δ_exact(ε) + (1 + e^ε) Σ τ
 
-*Exact part.* Mechanisms draw independently given the labels, so their losses add and the contour integral of the
-stacked spectra is the composed δ (docs/theory.md, section 5). Beside codebooks, whose losses are discrete, it is the
-mean of that δ at ε less their loss (section 11.3).
-
-*Finite precision.* If what is released differs from the ideal law by at most τ in total variation, in either world,
-then P(E) ≤ e^ε (Q(E) + τ) + δ + τ; total variation adds over releases. Of the pairs of a label that are compared, the
-largest Σ τ is added to the largest δ.
-
-A cheaper figure that is never below this one is that of :class:`shoal.product.ledger.budgets.MechanismBound`.
-
-The sum is over the sequence as it happened: a guarantee for mechanisms that were not chosen in the light of earlier
-answers about the same pair. For those that may have been, :meth:`Composer.filter` says how far they are from the
-limit of a budget that holds for every way of choosing (:mod:`shoal.mechanism.sequence`).
+is taken as upper ends, rounded up: the contour integral of the stacked spectra, beside codebooks its mean at ε less
+their loss (section 11.3), and what finite precision costs: of the pairs that are compared, the largest Σ τ is added to
+the largest δ. For a series that may have been chosen in the light of answers :meth:`Composer.filter` says how far it is
+from the limit of a budget that holds for every way of choosing.
 """
 
 from __future__ import annotations
@@ -178,20 +164,10 @@ def incident_spectra(
 class IncidentReleases:
     """Independent releases about ``labels[0]`` and about its neighbors, the labels after it.
 
-    Someone who holds everything that was released about A and about B asks whether the two are exchanged. In one world
-    each release about A is drawn from A's law and each about B from B's; in the other, answers said to be about A are
-    drawn from B's law and those about B from A's. Independent releases add up: the losses of the one world against the
-    other, and of the other against the one, are
-
-        Σ_{about A} L_{A→B} + Σ_{about B} L_{B→A}        and        Σ_{about A} L_{B→A} + Σ_{about B} L_{A→B}.
-
-    Both count, and δ is their maximum. They have the same law where every mechanism was used equally often about A and
-    about B, as when whole tables are released. The second is the first turned around, release by release, so a pair is
-    one edge with two rows per mechanism: its spectrum A → B, counted as often as it was used about A, and B → A, as
-    often as about B. Laws may list their labels in any order, as long as all of them know the label and its neighbors.
-
-    Edge j joins the label to ``labels[j + 1]``. Mechanism r, whose spectra ``parts[r]`` gives, was used
-    ``about[r, j]`` times about the label and ``opposite[r, j]`` times about the neighbor.
+    A pair is one edge with two rows per mechanism: its spectrum A → B, counted as often as it was used about A, and
+    B → A, as often as about B (docs/theory.md, section 5, "Accounts of pairs"). Edge j joins the label to
+    ``labels[j + 1]``. Mechanism r, whose spectra ``parts[r]`` gives, was used ``about[r, j]`` times about the label and
+    ``opposite[r, j]`` times about the neighbor.
     """
 
     labels: tuple[str, ...]
@@ -412,14 +388,10 @@ def _comparable(account: LabelAccount) -> list[list[PairAccount]]:
 
 def cover(tv: float, epsilon: float, together: float) -> float:
     """``together`` + (1 + e^ε) Σ τ rounded up, where ``together`` bounds what the mechanisms cost at ε."""
-    added = _imprecise(tv, epsilon)
-    return min(_up(_up(added) + together) if added > 0 else together, 1.0)
-
-
-def _imprecise(tv: float, epsilon: float) -> float:
     if tv == 0:
-        return 0.0
-    return _up(_up(1.0 + math.exp(epsilon)) * tv) if epsilon < 700 else 1.0
+        return min(together, 1.0)
+    added = _up(_up(1.0 + math.exp(epsilon)) * tv) if epsilon < 700 else 1.0
+    return min(_up(_up(added) + together), 1.0)
 
 
 def sum_tv(first: float, second: float) -> float:

@@ -1,15 +1,8 @@
 """Crowds that last: who hides together, from the first release about its members on.
 
-A release without a budget, one row per crowd, tells nobody's row from a neighbor's only as long as *who is averaged
-changes by whole crowds alone* (docs/theory.md, section 12). So the ledger keeps two tables beside the chain and decides
-every change of them, whoever asks:
-
-| table | one row per | holds |
-| --- | --- | --- |
-| members | label | its crowd, the last figures that entered rows (by time of day, or columns), those of the last row, |
-| | | the period of its last own figures, since when it is held, its block |
-| crowds | crowd | its setting, the period and the row of its last release, its size, whether it is retired, its bases |
-| | | and secret offsets (``kept``), for life |
+A release of one row per crowd keeps its promise only as long as *who is averaged changes by whole crowds alone*
+(docs/theory.md, section 12). So the ledger keeps two tables beside the chain, of members (:class:`Member`) and crowds
+(:class:`Crowd`), and decides every change of them, whoever asks.
 
 A crowd is a fixed set. A retired crowd releases nothing more, and its rest, the members that carry its number as their
 ``block``, moves as one into a new crowd with at least m new labels, which promises no less and releases for a later
@@ -89,7 +82,10 @@ TYPES: dict[str, type] = {
 
 
 class Member(NamedTuple):
-    """A label in its crowd; ``stored`` and ``entered`` hold integers, ``block`` the retired crowd that it came from."""
+    """A label in its crowd, with the last figures that entered rows (``stored``: by time of day, or columns) and those
+    of the last row (``entered``), integers both; the period of its last own figures, and since when it is ``held``;
+    ``block`` is the retired crowd that it came from.
+    """
 
     label: str
     crowd: int
@@ -101,7 +97,9 @@ class Member(NamedTuple):
 
 
 class Crowd(NamedTuple):
-    """What is fixed about a crowd, and its last release; ``row`` holds float64 values, NaN where one was withheld."""
+    """What is fixed about a crowd, with bases and secret offsets (``kept``), and the period and ``row`` of its last
+    release: float64 values, NaN where one was withheld.
+    """
 
     crowd: int
     setting: str

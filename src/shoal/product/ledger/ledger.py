@@ -119,7 +119,7 @@ class Ledger:
 
     # ------------------------------------------------------------------ budgets
 
-    def budget(self, epsilon: float, delta: float, *, mode: str | None = None, plan: str | None = None) -> None:
+    def budget(self, epsilon: float, delta: float, *, mode: str | None = None) -> None:
         """Set the budget δ(``epsilon``) ≤ ``delta`` of every label from here on.
 
         It is held against pairs of neighbors: what was released about either counts, in the direction from that label
@@ -129,7 +129,6 @@ class Ledger:
             mode: ``"adaptive"``, the default: releases may be chosen in the light of earlier answers, and a filter that
                 holds for any choice decides. ``"fixed"`` for a series that is fixed in advance, whose exact composition
                 counts and lets through somewhat more; set it before the first answer. Not said, a mode stays.
-            plan: a sentence on what is fixed in advance, kept on record.
 
         >>> import tempfile, shoal
         >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], ["a", "b"])
@@ -142,7 +141,7 @@ class Ledger:
         (True, False)
         """
         with self._writing() as state:
-            content = budget_entry(epsilon, delta, state.budget, mode, plan)
+            content = budget_entry(epsilon, delta, state.budget, mode)
             if mode == "fixed" and decide.may_be_chosen(state):
                 raise InputError(
                     "mode: answers were released under a budget for any way of choosing, so that what follows may have "
@@ -243,11 +242,8 @@ class Ledger:
         """Charge answers that were drawn elsewhere with ``mechanism.release``; all or none, in one transaction.
 
         Returns, once the charge is durable, what may be shown: for a question on record the recorded answer (the drawn
-        one is thrown away), otherwise the drawn one. Nothing of ``drawn`` may be shown or kept before this returns.
-
-        The caller vouches that ``drawn`` came from this mechanism's ``release``, for these answers and labels, and that
-        ``bounds`` came from :func:`mechanism_bound`: whoever draws is part of what is trusted. What can be checked is
-        checked: the shape, that every entry is a value the mechanism can release, and that the bound names it.
+        one is thrown away), otherwise the drawn one. Nothing of ``drawn`` may be shown or kept before this returns. The
+        caller vouches that ``drawn`` came from this mechanism's ``release``, for these answers and labels.
 
         Args:
             mechanism: the mechanism, or the content of its file, which spares packing it again.
@@ -372,10 +368,8 @@ class Ledger:
         The same release under the same name is on record already: its entry is returned and nothing changes.
 
         Args:
-            name: names the release.
             book_digest: the ``digest`` of what :meth:`crowds` gave: crowds that were changed since are refused.
-            members: the rows of members that change, with the columns of :attr:`LastingCrowds.members`.
-            crowds: the rows of crowds that change, with the columns of :attr:`LastingCrowds.crowds`.
+            members, crowds: the rows that change, with the columns of :class:`LastingCrowds`.
             table_digest: SHA-256 of the public table's bytes.
             facts: a small mapping for people who read the record: homes, crowds, period, folder.
 
@@ -400,14 +394,12 @@ class Ledger:
         The same release under the same name is on record already: its entry is returned and nothing changes.
 
         Args:
-            name: names the release.
             period: what time it is about, as in :meth:`record_crowds`.
-            labels: whose readings are in it. Everybody on the register is charged, so whether it may be recorded does
-                not depend on who sent readings, but for labels released under the labels' promise.
+            labels: whose readings are in it. Everybody on the register is charged.
             mu: what the release costs, as a Gaussian parameter: for a label with its readings or without, and at least
                 1/√2.4 of that for readings replaced by others.
-            cap: M, fixed with the first release of this ledger: Σμ² over all releases stays at most M², and what holds
-                for the series is M-GDP. Another register, or another cap, takes another ledger.
+            cap: M, fixed with the first release of this ledger: Σμ² over all releases stays at most M². Another
+                register, or another cap, takes another ledger.
             since: the first instant of the readings that it is made from, where it ends with ``period``: the training
                 windows of releases under both promises about the same homes do not overlap.
 
@@ -420,9 +412,9 @@ class Ledger:
             return decide.recorded_readings(state, content)
 
     def log(self) -> list[LogRow]:
-        """Rows of the log: budgets, releases with the labels they were about, and what they cost."""
-        with self._reading() as state:
-            return log_rows(state)
+        """Rows of the log: budgets, and releases with the number of labels they were about."""
+        with self.storage.reading() as transaction:
+            return log_rows(transaction)
 
     # ------------------------------------------------------------------ the record
 

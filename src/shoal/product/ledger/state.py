@@ -1,17 +1,12 @@
 """State after the entries of a ledger, one after the other: the only bookkeeping there is.
 
-:meth:`State.apply` takes an entry into account. Deciding, telling what was spent and verifying all ask a
-:class:`State`. A decision starts from the ledger's index, tables that hold the state of every label
-(:data:`~shoal.product.ledger.storage.INDEX`), applies the entries that it is about to write, and asks; verification
-starts from nothing and applies every entry. The index is what applying all entries gives: verification compares the
-two, and :meth:`Ledger.rebuild` writes it anew.
+:meth:`State.apply` takes an entry into account. A decision starts from the ledger's index, tables that hold the state
+of every label (:data:`~shoal.product.ledger.storage.INDEX`), applies the entries that it is about to write, and asks;
+verification starts from nothing and applies every entry, and compares what that gives with the index.
 
-**Which releases count for which pair.** A release counts for a pair if its mechanism has the edge between the two:
-there the two worlds that are compared, the labels as they are and the labels exchanged, differ. In a release that came
-before they became neighbors both worlds are the same, and nothing is added (docs/theory.md, section 5). Two labels that
-are neighbors on record stay neighbors: a mechanism whose graph does not join a label to all its neighbors on record is
-not used for it, under any name. So labels may join with edges to any others, and two that were not neighbors may become
-neighbors; nobody leaves. Otherwise two neighbors answered through two mechanisms would be told apart at no charge.
+A release counts for a pair if its mechanism has the edge between the two. Two labels that are neighbors on record stay
+neighbors: a mechanism whose graph does not join a label to all its neighbors on record is not used for it, under any
+name (docs/theory.md, section 5, "Neighbors that join").
 """
 
 from __future__ import annotations

@@ -3,21 +3,16 @@ when they do not.
 
 SQLite writes ahead (WAL: readers never wait for a writer) with ``synchronous=EXTRA``, and a writer takes the write lock
 at once with BEGIN IMMEDIATE. PostgreSQL writers lock the ledger's head row (an advisory lock while tables are made);
-``synchronous_commit`` is turned on if the server has it off. Transactions are spelled out here rather than left to a
-library, because everything rests on where they begin and end.
-
-One schema serves both systems:
+``synchronous_commit`` is turned on if the server has it off. One schema serves both systems:
 
 | table | holds |
 | --- | --- |
 | meta | schema version, identity, the key of the answer digests |
-| entries | the chain; columns after ``hash`` repeat parts of the payload for lookup |
-| head | one row: number and hash of the last entry; locked by whoever writes |
-| mechanisms | mechanism files by digest, each with the digest of its graph |
-| bounds | what a mechanism costs at most at a few points; derived from it, and safe to delete |
+| entries, head | the chain, with parts of the payload for lookup; number and hash of its last entry |
+| mechanisms, bounds | their files by digest; what they cost at most at a few points, safe to delete |
 | graph_labels, totals, readings_accounts | the chain by label (:mod:`shoal.product.ledger.state`) |
 | crowd_members, crowds, crowd_numbers | lasting crowds (:mod:`shoal.product.ledger.crowds`); the chain has a digest |
-| spellings | every label that something is on record about, as it came first, by its :func:`shoal.plaintext.name_key` |
+| spellings | every label on record, as it came first, by its :func:`shoal.plaintext.name_key` |
 """
 
 from __future__ import annotations

@@ -5,10 +5,9 @@ their digests and bounds, that neighbors stayed neighbors, and whether every rel
 when it was made. The state starts from nothing and applies every entry; at the end the ledger's index and tables must
 say what it says. Nothing is taken from what a release remembers: a bound is used here as computed here.
 
-Budgets: what a pair has spent never falls as releases are added, so only the state right before the budgets change, and
-at the end, has to be composed, for the labels that something was released about since the last change. Where that is
-too much, the chain is walked once more, and these labels are composed after each of their entries, to name the first
-that was. A budget that was lowered may overdraw an account; that is noted, and no release may follow.
+What a pair has spent never falls as releases are added, so only the state right before the budgets change, and at the
+end, is composed. Where that is too much, the chain is walked once more to name the first entry that was. A budget that
+was lowered may overdraw an account; that is noted, and no release may follow.
 """
 
 from __future__ import annotations

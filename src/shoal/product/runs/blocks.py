@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from shoal.accounting.curve import falling
 from shoal.audits.guard import ModelGuard, model_guard
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.mechanism import Mechanism
-from shoal.mechanism.releasable import Releasable
+from shoal.mechanism.releasable import Releasable, load
 from shoal.product.card.facts import Accuracy
 from shoal.product.card.measures import accuracy_facts
 from shoal.product.runs.config import Config
@@ -294,7 +295,6 @@ def worst_frontier(
 
 def prove_shards(work: Work, epsilon: float | None, scope: str | None) -> dict[str, Proof]:
     """A proof of every shard's mechanism, written to ``proof/``."""
-    from shoal.mechanism.releasable import load
     from shoal.proofs.proof import prove
 
     proofs: dict[str, Proof] = {}
@@ -313,10 +313,6 @@ def prove_shards(work: Work, epsilon: float | None, scope: str | None) -> dict[s
 
 def _curve_of(path: str, epsilon: list[float], notion: str) -> list[tuple[float, tuple[str, str]]]:
     """One shard's δ at each ε, rounded up, with the directed edge that has it."""
-    from shoal.accounting.curve import falling
-    from shoal.mechanism.mechanism import Mechanism
-    from shoal.mechanism.releasable import load
-
     mechanism = load(path)
     if notion == "dp":
         curve = mechanism.released_curve(epsilon)
@@ -333,8 +329,6 @@ def _frontier_of(
 ) -> dict[str, list[float]]:
     """One shard's δ by method and budget, from the files of its mechanism and of what that was made for."""
     from shoal.designs.design import frontier
-    from shoal.mechanism.releasable import load
-    from shoal.product.runs.blocks import answers_of
 
     mechanism, shard = load(path), answers_of(block, config)
     graph, scope, times = mechanism.graph, mechanism.scope, mechanism.times

@@ -6,8 +6,6 @@ what was released; ``public/`` becomes a data package. What both say comes from 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,16 +15,14 @@ import polars as pl
 
 from shoal.audits.naming import attack_means
 from shoal.product.card.card import ReleaseCard
-from shoal.product.card.facts import Course, OwnAttack
+from shoal.product.card.facts import OwnAttack
 from shoal.product.card.package import package
 from shoal.product.card.pictures import CrowdCurves
-from shoal.product.card.render import public_page, report
+from shoal.product.card.render import report
 from shoal.product.card.statements import RULES, Statement, handing
-from shoal.product.runs.folder import FIT, PARQUET, READER, STATE, CardFacts, Folder, ReportFacts
+from shoal.product.runs.folder import PARQUET, READER, CardFacts, ReportFacts
 from shoal.product.runs.folder import PUBLIC as TABLE
-from shoal.product.runs.inputs import horizon_stamps
 from shoal.product.runs.release_check import check_package
-from shoal.product.runs.rows import CROWDS, ROWS, CrowdTables
 from shoal.product.runs.work import StageOutcome, Work
 from shoal.product.studies.attackers import attack_rows
 from shoal.readings.publication import NOISY as VECTOR
@@ -34,31 +30,20 @@ from shoal.readings.publication import PLAN, TOTAL
 
 SETTINGS, REPORT_SETTINGS = ("query",), ("title", "licence")
 DOING, REPORTING = "writing the release card", "writing the report"
-COURSE = "course.json"
 REPORT, PUBLIC, PACKAGE = "report.html", "public/report.html", "public/datapackage.json"
 #: What releases write to ``public/``.
 TABLES = (TABLE, READER, PLAN, VECTOR, TOTAL)
-#: Labels that the attack looks for, and shards whose later readings give the price of an earlier release.
-SOUGHT, METERED = 2_000, 20
-#: Entries of a ledger up to which it is verified for the page.
-ENTRIES = 50_000
-
-
-def print_all(card: ReleaseCard) -> None:
-    """Print everything that will be published, but for what the ledger adds: what cannot be is not to be charged."""
-    for printed in (ReleaseCard.to_json, ReleaseCard.to_markdown, public_page):
-        printed(card)
+#: Labels that the attack looks for.
+SOUGHT = 2_000
 
 
 def stage(work: Work) -> StageOutcome:
     """Write the card for machines and for people."""
     card = work.kind.measured_card(work)
     texts = {"card.json": card.to_json(), "card.md": card.to_markdown()}
-    if card.course is not None:
-        texts[COURSE] = json.dumps(card.course.to_json(), indent=1)
     for name, text in texts.items():
         work.folder.put(name, text)
-    return StageOutcome(tuple(texts), CardFacts(card.digest, card.statement, card.attack, card.course, card.rules))
+    return StageOutcome(tuple(texts), CardFacts(card.digest, card.statement, card.attack, card.rules))
 
 
 def with_attack(work: Work, card: ReleaseCard) -> ReleaseCard:
@@ -111,39 +96,6 @@ def kept_rules(smallest: int, *, of_meters: bool, largest_share: float | None = 
     )
 
 
-def price_course(work: Work) -> Course | None:
-    """The prices of earlier releases of a series, the last one measured now that its hours are known."""
-    if work.state.previous is None or not work.input.of_meters:
-        return None
-    before = Folder(work.path / work.state.previous)
-    file = before / COURSE
-    prices = Course.from_json(json.loads(file.read_bytes())).prices if file.is_file() else ()
-    price = _price_of(before, [part.path for part in work.listing(FIT).inputs[:METERED]])
-    prices = prices if price is None else (*prices, price)
-    return Course(prices) if prices else None
-
-
-def _price_of(release: Folder, readings: Sequence[str]) -> tuple[str, float] | None:
-    """The period of a release and the error of its rows over that of homes' own figures, by what readings show now."""
-    if not all((release / name).is_file() for name in (CROWDS, ROWS, STATE)):
-        return None
-    both, plan = CrowdTables.load(release).with_rows(), release.state().facts.crowds
-    if not len(both) or plan is None:
-        return None
-    fit = plan.fit
-    stamps = horizon_stamps(fit, len(both["row"][0]))
-    both = both.select(
-        household="label", own=pl.col("value").arr.to_list(), row="row", timestamp=pl.lit(stamps.implode()).first()
-    )
-    alike = [path for path in readings if pl.read_parquet_schema(path)["timestamp"] == stamps.dtype]
-    if not alike:
-        return None
-    came = pl.scan_parquet(alike).filter(pl.col("timestamp").is_in(stamps.implode())).collect()
-    known = both.explode("own", "row", "timestamp").join(came, on=["household", "timestamp"]).drop_nulls("kw")
-    own, row = (float(np.abs(known[name] - known["kw"]).sum()) for name in ("own", "row"))
-    return (fit.origin or "", row / own) if own > 0 else None
-
-
 def handing_of(work: Work) -> tuple[Statement, ...]:
     """What to pass on and what to keep, once something was released."""
     if work.facts.release is None:
@@ -166,9 +118,8 @@ def report_stage(work: Work) -> StageOutcome:
     check_package(work, {**known, **files})
     for name, text in files.items():
         work.folder.put(f"public/{name}", text)
-    intact = bool(work.ledger.verify().ok) if work.ledger.head.seq <= ENTRIES else None
     shown = sum(len(crowd.names) for crowd in crowds)
-    return StageOutcome((REPORT, *(f"public/{name}" for name in files)), ReportFacts(shown, intact))
+    return StageOutcome((REPORT, *(f"public/{name}" for name in files)), ReportFacts(shown))
 
 
 def draw_crowds(work: Work, *, same: bool) -> list[CrowdCurves]:

@@ -5,24 +5,17 @@
 | at most 1 in 20 | the least crowd m whose naming bound 1/m is at most that |
 | within 10 % | the largest crowd, of ten or more, whose expected price, rehearsed on these data, is at most that |
 
-An error, a wish of who publishes, chooses no crowd below ten, which every page promises to who is in the table: crowds
-of three cost little because nearly their own figures leave. Who wants fewer names them, as a crowd or a risk.
-
-A row that is the mean of a crowd is about each of its members alike, so whoever holds the table names the member behind
-a figure with probability at most 1/m.
+An error chooses no crowd below ten, which every page promises: crowds of three cost little because nearly their own
+figures leave.
 
 For forecasts the price is the error of the crowd's mean against what was metered later, over that of the home's own
 forecast, minus one. What comes after the origin is not known yet, so the same forecasts are made from the instants one,
 two and three days before it, where the readings reach back far enough, crowds are formed there, and errors are added up
-over these days. A price is a day's as much as a crowd's, so that of the worst_day day is told too; of n alike days
-another is dearer than all with probability 1/(n + 1). It is that of the first release; later ones cost more, since a
-crowd is for life. For a table nothing comes later: the price is how far a row is from a label's own, root mean square,
-in standard deviations of the columns.
+over these days. Of n alike days another is worse than all with probability 1/(n + 1). For a table nothing comes later:
+the price is how far a row is from a label's own, root mean square, in standard deviations of the columns.
 
 Sums are exact, so that a price and the choice do not depend on who is who. Nothing is recorded, drawn or written to the
-folder of a run; where crowds are on record, which are for life, they are what is used, and what was asked for must hold
-for them. :func:`check` reads and questions a file as a run would, and previews the crowds, in a folder that is removed
-at the end.
+folder of a run; where crowds are on record, they are what is used, and what was asked for must hold for them.
 """
 
 from __future__ import annotations

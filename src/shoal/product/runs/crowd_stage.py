@@ -87,7 +87,8 @@ def stage(work: Work) -> StageOutcome:
         held=len(held),
         held_since=min((since for text in held["held"].to_list() for since in _periods(text)), default=""),
     )
-    withheld = _withheld(shown, of_meters=work.input.of_meters)
+    missing = shown["values"].list.eval(pl.element().is_nan())  # figures of columns, of meters whole rows
+    withheld = int((missing.list.any() if work.input.of_meters else missing.list.sum()).sum() or 0)
     facts = CrowdFacts(fit, plan.setting, plan.period, book.digest, columns, withheld, int(shown["recorded"].sum()))
     return StageOutcome((CROWDS, ROWS, LEFT_OUT), facts, carry=Carry(tables=tables))
 
@@ -101,12 +102,6 @@ def insider_errors(shown: pl.DataFrame, columns: tuple[str, ...]) -> tuple[tuple
     windows = [[homes * float(base) for base in bases] for homes, bases in kept]
     names = [f"in {name}" for name in columns] or ["kW"]
     return tuple(zip(names, (min(of) / math.sqrt(12) for of in zip(*windows, strict=True)), strict=False))
-
-
-def _withheld(shown: pl.DataFrame, *, of_meters: bool) -> int:
-    """How many figures, of meters rows, are withheld."""
-    missing = shown["values"].list.eval(pl.element().is_nan())
-    return int((missing.list.any() if of_meters else missing.list.sum()).sum() or 0)
 
 
 def _periods(held: str) -> list[str]:

@@ -91,10 +91,8 @@ UNUSED = "too few readings in the training window"
 def do(readings: str, origin: str, config: Config, before: str | None, lasting: bool, out: str) -> FitFacts:
     """Write the forecasts of a shard of readings; ``origin`` is ISO text, and all shards share it.
 
-    Homes in crowds on record (``lasting``) were formed with these days of training and need as many again.
-
-    ``before`` is the shard of forecasts of an earlier day, to go on from: who has no readings since then has no row in
-    the curves today, and stays in the forecasts for the day when its readings are back.
+    Homes in crowds on record (``lasting``) need the training days that these were formed with. ``before`` is the shard
+    of forecasts of an earlier day, to go on from: a home without readings since then has no row in the curves today.
     """
     data, instant, path = read_readings(readings), datetime.fromisoformat(origin), Path(out)
     if before is None:
@@ -113,7 +111,7 @@ def do(readings: str, origin: str, config: Config, before: str | None, lasting: 
             )
         except NothingToForecast as error:
             if config.declares:  # whether its shard has others must not decide about a home
-                return _nobody(path, data, origin)
+                return _nobody(path, data)
             if not lasting or not isinstance(error, ShortHistory):
                 raise
             raise InputError(SHORT.format(config.train_days)) from None
@@ -141,15 +139,14 @@ def do(readings: str, origin: str, config: Config, before: str | None, lasting: 
     return replace(forecasts.facts(), later_known=known, later_absolute=off)
 
 
-def _nobody(path: Path, data: Readings, origin: str) -> FitFacts:
+def _nobody(path: Path, data: Readings) -> FitFacts:
     """Write a shard of which no home can be forecast."""
     out = pl.when(pl.col("verdict") == "left out").then("reason").otherwise(pl.lit(UNUSED))
     quality = data.quality.with_columns(reason=out, verdict=pl.lit("left out"))
     put_frame(path.with_suffix(f".{QUALITY}"), quality)
     put_frame(path.with_suffix(f".{CURVES}"), pl.DataFrame(schema={"label": pl.String}))
     put_whole(path, lambda file: Path(file).write_bytes(b""))
-    minutes = data.step.total_seconds() / 60
-    return FitFacts("", 0, 0, 0, 0, 0, left_out=len(quality), noun="household", origin=origin, step_minutes=minutes)
+    return FitFacts(noun="household")
 
 
 # ------------------------------------------------------------------ readings
@@ -179,7 +176,6 @@ def readings_shards(work: Work, buckets: int | None) -> tuple[Listing, MeterRows
         **config.part(*READING, "shard_size"),
         "source": work.source.digest,
         "buckets": buckets,
-        "dates": work.state.dates,
         # Under the readings' promise the origin lies on the grid, whatever the readings are.
         "grid": config.origin if work.kind.declares else None,
     }
@@ -209,9 +205,8 @@ def _sort(work: Work, folder: Path, buckets: int | None) -> MeterRows:
     config = work.settings
     work.tell("sorting readings by household", 0, 0)
     try:
-        opened = open_files(work.source.paths, config, work.state.dates)
-        ledger = work.find_ledger()
-        rows = sort_files(opened, folder, config, buckets, None if ledger is None else ledger.spellings)
+        opened = open_files(work.source.paths, config)
+        rows = sort_files(opened, folder, config, buckets, work.spellings)
         if work.kind.declares:
             grid = declared_grid(config, energy=rows.energy)
         else:
@@ -317,7 +312,7 @@ def ask_ledger(work: Work) -> StageOutcome:
     book = Book.read(work.find_ledger(), meters.names)
     if book.size is not None and work.any_crowd:
         settings = replace(settings, crowd=book.size)
-    fit = FitFacts("", 0, 0, 0, 0, 0, origin=meters.origin, step_minutes=meters.minutes)
+    fit = FitFacts(origin=meters.origin, step_minutes=meters.minutes)
     steps = None if work.kind.row_per_label else settings.horizon
     book.allow(crowd_setting(work, settings, fit), meters.origin, steps)
     return StageOutcome(settings=settings, carry=replace(work.carry, lasting=book.size is not None))
@@ -365,7 +360,6 @@ def fit_forecasts(work: Work) -> StageOutcome:
         origin=origin,
         step_minutes=minutes,
         time_zone=rows.time_zone,
-        dates=rows.dates,
         crowd=settings.crowd,
     )
     return StageOutcome((FIT, QUALITY_TABLE), facts, carry=Carry())

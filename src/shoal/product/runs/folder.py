@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from shoal.errors import InputError, ShoalError
 from shoal.files import digest_of, file_digest, private_folder, write_whole
-from shoal.product.card.facts import AuditFacts, Course, DesignFacts, FitFacts, OwnAttack, ReleaseFacts
+from shoal.product.card.facts import AuditFacts, DesignFacts, FitFacts, OwnAttack, ReleaseFacts
 from shoal.product.runs.config import Config
 from shoal.product.runs.owner_ledger import FILE, Seal
 from shoal.product.sources.frames import Scratch, meter_files, store_rows
@@ -47,16 +47,14 @@ class CardFacts(Record):
     digest: str
     statement: str
     attack: OwnAttack | None = None
-    course: Course | None = None
     rules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class ReportFacts(Record):
-    """How many labels the page shows one by one, and whether the ledger is intact (None: too long to look)."""
+    """How many labels the page shows one by one."""
 
     shown: int
-    ledger_intact: bool | None
 
 
 @dataclass(frozen=True)
@@ -203,7 +201,6 @@ class RunState(Record):
     run: str = ""
     ledger: Seal | None = None  #: the ledger that was charged, and its head after the last release
     day: str = ""  #: on which the present release was begun: the period of a table that declares none
-    dates: str = ""  #: what came first in dates of two numbers and a year, "%d" or "%m", for days that leave it open
     kind: str = ""  #: of the release (:data:`shoal.product.runs.kinds.KINDS`)
 
     @cached_property

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -192,7 +192,7 @@ class MeterInput:
 
 
 class TableInput:
-    """Rows of any table, with a label in each; one figure per column."""
+    """Rows of any table, with a label in each; one figure per column. It is asked as :class:`MeterInput`."""
 
     kind = "table"
     who, several = "label", "labels"
@@ -231,20 +231,16 @@ class TableInput:
         return "UTC" if zoned else fit.time_zone
 
     def entries(self, settings: Config, plan: CrowdFacts) -> Sequence[str]:
-        """Names of the figures of a row."""
         return plan.columns
 
     def axis(self, settings: Config, plan: CrowdFacts) -> str:
-        """Words for the axis of a chart."""
         return f"{len(plan.columns)} columns"
 
     def spread(self, values: FloatArray) -> FloatArray | float:
-        """The unit in which errors are counted, column by column."""
         spread: FloatArray = values.std(axis=0)
         return spread
 
     def public_rows(self, settings: Config, plan: CrowdFacts, table: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
-        """The rows of crowds as they are passed on, and the order of the owner's."""
         entry = pl.col("values").list
         values = [entry.get(j, null_on_oob=True).fill_nan(None).alias(name) for j, name in enumerate(plan.columns)]
         return table.select(*public_columns("figures"), *values), [self.who]
@@ -267,9 +263,7 @@ def input_of(settings: Config) -> Input:
 def horizon_stamps(fit: FitFacts, horizon: int) -> pl.Series:
     """The instants of the horizon, on the clock of the readings."""
     instant = datetime.fromisoformat(fit.origin or "")
-    naive = instant if instant.tzinfo is None else instant.astimezone(UTC).replace(tzinfo=None)
-    start = (naive - datetime(1970, 1, 1)) // timedelta(microseconds=1)
-    return clock.stamps(start, timedelta(minutes=fit.step_minutes or 0), horizon, fit.time_zone)
+    return clock.stamps(clock.epoch(instant), timedelta(minutes=fit.step_minutes or 0), horizon, fit.time_zone)
 
 
 def _among(frame: pl.DataFrame, labels: Sequence[str] | None) -> pl.DataFrame:

@@ -1,12 +1,9 @@
 """Meter files of any size to shards of repaired readings, in memory that does not grow with the number of rows.
 
 :func:`sort_files` passes over the input twice: for the names, and to sort the rows into buckets of whole households.
-:func:`survey` looks at each bucket; :func:`common_grid` takes from all of them the interval and the phase that a look
-at everything would have found; :func:`make_shard` repairs each bucket on that grid. The result is, household by
-household, that of ``meter_readings`` on all files at once.
-
-A shard is a Parquet file of household, timestamp and kw on the grid, whose step is in the file's metadata. The quality
-table lies beside it, ``<key>.quality.parquet``, and also names the households that could not be used.
+:func:`common_grid` takes interval and phase from a :func:`survey` of each; :func:`make_shard` repairs each on that
+grid: household by household the result of ``meter_readings`` on all files at once. A shard is a Parquet file of
+household, timestamp and kw, with the step in its metadata; beside it lies the quality table.
 """
 
 from __future__ import annotations
@@ -16,7 +13,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -77,7 +74,6 @@ class MeterRows(Record):
     unit: str = "kW"  #: what the readings came in
     unit_reason: str = ""
     taken: str = ""  #: which columns were taken for what
-    dates: str = ""  #: what comes first in dates of two numbers and a year, "%d" or "%m"
     max_kw: float | None = None
 
     @property
@@ -100,20 +96,12 @@ class ShardFacts(Record):
 # ------------------------------------------------------------------ rows by bucket
 
 
-def open_files(files: Sequence[Path], config: Config, dates: str) -> Opened:
-    """Understand meter files that are read together, by the settings of a run and the ``dates`` it has read before."""
+def open_files(files: Sequence[Path], config: Config) -> Opened:
+    """Understand meter files that are read together, by the settings of a run."""
     columns = config.named_columns or None
     if config.declares:
         return open_by_header(files, config, instants=_declares_instants(config))
-    opened = open_sources(
-        files, columns, config.timestamp_format, config.unit, config.time_zone, dates, config.encoding
-    )
-    if config.timestamp_format is not None and dates and opened.dates not in ("", dates):
-        raise InputError(
-            f"timestamp_format: it has the {'month' if dates == '%d' else 'day'} first, and dates were read the other "
-            "way before in this folder. Leave it as it was; write dates as 2024-01-31 where that is wrong"
-        )
-    return opened
+    return open_sources(files, columns, config.timestamp_format, config.unit, config.time_zone, config.encoding)
 
 
 def sort_files(
@@ -121,15 +109,14 @@ def sort_files(
     folder: Path,
     config: Config,
     buckets: int | None = None,
-    on_record: Callable[[list[str]], Mapping[str, str]] | None = None,
+    on_record: Callable[[list[str]], Mapping[str, str]] = lambda _: {},
 ) -> MeterRows:
     """Sort the rows of meter files into buckets of about ``shard_size`` households; ``buckets``: into so many.
 
     ``on_record`` gives names their spelling on record, where that is another.
     """
     names = _names(opened.sources)
-    known = {} if on_record is None else on_record(names.to_list())
-    other = choose_spellings(names.to_list(), known, together=config.declares)
+    other = choose_spellings(names.to_list(), on_record(names.to_list()), together=config.declares)
     names = names.replace(other).unique()
     count = max(-(-len(names) // config.shard_size), 1) if buckets is None else buckets
 
@@ -151,7 +138,6 @@ def sort_files(
         unit=opened.unit,
         unit_reason=opened.reason,
         taken=opened.taken,
-        dates=opened.dates,
         max_kw=config.max_kw,
     )
 
@@ -283,9 +269,7 @@ def declared_grid(config: Config, *, energy: bool) -> Grid:
     width = clock.step(config.interval)
     assert width is not None
     step = width // MICROSECOND
-    origin = clock.instant(str(config.origin), config.time_zone, name="origin")
-    naive = origin if origin.tzinfo is None else origin.astimezone(UTC).replace(tzinfo=None)
-    at = (naive - datetime(1970, 1, 1)) // MICROSECOND
+    at = clock.epoch(clock.instant(str(config.origin), config.time_zone, name="origin"))
     return Grid(step, at % step, decided(0, 0, energy=energy, meter=named_meter(config.unit) or "interval"))
 
 

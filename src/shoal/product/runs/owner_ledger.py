@@ -1,13 +1,9 @@
 """Which ledger a run is charged to, and whether it is still the one that its releases were charged to.
 
-Budgets protect a household only if everything about it is charged to one ledger, whatever folder it was released from.
-So there is one per data owner: where ``SHOAL_LEDGER`` says, else in the user's data directory; ``--ledger`` names
-another. Simulated households need no protection, and their runs keep a ledger in their own folder, as does a folder
-that has one from before, and ``--ledger folder``.
-
-Crowds are for life in whichever ledger: homes that another one on this machine has on record, the data owner's or one
-that a run noted beside it, are told to the owner (:func:`warn_elsewhere`): they may be others of the same names.
-With ``SHOAL_LEDGER=folder``, as tests have it, every folder is by itself and nothing is looked up.
+There is one ledger per data owner: where ``SHOAL_LEDGER`` says, else in the user's data directory; ``--ledger`` names
+another. Runs of simulated households keep one in their own folder, as does a folder that has one from before, and
+``--ledger folder``. With ``SHOAL_LEDGER=folder``, as tests have it, every folder is by itself and nothing is looked up
+elsewhere (:func:`warn_elsewhere`).
 
 A run keeps the identity of its ledger and its head after each release. An opened ledger must have both: one that is
 missing, exchanged or rolled back has forgotten what was spent, and nothing is released on its word.

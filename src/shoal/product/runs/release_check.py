@@ -10,7 +10,6 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 
 from shoal.errors import InputError, UnreachableError
@@ -30,7 +29,8 @@ from shoal.product.studies.release_files import (
 )
 from shoal.validation import FloatArray
 
-SHOWN = 5  #: Of what is found, at most so many are named
+#: Of what is found, at most so many are named.
+SHOWN = 5
 
 
 def refuse_leaks(public: Mapping[str, bytes], owner: bytes, record: ReleaseRecord, *, package: bool = False) -> None:
@@ -39,8 +39,8 @@ def refuse_leaks(public: Mapping[str, bytes], owner: bytes, record: ReleaseRecor
     if found:
         after = "The table is on record; nothing more was written" if package else "Nothing was written"
         raise UnreachableError(
-            f"release: the files that are about to leave show more than the promise allows: {'; '.join(found[:SHOWN])}. "
-            f"{after}. This is a mistake of shoal's, or of something that changed its files: please report it"
+            f"release: the files that are about to leave show more than they may: {'; '.join(found[:SHOWN])}. {after}. "
+            "This is a mistake of shoal's, or something changed its files: please report it"
         )
 
 
@@ -85,7 +85,7 @@ def attack_run(folder: str | Path, outside: Mapping[str, str] | None = None) -> 
         Findings with intervals; ``alarms``, where a promise is broken; what could not be looked at.
 
     >>> attack_run("january").alarms  # doctest: +SKIP
-    []
+    ()
     """
     home = Folder(folder)
     state, path = home.state(), Path(folder)

@@ -253,14 +253,19 @@ class Results:
         self.kind.refuse("proof")
         self.demand("design")
 
-    def explain(self, purpose: str = "") -> tuple[Path, Path]:
-        """Write one page for a board and an annex for a regulator, from the card; their paths."""
+    def explain(self, purpose: str = "", attack: str | Path | None = None) -> tuple[Path, Path]:
+        """Write one page for a board and an annex for a regulator, from the card; their paths.
+
+        ``attack`` is the attack.json of a study (`shoal attack`), whose findings both pages then have.
+        """
         from shoal.product.card.render import annex, board
+        from shoal.product.studies.findings import Study
 
         card, title, day = self.card, self.config.title, self.work.released_on
+        study = None if attack is None else Study.load(attack)
         return (
-            self.work.folder.put(BOARD, board(card, title=title, made=day)),
-            self.work.folder.put(ANNEX, annex(card, purpose=purpose, title=title, made=day)),
+            self.work.folder.put(BOARD, board(card, title=title, made=day, study=study)),
+            self.work.folder.put(ANNEX, annex(card, purpose=purpose, title=title, made=day, study=study)),
         )
 
     # ------------------------------------------------------------------ what to say about it

@@ -1,9 +1,8 @@
 """The rules of a row (:mod:`shoal.crowds`) applied to what is on record: one object for meters, one for tables.
 
-Both form crowds within the rules, say which rule is not kept, and make the rows of all crowds from the figures of
-today and what the ledger keeps of each crowd. There ``kept`` of a crowd is JSON with bases, secret offsets, decimals of
-its unit, and the period of the last row that was not withheld; a member has its last figures (``stored``: by time of
-day, or column by column) and what entered the last row (``entered``, of meters), as integers of that unit.
+In the ledger ``kept`` of a crowd is JSON with bases, secret offsets, decimals of its unit, and the period of the last
+row that was not withheld; a member has its last figures (``stored``: by time of day, or column by column) and what
+entered the last row (``entered``, of meters), as integers of that unit.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ from shoal.crowds.rules import Units, as_figures, decimals_of, in_units, keeps_d
 from shoal.crowds.tables import ColumnRoles, TableCrowd, begin_table, column_bases, next_table, rules_kept, table_limits
 from shoal.errors import InputError
 from shoal.product.runs.inputs import Curves
+from shoal.product.sources.meters import clock
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
 Draw = Callable[[int], int]
@@ -84,16 +84,15 @@ class LoadRules:
             return None
         loads = np.abs(self.watts).sum(axis=1)
         names = sorted(self.curves.labels[at[int(np.argmax(loads[at]))]] for at in bad)
-        return _refusal(
-            f"one home makes most of its row (dominance, {len(bad)} of {len(crowds)} rows): {', '.join(names[:5])}"
+        return (
+            "rules of a row: no crowds were found that keep them: one home makes most of its row (dominance, "
+            f"{len(bad)} of {len(crowds)} rows): {', '.join(names[:5])}. Ways out: a larger crowd; leave the label "
+            "out; or the promise about the readings, which has no crowds. Nothing was released"
         )
-
-    def of_all(self, days: Units) -> Fraction:
-        return Fraction(int(np.abs(days).sum()), max(days.size, 1))
 
     def begin(self, last: Units, everyone: Units, draw: Draw) -> LoadCrowd:
         """A new crowd whose members have these usual days (n, steps); ``everyone``: those of all labels."""
-        return begin_loads(last, self.of_all(everyone), draw)
+        return begin_loads(last, Fraction(int(np.abs(everyone).sum()), max(everyone.size, 1)), draw)
 
     def first_figures(self, at: IndexArray) -> Units:
         """(n, steps of a day) the usual days of labels of today, in watts."""
@@ -132,15 +131,12 @@ class LoadRules:
 
     def _instants(self, period: str, number: int) -> tuple[int, ...]:
         """Microseconds of the entries of a row from a period on."""
-        start = (datetime.fromisoformat(period).replace(tzinfo=None) - datetime(1970, 1, 1)) // timedelta(
-            microseconds=1
-        )
-        step = self.step // timedelta(microseconds=1)
+        start, step = clock.epoch(datetime.fromisoformat(period)), self.step // clock.MICROSECOND
         return tuple(range(start, start + step * number, step))
 
 
 class TableRules:
-    """The rules of rows of a table: a base and an offset per column, members held column by column."""
+    """The rules of rows of a table, asked as :class:`LoadRules`: a base, an offset and who is held for each column."""
 
     def __init__(
         self, curves: Curves, setting: Mapping[str, Any], sensitive: Sequence[str], closeness: float | None
@@ -181,12 +177,10 @@ class TableRules:
         return table_limits(self.curves.values[at], self.columns, self.closeness, None, self.curves.values)
 
     def keeps(self, figures: Units) -> bool:
-        """Whether members with these figures (n, k) can be a crowd."""
         crowd = np.zeros(len(figures), dtype=np.int64)
         return bool(rules_kept(figures, crowd, self.columns, self.closeness, None, self.units).all())
 
     def failure(self, crowds: Sequence[IndexArray]) -> str | None:
-        """Why first crowds do not keep the rules; None where they do."""
         at = np.concatenate(crowds)
         crowd = np.repeat(np.arange(len(crowds)), [len(one) for one in crowds])
         kept = rules_kept(self.units[at], crowd, self.columns, self.closeness)
@@ -202,18 +196,15 @@ class TableRules:
         return self.units[at]
 
     def decode(self, kept: str, stored: Sequence[bytes], entered: Sequence[bytes]) -> TableCrowd:
-        """A crowd from what the ledger keeps of it and of its members."""
         fixed = json.loads(kept)
         bases = tuple(map(Decimal, fixed["bases"]))
         return TableCrowd(bases, tuple(fixed["offsets"]), _figures(stored, FIGURES), tuple(fixed["decimals"]))
 
     def encode(self, crowd: TableCrowd, period: str) -> tuple[str, list[bytes], list[bytes]]:
-        """What the ledger keeps of a crowd whose last row is about this period, and of its members."""
         kept = _pack_kept(crowd.bases, crowd.offsets, crowd.decimals, period)
         return kept, [row.astype(FIGURES).tobytes() for row in crowd.last], [b""] * len(crowd.last)
 
     def make(self, crowds: Sequence[TableCrowd], at: Sequence[IndexArray]) -> list[MadeRow]:
-        """The rows of all crowds; ``at``: where their members stand today, −1 for those who are not there."""
         figures, present = [], []
         for places in at:
             here = places >= 0
@@ -270,10 +261,3 @@ def _pack_kept(bases: Sequence[Decimal], offsets: Sequence[int], decimals: Seque
 
 def _figures(rows: Sequence[bytes], kind: np.dtype[Any]) -> Units:
     return np.array([np.frombuffer(row, dtype=kind) for row in rows]).astype(np.int64)
-
-
-def _refusal(words: str) -> str:
-    return (
-        f"rules of a row: no crowds were found that keep them: {words}. Ways out: a larger crowd; leave the label out; "
-        "or the promise about the readings, which has no crowds. Nothing was released"
-    )

@@ -1,9 +1,7 @@
 """Rows of crowds: made by the rules of crowds for life (:mod:`shoal.crowds.membership`), stored, and recorded.
 
-Labels with a crowd on record in the ledger stay in it. A population of which no label is on record is formed anew, by
-likeness; newcomers beside crowds that exist wait, and are divided by lot. :class:`Plan` makes members and rows,
-:class:`CrowdTables` are their two files, and a release draws the public number of each new crowd and records
-everything in one transaction. Until then a new crowd has a negative number.
+:class:`Plan` makes members and rows, :class:`CrowdTables` are their two files, and a release draws the public number of
+each new crowd and records everything in one transaction. Until then a new crowd has a negative number.
 
 | file | holds |
 | --- | --- |

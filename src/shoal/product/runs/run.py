@@ -10,9 +10,8 @@
 | card | one card, from the facts of the stages | card.json, card.md |
 | report | pages for the owner and to pass on | report.html, public/report.html |
 
-A neighborhood is one shard, a country many; nothing else differs. Which stages there are is a matter of the kind of
-release (:mod:`shoal.product.runs.kinds`). A stage that is done, as :mod:`shoal.product.runs.results` tells, is not done
-again.
+Which stages there are is a matter of the kind of release (:mod:`shoal.product.runs.kinds`). A stage that is done, as
+:mod:`shoal.product.runs.results` tells, is not done again.
 
 | state of a release | reached by | from there |
 | --- | --- | --- |
@@ -350,7 +349,7 @@ class Run(Results):
         if name == "fit":
             kind = choose_kind(state.config, facts)
             kind.check_rows(state.config, facts)
-            work.state = state = replace(state, dates=facts.dates or state.dates, kind=kind.word)
+            work.state = state = replace(state, kind=kind.word)
         digests = {file: work.folder.digest(file) for file in outcome.files}
         seconds = round(time.monotonic() - begun, 3)
         stages = {**state.stages, name: Done(self.key(name), digests, seconds, _now(), facts)}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -68,18 +68,14 @@ class Part(Record):
                 )
 
 
-def shard_key(stage: str, settings: Mapping[str, Any], inputs: Sequence[str]) -> str:
-    """The name of what a stage makes of these inputs (keys or digests, in order) with these settings.
+def out_path(root: Path, stage: str, suffix: str, settings: dict[str, Any], inputs: Sequence[Part] = ()) -> str:
+    """Where the shard that a stage makes of these inputs, with these settings, lies; its folder is made.
 
     A new version of shoal makes new shards: the code is one of the inputs.
     """
-    return digest_of([stage, shoal.__version__, dict(settings), list(inputs)])[:32]
-
-
-def out_path(root: Path, stage: str, suffix: str, settings: dict[str, Any], inputs: Sequence[Part] = ()) -> str:
-    """Where the shard that a stage makes of these inputs, with these settings, lies; its folder is made."""
     private_folder(root / stage)
-    return str(root / stage / f"{shard_key(stage, settings, [part.key for part in inputs])}.{suffix}")
+    key = digest_of([stage, shoal.__version__, settings, [part.key for part in inputs]])[:32]
+    return str(root / stage / f"{key}.{suffix}")
 
 
 def seal_shard(path: str | Path, facts: Record) -> Part:

@@ -55,9 +55,7 @@ def stage(work: Work) -> StageOutcome:
     settings = {**config.part(*SETTINGS), "source": work.source.digest, "known": known, "charged": config.charged}
     out = out_path(work.path, LAWS, SUFFIX, settings)
     work.tell(DOING, 0, 0)
-    ledger = work.find_ledger()
-    on_record = None if ledger is None else ledger.spellings
-    part = find_shard(out) or seal_shard(out, read(work.source, config, known, Path(out), on_record))
+    part = find_shard(out) or seal_shard(out, read(work.source, config, known, Path(out), work.spellings))
     work.put(FIT, Listing((part,)))
     doubts = work.other_ledgers(ClassTable.load(part.path).labels)
     facts = replace(part.facts_as(FitFacts), source=str(work.source), crowd=config.crowd, doubts=doubts)
@@ -66,9 +64,7 @@ def stage(work: Work) -> StageOutcome:
     return StageOutcome((FIT,), facts, carry=Carry())
 
 
-def read(
-    source: Source, config: Config, known: Sequence[str] | None, out: Path, on_record: OnRecord | None = None
-) -> FitFacts:
+def read(source: Source, config: Config, known: Sequence[str] | None, out: Path, on_record: OnRecord) -> FitFacts:
     """Write the rows of a table and their curves; ``known`` columns are those of an earlier table that goes on.
 
     ``on_record`` gives labels their spelling on record, where that is another.
@@ -76,7 +72,7 @@ def read(
     columns = config.columns, config.timestamp_column, config.value_column
     rows, entries, left_out = table_rows(source.paths, str(config.label), *columns, config.encoding)
     given = rows[LABEL].unique().to_list()
-    rows = rows.with_columns(pl.col(LABEL).replace(choose_spellings(given, on_record(given) if on_record else {})))
+    rows = rows.with_columns(pl.col(LABEL).replace(choose_spellings(given, on_record(given))))
     whole = rows.drop_nulls().sort(LABEL, SOURCE_ROW)
     incomplete = len(rows) - len(whole)
     if not len(whole):
@@ -135,22 +131,9 @@ def read(
         *([f"{count_of(len(left_out), 'column')} that were not asked for or are no numbers"] if left_out else []),
         *([f"{count_of(len(without), 'column')} with one value in all rows"] if without else []),
     ]  # fmt: skip
-    return FitFacts(
-        source="",
-        labels=len(names),
-        groups=0,
-        smallest_group=0,
-        largest_group=0,
-        edges=0,
-        most_rows=most,
-        noun=noun_of(str(config.label)),
-        entry="column",
-        about=(
-            *_about(len(scaled), len(chosen), fewest, most),
-            *([f"Not in it: {'; '.join(gone)}."] if gone else []),
-        ),
-        fitted_on_private_data=True,
-    )
+    about = (*_about(len(scaled), len(chosen), fewest, most), *([f"Not in it: {'; '.join(gone)}."] if gone else []))
+    noun = noun_of(str(config.label))
+    return FitFacts(labels=len(names), most_rows=most, noun=noun, entry="column", about=about)
 
 
 def noun_of(column: str) -> str:

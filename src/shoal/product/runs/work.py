@@ -199,6 +199,11 @@ class Work:
                 raise
             return None
 
+    def spellings(self, labels: list[str]) -> dict[str, str]:
+        """Label -> its spelling on record, for labels that are on record in another."""
+        ledger = self.find_ledger()
+        return {} if ledger is None else ledger.spellings(labels)
+
     def close_ledger(self) -> None:
         """Close the ledger at the end of a command."""
         ledger, self._ledger = self._ledger, None

@@ -10,9 +10,6 @@
 | 422 | a body that makes no sense, or another one under the same Idempotency-Key |
 
 Errors are problem documents (RFC 9457) with fixed texts: nothing of a request is ever repeated in a response.
-
-Before anything is served, the port is taken, the ledger is taken (nobody else may serve it), and the checkpoints in the
-served folder are held against it (:mod:`shoal.product.service.record`).
 """
 
 import contextlib
@@ -180,14 +177,7 @@ def application(
     burst: float = 400.0,
     proxy: TrustedProxy | None = None,
 ) -> FastAPI:
-    """The service as an ASGI application.
-
-    Args:
-        service: what it serves.
-        log: where it writes its lines; by default nowhere.
-        rate, burst: requests a second of one person or address, and at once.
-        proxy: whose headers are believed.
-    """
+    """The service as an ASGI application; ``rate``, ``burst``: requests of a person or address a second and at once."""
     log = log or RequestLog()
     document = {"application/problem+json": {"schema": DOCUMENT}}
     app = FastAPI(
@@ -255,17 +245,9 @@ def serve(
     trust_proxy: str | None = None,
     new_owner_key: bool = False,
 ) -> None:
-    """Serve the runs of a folder until the process is told to stop.
+    """Serve the runs of a folder until the process is told to stop: the command ``shoal serve`` has the arguments.
 
-    Args:
-        folder: a run, or a folder of runs.
-        ledger: where it is kept; by default the one of the runs.
-        host, port: where to listen. TLS is the proxy's in front.
-        user_header: header in which a proxy says who the user of the pages is; with ``trust_proxy``.
-        trust_proxy: the proxy's address, from which alone its headers are believed.
-        new_owner_key: make an owner key in the place of a lost one.
-
-    >>> serve("january", port=8000)  # doctest: +SKIP
+    Before anything is served, the port and the ledger are taken, and the checkpoints are held against the ledger.
     """
     proxy = TrustedProxy.of(user_header, trust_proxy)
     place = ledger_place(folder, ledger)

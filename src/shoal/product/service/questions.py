@@ -4,16 +4,13 @@ An answer is shown in four steps. Its idempotency key is bound to what is asked.
 account and notes a receipt that charges the question to it and commits to all of the answers. A checkpoint that covers
 the receipt is put on disk, outside of the ledger. Only then is the answer shown, and it is the same ever after.
 
-A question is charged as a whole, so whether it is refused is the same for all of its handles. Its price is what its
-statement says, (ε, δ) of the whole table; prices of questions that share a label add up (basic composition, which holds
-however the next question is chosen), those about other people do not.
+A question is charged as a whole, so whether it is refused is the same for all of its handles (docs/service.md). Prices
+of questions that share a label add up (basic composition, which holds however the next question is chosen).
 
     handle = base32(HMAC-SHA-256(secret of the ledger, analyst, question, label))[:20]
 
-Without the secret a handle says nothing about its label, two analysts cannot compare theirs, and the same analyst
-cannot follow a label from one question to the next. Sorted by handle, labels stand in an order drawn by the secret.
-Nothing else depends on which label a handle hides: every body has the same length, and after the first request each is
-one look into a table.
+Nothing else depends on which label a handle hides: labels are sorted by handle, every body has the same length, and
+after the first request each is one look into a table.
 """
 
 from __future__ import annotations

@@ -2,16 +2,11 @@
 
     leaf  SHA-256(0x00 ‖ data)        node  SHA-256(0x01 ‖ left ‖ right)        no leaves  SHA-256()
 
-A tree of n leaves splits at the largest power of two below n, as RFC 9162 has it.
-
-A checkpoint is the size and the root of the tree over all entries (RFC 9162). One is on disk, outside of the ledger
-itself, before an answer that it covers is shown. So a ledger that was restored from an older copy, or rewritten, is
-recognized at the next start, whether the service was stopped or killed.
-
-Checkpoints lie in two places, and a start is held against both. Those beside the ledger (on PostgreSQL: in the user's
-data directory, under the ledger's identity) know what was shown from any folder; those in the served folder know it
-wherever a copy of the ledger is put. A run that was served in its folder may be served alone later, and the other way
-round: what the folders above and below know of the ledger counts too.
+Trees are those of RFC 9162. A checkpoint is the size and the root of the tree over all entries. One is on disk, outside
+of the ledger itself, before an answer that it covers is shown: a ledger that was restored from an older copy, or
+rewritten, is recognized at the next start. Checkpoints lie in two places, and a start is held against both: beside the
+ledger, and in the served folder, wherever a copy of the ledger is put. What the folders above and below know of the
+ledger counts too.
 """
 
 from __future__ import annotations

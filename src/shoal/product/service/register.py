@@ -4,13 +4,11 @@ A key is 256 random bits, shown once, stored as a digest:
 
     shoal_<o or a>_<43 characters, base64url of 32 bytes>_<8 hexadecimal digits, CRC-32 of all before it>
 
-The prefix lets scanners of source code find a key that was checked in by mistake. Every key but the owner's first is
-made by somebody, with a key or through a proxy. Whatever was made with a key (keys, people who were admitted, grants)
-ends when that key is *ended*: whoever steals one makes nothing that outlives it. A key can be *replaced* with itself or
-with a key above it; what was made with it goes on under the new one.
+Whatever was made with a key (keys, people who were admitted, grants) ends when that key is *ended*. A key can be
+*replaced* with itself or with a key above it; what was made with it goes on under the new one (docs/service.md).
 
 All of it lies in tables beside the ledger's chain. Each call is one transaction; what is granted and ended is in the
-chain too, where nobody can change it.
+chain too.
 """
 
 from __future__ import annotations

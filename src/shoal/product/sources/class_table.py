@@ -1,22 +1,13 @@
 """Any table with a label in every row: read from files, and as the stages of a run see it.
 
-| what is found | what is done |
-| --- | --- |
-| a column that is not numeric, and was not named | is no entry: it is left out |
-| a cell without a value | its row is left out, and counted |
-| text, NaN or an infinity in an entry | refused: somebody has to say what it stands for |
-| a row without a label | refused |
-| a column with one value in all rows | is left out: it tells nobody apart |
-
-A long table (label, time, value) is turned into one row per label, an entry per time; every label must have a value at
-each of them. Text never reaches a message.
+A column that is not numeric, unless it was named, or has one value in all rows is no entry; a row with an empty cell is
+left out, and counted; text, NaN or an infinity in an entry and a row without a label are refused. A long table (label,
+time, value) is turned into one row per label, an entry per time. Text never reaches a message.
 
 One row per label is its constant. Several rows are independent draws from its law, N(μ_X, Σ_X), and each of them is
 released: the promise is about all rows of a label together, so it is made for as many answers as the label with most
-rows has (``times``).
-
-Entries are kept in units in which their errors cost alike: entry j is x_j 2^{e_j}, which is exact, with 2^{e_j} next to
-one over its spread. What is released is divided by the same power of two, exactly.
+rows has (``times``). Entries are kept in units in which their errors cost alike: entry j is x_j 2^{e_j}, which is
+exact, with 2^{e_j} next to one over its spread.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Files under the readings' promise: what one line holds decides about that line alone, and one home's cells about it.
 
-A CSV parser reads a file as one text: a quote that is not closed takes in the lines after it, a byte that the encoding
-does not have decides the encoding of all, a line with a field too many is an error of the file. Whatever another run
-sees from the rows is declared or fixed here: encoding (UTF-8 unless named), the layout (from the header alone), the
-unit, the layouts of timestamps, and whether they have an offset from UTC (as the origin has). Let F be any input and F
-without h the same without the values of a home h and whatever is there because of them alone: every other home's
-readings are the same to the last bit.
+Whatever another run sees from the rows is declared or fixed here (docs/promise.md, "Where another home's readings could
+enter"). Let F be any input and F without h the same without the values of a home h and whatever is there because of
+them alone: every other home's readings are the same to the last bit.
 
 | cannot be read | then |
 | --- | --- |

@@ -49,31 +49,26 @@ class LawWarning(UserWarning):
 
 
 class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Rows changed so little that they no longer tell their label, to (ε, δ): a scikit-learn transformer.
+    """Change rows as little as hides their label, to (ε, δ): a scikit-learn transformer.
 
     ``fit(X, y)`` estimates each label's law from its rows (:meth:`shoal.GaussianClasses.fit`), or takes the rows for
     constants where every label has exactly one, and finds the cheapest mechanism of ``method`` that meets (ε, δ).
-    ``transform(X, y)`` releases rows of these labels: every call is another release. A row without a label, or of a
-    label that was not fitted, is refused. What hides a label is the spread of its own rows, moved to the law of its
-    crowd; noise from a cryptographic source comes on top only where the design takes some (``mechanism_.noise_cov``;
-    the default takes none where moving is enough). So whoever knows a row itself, and what was fitted, finds its label.
+    ``transform(X, y)`` releases rows of these labels: every call is another release. What hides a label is the spread
+    of its own rows, moved to the law of its crowd; noise from a cryptographic source comes on top only where the design
+    takes some (``mechanism_.noise_cov``). So someone who knows a row itself, and what was fitted, finds its label.
 
-    The guarantee is about the label of one row, for whoever holds all released rows and does not know which of them
-    belong together (``scope="table"`` of :func:`shoal.privacy_curve`); m rows known to be of one label are m releases,
-    ``shoal.privacy_curve([hider.mechanism_.output] * m, hider.mechanism_.graph, epsilon)``. It rests on the laws:
-    ``checks_`` says whether the rows follow them, and what held-out ones lose, ``guard_`` what δ becomes over
-    laws that the rows leave plausible. Where rows speak against the laws ``fit`` refuses with an UnreachableError, as
-    ``shoal run`` does; a :class:`shoal.LawWarning` says where they are too few.
+    The guarantee is about the label of one row, for someone who holds all released rows and does not know which of them
+    belong together (``scope="table"`` of :func:`shoal.privacy_curve`); m rows known to be of one label are m releases.
+    It rests on the laws: ``checks_`` says whether the rows follow them, ``guard_`` what δ becomes over laws that the
+    rows leave plausible. Where rows reject the laws ``fit`` refuses with an UnreachableError, as ``shoal run`` does; a
+    :class:`shoal.LawWarning` says where they are too few.
 
     In a ``Pipeline`` whose last step predicts, ``transform`` needs labels too: enable metadata routing and give them as
-    ``labels``, the pipeline's ``y`` or another column that is to be hidden (the example shows the lines). They reach
-    ``predict`` and the pipeline's own ``score``; scorers by name (``scoring="accuracy"``) and ``cross_val_predict``
-    hand none on, so that scores are NaN with a warning, and a fitted search predicts through ``best_estimator_``.
+    ``labels`` (the example shows the lines). Scorers by name (``scoring="accuracy"``) and ``cross_val_predict`` hand
+    none on.
 
-    Errors count in the units of the columns: put a ``StandardScaler`` before it where they differ. A column with one
-    value in all fitted rows tells nobody apart: it is released with that value. A pandas frame comes back as one. A
-    pickle holds the settings, not what was fitted, which is as private as the data; ``mechanism_.save`` keeps the
-    mechanism.
+    Errors count in the units of the columns: put a ``StandardScaler`` before it where they differ. A pickle holds the
+    settings, not what was fitted, which is as private as the data; ``mechanism_.save`` keeps the mechanism.
 
     Args:
         epsilon, delta: the guarantee, at most.

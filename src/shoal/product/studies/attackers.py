@@ -15,41 +15,14 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.audits.confidence import mean_lower, mean_upper
 from shoal.validation import FloatArray
 
 #: What is known of homes (homes, f), and their rows (homes, k).
 Table = tuple[FloatArray, FloatArray]
 #: Share of the scatter between homes that is added to the scatter within, so that it can be inverted.
 RIDGE = 0.1
-#: Error probability of each end of an interval.
-ERROR = 0.025
 #: Rows up to which held-out rows are attacked, folds, and rounds of boosting.
 ROWS, FOLDS, ROUNDS = 4_000, 3, 60
-
-
-@dataclass(frozen=True)
-class Hits:
-    """Frequency with which the right row was first, and among the first ten, with intervals at 95 %.
-
-    Intervals take homes as independent draws, with all their origins together: those of one home are alike.
-    """
-
-    homes: int
-    top_1: float
-    top_1_interval: tuple[float, float]
-    top_10: float
-    top_10_interval: tuple[float, float]
-
-    @classmethod
-    def over(cls, chances: Sequence[tuple[FloatArray, FloatArray]]) -> Hits:
-        """From each origin's chances of the homes to be right at once and within ten (:func:`rank_rows`)."""
-
-        def interval(values: FloatArray) -> tuple[float, float]:
-            return mean_lower(values, ERROR), mean_upper(values, ERROR)
-
-        one, some = (np.mean(part, axis=0) for part in zip(*chances, strict=True))
-        return cls(len(one), float(one.mean()), interval(one), float(some.mean()), interval(some))
 
 
 def rank_rows(scores: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -6,11 +6,27 @@ can a member be singled out, can two records of one member be linked, can a prop
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import date
+from pathlib import Path
 from typing import Any
 
-from shoal.records import plain
+import numpy as np
 
+from shoal import __version__
+from shoal.audits.confidence import mean_lower, mean_upper
+from shoal.errors import InputError
+from shoal.files import write_private
+from shoal.records import convert, plain
+from shoal.rounding import nearest, percent
+from shoal.validation import FloatArray
+
+#: Deviations above what raises an alarm at which 95 of 100 runs do.
+DETECTED = 1.645
+#: Error probability of each end of an interval, and the deviations from the mean at which its lower end is the guess.
+ERROR, ALARM = 0.025, 2.72
 QUESTIONS = ("singling out", "linkability", "inference")
 
 
@@ -43,3 +59,122 @@ class Finding:
         """Plain numbers, lists and strings."""
         content: dict[str, Any] = plain(self)
         return content
+
+    @property
+    def cells(self) -> list[str]:
+        """Its row of a table."""
+        shown = percent if self.measure == "share right" else _two_digits
+        ends = f"{shown(self.figure, 'nearest')} ({shown(self.interval[0], 'lower')} to {shown(self.interval[1])})"
+        least = "" if self.power is None else shown(self.power)
+        bound = "none" if self.bound is None else f"≤ {shown(self.bound)}"
+        return [self.release, self.what, self.measure, ends, shown(self.guess, "nearest"), bound, least]
+
+
+#: Columns of a table of findings; the question stands before them.
+HEADS = ("release", "what is looked for", "measure", "figure (95 % interval)", "guess", "bound", "least excess seen")
+
+
+def share_right(
+    question: str, release: str, what: str, values: FloatArray, guess: float, bound: float | None = None
+) -> Finding:
+    """The mean over members of their chance to be named, with an interval that takes members as independent."""
+    ends = mean_lower(values, ERROR), mean_upper(values, ERROR)
+    spread = max(float(values.std()), (guess * (1 - guess)) ** 0.5)
+    power = min((ALARM + DETECTED) * spread / len(values) ** 0.5, 1.0)
+    return Finding(question, release, what, "share right", float(values.mean()), ends, guess, len(values), power, bound)
+
+
+def _two_digits(value: float, side: str = "upper") -> str:
+    return nearest(round(value, 3))
+
+
+@dataclass(frozen=True)
+class Study:
+    """Three questions about one file, answered: what was found, under which assumptions, and what was not looked at."""
+
+    about: str  #: the file, in a sentence or two that name nobody
+    members: int
+    findings: tuple[Finding, ...]
+    assumed: tuple[str, ...] = ()
+    not_looked_at: tuple[str, ...] = ()
+    left_out: Mapping[str, int] = field(default_factory=dict)  #: reason -> members that could not be used
+
+    @property
+    def exceeded(self) -> tuple[Finding, ...]:
+        """Findings above their bound; there must be none."""
+        return tuple(one for one in self.findings if one.is_violation)
+
+    def of(self, question: str, release: str = "") -> list[Finding]:
+        """The findings of a question, of one release where it is named."""
+        return [one for one in self.findings if one.question == question and release in ("", one.release)]
+
+    @property
+    def strongest(self) -> list[Finding]:
+        """Of each question and release, the finding with the largest excess over its guess."""
+        groups = dict.fromkeys((one.question, one.release) for one in self.findings)
+        return [max(self.of(*group), key=lambda one: one.figure - one.guess) for group in groups]
+
+    @property
+    def head(self) -> str:
+        """What the file is, and who was left out."""
+        gone = "; ".join(f"{count} {reason}" for reason, count in self.left_out.items())
+        return f"{self.about}{gone and f' Left out: {gone}.'}"
+
+    @classmethod
+    def load(cls, path: str | Path) -> Study:
+        """Read the attack.json that :meth:`save` wrote."""
+        try:
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
+            study: Study = convert(cls, {one.name: content[one.name] for one in fields(cls)})
+            return study
+        except (OSError, ValueError, KeyError, TypeError):
+            raise InputError("attack: the file is not an attack.json that `shoal attack` wrote") from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, lists and strings."""
+        content: dict[str, Any] = plain(self)
+        return content
+
+    def __str__(self) -> str:
+        tables = [
+            f"## {question.capitalize()}\n\n{markdown_table(HEADS, [one.cells for one in self.of(question)])}"
+            for question in QUESTIONS if self.of(question)
+        ]  # fmt: skip
+        rest = [f"Assumed: {' '.join(self.assumed)}", f"Not looked at: {' '.join(self.not_looked_at)}"]
+        return "\n\n".join([self.head, *tables, *rest])
+
+    def save(self, out: str | Path) -> list[Path]:
+        """Write two sheets to file, the tables, and the numbers with the day and version; returns the files."""
+        from shoal.product.card.render import questions_page
+
+        made = date.today().isoformat()
+        content = {"made": made, "version": __version__, **self.to_dict()}
+        written = {
+            "attack.html": questions_page(self, made=made),
+            "attack.md": f"{self}\n",
+            "attack.json": json.dumps(content, indent=1, ensure_ascii=False) + "\n",
+        }
+        folder = Path(out)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in written.items():
+            write_private(folder / name, text.encode())
+        return [folder / name for name in written]
+
+
+def unique_share(records: FloatArray, known: int, width: FloatArray | float, seed: int) -> FloatArray:
+    """(n,) chance to isolate each record by ``known`` of its entries, drawn, each known to within ``width``.
+
+    >>> unique_share(np.array([[1.0, 2.0], [1.0, 2.0], [5.0, 6.0]]), 2, 0.1, 0).tolist()
+    [0.5, 0.5, 1.0]
+    """
+    draw, n = np.random.default_rng(seed), len(records)
+    chances = np.empty(n)
+    for i in range(n):
+        at = draw.choice(records.shape[1], min(known, records.shape[1]), replace=False)
+        near = np.abs(records[:, at] - records[i, at]) <= np.broadcast_to(width, records.shape[1])[at]
+        chances[i] = 1 / near.all(axis=1).sum()
+    return chances
+
+
+def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(row) + " |" for row in (heads, ["---"] * len(heads), *rows))

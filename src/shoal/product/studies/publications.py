@@ -11,7 +11,6 @@ table itself. Without either only the attacker's own certainty is told: how ofte
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -20,87 +19,66 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from shoal.audits.confidence import mean_lower, mean_upper
 from shoal.errors import InputError
 from shoal.product.sources.meters.forecast import forecast
 from shoal.product.sources.meters.quality import Readings, as_readings
-from shoal.product.studies.attackers import ERROR
-from shoal.product.studies.reidentification import share
-from shoal.records import plain
+from shoal.product.studies import tables
+from shoal.product.studies.findings import Study, share_right
+from shoal.product.studies.inference import Rows
+from shoal.product.studies.tables import fill_rows, read_table, table_findings
 from shoal.rounding import count_of
 from shoal.validation import FloatArray
 
 #: What the rows of a table may be known by, and the names of the homes in it.
 ROW, NAMES = ("crowd", "row"), ("household", "label", "id")
 KNOWN_DAYS = 7
+#: Name -> what its row is known by.
+Owners = dict[str, tuple[str, ...]]
+RELEASE = "published table"
+ASSUMED = (
+    "The attacker takes the row that is nearest to what it expects, and names one of the members of it.",
+    "Members are taken as independent of each other.",
+)
+NOT_LOOKED_AT = (
+    "Attackers who learn from other tables, and who know the other members' figures of a row.",
+    "Properties of members that are in neither table.",
+)
 
 
-@dataclass(frozen=True)
-class PublishedAttack:
-    """Result of an attack on a published table; shares are means over the homes that are looked for."""
-
-    knowledge: str
-    rows: int
-    homes: int  #: looked for
-    certain: float  #: share of homes of which one row is twice as near as the next
-    found: float | None  #: share whose nearest row is their own; None where whose row is whose is not on record
-    named: float | None  #: with a guess among the homes of the row
-    named_interval: tuple[float, float] | None  #: at 95 %, homes taken as independent draws
-    guess: float | None  #: share named by somebody who is told the row
-    left_out: int = 0  #: homes of the readings that have no row, or nothing from which to expect a curve
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, lists and strings."""
-        content: dict[str, Any] = plain(self)
-        return content
-
-    def __str__(self) -> str:
-        lines = [
-            f"{count_of(self.rows, 'row')} were published; looked for: {count_of(self.homes, 'home')}; "
-            f"the attacker knows {self.knowledge}."
-        ]
-        if self.named is None or self.named_interval is None or self.guess is None or self.found is None:
-            lines.append(
-                f"Of {self.certain:.1%} one row is twice as near as the next. Whether it is theirs is "
-                "unknown: the table has no names of these homes, and there is no record of a run."
-            )
-        else:
-            lines.append(
-                f"The row of {self.found:.1%} is found, and {share(self.named, self.named_interval)} of the homes are "
-                f"named (95 % interval); someone who is given the row names {self.guess:.1%}."
-            )
-        if self.left_out:
-            lines.append(f"Left out: {count_of(self.left_out, 'home')} without a row, or with too few readings.")
-        return "\n".join(lines)
-
-
-def find_published(published: Any, readings: Any, *, train_days: int = KNOWN_DAYS) -> PublishedAttack:
-    """Look for homes in a published table of curves.
+def find_published(
+    published: Any, known: Any, *, label: str | None = None, train_days: int = KNOWN_DAYS, seed: int = 0
+) -> Study:
+    """Look for homes in a published table of curves, or for labels in a published table of figures.
 
     Args:
         published: a CSV or Parquet file with timestamp, kw and a column crowd (and row) or household; or the folder of
-            a run, whose public table is attacked.
-        readings: of the homes that are looked for: a frame, or what :func:`shoal.read_meters` gives.
+            a run, whose public table is attacked. With ``label``, a table with a column crowd, or the label, and
+            columns of numbers.
+        known: the homes that are looked for: readings as a frame, or what :func:`shoal.read_meters` gives. With
+            ``label``, a table of what is known of each label; where it has a column crowd, that is its row.
+        label: the column of labels in ``known``.
         train_days: days before the table's first instant that the attacker forecasts from.
+        seed: of what attackers learn from.
 
     Returns:
-        The findings of the better of two attackers; ``print`` tells them in sentences.
+        The findings of the better of two attackers; without names or a record in the table only its own certainty.
 
     >>> from datetime import timedelta
     >>> import shoal
     >>> readings = shoal.simulate_meters(6, 9, step_minutes=60)
     >>> last = readings.filter(readings["timestamp"] >= readings["timestamp"].max() - timedelta(hours=3))
-    >>> shoal.find_published(last, readings).found
+    >>> shoal.find_published(last, readings).of("linkability")[0].figure
     1.0
     """
     table, owners = _read(published)
-    own = as_readings(readings)
     key = [name for name in ROW if name in table.columns] or [name for name in NAMES if name in table.columns][:1]
+    if label is not None:
+        return _find_labels(table, [label] if label in table.columns else key[:1], known, label, owners, seed)
+    own = as_readings(known)
     if not key or not {"timestamp", "kw"} <= set(table.columns):
         raise InputError(
             "published: expected the columns timestamp and kw, and crowd or household, which says what the curve is "
-            "about (a table "
-            "that protects readings has no rows of homes)"
+            "about (a table that protects readings has no rows of homes). Name the label (label=) of other tables"
         )
     text, kw = pl.col("timestamp").cast(pl.String), pl.col("kw").cast(pl.Float64, strict=False)
     table = table.with_columns(text, kw)
@@ -135,10 +113,53 @@ def find_published(published: Any, readings: Any, *, train_days: int = KNOWN_DAY
             f"known: no home of these readings has {train_days} days before {times[0]}, or readings at the table's "
             "times, and a row in the table"
         )
-    return max(attacks, key=lambda attack: attack.certain if attack.named is None else attack.named)
+    return max(attacks, key=lambda one: max([0.0, *(finding.figure for finding in one.findings)]))
 
 
-def _read(published: Any) -> tuple[pl.DataFrame, dict[str, tuple[str, ...]] | None]:
+def _find_labels(
+    table: pl.DataFrame, key: list[str], known: Any, label: str, owners: Owners | None, seed: int
+) -> Study:
+    """The three questions about a published table of figures."""
+    labels, names, values, gone = read_table(known, label, ())
+    if not key:
+        raise InputError(f"published: a column crowd, or {label!r}, is needed, which says what a row is about")
+    place = {str(name): row for row, name in enumerate(table[key[0]])}
+    if key[0] == label:
+        owners = {name: (name,) for name in place}
+    elif key[0] in names:
+        at = names.index(key[0])
+        owners = {name: (f"{row[at]:g}",) for name, row in zip(labels, values, strict=True)}
+    shared = [name for name in names if name in table.columns and name not in (*key, "members")]
+    if len(shared) < 2:
+        raise InputError("known: two columns of numbers that the published table has, too, are needed at least")
+    whole = table.select(pl.col(shared).cast(pl.Float64, strict=False)).to_numpy().astype(np.float64)
+    here = np.array([owners is None or owners.get(name, ("",))[0] in place for name in labels])
+    left = {"with an empty cell": gone, "without a row": int((~here).sum())}
+    figures = values[here][:, [names.index(name) for name in shared]]
+    about = f"A published table of {len(table):,} rows; looked for: {len(figures):,} labels, by {len(shared)} columns."
+    if owners is None:
+        scaled = (figures[:, None] - fill_rows(whole)) / figures.std(axis=0)
+        return _certainty(about, (scaled**2).sum(axis=2), left)
+    member = np.array([place[owners[name][0]] for name, there in zip(labels, here, strict=True) if there])
+    rows = Rows("published table", (fill_rows(whole),), member)
+    findings = tuple(table_findings(rows, figures, shared, (), seed))
+    return Study(
+        about, len(figures), findings, tables.ASSUMED, tables.NOT_LOOKED_AT, {k: v for k, v in left.items() if v}
+    )
+
+
+def _certainty(about: str, away: FloatArray, left: dict[str, int]) -> Study:
+    """What can be said where whose row is whose is not on record: how certain the attacker is itself."""
+    first, second = np.sort(away, axis=1)[:, :2].T
+    certain = float((4 * first <= second).mean())
+    about += (
+        f" Of {certain:.1%} one row is twice as near as the next. Whether it is theirs is unknown: the table has no "
+        "names of these members, and there is no record of a run."
+    )
+    return Study(about, len(away), (), ASSUMED, NOT_LOOKED_AT, {k: v for k, v in left.items() if v})
+
+
+def _read(published: Any) -> tuple[pl.DataFrame, Owners | None]:
     """The table, and whose row is which where a run's record lies beside it."""
     if isinstance(published, pl.DataFrame):
         return published, None
@@ -188,22 +209,26 @@ def _attack(
     rows: FloatArray,
     homes: FloatArray,
     place: dict[tuple[str, ...], int],
-    owners: dict[str, tuple[str, ...]] | None,
-) -> PublishedAttack | None:
+    owners: Owners | None,
+) -> Study | None:
     names = [name for name in curves if owners is None or owners.get(name) in place]
     if not names or len(rows) < 2:
         return None
     roots, table = (np.sqrt(np.maximum(part, 0.0)) for part in (np.stack([curves[name] for name in names]), rows))
     gaps = np.stack([((table - root) ** 2).sum(axis=1) for root in roots])
-    first, second = np.sort(gaps, axis=1)[:, :2].T
-    certain, left = float((4 * first <= second).mean()), len(curves) - len(names)
-    if owners is None:
-        return PublishedAttack(words, len(rows), len(names), certain, None, None, None, None, left)
-    own = np.array([place[owners[name]] for name in names])
-    nearest = gaps == first[:, None]
-    hit = nearest[np.arange(len(own)), own] / nearest.sum(axis=1)
-    named, guess = hit / homes[own], float((1 / homes[own]).mean())
-    interval = mean_lower(named, ERROR), mean_upper(named, ERROR)
-    return PublishedAttack(
-        words, len(rows), len(names), certain, float(hit.mean()), float(named.mean()), interval, guess, left
+    about = (
+        f"{count_of(len(rows), 'row')} were published; looked for: {count_of(len(names), 'home')}; "
+        f"the attacker knows {words}."
     )
+    left = {"without a row, or with too few readings": len(curves) - len(names)}
+    if owners is None:
+        return _certainty(about, gaps, left)
+    own = np.array([place[owners[name]] for name in names])
+    nearest = gaps == gaps.min(axis=1, keepdims=True)
+    hit, size = nearest[np.arange(len(own)), own] / nearest.sum(axis=1), homes[own]
+    findings = (
+        share_right("singling out", RELEASE, f"the home behind a row, {words} being known", hit / size,
+                    float((1 / size).mean())),
+        share_right("linkability", RELEASE, f"the row of a home, {words} being known", hit, 1 / len(rows)),
+    )  # fmt: skip
+    return Study(about, len(names), findings, ASSUMED, NOT_LOOKED_AT, {k: v for k, v in left.items() if v})

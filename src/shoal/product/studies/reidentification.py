@@ -1,36 +1,39 @@
-"""Could somebody find a household in this? An attacker who knows a home's week looks for it in later data.
+"""Three questions about a file of meters. An attacker who knows a home's week looks for it in later data.
 
 At several origins, a week apart, what might leave is made of the same homes: the readings of the week that follows,
 unprotected forecasts, and what a run would release, the means of crowds. The attackers
 (:mod:`shoal.product.studies.attackers`) know the week before the origin of one home: what it is like, and what one
 would forecast from it. They learn from other homes at other origins than those they are judged on. Two questions are
 put: which of all rows is the home's, and, told who is in its crowd, which row of the crowd is. Rows of one crowd's mean
-are the same, so that a guess is all there is.
+are the same, so that a guess is all there is. What rows tell about properties is for :mod:`inference`.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import date, datetime, timedelta
-from functools import partial
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from fractions import Fraction
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
-from shoal import __version__, validation
-from shoal.crowds.formation import means
+from shoal import validation
+from shoal.crowds.loads import WATTS, begin_loads, next_loads
 from shoal.crowds.membership import form_crowds
+from shoal.crowds.rules import in_units
+from shoal.crowds.tables import members_at
 from shoal.errors import InputError
 from shoal.product.sources.meters.forecast import forecast
-from shoal.product.sources.meters.neighborhoods import likeness
+from shoal.product.sources.meters.neighborhoods import likeness, usual_day
+from shoal.product.sources.meters.predictive import Forecasts, phases
 from shoal.product.sources.meters.quality import Readings, as_readings
 from shoal.product.studies.attackers import (
     Attacker,
-    Hits,
     Table,
     WeekMetric,
     curves,
@@ -39,8 +42,10 @@ from shoal.product.studies.attackers import (
     score_rows,
     weekly,
 )
-from shoal.records import plain
-from shoal.rounding import percent
+from shoal.product.studies.findings import Finding, Study, share_right, unique_share
+from shoal.product.studies.inference import Rows, above_middle, infer, infer_among_all, infer_columns
+from shoal.readings.crowds import check_curves, contributions
+from shoal.readings.plan import noisy_crowds_plan
 from shoal.validation import FloatArray
 
 Progress = Callable[[str, float], None]
@@ -54,81 +59,31 @@ FOLDS = 4
 #: Attackers by name.
 OWN, EXPECTED = "own forecast, one covariance", "expected curve, one covariance"
 FEATURES, PROFILE = "features, one covariance", "nearest profile"
-#: Columns of the table.
-HEADS = ("what leaves", "attacker", "named at once (95 % interval)", "among ten (95 % interval)",
-         "inside the crowd", "bound", "error, kW")  # fmt: skip
+#: What is attacked.
+RAW, FORECASTS, AVERAGES = "raw readings", "unprotected forecasts", "averages"
+#: Readings of a home that somebody knows who wants to single it out, and how well, kW.
+KNOWN, WIDTH = 4, 0.1
+#: A home is absent on a day with less than this share of its usual use.
+AWAY = 0.5
+#: Different texts of a property, at most; ε at which the readings' promise is rehearsed.
+MOST_TEXTS, EPSILON = 10, 1.0
+OWN_FIGURE = "whether a member's own figure is above that of most homes, by the row's"
+INSIDER = "by someone who knows all other homes and two curves of this one (ε = 1)"
+ASSUMED = (
+    "The attacker knows one week of readings of a home, and learns from other homes of the same file.",
+    "For properties it knows the crowd of every home, and who has the property in other crowds.",
+    "Origins are a week apart, and homes are taken as independent of each other.",
+)
+NOT_LOOKED_AT = (
+    "Attackers who learn from many more homes name some more in raw readings.",
+    "Someone who knows the other members' figures of a row, and changes between releases: see the card of a run.",
+    "Names, addresses and other columns that leave beside the figures.",
+)
 #: Least power told apart from none in a released curve, kW.
 LEAST = 1e-3
 
 
-@dataclass(frozen=True)
-class AttackFinding:
-    """One attacker on one kind of data: hits among all rows and inside the crowd, what bounds them there, the error."""
-
-    what: str
-    attacker: str
-    everywhere: Hits
-    inside: Hits | None
-    bound: float | None
-    rmse: float
-
-    @property
-    def exceeds(self) -> bool:
-        """Whether the attacker was right more often than the bound, beyond its interval."""
-        return self.inside is not None and self.bound is not None and self.inside.top_1_interval[0] > self.bound
-
-    @property
-    def cells(self) -> list[str]:
-        """Its row of the table."""
-        hits, inside = self.everywhere, ["", "none"]
-        if self.inside is not None and self.bound is not None:
-            inside = [share(self.inside.top_1, self.inside.top_1_interval), f"≤ {percent(self.bound)}"]
-        named = [share(hits.top_1, hits.top_1_interval), share(hits.top_10, hits.top_10_interval)]
-        return [self.what, self.attacker, *named, *inside, f"{self.rmse:.3f}"]
-
-
-@dataclass(frozen=True)
-class Reidentification:
-    """All findings of a study."""
-
-    homes: int
-    days: tuple[str, str]  #: the first and the last day of the readings
-    origins: tuple[str, ...]
-    crowd: int
-    findings: tuple[AttackFinding, ...]
-    left_out: Mapping[str, int] = field(default_factory=dict)  #: reason -> homes that could not be used
-
-    @property
-    def exceeded(self) -> tuple[AttackFinding, ...]:
-        """Findings above their bound; there must be none."""
-        return tuple(one for one in self.findings if one.exceeds)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, lists and strings."""
-        content: dict[str, Any] = plain(self)
-        return content
-
-    def __str__(self) -> str:
-        head = (
-            f"{self.homes} homes, {self.days[0]} to {self.days[1]}, {len(self.origins)} origins; chance "
-            f"{1 / self.homes:.2%} among all rows, about {1 / self.crowd:.0%} inside a crowd of {self.crowd}."
-        )
-        if self.left_out:
-            head += " Left out: " + "; ".join(f"{count} {reason}" for reason, count in self.left_out.items()) + "."
-        return f"{head}\n\n{markdown_table(HEADS, [one.cells for one in self.findings])}"
-
-    def save(self, out: str | Path) -> list[Path]:
-        """Write the table, and the numbers with the day and the version that made them; returns the files."""
-        folder = Path(out)
-        folder.mkdir(parents=True, exist_ok=True)
-        written = [folder / "reidentify.md", folder / "reidentify.json"]
-        written[0].write_text(f"{self}\n", encoding="utf-8")
-        content = {"made": date.today().isoformat(), "version": __version__, **self.to_dict()}
-        written[1].write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        return written
-
-
-def reidentify(
+def attack_meters(
     readings: Any,
     *,
     crowd: int = 10,
@@ -136,10 +91,11 @@ def reidentify(
     train_days: int = 15,
     horizon: int = 12,
     origins: int = 4,
+    properties: Any = None,
     seed: int = 0,
     progress: Progress | None = None,
-) -> Reidentification:
-    """Look for homes in what leaves, before and after protection.
+) -> Study:
+    """Three questions about a file of meters: what can be found out from it, before and after protection.
 
     Args:
         readings: a frame of readings or what :func:`shoal.read_meters` gives; at least five weeks, of which the last
@@ -147,16 +103,18 @@ def reidentify(
         crowd: homes of a crowd, at least.
         order, train_days, horizon: of the forecasts.
         origins: weeks that are looked at, the last ones.
-        seed: of the folds that attackers learn from.
+        properties: facts about homes that are not in the readings: a frame, or a CSV or Parquet file, with a column
+            household and columns of a few texts. Of each, the most common text is told from all others.
+        seed: of the folds that attackers learn from, and of rehearsed offsets.
         progress: called with what is happening and the share that is done.
 
     Returns:
-        The findings; ``print`` shows them as a table, ``save`` writes them.
+        The findings; ``print`` shows them as tables, ``save`` writes two sheets to file with them.
 
     >>> import shoal
     >>> readings = shoal.simulate_meters(24, 37, step_minutes=60)
-    >>> study = shoal.reidentify(readings, crowd=6, order=(1, 1), train_days=14, horizon=4, origins=2)
-    >>> study.homes, study.exceeded
+    >>> study = shoal.attack_meters(readings, crowd=6, order=(1, 1), train_days=14, horizon=4, origins=2)
+    >>> study.members, study.exceeded
     (24, ())
     """
     crowd = validation.count(at_least=2, crowd=crowd)
@@ -175,29 +133,138 @@ def reidentify(
     weeks = weeks.with_forecasts([fc.households for fc in made.values()], crowd)
     rows = {at: weeks.of_homes(fc.households, fc.power) for at, fc in made.items()}
     power, guessed = ([rows[days, week] for week in weeks.judged] for days in (train_days, min(7, train_days)))
-    first = made[train_days, weeks.judged[0]]
-    member = form_crowds(weeks.of_homes(first.households, likeness(first)), crowd, beside=power[0])
+    every = [made[train_days, week] for week in weeks.judged]
+    member = form_crowds(weeks.of_homes(every[0].households, likeness(every[0])), crowd, beside=power[0])
     prints, ends = weeks.prints
     known = [
         np.concatenate([prints[:, week - 1], comparable_curves(guess)], axis=1)
         for week, guess in zip(weeks.judged, guessed, strict=True)
     ]
+    day = weeks.of_homes(every[0].households, usual_day(every[0]))
+    averages = rows_by_rules(power, day, member, [_when(fc) for fc in every], seed)
 
     tell("attacking raw readings", 0.5)
-    findings = _findings("raw readings", [raw_scores(prints, ends, week, 1, seed) for week in weeks.judged])
+    n = len(weeks.names)
+    flat = [weeks.readings[week].reshape(n, -1) for week in weeks.judged]
+    unique = np.mean([unique_share(one, KNOWN, WIDTH / 2, seed + i) for i, one in enumerate(flat)], axis=0)
+    what = f"the one home with {KNOWN} readings that are known, each to {WIDTH:g} kW"
+    findings = [share_right("singling out", RAW, what, unique, 1 / n)]
+    findings += _links(RAW, [raw_scores(prints, ends, week, 1, seed) for week in weeks.judged])
 
-    def attack(rows: Sequence[FloatArray]) -> list[dict[str, FloatArray]]:
+    def attack(curves: Sequence[FloatArray]) -> list[dict[str, FloatArray]]:
         return [
-            curve_scores(known, [comparable_curves(one) for one in rows], origin, seed) for origin in range(len(rows))
+            curve_scores(known, [comparable_curves(one) for one in curves], origin, seed)
+            for origin in range(len(curves))
         ]
 
-    tell("attacking unprotected forecasts", 0.65)
-    findings += _findings("unprotected forecasts", attack(power))
-    tell("attacking crowds", 0.85)
-    released = [np.asarray(means(one, member)[member]) for one in power]
-    off = float(np.sqrt(((np.concatenate(released) - np.concatenate(power)) ** 2).mean()))
-    findings += _findings("crowds", attack(released), member, off)
-    return Reidentification(len(weeks.names), weeks.days, weeks.origins, crowd, tuple(findings), weeks.left_out)
+    tell("attacking unprotected forecasts", 0.6)
+    findings += _links(FORECASTS, attack(power))
+    tell("attacking averages", 0.75)
+    findings += _links(AVERAGES, attack([one[member] for one in averages]), member)
+    tell("attacking properties", 0.9)
+    truths = weeks.properties() | read_properties(properties, weeks.names, len(weeks.judged))
+    everyone = np.arange(n)
+    releases = [
+        Rows(RAW, tuple(weeks.level_features(week) for week in weeks.judged), everyone),
+        Rows(FORECASTS, curve_features(power), everyone),
+        Rows(AVERAGES, curve_features(averages), member),
+    ]
+    plan = noisy_crowds_plan(n, EPSILON, typical_kw=max(float(np.mean(np.abs(power))), LEAST))
+    exported = [np.maximum(one, 0.0) for one in power]
+    for what, truth in truths.items():
+        for one in releases:
+            findings += infer(one, truth, what, seed=seed)
+        vectors = [contributions(check_curves(one, plan), plan) for one in exported[:1]]
+        findings += infer_among_all(vectors, plan.account, truth[:1], f"{what}; {INSIDER}", seed=seed)
+    findings += infer_steps(Rows(AVERAGES, tuple(averages), member), power, seed)
+    about = (
+        f"{n} homes, readings every {own.step} from {weeks.days[0]} to {weeks.days[1]}; releases of {horizon} steps at "
+        f"{len(power)} origins, a week apart. Averages: {int(member.max()) + 1} crowds of at least {crowd}."
+    )
+    return Study(about, n, tuple(findings), ASSUMED, NOT_LOOKED_AT, weeks.left_out)
+
+
+def rows_by_rules(
+    power: Sequence[FloatArray],
+    day: FloatArray,
+    member: NDArray[np.int64],
+    when: Sequence[tuple[tuple[int, ...], NDArray[np.int64]]],
+    seed: int,
+) -> list[FloatArray]:
+    """(crowds, k) rows of a series by the rules of averages, with seeded offsets; for one withheld, the mean of all.
+
+    ``when`` has each release's instants and its columns of the usual ``day``.
+    """
+    draw, watts = np.random.default_rng(seed), in_units(day, WATTS)
+    of_all = Fraction(int(np.abs(watts).sum()), watts.size)
+    inside = members_at(member)
+    crowds = [begin_loads(watts[at], of_all, lambda n: int(draw.integers(n))) for at in inside]
+    released = []
+    for today, (instants, phase) in zip(power, when, strict=True):
+        figures, rows = in_units(today, WATTS), np.full((len(inside), today.shape[1]), np.nan)
+        for c, at in enumerate(inside):
+            step = next_loads(crowds[c], figures[at], np.ones(len(at), dtype=np.bool_), instants, phase)
+            crowds[c] = step.crowd
+            if step.row is not None:
+                rows[c] = step.row
+        released.append(np.where(np.isfinite(rows), rows, np.nanmean(rows, axis=0)))
+    return released
+
+
+def _when(fc: Forecasts) -> tuple[tuple[int, ...], NDArray[np.int64]]:
+    """The instants of a forecast, and their columns of the usual day."""
+    minutes = fc.timestamps.dt.epoch("s") // 60
+    return tuple(minutes.to_list()), phases(fc.timestamps, "day", fc.step)
+
+
+def curve_features(curves: Sequence[FloatArray]) -> tuple[FloatArray, ...]:
+    """Curves as an attacker on properties compares them: by shares of power, and with the same row at all origins."""
+    logs = [comparable_curves(one) for one in curves]
+    usual = np.mean(logs, axis=0)
+    return tuple(np.concatenate([one, one - usual], axis=1) for one in logs)
+
+
+def infer_steps(rows: Rows, power: Sequence[FloatArray], seed: int) -> list[Finding]:
+    """What each figure of a row tells about the same figure of its members: above or below that of most."""
+    figures, own = np.concatenate(rows.values, axis=1), np.concatenate(power, axis=1)
+    names = [f"step {step % own.shape[1] + 1}" for step in range(own.shape[1])]
+    one = Rows(rows.release, (figures,), rows.member)
+    return infer_columns(one, above_middle(own), names, OWN_FIGURE, features="own", seed=seed)[:1]
+
+
+def read_properties(source: Any, names: Sequence[str], origins: int) -> dict[str, FloatArray]:
+    """Property -> (origins, n) 1 for homes with the most common text of a column, 0 for others, NaN where it is empty.
+
+    >>> import polars as pl
+    >>> table = pl.DataFrame({"household": ["a", "b", "c"], "heating": ["gas", "gas", "oil"]})
+    >>> read_properties(table, ["b", "c", "d"], 1)
+    {"heating is 'gas'": array([[ 1.,  0., nan]])}
+    """
+    if source is None:
+        return {}
+    if not isinstance(source, pl.DataFrame):
+        path = Path(source)
+        try:
+            source = pl.read_parquet(path) if path.suffix == ".parquet" else pl.read_csv(path, infer_schema_length=None)
+        except (pl.exceptions.PolarsError, UnicodeDecodeError, OSError):  # whose text may quote rows
+            raise InputError("properties: the file cannot be read as CSV or Parquet") from None
+    if "household" not in source.columns:
+        raise InputError("properties: a column household is needed, with the names that the readings have")
+    named = pl.DataFrame({"household": pl.Series(names, dtype=pl.String)})
+    table = source.with_columns(pl.col("household").cast(pl.String)).unique("household", keep="none")
+    wide = named.join(table, on="household", how="left", maintain_order="left")
+    texts = [name for name, kind in wide.schema.items() if kind in (pl.String, pl.Categorical) and name != "household"]
+    found = {}
+    for name in texts:
+        column = wide[name].cast(pl.String)
+        values = column.drop_nulls().value_counts(sort=True)
+        if 2 <= len(values) <= MOST_TEXTS:
+            most = sorted(values.filter(pl.col("count") == values["count"].max())[name])[0]
+            truth = (column == most).cast(pl.Float64).to_numpy()
+            found[f"{name} is {most!r}"] = np.tile(truth, (origins, 1))
+    if not found:
+        raise InputError(f"properties: no column has 2 to {MOST_TEXTS} different texts for these homes")
+    return found
 
 
 def comparable_curves(kw: FloatArray) -> FloatArray:
@@ -271,12 +338,28 @@ class Weeks:
             count = len(self.names)
             raise InputError(f"readings: {count} homes can be used, which is too few for crowds of {crowd}{reasons}")
 
+    def properties(self) -> dict[str, FloatArray]:
+        """What the readings themselves say of homes, (origins, n): absence on the day before, and the level of use."""
+        days = np.concatenate([week.mean(axis=2) for week in self.readings], axis=1)
+        away = [days[:, 7 * week - 1] < AWAY * np.median(days[:, : 7 * week], axis=1) for week in self.judged]
+        level = np.tile(above_middle(days.mean(axis=1)), (len(self.judged), 1))
+        return {
+            f"absence: less than {AWAY:.0%} of the usual use on the day before": np.array(away, dtype=np.float64),
+            "level: mean use above that of most homes": level,
+        }
+
+    def level_features(self, week: int) -> FloatArray:
+        """(homes, f) what the readings of the week before one say: its fingerprint, and levels of its last day."""
+        days = self.readings[week - 1].mean(axis=2) + LEAST
+        level = np.log(np.stack([days[:, -1], days.mean(axis=1), days[:, -1] / np.median(days, axis=1)], axis=1))
+        return np.concatenate([self.prints[0][:, week - 1], level], axis=1)
+
     def of_homes(self, households: Sequence[str], values: FloatArray) -> FloatArray:
         """The rows of the homes of this study, in its order."""
         place = {name: number for number, name in enumerate(households)}
         return np.asarray(values[[place[name] for name in self.names]])
 
-    @property
+    @cached_property
     def prints(self) -> tuple[FloatArray, tuple[int, ...]]:
         """(homes, weeks, f) fingerprints of every week, and where their blocks end."""
         printed = [fingerprint(*week) for week in zip(self.readings, self.weekends, strict=True)]
@@ -363,24 +446,20 @@ def inside_crowds(scores: FloatArray, member: NDArray[np.int64]) -> FloatArray:
     return np.where(member[:, None] == member[None], scores, -np.inf)
 
 
-def _findings(
-    what: str, scores: Sequence[Mapping[str, FloatArray]], member: NDArray[np.int64] | None = None, off: float = 0.0
-) -> list[AttackFinding]:
-    """Findings from every attacker's scores at all origins; inside crowds of identical rows, a guess bounds it."""
-    bound = None if member is None else float((1 / np.bincount(member)[member]).mean())
+def _links(
+    release: str, scores: Sequence[Mapping[str, FloatArray]], member: NDArray[np.int64] | None = None
+) -> list[Finding]:
+    """Findings from every attacker's scores at all origins; inside crowds of identical rows, a guess bounds them."""
     findings = []
+    n = len(next(iter(scores[0].values())))
     for attacker in scores[0]:
         every = [one[attacker] for one in scores]
-        inside = None if member is None else Hits.over([rank_rows(inside_crowds(one, member)) for one in every])
-        everywhere = Hits.over([rank_rows(one) for one in every])
-        findings.append(AttackFinding(what, attacker, everywhere, inside, bound, off))
+        found = np.mean([rank_rows(one)[0] for one in every], axis=0)
+        what = f"the row of a home of which one week is known ({attacker})"
+        findings.append(share_right("linkability", release, what, found, 1 / n))
+    if member is not None:
+        guess = float((1 / np.bincount(member)[member]).mean())
+        found = np.mean([rank_rows(inside_crowds(one, member))[0] for one in every], axis=0)
+        what = f"the home behind a row, its crowd and one week being known ({attacker})"
+        findings.append(share_right("singling out", release, what, found, guess, guess))
     return findings
-
-
-def share(value: float, interval: tuple[float, float]) -> str:
-    """A share with its interval, as tables print it."""
-    return f"{value:.1%} ({interval[0]:.1%} to {interval[1]:.1%})"
-
-
-def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return "\n".join("| " + " | ".join(row) + " |" for row in (heads, ["---"] * len(heads), *rows))

@@ -47,7 +47,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from shoal.product.studies.findings import Finding
+from shoal.product.studies.findings import Finding, Study
 
 #: Share of honest releases that raise an alarm, at most; and of those that are stopped before they are recorded.
 ALARM, STOP = 0.05, 1e-12
@@ -312,7 +312,10 @@ class PublicTable:
         if at_row is not None and any(sorted(own) != list(range(1, len(own) + 1)) for own in numbers.values()):
             self.faults.append("rows of a crowd that are not numbered 1, 2, 3, …")
         odd = sum(
-            bool(text) and CANONICAL.fullmatch(text) is None for one in self.rows.values() for row in one for text in row
+            bool(text) and CANONICAL.fullmatch(text) is None
+            for one in self.rows.values()
+            for row in one
+            for text in row
         )
         if odd:
             self.faults.append(f"figures written in more than one way, or no numbers ({odd} figures)")
@@ -495,34 +498,18 @@ def finest_base(limit: float) -> float:
 
 
 @dataclass(frozen=True)
-class FilesAttack:
-    """Result of the attack: findings, what is wrong, how likely each chance is, and what could not be looked at."""
+class FilesAttack(Study):
+    """Three questions about files that left, with what is wrong in them, and how likely each chance is."""
 
-    kind: str
-    homes: int
-    findings: list[Finding]
-    alarms: list[str]
-    chances: dict[str, float]  #: p-value of each test of chance
-    level: float  #: share of honest releases with an alarm, at most
-    unseen: list[str]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, lists and strings."""
-        return vars(self) | {"findings": [one.to_dict() for one in self.findings]}
+    alarms: tuple[str, ...] = ()
+    chances: Mapping[str, float] = field(default_factory=dict)  #: p-value of each test of chance
+    level: float = ALARM  #: share of honest releases with an alarm, at most
 
     def __str__(self) -> str:
-        lines = [f"The files of this release ({self.kind}), attacked from outside; {self.homes} members."]
-        for one in self.findings:
-            ends = f"{one.interval[0]:.1%} to {one.interval[1]:.1%}"
-            bound = "" if one.bound is None else f", at most {one.bound:.1%} promised"
-            seen = "" if one.power is None else f" An excess of {100 * one.power:.1f} points is seen."
-            lines.append(f"{one.question.capitalize()}: {one.what}. {one.measure.capitalize()}: {one.figure:.1%} "
-                         f"({ends}, {one.tests} tests); a guess: {one.guess:.1%}{bound}.{seen}")  # fmt: skip
-        lines += [f"ALARM: {words}" for words in self.alarms]
-        if not self.alarms:
-            lines.append(f"No alarm. At most {self.level:g} of honest releases raise one by chance.")
-        lines += [f"Not looked at: {words}" for words in self.unseen]
-        return "\n".join(lines)
+        none = [f"No alarm. At most {self.level:g} of honest releases raise one by chance."]
+        return "\n\n".join(
+            [super().__str__(), *(f"ALARM: {words}." for words in self.alarms or ()), *none[bool(self.alarms) :]]
+        )
 
 
 def attack_files(
@@ -589,14 +576,22 @@ class _Look:
                 try:
                     look()
                 except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-                    self.alarms.append(f"files or a record in another form than a release has ({type(error).__name__})")
+                    self.alarms.append(f"files or a record of another form than a release has ({type(error).__name__})")
         counted = Counter(group for group, _, _ in self.chances)
         whole = sum(SHARES[group] for group in counted) or 1.0
         for group, words, p in self.chances:
             if p <= level * SHARES[group] / whole / counted[group]:
                 self.alarms.append(f"{words} (by chance at most {p:.1g})")
-        named = {words: p for _, words, p in self.chances}
-        return FilesAttack(kind, len(self.key), self.findings, self.alarms, named, level, self.unseen)
+        return FilesAttack(
+            f"The files of a release ({kind}), attacked with the owner's key: every member is a test.",
+            len(self.key),
+            tuple(self.findings),
+            ("The attacker knows what each line says, and nothing else that is secret.",),
+            tuple(f"{words[0].upper()}{words[1:]}." for words in self.unseen),
+            alarms=tuple(self.alarms),
+            chances={words: p for _, words, p in self.chances},
+            level=level,
+        )
 
     def members(self) -> None:
         """Whose rows the public ones are."""
@@ -619,7 +614,9 @@ class _Look:
         crowds = self.record.crowds
         many = sum(len({crowd for crowd, _ in places}) > 1 for places in self.key.values())
         self.fault(many, "members with rows of more than one crowd", "members")
-        self.fault(sum(number not in crowds for number in self.table.numbers), "crowds that are not on record", "crowds")
+        self.fault(
+            sum(number not in crowds for number in self.table.numbers), "crowds that are not on record", "crowds"
+        )
         known = {number: crowd for number, crowd in crowds.items() if number in self.table.numbers}
         self.fault(sum(crowd.retired for crowd in known.values()), "handles of retired crowds in use again", "crowds")
         columns = {("kw",) if self.meters else tuple(crowd.setting.get("columns", ())) for crowd in known.values()}
@@ -819,7 +816,7 @@ class _Look:
         parts = [(crowd.entered if self.meters else crowd.stored) for crowd in crowds.values()]
         if not crowds or len({part.shape[1] for part in parts}) > 1:
             return
-        scale = np.array([10.0 ** -places for *_, places in next(iter(crowds.values())).windows])
+        scale = np.array([10.0**-places for *_, places in next(iter(crowds.values())).windows])
         figures = np.concatenate(parts) * scale
         rows = np.array([self.table.values(number) for number in crowds])
         spread = figures.std(axis=0)
@@ -906,7 +903,7 @@ class _Look:
 
         Of a class table answers are on record in units of a power of two, column by column; these powers, or None.
         """
-        every, shown, kept = [], [], []
+        every, shown, kept = list[list[float]](), list[list[float]](), list[RecordedCrowd]()
         for label, places in self.key.items():
             answers = sorted(self.record.released.get(label, np.zeros((0, 0))).tolist())
             rows = sorted(self.table.values(*place) for place in places)
@@ -917,7 +914,9 @@ class _Look:
             kept += [self.record.crowds[crowd] for crowd, _ in places]
         answer, row, powers, wrong = np.array(every), np.array(shown), [], 0
         for j in range(answer.shape[1]):
-            fixed = [(crowd.windows or [(Decimal(1), 1, 0, 0)])[0 if self.meters else j] for crowd in kept if crowd.kept]
+            fixed = [
+                (crowd.windows or [(Decimal(1), 1, 0, 0)])[0 if self.meters else j] for crowd in kept if crowd.kept
+            ]
             bases = [base for base, *_ in fixed]
             most = np.abs(answer[:, j]).max(), np.abs(row[:, j]).max()
             near = 0 if self.meters or not min(most) else round(math.log2(most[0]) - math.log2(most[1]))
@@ -972,7 +971,9 @@ class _Look:
         inner, vector = plan["plan"], np.array(json.loads(text))
         if self.record.vector:
             digest = hashlib.sha256(json.dumps(vector.tolist(), sort_keys=True).encode()).hexdigest()
-            self.fault(not digest.startswith(self.record.vector), "a noisy vector that is not the one on record", "file")
+            self.fault(
+                not digest.startswith(self.record.vector), "a noisy vector that is not the one on record", "file"
+            )
         names = ("level_weight", "shape_weight", "load_weight", "swing_weight", "count_weight")
         square = sum(int(inner.get(name, 0)) ** 2 for name in names)
         square += len(inner.get("bounds", ())) * int(inner.get("value_weight", 0)) ** 2
@@ -993,7 +994,7 @@ class _Look:
         if "total.csv" in public:
             total = [float(row["kw"]) for row in csv.DictReader(io.StringIO(public["total.csv"].decode()))]
             sums, room = np.zeros(len(total)), np.abs(total) * 1e-3 + 1e-6
-            for (crowd, _) in self.table.rows:
+            for crowd, _ in self.table.rows:
                 kw, homes = np.abs(self.table.values(crowd)), float(self.table.sizes[crowd])
                 sums += homes * np.array(self.table.values(crowd))
                 room += 0.05 * kw + 0.005 * (homes + 0.05) * kw + 1e-9
@@ -1086,7 +1087,8 @@ class _Look:
             now = Counter(new[0] for _, new in places.values())
             self.chance("linking", "members named by their rows of two releases", tail(hits, len(both), 1 / least))
             self.find("linkability", "follows a row from the last release to this one and names one who is in both",
-                      hits, len(both), float(np.mean([1 / now[new[0]] for _, new in places.values()])), 1 / least)  # fmt: skip
+                      hits, len(both), float(np.mean([1 / now[new[0]] for _, new in places.values()])),
+                      1 / least)  # fmt: skip
             return
         if any(len(self.key[label]) > 1 or len(key[label]) > 1 for label in both):
             return

@@ -26,6 +26,7 @@ from shoal.noise.source import standard_normals
 from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import LISTED, MEANINGLESS, DesignFacts, FitFacts, Lost, ReleaseFacts
 from shoal.product.card.pictures import CrowdCurves
+from shoal.product.card.render import public_page
 from shoal.product.ledger.budgets import MechanismBound, mechanism_bound
 from shoal.product.runs import card_stage, crowd_stage, design_stage
 from shoal.product.runs.blocks import Answers, answers_of, members_of
@@ -122,7 +123,9 @@ class ProtectedAnswers(Kind):
         fit, design = work.facts.plan.fit, work.facts.design
         assert design is not None
         nothing = ReleaseFacts(name="", labels=design.labels, ledger="", head="")
-        card_stage.print_all(ReleaseCard.of(fit, design, nothing, work.facts.audit))
+        card = ReleaseCard.of(fit, design, nothing, work.facts.audit)
+        for printed in (ReleaseCard.to_json, ReleaseCard.to_markdown, public_page):
+            printed(card)  # what cannot be published is not to be charged
         refuse_useless(work)
 
     def card(self, work: Work) -> ReleaseCard:

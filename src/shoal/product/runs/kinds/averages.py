@@ -82,10 +82,10 @@ class Averages(Kind):
         fit, done = work.facts.people, work.facts.card
         assert fit is not None
         card = ReleaseCard.of(fit, None, work.facts.release, None)
-        return card if done is None else replace(card, attack=done.attack, course=done.course, rules=done.rules)
+        return card if done is None else replace(card, attack=done.attack, rules=done.rules)
 
     def measured_card(self, work: Work) -> ReleaseCard:
-        return replace(card_stage.with_attack(work, self.card(work)), course=card_stage.price_course(work))
+        return card_stage.with_attack(work, self.card(work))
 
     def precision(self, work: Work) -> dict[str, Any]:
         numbers, columns = draw_numbers(work, work.ledger)[0], work.facts.plan.columns
@@ -181,15 +181,13 @@ QUANTILES, FEWEST, DECIMALS = (0.1, 0.25, 0.5, 0.75, 0.9), 10, 2
 def pool_distances(tables: CrowdTables, entries: Sequence[str], *, relative: bool) -> dict[str, Any] | None:
     """How far homes lie from the row of their crowd, by step: one law, pooled over all crowds, for the recipient.
 
-    Mean and spread of the same members are two kinds of figures about them, and enough kinds give all of them. So what
-    is told is one law over all homes whose own figures of today are in a row without a withheld figure,
+    One law over all homes whose own figures of today are in a row without a withheld figure (docs/theory.md, section
+    12, "One kind of figure"),
 
         d = (a home's figure − its row's figure) / the row's level,    level = |mean of the row's entries|,
 
     and of d, step by step, the quantiles, rounded to hundredths, where at least :data:`FEWEST` crowds are pooled, else
-    None. For a table d is in units of the column. With at least a tenth of all homes on either side of every quantile,
-    no single home moves it by more than the distance to the next one. It is computed from printed rows, outside of
-    what the rules of a row promise, and the same under every exchange of members and every order of homes.
+    None. For a table d is in units of the column. The same under every exchange of members and every order of homes.
     """
     both = tables.with_rows().filter(pl.col("own") & (pl.col("row").list.len() == len(entries)))
     crowds = both["crowd"].n_unique()

@@ -2,13 +2,8 @@
 
 The noisy vector is written to the folder before the release is recorded, and the release is recorded before anything
 public is written. So whatever interrupts a run, the vector that is on record is the one that is written: it is never
-drawn twice. Everything public is made from it and the public settings (:mod:`shoal.readings.publication`).
-
-| file | for whom |
-| --- | --- |
-| public/ | everybody: released.csv, total.csv, plan.json, noisy.json, report.html |
-| released.csv, released.parquet | the owner: the row of each home |
-| owner.json | the owner: homes, errors, what the attack before the release found |
+drawn twice. Everything public is made from it and the public settings (:mod:`shoal.readings.publication`); for the
+owner are ``released`` (the row of each home) and ``owner.json`` (homes, errors, what the attack before it found).
 """
 
 from __future__ import annotations
@@ -243,13 +238,10 @@ def read_table(work: Work) -> StageOutcome:
     config = work.settings
     names = tuple(dict.fromkeys((*bounds_of(config), *cells_of(config))))
     whole, left_out = declared_rows(work.source.paths, str(config.label), names, config.encoding)
-    ledger = work.find_ledger()
-    known = {} if ledger is None else ledger.spellings(whole[LABEL].to_list())
-    whole = whole.with_columns(pl.col(LABEL).replace(known))
+    whole = whole.with_columns(pl.col(LABEL).replace(work.spellings(whole[LABEL].to_list())))
     work.folder.write(ROWS, lambda path: whole.select(LABEL, *names).write_parquet(path))
-    facts = FitFacts(str(work.source), len(whole), 0, 0, 0, 0, left_out=left_out,
-                     noun=noun_of(str(config.label)), entry="column",
-                     doubts=work.other_ledgers(whole[LABEL].to_list()))  # fmt: skip
+    noun, doubts = noun_of(str(config.label)), work.other_ledgers(whole[LABEL].to_list())
+    facts = FitFacts(str(work.source), len(whole), left_out=left_out, noun=noun, entry="column", doubts=doubts)
     return StageOutcome((ROWS,), facts, carry=Carry())
 
 

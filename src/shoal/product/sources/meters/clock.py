@@ -6,8 +6,7 @@ time plus a zone is resolved across clock changes: in the hour that autumn repea
 with the same wall time is summer time and the second half winter time, in file order; a wall time that spring skips
 does not exist and is reported.
 
-Whether 03/04/2024 is in April or in March is decided over all files that are read together: by one date whose first or
-second number is above 12. Where there is none, the layout has to be named.
+Whether 03/04/2024 is in April or in March is decided over all files that are read together (docs/wrong-files.md).
 """
 
 from __future__ import annotations
@@ -114,20 +113,19 @@ def largest_numbers(rows: pl.LazyFrame) -> tuple[int, int]:
     return first or 0, second or 0
 
 
-def numbered_layouts(text: pl.Series, largest: Sequence[tuple[int, int]], name: str, known: str) -> tuple[str, ...]:
-    """Layouts of dates of two numbers and a year, by the largest numbers of all, or as ``known``: "%d" or "%m"."""
+def numbered_layouts(text: pl.Series, largest: Sequence[tuple[int, int]], name: str) -> tuple[str, ...]:
+    """Layouts of dates of two numbers and a year, by the largest numbers of all."""
     dash = "-" if text.str.contains(r"^\d{1,2}-").any() else "/"
     year = "%Y" if text.str.contains(r"^\d{1,2}[/-]\d{1,2}[/-]\d{4}").any() else "%y"
     first, second = (max(numbers) for numbers in zip(*largest, strict=True))
     dates = dash.join(("%d", "%m", year)), dash.join(("%m", "%d", year))
-    day_first = first > 12
-    if day_first == (second > 12) and (day_first or not known):
+    if (first > 12) == (second > 12):
         raise InputError(
             f"timestamp_format: no date of {name} has a number above 12 that would distinguish days from months; give "
             f"timestamp_format='{dates[0]} %H:%M' where the day comes first, or '{dates[1]} %H:%M' where the "
             "month does"
         )
-    return tuple(dates[0 if day_first or (known == "%d" and second <= 12) else 1] + time for time in _TIMES)
+    return tuple(dates[first <= 12] + time for time in _TIMES)
 
 
 def epoch_unit(text: pl.Series) -> int | None:

@@ -101,15 +101,8 @@ def blend(
 
         [(1 − s) √f + s √u,  a √u,  b √(k/H) √d]     s = 0.2, a = 0.4, b = 0.3
 
-    with the forecast f and the usual load u at the same k times, and the usual load d in the H hours of the day. The
-    root weighs small and large homes by what an error costs either; √f is −√|f| where a home exports. A row is a
-    function of its own home alone: neither the others nor their order change a bit of it.
-
-    Args:
-        curves: (n, k) forecasts in kW.
-        day: (n, steps of a day) usual load of the same homes in kW (:func:`usual_day`).
-        ahead: (k,) columns of ``day`` that the forecast covers.
-        weights: s, a and b.
+    with the forecast f and the usual load u at the same k times, the columns ``ahead`` of the usual ``day``, and the
+    usual load d in the H hours of the day. √f is −√|f| where a home exports. A row is a function of its own home alone.
     """
     share, at_times, all_day = weights
     usual, hours = _root(day[:, ahead]), _root(_by_hour(day))

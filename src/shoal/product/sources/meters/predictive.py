@@ -1,7 +1,7 @@
 """Predictive laws of many households, and what can be asked of them.
 
-A privacy figure is only as good as the law it is computed from. For a forecast from a household's own history x°
-three laws are sound, each for what it states (theory notes, section 7), and the one in the paper is not:
+For a forecast from a household's own history x° three laws are sound, each against its attacker (docs/theory.md,
+section 7), and the one in the paper is not:
 
 | query | released, through the mechanism | law of the answer given the household |
 | --- | --- | --- |
@@ -10,24 +10,12 @@ three laws are sound, each for what it states (theory notes, section 7), and the
 | ``marginal`` | the point forecast | N(μ^f, Σ^{fo}(Σ^o)⁻¹Σ^{of}), the history being random too |
 | ``as_in_paper`` | the point forecast | accounted as ``trajectory``: does not match the release |
 
-- ``point``: nothing is random but the mechanism's noise. The attacker may know everything else, every history and model
-  included; nothing is assumed about how consumption is distributed. The safe default.
-- ``trajectory``: the draw and the noise are random, and both are the releaser's own: the law is true by construction,
-  whether or not the ARMA model fits. The attacker may know every history and model, but not the draw. What is released
-  is a possible future, not the best guess: its error includes the spread of the draw.
-- ``marginal``: the history x° ~ N(0, Σ^o) around the season is random too. The attacker knows every model and season,
-  but **nothing of recent readings**: a neighbor who watched the lights has broken the assumption. The ARMA model has to
-  be true: look at the model checks.
-- ``as_in_paper``: the prediction error is accounted as random and is not in the release; who knows x° sees only the
-  mechanism's noise, and the figure holds for no attacker. For reproducing the paper; warns each time.
-
 Everything is in log power, season included; exp is a bijection and changes no privacy loss.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
@@ -44,11 +32,10 @@ from shoal.arma.predict import Checks
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.numerics.eigenpairs import eigh
-from shoal.product.card.facts import LISTED, Accuracy, FitFacts, ModelChecks
+from shoal.product.card.facts import Accuracy, FitFacts, ModelChecks
 from shoal.product.card.measures import accuracy_facts
 from shoal.product.sources.frames import load_record, save_record
 from shoal.product.sources.meters.quality import TrainingWindow
-from shoal.rounding import count_of
 from shoal.validation import FloatArray
 
 if TYPE_CHECKING:
@@ -322,29 +309,11 @@ class Forecasts:
         return np.asarray(np.sqrt(np.diagonal(self.error_cov, axis1=1, axis2=2)))
 
     def facts(self) -> FitFacts:
-        """Facts for a release card: who has a forecast, and whose model holds."""
-        holds = np.array(list(self.checks.holds.values()))
+        """Facts for a release card: how many have a forecast, and whose model holds."""
+        holds, n = np.array(list(self.checks.holds.values())), len(self.households)
         gaussian, white, stationary = (int(answers.sum()) for answers in holds)
-        n, minutes = len(self.households), self.step.total_seconds() / 60
-        return FitFacts(
-            "",
-            n,
-            0,
-            0,
-            0,
-            0,
-            left_out=len(self.left_out),
-            reasons=tuple(Counter(self.left_out.values()).most_common(LISTED)),
-            noun="household",
-            about=(
-                f"Forecasts: {count_of(self.horizon, 'step')} ({self.horizon * minutes / 60:g} h) from "
-                f"{self.origin:%Y-%m-%d %H:%M}.",
-            ),
-            origin=self.origin.isoformat(),
-            step_minutes=minutes,
-            checks=ModelChecks(gaussian, white, stationary, all_three=int(holds.all(axis=0).sum()), of=n),
-            fitted_on_private_data=True,
-        )
+        checks = ModelChecks(gaussian, white, stationary, all_three=int(holds.all(axis=0).sum()), of=n)
+        return FitFacts(labels=n, noun="household", checks=checks)
 
     def observations(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
         """The samples that the law of each label rests on, for :func:`shoal.model_guard`.
@@ -412,11 +381,9 @@ def by_row(parts: Sequence[Kind], change: Callable[[list[Any]], Any]) -> Kind:
 
 
 def semidefinite(covs: FloatArray) -> FloatArray:
-    """Covariances without the negative eigenvalues that rounding leaves; anything larger is left to be refused.
+    """Covariances without the negative eigenvalues of their correlations that rounding leaves, where they are singular.
 
-    The conditional mean of an ARMA(p, q) process moves in max(p, q) dimensions, so over a longer horizon its
-    covariance is singular and rounding falls on either side of zero. Eigenvalues are those of the correlation
-    matrix.
+    Anything larger is left to be refused.
     """
     covs = 0.5 * (covs + np.swapaxes(covs, 1, 2))
     std = np.sqrt(np.maximum(np.diagonal(covs, axis1=1, axis2=2), 0))
@@ -455,21 +422,14 @@ def power_error(
 ) -> tuple[FloatArray, FloatArray]:
     """Bias E p̃ − p in kW and mean squared error E (p̃ − p)² in kW² of released power, each (n, h), exactly.
 
-    In log power the mechanism returns q + η; in power the reference is p = e^q and the release p̃ = e^{q+η} = p e^η.
-    With (q, η) jointly Gaussian, q ~ N(a, v), η ~ N(m, s²) and Cov(q, η) = c, the log-normal moments
-    E e^{αq+βη} = exp(αa + βm + ½(α²v + 2αβc + β²s²)) give
+    The mechanism returns q + η in log power: p = e^q and p̃ = p e^η. With (q, η) jointly Gaussian, q ~ N(a, v) with
+    ``log_mean`` a and ``log_var`` v, η ~ N(m, s²) with ``noise_mean`` m and ``noise_var`` s², Cov(q, η) = c, the
+    log-normal moments E e^{αq+βη} = exp(αa + βm + ½(α²v + 2αβc + β²s²)) give
 
         E p̃ − p      = e^{a+v/2} (e^{m+c+s²/2} − 1)
         E (p̃ − p)²   = e^{2a+2v} (e^{2m+4c+2s²} − 2 e^{m+2c+s²/2} + 1)
 
-    For a point forecast v = c = 0 (theory notes, section 7). c ≠ 0 for mechanisms that move the answer with itself.
-
-    Args:
-        log_mean: (n, h) mean of the answer q in ln kW; the answer itself where it is a constant.
-        noise_mean: mean of η in log units; (n, h) or what broadcasts to it, as the arguments below.
-        noise_var: variance of η.
-        log_var: variance of q given the household; 0 for a point forecast.
-        log_noise_cov: covariance of q and η; 0 for noise that does not depend on the answer.
+    For a point forecast v = c = 0 (docs/theory.md, section 7). c ≠ 0 for mechanisms that move the answer with itself.
 
     >>> bias, mse = power_error(np.array([[0.0]]), noise_mean=0.0, noise_var=0.04)
     >>> print(f"{bias[0, 0]:.4f}", f"{mse[0, 0] ** 0.5:.4f}")

@@ -1,8 +1,7 @@
 """Put readings on a regular grid and say, household by household, what had to be done for it.
 
-Nothing is invented and nothing disappears without a trace. A missing reading stays missing (null): the exact
-likelihood of ``arma`` skips it, so no filled-in value ever enters a model. What cannot be used is
-counted in the quality table, and a household that cannot be used keeps its row there with the reason.
+A missing reading stays missing (null): the exact likelihood of ``arma`` skips it. What cannot be used is counted in the
+quality table, and a household that cannot be used keeps its row there with the reason.
 
 | column | counts |
 | --- | --- |
@@ -20,14 +19,10 @@ counted in the quality table, and a household that cannot be used keeps its row 
 | gaps | how gaps were treated: ``"none"`` or ``"left missing"`` |
 | verdict, reason | ``"ok"``, ``"repaired"`` or ``"left out"``, and why |
 
-Registers are meters that show a total, whose differences are the energy of intervals. A
-household's values are like those of a register where rises outnumber falls :data:`RATIO` to one, of at least
-:data:`LEAST` changes: a reading of an interval falls about as often as it rises. Where most households that can be
-judged are like that, all are taken for registers.
-
-The energy between two totals belongs to the interval that begins at the first. Where a total is missing, or falls (the
-meter was replaced, or began again at zero), what lies between is unknown, and the interval is missing. A household
-whose totals fall more often than once in :data:`RATIO` readings is no register and is left out.
+Registers are meters that show a total, whose differences are the energy of intervals (docs/wrong-files.md). A household
+is like one where rises outnumber falls :data:`RATIO` to one, of at least :data:`LEAST` changes; where most that can be
+judged are, all are taken for registers. One whose totals fall more often than once in :data:`RATIO` readings is left
+out.
 """
 
 from __future__ import annotations
@@ -243,17 +238,11 @@ def repair(
     unit: str = "kW",
     unit_reason: str = Readings.unit_reason,
 ) -> Readings:
-    """Readings on a regular grid, from any frame with household, timestamp, kw.
+    """Readings on a regular grid, from any frame with household, timestamp, kw in any order, with repeats and gaps.
 
-    Args:
-        frame: rows in any order, with repeats and gaps; a row's order counts only among repeats.
-        interval: grid interval (timedelta or minutes); by default the most common one in the frame.
-        max_kw: readings above it are taken for meter faults and become missing.
-        energy: values are kWh per interval and are turned into mean kW.
-        register: values are totals in kWh, and differences are taken (:func:`decided`).
-        phase: microseconds from midnight UTC to a grid point; by default where most readings lie.
-        unit: what the values came in, for the account.
-        unit_reason: how that is known.
+    Values are kW, with ``energy`` kWh per interval, with ``register`` totals in kWh; those above ``max_kw`` are taken
+    for faults. The grid has an ``interval`` (by default the most common one) and a ``phase`` in microseconds from
+    midnight UTC (by default where most readings lie).
     """
     rows = _standard(frame)
     if not len(rows):

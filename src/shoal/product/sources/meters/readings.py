@@ -1,16 +1,13 @@
 """Meter files of many shapes, read into one frame: household, timestamp, kw.
 
-Files are opened and understood first: which layout, clock, unit, encoding and decimal sign. Nothing but the beginning
-of a file is read for it, unless its encoding, the order of day and month or a column of units takes more; then it is
-streamed. Rows are taken in batches (:meth:`MeterSource.pieces`), so that a run reads files larger than memory. Files in
-other formats (NEM12) or encodings are written anew as CSV in UTF-8, line by line, to a temporary folder
-that only this user can read.
+Files are opened and understood first: which layout, clock, unit, encoding and decimal sign. Rows are taken in batches
+(:meth:`MeterSource.pieces`), so that a run reads files larger than memory. Files in other formats (NEM12) or encodings
+are written anew as CSV in UTF-8, line by line, to a temporary folder that only this user can read.
 """
 
 from __future__ import annotations
 
 import csv
-import re
 import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -175,11 +172,6 @@ class Opened:
     time_zone: str | None  #: the clock that all readings are put on
     numbering: str | None  #: the column that numbers rows, should every household have one row
 
-    @property
-    def dates(self) -> str:
-        """The part that comes first in dates of two numbers and a year, "%d" or "%m"; empty where there are none."""
-        return next((form[:2] for one in self.sources for form in one.forms if re.match("%[dm][/-]", form)), "")
-
 
 def household_name() -> pl.Expr:
     """The column ``household`` as names."""
@@ -236,10 +228,9 @@ def open_sources(
     timestamp_format: str | None,
     unit: str | None,
     time_zone: str | None,
-    dates: str = "",
     encoding: str | None = None,
 ) -> Opened:
-    """Understand files that are read together, or a table, by headers, first rows and the ``dates`` read before."""
+    """Understand files that are read together, or a table, by headers and first rows."""
     said, zone = named_unit(unit), clock.zone(time_zone)
     encoding = None if encoding is None else encoding_named(encoding)
     if isinstance(files, pl.LazyFrame):
@@ -251,7 +242,7 @@ def open_sources(
     if largest:
         name = sources[0].file.name if len(sources) == 1 else "these files"
         sources = [
-            source if numbers is None else replace(source, forms=clock.numbered_layouts(sample, largest, name, dates))
+            source if numbers is None else replace(source, forms=clock.numbered_layouts(sample, largest, name))
             for source, sample, numbers in opened
         ]
     if len({source.unit.energy for source in sources}) > 1:
@@ -484,7 +475,7 @@ def meter_readings(
     """The frame of :func:`read_meters`, from the same arguments, with its quality table."""
     table = table_of(path)
     files = meter_files(path) if table is None else table
-    opened = open_sources(files, columns, timestamp_format, unit, time_zone, encoding=encoding)
+    opened = open_sources(files, columns, timestamp_format, unit, time_zone, encoding)
     pieces = pl.concat([piece for number, source in enumerate(opened.sources) for piece in source.pieces(number)])
     other = choose_spellings(pieces["household"].unique().to_list(), {})
     rows = in_order(pieces.with_columns(pl.col("household").replace(other)), opened.time_zone)
