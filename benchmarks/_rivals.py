@@ -132,6 +132,19 @@ def approximate_std(mean: Array, var: Array, epsilon: float, delta: float, rows:
     )
 
 
+def pac_shape(means: Array, covs: Array) -> Array:
+    """(Cov q)^½ over labels drawn evenly: the noise of PAC privacy, but for its size.
+
+    Noise with eigenvalues e in the directions of the eigenvalues λ of Cov q leaves at most ½ Σ λ/e nats of mutual
+    information, and the least Σ e for that has e ∝ √λ. PAC privacy: Xiao & Devadas, arXiv 2210.03458, of which the
+    abstract was read; the rule was read in the code that the authors of Residual-PAC (arXiv 2506.06530) published.
+    """
+    means = np.asarray(means)
+    within = np.mean(np.broadcast_to(covs, (len(means), *np.shape(covs)[-2:])), axis=0)
+    values, vectors = np.linalg.eigh(np.cov(means.T, bias=True).reshape(within.shape) + within)
+    return (vectors * np.sqrt(np.maximum(values, 1e-12 * values[-1]))) @ vectors.T
+
+
 # Sliced
 
 

@@ -116,7 +116,7 @@ def book(seed: int) -> Case:
     return "codebook", made.release, classes, graph, EPSILON, 0.0
 
 
-METHODS = ("white", "paper", "covariance", "additive", "transport", "center", "mean")
+METHODS = ("white", "ellipsoid", "paper", "covariance", "additive", "transport", "center", "mean")
 
 
 def honest_cases(count: int) -> Iterator[Case]:
@@ -129,7 +129,7 @@ def honest_cases(count: int) -> Iterator[Case]:
         lambda seed: geometric(1.0, seed),
         book,
         *(lambda seed, m=name: ours(m, seed, True) for name in METHODS),
-        *(lambda seed, m=name: ours(m, seed, False) for name in METHODS[:5]),
+        *(lambda seed, m=name: ours(m, seed, False) for name in METHODS[:6]),
     ]
     for number in range(count):
         yield makers[number % len(makers)](1000 + number)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -140,9 +142,33 @@ def test_what_cannot_keep_a_rule_is_refused_with_the_column() -> None:
         shoal.publish_rows((names(30), values))
 
 
+def test_who_knows_all_figures_cannot_repeat_how_crowds_were_formed() -> None:
+    """With formation as a function of the figures, the last of 160 was found to 0.05 of a deviation of 10."""
+    values = people(120, 3)
+    formed = [shoal.publish_rows((names(120), values))[1].crowds.values() for _ in range(3)]
+    assert len({frozenset(frozenset(kept.labels) for kept in crowds) for crowds in formed}) == 3
+
+
+def test_one_negative_figure_does_not_end_dominance_for_all() -> None:
+    """One balance of a million beside three hundred of thousands, and one label that owes a cent."""
+    rng = np.random.default_rng(0)
+    balance = rng.lognormal(7, 0.6, 300).round(2)
+    balance[17], balance[3] = 1e6, -0.01
+    with pytest.raises(shoal.UnreachableError, match=r"column 0 \(dominance, 1 of"):
+        shoal.publish_rows((names(300), np.column_stack([balance, rng.normal(40, 9, 300)])))
+
+
 @pytest.mark.parametrize(
     "figures",
-    [[1.0, 2.0], {"a": [1.0], "b": [1.0, 2.0]}, (["a", "a"], [[1.0], [2.0]]), {"a": [np.inf]}, {}],
+    [
+        [1.0, 2.0],
+        {"a": [1.0], "b": [1.0, 2.0]},
+        (["a", "a"], [[1.0], [2.0]]),
+        {"a": [np.inf]},
+        {},
+        None,
+        (["p", "P"], [[1.0], [2.0]]),
+    ],
 )
 def test_wrong_figures_are_refused(figures: object) -> None:
     with pytest.raises(shoal.InputError):
@@ -155,3 +181,28 @@ def test_settings_hold_for_life() -> None:
         shoal.publish_rows((names(30), people(30, 1)), state)
     with pytest.raises(shoal.InputError, match="columns"):
         shoal.publish_rows((names(30), people(30, 1)[:, :2]), state, size=5)
+    for other in ({"closeness": 0.1}, {"largest_share": 0.2}, {"sensitive": [0]}):  # a stricter rule is not passed over
+        with pytest.raises(shoal.InputError, match=f"{next(iter(other))}: the first call"):
+            shoal.publish_rows((names(30), people(30, 1)), state, size=5, **other)
+    shoal.publish_rows((names(30), people(30, 1)), state, size=5, closeness=0.6)
+
+
+@pytest.mark.parametrize("spell", [str.upper, lambda name: f" {name}\u200b", lambda name: name.replace("p", "ｐ")])
+def test_another_spelling_is_the_same_label(spell: Callable[[str], str]) -> None:
+    """Otherwise the same people would form crowds anew, and who is missing is the difference of two totals."""
+    values, given = people(36, 5), names(36)
+    first, state = shoal.publish_rows((given, values))
+    again = [i for i in range(36) if i != 7]
+    second, state = shoal.publish_rows(([spell(given[i]) for i in again], values[again]), state)
+    assert np.array_equal(first.values, second.values)
+    assert not state.waiting
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"state": "x"}, {"boundaries": ["a"] * 29}, {"boundaries": 3}, {"sensitive": ["a"]}, {"sensitive": 1},
+     {"sensitive": [3]}, {"closeness": 0}, {"largest_share": 2}, {"size": "10"}],
+)  # fmt: skip
+def test_wrong_arguments_are_refused_by_name(wrong: dict[str, Any]) -> None:
+    with pytest.raises(shoal.InputError, match=next(iter(wrong))):
+        shoal.publish_rows((names(30), people(30, 1)), **wrong)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import tracemalloc
 
 import cvxpy as cp
@@ -148,6 +149,31 @@ def test_an_interrupt_anywhere_keeps_the_best(where: str, monkeypatch: pytest.Mo
     assert any("interrupt" in note for note in mechanism.notes)
     white = shoal.design(classes, graph, "white", 1.0, 0.5 * price)
     assert mechanism.certificate.delta_upper <= white.certificate.delta_upper
+
+
+def test_ctrl_c_loses_nothing_that_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Halfway down the divergence, long before anything was looked at exactly."""
+    classes, graph = family(1, 12, 9)
+    rho = 0.5 * shoal.perfect_rho(classes, graph)
+    plain, calls = descent.smoothed_divergence, []
+
+    def interrupted(*args, **options):
+        calls.append(1)
+        if len(calls) == 30:
+            signal.raise_signal(signal.SIGINT)
+        return plain(*args, **options)
+
+    monkeypatch.setattr(descent, "smoothed_divergence", interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        mechanism = shoal.design(classes, graph, "transport", 1.0, rho)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert len(calls) < 40
+    assert any("interrupt" in note for note in mechanism.notes)
+    geodesic = shoal.design(classes, graph, "center", 1.0, rho)
+    assert mechanism.certificate.delta_upper < 0.9 * geodesic.certificate.delta_upper
 
 
 def test_where_delta_is_near_one_the_search_still_moves() -> None:

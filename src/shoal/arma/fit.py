@@ -124,7 +124,7 @@ def fit_arma(
     [True, True]
     """
     x = _series(series)
-    p, q = _order(order)
+    p, q = model_order(order)
     n, length = x.shape
     needed = required_samples(p, q)
     if length < needed:
@@ -176,11 +176,12 @@ def _series(value: Any) -> FloatArray:
     return x
 
 
-def _order(value: Any) -> tuple[int, int]:
+def model_order(value: Any) -> tuple[int, int]:
+    """The order (p, q) as two whole numbers; refused where it is something else."""
     try:
         p, q = value
     except (TypeError, ValueError) as error:
-        raise InputError("order must be a pair of whole numbers (p, q)") from error
+        raise InputError("order must be two whole numbers (p, q)") from error
     return validation.count(at_least=0, order=p), validation.count(at_least=0, order=q)
 
 

@@ -11,9 +11,10 @@ of the crowd stays as it was.
   not a table of categories). Fixed when the first crowds are formed.
 - **Protected**: few-valued columns, those in which half of the labels or more are alike, and those named sensitive.
   They take no part in likeness, and crowds keep close to all labels in them (:mod:`diversity`).
-- **Ruled by dominance**: columns of non-negative numbers, and the difference of two columns in which more than half of
+- **Ruled by dominance**: all other columns, by |figure|, and the difference of two columns in which more than half of
   the labels agree; never few-valued columns, and no difference of two of them. Two columns that agree for all members
-  but one are two tables in one.
+  but one are two tables in one. A column with negative figures is ruled too: otherwise one label with a negative
+  figure would end the rule for all.
 """
 
 from __future__ import annotations
@@ -88,10 +89,10 @@ def ruled_columns(values: NDArray[Any], few: BoolArray) -> list[tuple[int, ...]]
     """Columns, and pairs of columns, whose amounts keep dominance.
 
     >>> ruled_columns(np.array([[1, 1, -1], [2, 2, 0], [3, 3, 5], [9, 4, 6]]), np.array([False, False, False]))
-    [(0,), (1,), (0, 1)]
+    [(0,), (1,), (2,), (0, 1)]
     """
     n, k = values.shape
-    plain: list[tuple[int, ...]] = [(j,) for j in np.flatnonzero((values >= 0).all(axis=0) & ~few).tolist()]
+    plain: list[tuple[int, ...]] = [(j,) for j in np.flatnonzero(~few).tolist()]
     for j in range(k - 1):
         agree = 2 * (values[:, j + 1 :] == values[:, j : j + 1]).sum(axis=0) > n
         plain += [(j, j + 1 + other) for other in np.flatnonzero(agree & ~(few[j] & few[j + 1 :])).tolist()]

@@ -121,14 +121,15 @@ def design(
     given = [] if start is None else list(start) if isinstance(start, Sequence) else [start]
     starts = [as_moves(problem, earlier) for earlier in given]
     notes: list[str] = []
-    if not chosen.by_component:
-        moves = chosen.solve(problem, settings, starts)
-    else:
-        moves = _by_component(problem, chosen, settings, starts)
-        if chosen.searched and len(problem.components) > 1:
-            from shoal.designs.methods.searches import compare_whole
+    with settings.heed_interrupts():
+        if not chosen.by_component:
+            moves = chosen.solve(problem, settings, starts)
+        else:
+            moves = _by_component(problem, chosen, settings, starts)
+            if chosen.searched and len(problem.components) > 1:
+                from shoal.designs.methods.searches import compare_whole
 
-            moves = compare_whole(problem, moves, settings, uses=chosen.uses)
+                moves = compare_whole(problem, moves, settings, uses=chosen.uses)
     if "map" in chosen.uses and moves.map is None:
         notes.append("no map improved on independent noise: this is the additive design")
     if "shift" in chosen.uses and not moves.shift.any():

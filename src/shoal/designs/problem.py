@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -310,6 +311,24 @@ class Settings:
     def steps(self, usual: int) -> int:
         """Steps of a stage that usually has so many."""
         return usual if self.iterations is None else self.iterations
+
+    @contextlib.contextmanager
+    def heed_interrupts(self) -> Iterator[None]:
+        """Ctrl-C ends the searches inside at their next step, and nothing they found is lost; a second one at once."""
+        usual, main = signal.default_int_handler, threading.current_thread() is threading.main_thread()
+        if self.interruptible or not main or signal.getsignal(signal.SIGINT) is not usual:
+            yield
+            return
+
+        def end(*_: object) -> None:
+            signal.signal(signal.SIGINT, usual)
+            self.interrupted.set()
+
+        signal.signal(signal.SIGINT, end)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, usual)
 
     @contextlib.contextmanager
     def interrupts(self) -> Iterator[None]:

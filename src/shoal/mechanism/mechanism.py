@@ -39,6 +39,7 @@ from shoal.mechanism.releasable import (
     Parts,
     ReleaseErrors,
     Stored,
+    describe,
     law_arrays,
     laws_of,
     with_loss,
@@ -55,8 +56,6 @@ from shoal.validation import BoolArray, FloatArray, IndexArray
 #: Fields that a file has as arrays, the last two of them only where they are not None; fields in its header.
 ARRAYS = ("epsilon", "shift", "noise_cov", "budget", "weights", "history", "gain", "mean_grid")
 NAMED = ("method", "notion", "scope", "times")
-#: Edges up to which a notebook computes a certificate to show it.
-SHOWN_EDGES = 20_000
 #: Share of ρ below which its noise is named wherever a mechanism prints itself.
 LITTLE_NOISE = 0.01
 #: Answers whose noise is in memory at a time.
@@ -586,16 +585,12 @@ class Mechanism(Stored):
         return f"Mechanism({self.method}, {self.classes.n_classes} labels, {self.classes.n_dims} entries{noise})"
 
     def _repr_html_(self) -> str:
-        """Its promise and its cost; the certificate of a large graph only once it has been computed."""
-        known = "certificate" in self.__dict__ or self.graph.n_edges <= SHOWN_EDGES
         epsilons = sorted({float(e) for e in self.epsilon})
         rows = [
             ("labels, entries", f"{self.classes.n_classes}, {self.classes.n_dims}"),
             ("ε", ", ".join(exactly(e) for e in epsilons[:4]) + (", …" if len(epsilons) > 4 else "")),
-            ("certificate", self.certificate if known else "not computed yet: mechanism.certificate"),
-            ("it rests on", self.certificate.basis if known else "not computed yet: mechanism.certificate.basis"),
+            *describe(self),
             ("ρ spent, at most", f"{upper(float(self.rho.max()))}"),
-            ("someone who knows the others errs by, at least", lower(float(self.insider_error.min()))),
             *(("note", note) for note in self.notes),
         ]
         return table(f"Mechanism ({self.method})", (), rows)

@@ -41,6 +41,8 @@ Parts = tuple[dict[str, Any], dict[str, Any]]
 Releasable: TypeAlias = "Mechanism | Codebook"
 #: Probability with which an error of noise lies in the interval that is stated for it.
 COVERAGE = 0.9
+#: Edges up to which printing computes a certificate.
+SHOWN_EDGES = 20_000
 #: Why a certificate is not proved, before anybody tried.
 UNTRIED = "no proof was asked for"
 
@@ -174,6 +176,17 @@ def with_loss(log_upper: float, upper: float, loss: float) -> tuple[float, float
     return log_total, max(total, float(exp_up(np.array(log_total))))
 
 
+def describe(released: Any) -> list[tuple[str, object]]:
+    """Promise, basis and what insiders learn, by name; of a large graph only once its certificate is computed."""
+    known = "certificate" in vars(released) or released.graph.n_edges <= SHOWN_EDGES
+    certificate = released.certificate if known else None
+    return [
+        ("certificate", certificate or "not computed yet: mechanism.certificate"),
+        ("it rests on", certificate.basis if certificate else "not computed yet: mechanism.certificate.basis"),
+        ("someone who knows the others errs by, at least", lower(float(released.insider_error.min()))),
+    ]
+
+
 # ------------------------------------------------------------------ files
 
 
@@ -196,6 +209,9 @@ class Stored(ABC):
         """The result of the function for what this is; each gets it as what it is."""
         choice: Callable[[Any], T] = codebook if self.FORMAT == "shoal codebook" else mechanism
         return choice(self)
+
+    def __str__(self) -> str:
+        return "\n  ".join([repr(self), *(f"{name}: {value}" for name, value in describe(self))])
 
     @cached_property
     def digest(self) -> str:

@@ -50,7 +50,8 @@ def constant_shape(problem: DesignProblem, settings: Settings | None = None, *, 
     first, second = problem.pairs.T
     k = problem.n_dims
     # A few edges carry all the weight: the longest first, others when they stick out.
-    chosen = _longest(means, problem.pairs, CARRYING * k)
+    number = min(CARRYING * k, len(problem.pairs))
+    chosen = np.argpartition(-_sizes(means, problem.pairs, np.eye(k)), number - 1)[:number]
     weights = np.full(len(chosen), 1.0 / len(chosen))
     shape = np.eye(k) / k
     for _ in range(20):
@@ -60,22 +61,12 @@ def constant_shape(problem: DesignProblem, settings: Settings | None = None, *, 
         missed = np.setdiff1d(np.flatnonzero(sizes > top * (1 + gap / 2)), chosen)
         if len(missed) == 0 or (settings is not None and settings.late):
             break
-        missed = missed[np.argsort(-sizes[missed])[: CARRYING * k]]
+        missed = missed[np.argsort(-sizes[missed])[:number]]
         kept = weights > 1e-9 / len(weights)
         chosen = np.concatenate([chosen[kept], missed])
         share = 0.5 / len(missed)
         weights = np.concatenate([0.5 * weights[kept] / weights[kept].sum(), np.full(len(missed), share)])
     return shape
-
-
-def _longest(means: FloatArray, pairs: IndexArray, number: int) -> IndexArray:
-    lengths = (
-        ((means[pairs[:, 0]] - means[pairs[:, 1]]) ** 2).sum(axis=1)
-        if len(pairs) < 1 << 16
-        else _sizes(means, pairs, np.eye(means.shape[1]))
-    )
-    number = min(number, len(pairs))
-    return np.asarray(np.argpartition(-lengths, number - 1)[:number])
 
 
 def _sizes(means: FloatArray, pairs: IndexArray, shape: FloatArray) -> FloatArray:
@@ -143,13 +134,8 @@ def _random_shapes(problem: DesignProblem, size: float, settings: Settings | Non
         moment = white.T @ laplacian @ white
         if len(own) == n:
             moment = moment + 0.5 * (own @ (laplacian @ flat).reshape(n, k, k)).sum(axis=0)
-        moment = (
-            vectors
-            * np.sqrt(np.maximum(values, 0.0))
-            @ vectors.T
-            @ moment
-            @ (vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T)
-        )
+        root = vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
+        moment = root @ moment @ root
         shape = square_root(0.5 * (moment + moment.T)[None])[0]
         shape = shape / max(float(np.trace(shape)), 1e-300)
     return [constant_shape(problem, settings), best_shape, _beyond(best_shape, middle, size)]

@@ -20,7 +20,7 @@ from shoal.product.card.package import package
 from shoal.product.card.pictures import CrowdCurves
 from shoal.product.card.render import report
 from shoal.product.card.statements import RULES, Statement, handing
-from shoal.product.runs.folder import PARQUET, READER, CardFacts, ReportFacts
+from shoal.product.runs.folder import PARQUET, CardFacts, ReportFacts
 from shoal.product.runs.folder import PUBLIC as TABLE
 from shoal.product.runs.release_check import check_package
 from shoal.product.runs.work import StageOutcome, Work
@@ -32,7 +32,7 @@ SETTINGS, REPORT_SETTINGS = ("query",), ("title", "licence")
 DOING, REPORTING = "writing the release card", "writing the report"
 REPORT, PUBLIC, PACKAGE = "report.html", "public/report.html", "public/datapackage.json"
 #: What releases write to ``public/``.
-TABLES = (TABLE, READER, PLAN, VECTOR, TOTAL)
+TABLES = (TABLE, PLAN, VECTOR, TOTAL)
 #: Labels that the attack looks for.
 SOUGHT = 2_000
 

@@ -11,6 +11,7 @@ the run.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -40,11 +41,13 @@ from shoal.product.runs.folder import DESIGN, MECHANISM
 from shoal.product.runs.shards import Job, Part, out_path, put_whole, run_jobs
 from shoal.product.runs.work import StageOutcome, Work
 from shoal.product.workers import tick
-from shoal.proofs.proof import prove_mechanism
+from shoal.proofs.proof import EFFORT, prove_mechanism
 
 SETTINGS = ("query", "method", "epsilon", "delta", "rho", "shard_size")
 DOING, ATTACKING = "designing mechanisms", "attacking released answers"
 PROOF, AUDIT = "proof.json", "audit.json"
+#: Seconds of an integral of a proof per squared entry, in a table.
+INTEGRAL = 7e-5
 #: Test answers per label in the audit, and the seed by which crowds are chosen.
 SAMPLES, SEED = 200, 0
 #: The method by which all labels of a crowd meet.
@@ -75,7 +78,7 @@ def stage(work: Work) -> StageOutcome:
         for block in blocks
     ]
     with work.workers(len(jobs)) as executor:
-        mechanisms = run_jobs(executor, DOING, jobs, work.tell)
+        mechanisms = run_jobs(executor, DOING + announce_proofs(config, blocks), jobs, work.tell)
     work.put(DESIGN, mechanisms)
     facts = DesignFacts.merge([part.facts_as(DesignFacts) for part in mechanisms.parts])
     strange = sum(block.facts_as(BlockFacts).not_gaussian for block in blocks)
@@ -87,6 +90,16 @@ def stage(work: Work) -> StageOutcome:
             "per label needs no law; accept='doubtful-law' releases these all the same"
         )
     return StageOutcome((DESIGN,), facts)
+
+
+def announce_proofs(config: Config, blocks: Sequence[Part]) -> str:
+    """How long the proofs of all crowds can take, where that is minutes; one of constants takes no time."""
+    if config.query == "point" or config.label is not None:
+        return ""
+    facts = [block.facts_as(BlockFacts) for block in blocks]
+    integrals = sum(one.crowds * min(EFFORT, (one.labels / one.crowds) ** 2 / 2) for one in facts)
+    minutes = INTEGRAL * config.horizon**2 * integrals / 60
+    return f", then proofs: up to {math.ceil(minutes)} min of processor time" if minutes > 0.5 else ""
 
 
 def do(block: str, config: Config, method: str, out: str) -> DesignFacts:

@@ -114,8 +114,6 @@ FIT, DESIGN = "fit.json", "design.json"
 FORECASTS, LAWS, MECHANISM, SHARDS = "forecasts", "laws", "mechanism", "shards"
 #: The table of a release: the owner's, with the label of each row, and the one to pass on, without names.
 CSV, PARQUET, PUBLIC = "released.csv", "released.parquet", "public/released.csv"
-#: How far homes lie from rows, to pass on.
-READER = "public/reader.json"
 #: Called with (stage, what is happening, done, total); total 0 where it is not known.
 Progress = Callable[[str, str, float, int], None]
 

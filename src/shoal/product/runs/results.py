@@ -21,7 +21,7 @@ from shoal.product.card.statements import Statement
 from shoal.product.runs import card_stage, crowd_stage
 from shoal.product.runs.blocks import WorstCurve, prove_shards, worst_curve, worst_frontier
 from shoal.product.runs.config import Config
-from shoal.product.runs.folder import CSV, LEDGER, PARQUET, PUBLIC, READER, RunState
+from shoal.product.runs.folder import CSV, LEDGER, PARQUET, PUBLIC, RunState
 from shoal.product.runs.kinds.kind import Kind
 from shoal.product.runs.owner_ledger import Place
 from shoal.product.runs.work import Stage, Work
@@ -204,14 +204,17 @@ class Results:
         return card_stage.handing_of(self.work)
 
     def reader(self, row: int | Sequence[float]) -> pl.DataFrame:
-        """For the recipient: how far homes lie from a row, by step; one law pooled over all crowds of the release.
+        """For the owner: how far homes lie from a row, by step; one law pooled over all crowds of the release.
+
+        It is computed from members' own figures and outside the rules of a row. Someone who has it, the rows and the
+        other members' figures knows a constant load to a range of 0.05 kW (docs/sharp-edges.md): share it as readings.
 
         Args:
             row: the number of a crowd, or the figures of its row as they were released.
 
         Returns:
             entry, row, and below_10 … below_90: the figures below which so many percent of homes lie. It is never a
-            crowd's own spread; ``public/reader.json`` is what it is made from.
+            crowd's own spread.
 
         >>> run.reader(123456)  # doctest: +SKIP
         """
@@ -305,7 +308,6 @@ FILES = {
     card_stage.PACKAGE: "public/ is what to share, a data package: columns, units, licence, guarantee",
     card_stage.PUBLIC: "the report to share: the table and its card, without names and true answers",
     PUBLIC: "the released figures, to share: no names",
-    READER: "how far homes lie from rows, pooled over all crowds, to share",
     CSV: "the same with the name behind each row: your key, keep it private (also .parquet)",
     "card.md": "the release card, to publish with the figures (also .json)",
     crowd_stage.LEFT_OUT: "who has no row in it, and why",

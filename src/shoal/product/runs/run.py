@@ -125,8 +125,6 @@ def run(
     one = Run(out, source, config, progress, **settings)
     try:
         one.check_ledger()
-        if not rehearse and until in ("release", "report") and (update or not one.has_released):
-            one.place.refuse_read_only()
         with one.hold():
             if update and not rehearse:
                 one.go_on()

@@ -453,6 +453,7 @@ def own_statements(folder: Path) -> tuple[Statement, ...]:
         Statement("attack", TO_OWNER, f"an advantage of {certain}", attack),
     ]
     if "w1" in known:
-        words = f"the curves miss by {known['w1']:.1%} of the mean load (W1), the total by {known['total']:+.1%}"
-        said.append(Statement("cost", TO_OWNER, f"{known['w1']:.1%}", f"Measured, for you only: {words}."))
+        total = f"the total is {percent(abs(known['total']))} too {'high' if known['total'] > 0 else 'low'}"
+        words = f"the curves miss by {percent(known['w1'])} of the mean load (W₁), {total}"
+        said.append(Statement("cost", TO_OWNER, percent(known["w1"]), f"Measured, for you only: {words}."))
     return tuple(said)
