@@ -8,8 +8,8 @@ Two kinds of results. A **rule** holds or it does not: rows are recomputed from 
 dominance, changes and closeness are tested again, names are looked for in every public file. A **chance** is a test
 with an exact p-value, or an upper bound of it: numbers and orders against random ones, guesses of all homes at once
 against the promise, the size of noise. Chances share one level: at most :data:`ALARM` of honest releases raise an
-alarm. Before a release the level is :data:`STOP`, since a release that is withheld because of what was drawn is a
-release with other odds: the total variation of the promise rises by at most that level, and by no more.
+alarm. A release that is stopped because of what was drawn has other odds than the promise. So before a release only the
+numbers and offsets of crowds are tested, at the level :data:`STOP`: they are the same whoever of a crowd is who.
 
 **One table bounds ε** (Steinke, Nasr & Jagielski 2023, theorem 5.2). Members of a crowd are taken in pairs; which of
 the pair's two rows is whose is a fair coin, tossed when rows were numbered, and exchanging the two is one step of
@@ -51,8 +51,8 @@ from shoal.product.studies.findings import Finding, Study
 
 #: Share of honest releases that raise an alarm, at most; and of those that are stopped before they are recorded.
 ALARM, STOP = 0.05, 1e-12
-#: Of the level: guesses of all homes, two releases, and the rest.
-SHARES = {"naming": 0.5, "linking": 0.2, "order": 0.3}
+#: Of the level: guesses of all homes, two releases, order of rows and size of noise, numbers and offsets of crowds.
+SHARES = {"naming": 0.5, "linking": 0.2, "rows": 0.15, "crowds": 0.15}
 #: Pairs of an order that is compared by its exact law; above, by an upper bound of it.
 EXACT = 6_000
 #: A level may have left [s/5, 5 s] since a base was drawn; a base on record before is only held against that.
@@ -63,8 +63,8 @@ HARMLESS = frozenset({"utf-8", "sha256", "sha-256", "sha256sums"})
 CANONICAL = re.compile(r"-?(0|[1-9]\d*)(\.(0|\d*[1-9]))?(e-?\d+)?")
 CLOCK = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?")
 PUBLIC_FILES = frozenset({
-    "released.csv", "total.csv", "plan.json", "noisy.json", "reader.json", "card.json", "card.md", "README.txt",
-    "datapackage.json", "SHA256SUMS", "report.html",
+    "released.csv", "total.csv", "plan.json", "noisy.json", "card.json", "card.md", "README.txt", "datapackage.json",
+    "SHA256SUMS", "report.html",
 })  # fmt: skip
 
 Numbers = NDArray[Any]
@@ -470,7 +470,8 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     """δ(ε) of two normal laws that lie μ deviations apart (Balle & Wang 2018)."""
     if mu <= 0:
         return 0.0
-    return float(scipy.special.ndtr(mu / 2 - epsilon / mu) - math.exp(epsilon) * scipy.special.ndtr(-mu / 2 - epsilon / mu))
+    near, far = scipy.special.ndtr([mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu]).tolist()
+    return float(near - math.exp(epsilon) * far)
 
 
 # ------------------------------------------------------------------ the rules, a second time
@@ -517,6 +518,7 @@ def attack_files(
     record: ReleaseRecord,
     *,
     level: float = ALARM,
+    groups: Iterable[str] = tuple(SHARES),
     package: bool = True,
     outside: Mapping[str, str] | None = None,
 ) -> FilesAttack:
@@ -526,10 +528,11 @@ def attack_files(
         files: what left, or is about to.
         record: of the ledger.
         level: share of honest releases that raise an alarm, at most.
+        groups: of tests of chance, those that may raise one.
         package: whether the files beside the tables are there too.
         outside: label -> what an outside file says about it, such as a street or another owner's crowd.
     """
-    return _Look(files, record).result(level, package=package, outside=outside)
+    return _Look(files, record).result(level, set(groups), package=package, outside=outside)
 
 
 class _Look:
@@ -553,7 +556,9 @@ class _Look:
         """Note a test of chance."""
         self.chances.append((group, words, p))
 
-    def result(self, level: float, *, package: bool, outside: Mapping[str, str] | None) -> FilesAttack:
+    def result(
+        self, level: float, groups: set[str], *, package: bool, outside: Mapping[str, str] | None
+    ) -> FilesAttack:
         """Every part of the attack that this kind of release has."""
         kind, later = self.record.kind, self.record.later
         if later:
@@ -577,10 +582,10 @@ class _Look:
                     look()
                 except (ArithmeticError, LookupError, TypeError, ValueError) as error:
                     self.alarms.append(f"files or a record of another form than a release has ({type(error).__name__})")
-        counted = Counter(group for group, _, _ in self.chances)
+        counted = Counter(group for group, _, _ in self.chances if group in groups)
         whole = sum(SHARES[group] for group in counted) or 1.0
         for group, words, p in self.chances:
-            if p <= level * SHARES[group] / whole / counted[group]:
+            if group in groups and p <= level * SHARES[group] / whole / counted[group]:
                 self.alarms.append(f"{words} (by chance at most {p:.1g})")
         return FilesAttack(
             f"The files of a release ({kind}), attacked with the owner's key: every member is a test.",
@@ -656,15 +661,15 @@ class _Look:
             levels[number] = (float(np.nanmean(values)) if not np.isnan(values).all() else 0.0, first[number])
         if len(new) > 1:
             by_name, by_level = sorted(new, key=lambda n: first[n]), sorted(new, key=lambda n: levels[n])
-            self.chance("order", "numbers of crowds in the order of names", disorder([by_name]))
-            self.chance("order", "numbers of crowds in the order of levels", disorder([by_level]))
+            self.chance("crowds", "numbers of crowds in the order of names", disorder([by_name]))
+            self.chance("crowds", "numbers of crowds in the order of levels", disorder([by_level]))
         if self.record.kind != "answers" or any(len(places) > 1 for places in self.key.values()):
             return
         orders = [[self.key[label][0][1] for label in sorted(own)] for own in self.crowds.values()]
         hits = sum(row == i for order in orders for i, row in enumerate(order, 1))
         sizes = [len(order) for order in orders]
         self.chance("naming", "rows numbered by name", fixed_points(hits, sizes))
-        self.chance("order", "rows in the order of names", disorder(orders))
+        self.chance("rows", "rows in the order of names", disorder(orders))
         self.find("singling out", "names the row of every member by the order of names in its crowd", hits, sum(sizes),
                   len(sizes) / sum(sizes), None)  # fmt: skip
 
@@ -843,7 +848,7 @@ class _Look:
         cells = [(offset / window, (offset + 1) / window) for crowd in new for _, window, offset, _ in crowd.windows]
         if not cells:
             return
-        self.chance("order", "secret offsets that are not uniform", unevenness(*zip(*cells, strict=True)))
+        self.chance("crowds", "secret offsets that are not uniform", unevenness(*zip(*cells, strict=True)))
         sure = sum(2 * after <= 1 for _, after in cells)
         low, high = interval(sure, len(cells))
         power = least_seen(len(cells), 0.5, ALARM * SHARES["naming"]) / 2 + 0.25
@@ -883,7 +888,7 @@ class _Look:
         self.fault(lost, "answers that are none of the codebook's curves", "answers")
         if free:
             odds = float(scipy.special.chdtr(free, square)), float(scipy.special.chdtrc(free, square))
-            self.chance("order", "noise of another size than stated", min(2 * min(odds), 1.0))
+            self.chance("rows", "noise of another size than stated", min(2 * min(odds), 1.0))
         if guesses:
             p = one_run_odds(right, guesses, guesses, epsilon, float(delta or 0.0))
             self.chance("naming", "rows of pairs told apart more often than (ε, δ) allows", p)
@@ -989,7 +994,7 @@ class _Look:
         else:
             seen = float(((vector - self.record.exact) ** 2).sum() / inner["variance"])
             odds = float(scipy.special.chdtr(len(vector), seen)), float(scipy.special.chdtrc(len(vector), seen))
-            self.chance("order", "noise of another size than stated", min(2 * min(odds), 1.0))
+            self.chance("rows", "noise of another size than stated", min(2 * min(odds), 1.0))
         self.unseen.append("the presence of a home: no coin was tossed for it, so one table bounds nothing about it")
         if "total.csv" in public:
             total = [float(row["kw"]) for row in csv.DictReader(io.StringIO(public["total.csv"].decode()))]
@@ -1051,7 +1056,6 @@ class _Look:
             wrong += bases != shown
             wrong += any(card["least"] > int(crowd.setting["m"]) for crowd in known.values())
             wrong += card["smallest"] > min(len(crowd.labels) for crowd in known.values())
-            wrong += "reader.json" in self.files.public and len(known) < 10
         if record.kind == "answers":
             promise, numbers = card["guarantee"], described["guarantee"]["statement"]
             wrong += any(card["mechanism"]["method"] != laws.method for laws in record.laws)

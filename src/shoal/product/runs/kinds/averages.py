@@ -109,7 +109,7 @@ def release(work: Work) -> StageOutcome:
     numbers, _ = draw_numbers(work, work.ledger)
     public, owner = make_tables(work, numbers)
     leaving = csv_bytes(public)
-    book = Book.read(work.ledger, tables.members["label"].to_list())
+    book = Book.read(work.ledger, work.tables.members["label"].to_list())
     check_averages(work, book, numbers, leaving, csv_bytes(owner))
     record_rows(work, numbers, hashlib.sha256(leaving).hexdigest(), book, with_figures=True)
     measured = measure(work, public, owner)
