@@ -11,13 +11,10 @@ are the exact changes of the spread. What moves cannot reach is tried by taking 
 forming as many, or fewer or more, anew from other seeds: simulated annealing, where what is somewhat worse may stay at
 first, and the best of all sweeps is returned. Everything is deterministic, but for what a time limit ends.
 
-Crowds are a function of the multiset of rows: rows are sorted by value before anything else is done, so that no name
-and no place decides where two rows are alike, and no sum is taken in another order. Permuting the rows permutes the
-numbers of the crowds and nothing else; means (:func:`means`) are exactly rounded sums.
-
-Where crowds have to keep limits (:class:`Limits`: a largest share of the total, dominance, closeness to all rows), what
-is in excess of them comes first and the spread second: a move may never raise the excess. Where rows have to be close
-to all in what is protected, formation begins with them dealt (:func:`shoal.crowds.diversity.deal`).
+Crowds are a function of the multiset of rows (docs/theory.md, section 12): rows are sorted by value before anything
+else is done, and means (:func:`means`) are exactly rounded sums. Where crowds have to keep limits (:class:`Limits`),
+what is in excess of them comes first and the spread second: a move may never raise the excess. Where rows have to be
+close to all in what is protected, formation begins with them dealt (:func:`shoal.crowds.diversity.deal`).
 """
 
 from __future__ import annotations
@@ -52,8 +49,6 @@ _TOGETHER = 4
 _WORK, _FEWEST, _MOST, _FEW_POINTS = 1_000_000, 20, 300, 100
 #: What a crowd made anew may be worse by at first, in mean spreads of a crowd, and the share of sweeps that allow it.
 _WORSE, _WARM = 3.0, 0.8
-#: Rows that a refusal looks at leaving out, at most.
-_LEFT_OUT = 1000
 #: Passes over all points until no move is left; far more than it takes.
 _PASSES = 200
 #: Members and columns looked at for each point, about, in the search for crowds that keep their limits, and sweeps that
@@ -104,9 +99,6 @@ def crowds(
 ) -> NDArray[np.int64]:
     """(n,) crowd of each row of (n, d), numbered in order of their first rows; each has size to 2·size − 1 rows.
 
-    Which rows are together depends on their values alone, not on their order: rows that are alike in everything given
-    here can change places without any crowd holding other values.
-
     Args:
         points: (n, d) in the unit in which errors cost.
         size: least members of a crowd.
@@ -135,7 +127,11 @@ def crowds(
             )
     limits = Limits.none(len(x)) if limits is None else limits
     values, border = _borders(len(x), boundaries)
-    order = _by_value(border, x, weights, np.concatenate([_beside(len(x), beside), limits.by_row], axis=1))
+    known = np.zeros((len(x), 0)) if beside is None else validation.array(ndim=2, beside=beside)
+    if len(known) != len(x):
+        raise InputError(f"beside must have one row per point: expected {len(x)}, got {len(known)}")
+    # By boundary, then entry after entry: rows that are alike throughout are the only ties.
+    order = np.lexsort(np.concatenate([border[:, None], x, weights[:, None], known, limits.by_row], axis=1).T[::-1])
     x, weights, border, limits = x[order] + 0.0, weights[order], border[order], limits.take(order).scale()
     blocks: list[NDArray[np.intp]] = []
     for rows in np.split(np.arange(len(x)), np.flatnonzero(np.diff(border)) + 1):
@@ -200,28 +196,14 @@ def _borders(n: int, boundaries: Any) -> tuple[Any, NDArray[np.int64]]:
     return values, border.astype(np.int64)
 
 
-def _beside(n: int, beside: Any) -> FloatArray:
-    if beside is None:
-        return np.zeros((n, 0))
-    rows = validation.array(ndim=2, beside=beside)
-    if len(rows) != n:
-        raise InputError(f"beside must have one row per point: expected {n}, got {len(rows)}")
-    return rows
-
-
-def _by_value(border: NDArray[np.int64], x: FloatArray, weights: FloatArray, beside: FloatArray) -> NDArray[np.intp]:
-    """The order of rows by boundary, then entry after entry: rows that are alike throughout are the only ties."""
-    keys = np.concatenate([border[:, None].astype(np.float64), x, weights[:, None], beside], axis=1)
-    return np.lexsort(keys.T[::-1])
-
-
 def _form(
     x: FloatArray, size: int, weights: FloatArray, share: float, limits: Limits, sweeps: int, end: float
 ) -> NDArray[np.int64]:
     """Crowds of the rows of one block, in so many sweeps, or until the monotonic clock shows ``end``."""
     n = len(x)
     if share < 1:
-        limits = _with_share(limits, weights, share)
+        amounts = np.ascontiguousarray(np.concatenate([limits.amounts, weights[:, None]], axis=1))
+        limits = Limits(amounts, np.append(limits.shares, share), np.append(limits.ruled, False), limits.close)
     if n < 2 * size:
         crowd = np.zeros(n, dtype=np.int64)
     else:
@@ -238,15 +220,12 @@ def _form(
         _improve(x, crowd, size, near, limits, least, sweeps, end)
         _, crowd = np.unique(crowd, return_inverse=True)
     if share < 1 and _excess(crowd, weights, share) > 0:
-        raise InputError(_impossible(weights, size, share))
+        raise InputError(
+            f"largest_share: no grouping was found in which every member has at most {share:g} of its crowd's total, "
+            f"with crowds of {size} to {2 * size - 1}; choose a larger crowd or a larger share, or leave out the rows "
+            "with the largest totals"
+        )
     return np.asarray(crowd, dtype=np.int64)
-
-
-def _with_share(limits: Limits, weights: FloatArray, share: float) -> Limits:
-    """The limits with a largest share of one more amount."""
-    amounts = np.ascontiguousarray(np.concatenate([limits.amounts, weights[:, None]], axis=1))
-    ruled = np.append(limits.ruled, False)
-    return Limits(amounts, np.append(limits.shares, share), ruled, limits.close)
 
 
 def _excess(crowd: NDArray[np.int64], weights: FloatArray, share: float) -> float:
@@ -275,22 +254,6 @@ def _by_total(weights: FloatArray, size: int, share: float) -> NDArray[np.int64]
         crowd[order[start:stop]] = number
         start, number = stop, number + 1
     return crowd
-
-
-def _impossible(weights: FloatArray, size: int, share: float) -> str:
-    order = np.argsort(-weights, kind="stable")
-    fits = (gone for gone in range(min(len(order) - size + 1, _LEFT_OUT)) if _fits(weights[order[gone:]], size, share))
-    out = next(fits, None)
-    instead = "" if out is None else f", or leave out the {out} with the largest totals"
-    return (
-        f"largest_share: no grouping was found in which every member has at most {share:g} of its crowd's total, with "
-        f"crowds of {size} to {2 * size - 1}; choose a larger crowd or a larger share{instead}"
-    )
-
-
-def _fits(weights: FloatArray, size: int, share: float) -> bool:
-    crowd = np.zeros(len(weights), dtype=np.int64) if len(weights) < 2 * size else _by_total(weights, size, share)
-    return _excess(crowd, weights, share) == 0
 
 
 # ------------------------------------------------------------------ kernels

@@ -1,22 +1,11 @@
-"""Crowds for life: who is averaged with whom, from one release to the next.
+"""Crowds for life: who is averaged with whom, from one release to the next, by the four rules of docs/theory.md,
+section 12; m is the crowd that is promised. What may enter a row is for :mod:`shoal.crowds.loads` and ``tables``.
 
-A mean that changes by one member gives that member away: n'c' − nc. The rules below are those of the theory notes,
-section 10; m is the crowd that is promised. What may enter a row is for :mod:`shoal.crowds.loads` and ``tables``.
-
-1. **A crowd is a fixed set.** It is formed with about 1.2 m members (:data:`ROOM`) by likeness, within the limits of
-   dominance and diversity; m to 1.2 m labels are one crowd. What labels are alike in has a secret noise first
-   (:data:`BLUR`): formation is so sensitive that someone who knows all other labels could otherwise repeat it for every
-   figure of the last one, and compare sizes and rows.
-2. **The mean is over the whole set.** A member without figures enters with the last ones that entered.
-3. **Newcomers wait** until they are 2.4 m (:data:`WAIT`). Up to 10 m of them (:data:`LOT`) are divided by lot, since
-   nine invented labels would otherwise have the tenth; more are alike inside lots of 10 m. Those whose lot does not
-   keep the rules of a row go on waiting.
-4. **A crowd of which fewer than m can still have figures is retired.** Its rest stays together and enters, as a block,
-   a new crowd with at least m others: no difference of two rows isolates fewer than m. Where the rest and the others
-   would not keep the rules of a row, it waits.
-
-Everything here is a pure function of its arguments, and of the *multiset* of values: exchanging two members of a crowd,
-or listing labels in another order, changes no row. What is drawn comes in as ``shuffle`` and as the ``seed``.
+What first crowds are alike in has a secret noise (:data:`BLUR`): formation is so sensitive that someone who knows all
+other labels could otherwise repeat it for every figure of the last one, and compare sizes and rows. Newcomers whose lot
+does not keep the rules of a row go on waiting, and so does the rest of a retired crowd that would not keep them with
+the others. Everything here is a pure function of its arguments, and of the *multiset* of values: exchanging two members
+of a crowd, or listing labels in another order, changes no row. What is drawn comes in as ``shuffle`` and ``seed``.
 """
 
 from __future__ import annotations

@@ -39,9 +39,7 @@ def design(
     *,
     scope: str = "answer",
     times: int = 1,
-    weights: Sequence[float] | None = None,
     noise_floor: float = 0.0,
-    max_bias: float = 1.0,
     rho_is_total: bool = False,
     time_limit: float | None = None,
     iterations: int | None = None,
@@ -74,10 +72,8 @@ def design(
         scope: what leaves, as in :func:`shoal.privacy_curve`: one ``"answer"``, or the ``"table"`` of all labels'.
         times: how many independent answers about each label leave: the certificate is for all of them. Methods that
             search minimize the δ of one.
-        weights: how much each entry's squared error counts, relative to the others.
         noise_floor: least variance of independent noise in every direction, so that protection does not rest on the
             class model alone.
-        max_bias: largest share of ρ that may be bias.
         rho_is_total: take ρ as the total squared error, as the paper's experiments do, instead of per entry.
         time_limit: seconds after which the best design so far is returned.
         iterations: steps per stage of the search; by default fewer on larger problems.
@@ -106,7 +102,7 @@ def design(
     if rho_is_total:
         k = classes.n_dims
         rho = {name: v / k for name, v in rho.items()} if isinstance(rho, Mapping) else np.divide(rho, k)
-    problem = DesignProblem.of(classes, graph, epsilon, rho, notion, weights, noise_floor, max_bias, scope, times)
+    problem = DesignProblem.of(classes, graph, epsilon, rho, notion, noise_floor, scope, times)
     chosen = METHODS[method]
     if problem.noise_floor > 0 and not chosen.perturbs:
         raise InputError(f"noise_floor: the method {method!r} adds no noise; choose another method")
@@ -163,14 +159,9 @@ def as_moves(problem: DesignProblem, mechanism: Mechanism) -> Moves:
     if mechanism.classes.labels != problem.classes.labels or mechanism.classes.n_dims != problem.n_dims:
         raise InputError("start must be a mechanism for the same labels and entries")
     n, k = problem.n_labels, problem.n_dims
-    scale = problem.scale
-    shift = np.array(np.broadcast_to(mechanism.shift * scale, (n, k)))
-    noise = mechanism.noise_cov * scale[:, None] * scale[None, :] - problem.floor_cov
-    root = square_root(np.broadcast_to(noise, (n, k, k)))
-    if mechanism.gain is None:
-        return Moves(shift, None, root)
-    gain = mechanism.gain * scale[:, None] / scale[None, :]
-    return Moves(shift, gain @ problem.roots, root)
+    shift = np.array(np.broadcast_to(mechanism.shift, (n, k)))
+    root = square_root(np.broadcast_to(mechanism.noise_cov - problem.floor_cov, (n, k, k)))
+    return Moves(shift, None if mechanism.gain is None else mechanism.gain @ problem.roots, root)
 
 
 def perfect_rho(
@@ -218,7 +209,7 @@ class Frontier:
         return f"Frontier({', '.join(self.delta)}; {len(self.rho)} budgets)"
 
     def _repr_html_(self) -> str:
-        columns = [[f"{upper(float(d))}" for d in deltas] for deltas in self.delta_upper.values()]
+        columns = [[upper(float(d)) for d in deltas] for deltas in self.delta_upper.values()]
         rows = [(f"{r:.4g}", *cells) for r, *cells in zip(self.rho, *columns, strict=True)]
         return table(f"δ, at most ({self.notion}), against ρ", ("ρ", *self.delta_upper), rows)
 

@@ -9,8 +9,7 @@
 - Privacy loss: ln p_X(q)/p_X'(q) of held-out rows against the label X' whose mean is closest, observed beside that of
   rows drawn from the laws (two samples, Kolmogorov and Smirnov).
 
-A large sample rejects small deviations: read the sizes as well. Checks look at the bulk of a law. That a tail is as
-light as a δ of 1e-6 needs it to be, no sample of a usual size can show.
+A large sample rejects small deviations: read the sizes as well. Checks look at the bulk of a law, not at its tails.
 """
 
 from __future__ import annotations

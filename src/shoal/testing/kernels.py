@@ -42,7 +42,6 @@ from shoal.audits.verdict import Figures
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
-from shoal.plaintext import table
 from shoal.rounding import exactly, lower, percent, upper
 from shoal.validation import FloatArray, IndexArray
 
@@ -87,7 +86,7 @@ class MechanismCheck(Figures):
     n_edges: int
     edges_tested: int
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         a, b = self.worst_edge
         rests = "whatever the kernel" if self.by == "counting" else "if answers are Gaussian, which they pass for"
         looked = (
@@ -99,19 +98,6 @@ class MechanismCheck(Figures):
             f"{exactly(self.confidence)}; a fifth too little noise is found with probability {percent(self.power)}, "
             f"any kernel's δ from {upper(self.detectable_delta)} on{looked}"
         )
-
-    def _repr_html_(self) -> str:
-        a, b = self.worst_edge
-        rows = [
-            ("claimed", f"δ ≤ {exactly(self.delta)} at ε = {exactly(self.epsilon)}"),
-            (f"δ, at least (by {self.by})", lower(self.delta_lower)),
-            ("pair", f"{a}, {b}"),
-            ("answers pass for Gaussian", "yes" if self.gaussian else "no"),
-            ("power: a fifth too little noise", percent(self.power)),
-            ("a δ that counting finds in any kernel", upper(self.detectable_delta)),
-            ("answers per label, confidence", f"{self.n}, {exactly(self.confidence)}"),
-        ]
-        return table(f"Mechanism check: {self.verdict}", (), rows)
 
 
 def check_mechanism(

@@ -217,7 +217,7 @@ class Run(Results):
             folder = self.work.folder
             folder.create()
             with folder.lock():
-                if not folder.is_as_written:
+                if ((folder / STATE).read_bytes() if folder.is_run else None) != folder.written:
                     raise InputError(f"out: another shoal has worked in {self.path.name} meanwhile; run again")
                 new = self._saved is None
                 if new:

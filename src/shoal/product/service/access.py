@@ -74,7 +74,10 @@ class Access:
         if roles is None:
             return None
         calls = path.startswith("/v1/")
-        caller = self._key_holder(request) if calls else self._visitor(request)
+        caller = None if calls else self._visitor(request)
+        scheme, _, text = request.headers.get("authorization", "").partition(" ")
+        if calls and scheme.lower() == "bearer":
+            caller = self.service.register.holder(text)
         if caller is None:
             raise HTTPException(401) if calls else SignInNeeded
         request.state.person = caller.person
@@ -87,10 +90,6 @@ class Access:
         owner = request.cookies.get(COOKIE, "") if caller.key is not None else f"proxy {caller.person.id}"
         message = b"shoal form " + owner.encode("utf-8", "surrogatepass")
         return hmac.new(self.service.ledger.secret, message, hashlib.sha256).hexdigest()
-
-    def _key_holder(self, request: Request) -> Caller | None:
-        scheme, _, text = request.headers.get("authorization", "").partition(" ")
-        return self.service.register.holder(text) if scheme.lower() == "bearer" else None
 
     def _visitor(self, request: Request) -> Caller | None:
         """The signed-in person: with a cookie, or named once by the trusted proxy and admitted here under that name."""

@@ -132,7 +132,9 @@ class NoisyReadings(Kind):
     def card(self, work: Work) -> ReleaseCard:
         """A function of the public settings alone; nothing is measured for it."""
         if work.facts.release is not None:
-            return ReleaseCard.of_readings(public_settings(work.path))
+            return ReleaseCard.of_readings(
+                PublicSettings.from_json((work.path / PUBLIC / PLAN).read_text(encoding="utf-8"))
+            )
         return ReleaseCard.of_readings(settings_of(work))
 
     def measured_card(self, work: Work) -> ReleaseCard:
@@ -426,11 +428,6 @@ def errors(homes: Homes, noisy: FloatArray, settings: PublicSettings) -> dict[st
 
 
 # ------------------------------------------------------------------ what is said about it
-
-
-def public_settings(folder: Path) -> PublicSettings:
-    """The public settings of the release in a folder."""
-    return PublicSettings.from_json((folder / PUBLIC / PLAN).read_text(encoding="utf-8"))
 
 
 def own_statements(folder: Path) -> tuple[Statement, ...]:
