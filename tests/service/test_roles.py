@@ -45,7 +45,7 @@ ROUTES: dict[tuple[str, str], frozenset[str] | None] = {
     ("GET", "/"): BOTH,
     ("GET", "/questions/{id}"): ANALYST,
     ("POST", "/questions/{id}/ask"): ANALYST,
-    ("GET", "/questions/{id}/{name}.csv"): ANALYST,
+    ("GET", "/questions/{id}/table.csv"): ANALYST,
     ("POST", "/grants"): OWNER,
     ("POST", "/grants/{id}/end"): OWNER,
     ("GET", "/people"): OWNER,

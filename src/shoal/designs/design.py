@@ -58,12 +58,9 @@ def design(
     Args:
         classes: laws of the true answer given each label.
         graph: which labels must stay indistinguishable.
-        method: ``"none"``, ``"white"`` (equal noise), ``"ellipsoid"`` (one noise covariance for all labels, the best
-            for constants), ``"paper"`` (Algorithm 1), ``"covariance"`` (zero-mean noise per label), ``"additive"``
-            (noise means too), ``"transport"`` (affine maps plus noise: the strongest) or ``"center"`` (straight
-            towards the group's common law: one pass over the labels) or ``"mean"`` (the same towards its mean: least
-            mean error once all meet, where the center has the least largest error). All that there are:
-            ``shoal.designs.methods.METHODS``.
+        method: ``"none"``, ``"white"``, ``"ellipsoid"``, ``"paper"`` (Algorithm 1), ``"covariance"``, ``"additive"``,
+            ``"transport"`` (the strongest), ``"center"`` or ``"mean"``: each with its idea and formula in
+            docs/methods.md.
         epsilon: one ε, or one per edge of the graph.
         rho: largest mean squared error per entry, (1/k) E‖released − q‖²: one number, one per label in label order, or
             a mapping from label to number.
@@ -200,13 +197,11 @@ class Frontier:
     rho: FloatArray
     epsilon: Any
     notion: str
-    delta: dict[str, FloatArray]
     delta_upper: dict[str, FloatArray]
-    log_delta: dict[str, FloatArray]
     mechanisms: dict[str, list[Mechanism]]
 
     def __repr__(self) -> str:
-        return f"Frontier({', '.join(self.delta)}; {len(self.rho)} budgets)"
+        return f"Frontier({', '.join(self.delta_upper)}; {len(self.rho)} budgets)"
 
     def _repr_html_(self) -> str:
         columns = [[upper(float(d)) for d in deltas] for deltas in self.delta_upper.values()]
@@ -227,8 +222,8 @@ def frontier(
     """Design at several budgets, each started from the one below it; with the searched methods δ never rises with ρ.
 
     A design for a smaller budget is also one for a larger, so where the search does not improve on it, it is kept.
-    ``delta_upper`` is the certificates', finite precision included; ``delta`` and ``log_delta`` are the ideal laws'.
-    The other arguments, ``options`` by their names, are those of :func:`design`; a ``time_limit`` is for each design.
+    ``delta_upper`` is the certificates', finite precision included. The other arguments, ``options`` by their names,
+    are those of :func:`design`; a ``time_limit`` is for each design.
 
     Returns:
         δ and the mechanisms per method, in ascending order of ρ.
@@ -253,10 +248,8 @@ def frontier(
             done.append(min(reversed(known), key=lambda m: m.certificate.log_delta_upper))
         mechanisms[name] = done
 
-    def gather(attribute: str) -> dict[str, FloatArray]:
-        return {name: np.array([getattr(m.certificate, attribute) for m in done]) for name, done in mechanisms.items()}
-
-    return Frontier(budgets, epsilon, notion, gather("delta"), gather("delta_upper"), gather("log_delta"), mechanisms)
+    ends = {name: np.array([m.certificate.delta_upper for m in done]) for name, done in mechanisms.items()}
+    return Frontier(budgets, epsilon, notion, ends, mechanisms)
 
 
 def use_kernels() -> None:
