@@ -152,7 +152,8 @@ def publish_rows(
 
     Args:
         figures: a mapping from labels to figures, or (labels, (n, k) array); NaN where a figure is missing.
-        state: what the last call returned; None at the first.
+        state: what the last call returned; None at the first. Keep it: without it the same labels would be divided in
+            another way, and two divisions reveal members.
         size: least members of a crowd.
         boundaries: a mapping from labels to values that crowds never cross, or one value per label.
         sensitive: positions of columns that crowds must not be alike in, beside few-valued ones (first call).
@@ -260,7 +261,9 @@ class _Release:
         bases = [column_bases(values, self.columns, int(n)) for n in np.bincount(crowd)]
         self.decimals = tuple(decimals_of(column) for column in zip(*bases, strict=True))
         units = _units(values, self.decimals)
-        kept = rules_kept(units, crowd, self.columns, self.state.closeness, self.state.largest_share)
+        kept = rules_kept(
+            units, crowd, self.columns, self.state.closeness, self.state.largest_share, decimals=self.decimals
+        )
         if not kept.all():
             raise UnreachableError(rules_failed(kept, self.columns))
         names = [self.labels[i] for i in rows]
@@ -349,7 +352,7 @@ class _Release:
         among = np.concatenate([_units(everyone, self.decimals), units])
         crowd = np.zeros(len(units), dtype=np.int64)
         share = self.state.largest_share
-        return bool(rules_kept(units, crowd, self.columns, self.state.closeness, share, among).all())
+        return bool(rules_kept(units, crowd, self.columns, self.state.closeness, share, among, self.decimals).all())
 
     def _figures(self, kept: KeptCrowd) -> FloatArray:
         empty = np.full(self.values.shape[1], np.nan)
