@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -155,3 +156,95 @@ def test_settings_hold_for_life() -> None:
         shoal.publish_rows((names(30), people(30, 1)), state)
     with pytest.raises(shoal.InputError, match="columns"):
         shoal.publish_rows((names(30), people(30, 1)[:, :2]), state, size=5)
+
+
+def test_one_negative_figure_does_not_turn_dominance_off() -> None:
+    pay = np.round(np.random.default_rng(1).lognormal(8, 0.3, 48))
+    pay[0], pay[-1] = 3e6, -1
+    with pytest.raises(shoal.UnreachableError, match="dominance"):
+        shoal.publish_rows((names(48), pay))
+
+
+def test_a_column_of_one_value_that_becomes_pay_is_withheld() -> None:
+    """Its base was that of a column of one value: n b = 2.4 showed each bonus to someone who knew the others."""
+    rng = np.random.default_rng(1)
+    pay, bonus = np.round(rng.lognormal(8, 0.3, 24)), np.round(rng.lognormal(7, 0.5, 24))
+    _, state = shoal.publish_rows((names(24), np.column_stack([pay, np.zeros(24)])))
+    assert state.columns.few.tolist() == [False, True]
+    rows, state = shoal.publish_rows((names(24), np.column_stack([pay, bonus])), state)
+    assert np.isnan(rows.values[:, 1]).all()
+    assert np.isfinite(rows.values[:, 0]).all()
+    assert (state.outgrown, state.columns.few.tolist()) == ((1,), [False, False])
+    assert state.columns.protected.tolist() == [False, True]
+
+
+def test_a_column_with_more_than_ten_values_by_now_is_ruled_by_dominance_from_then_on() -> None:
+    rng = np.random.default_rng(1)
+    pay, bonus = np.round(rng.lognormal(8, 0.3, 24)), np.where(np.arange(24) == 0, 9.0, 0.0)
+    rows, state = shoal.publish_rows((names(24), np.column_stack([pay, bonus])))
+    at = next(i for i, kept in enumerate(state.crowds.values()) if "p0000" in kept.labels)
+    assert np.isfinite(rows.values).all()
+    small = np.where(bonus > 0, bonus, np.round(rng.uniform(0, 0.5, 24), 2))
+    for figures in (small, bonus):
+        rows, state = shoal.publish_rows((names(24), np.column_stack([pay, figures])), state)
+        assert np.isnan(rows.values[at, 1])
+        assert np.isfinite(rows.values).sum() == 3
+
+
+def test_boundaries_are_kept_in_every_call_or_none(tmp_path: Path) -> None:
+    values = people(24, 3)
+    sides = {name: "north" if i < 12 else "south" for i, name in enumerate(names(24))}
+    _, state = shoal.publish_rows((names(24), values), boundaries=sides)
+    state.save(tmp_path / "state")
+    for known in (state, type(state).load(tmp_path / "state")):
+        with pytest.raises(shoal.InputError, match="boundaries: these labels are in crowds formed with boundaries"):
+            shoal.publish_rows((names(24), values), known)
+    _, state = shoal.publish_rows((names(24), values))
+    with pytest.raises(shoal.InputError, match="boundaries: these labels are in crowds formed without boundaries"):
+        shoal.publish_rows((names(24), values), state, boundaries=sides)
+
+
+def test_who_of_equal_labels_is_in_which_crowd_is_drawn_and_no_order_of_rows_decides_it() -> None:
+    """Two who are alike at first may differ later: then the order of rows would show in public bytes."""
+    values = np.repeat(people(12, 1), 2, axis=0)
+    empty = type(shoal.publish_rows((names(24), values))[1])
+    plain = shoal.publish_rows((names(24), values))[1]
+
+    def crowds_of(order: list[int], drawn: list[int]) -> list[frozenset[str]]:
+        start = empty(4, 0.6, None, plain.columns, 0, {})
+        given = ([names(24)[i] for i in order], values[order])
+        _, state = advance_rows(given, start, 4, draw=lambda n: 0, shuffle=lambda n: [order.index(i) for i in drawn])
+        return sorted((frozenset(kept.labels) for kept in state.crowds.values()), key=sorted)
+
+    rng = np.random.default_rng(0)
+    drawn = rng.permutation(24).tolist()
+    first = crowds_of(list(range(24)), drawn)
+    assert all(crowds_of(rng.permutation(24).tolist(), drawn) == first for _ in range(5))
+    assert any(crowds_of(list(range(24)), rng.permutation(24).tolist()) != first for _ in range(5))
+
+
+def test_a_release_in_which_every_crowd_is_retired_has_no_rows() -> None:
+    few = {str(i): [50.0 + i] for i in range(3)}
+    _, state = shoal.publish_rows({str(i): [50.0 + i] for i in range(12)})
+    _, state = shoal.publish_rows(few, state)
+    rows, state = shoal.publish_rows(few, state)
+    assert (len(rows), rows.values.shape, rows.precision.shape) == (0, (0, 1), (0, 1))
+    assert state.waiting == ("0", "1", "2")
+
+
+@pytest.mark.parametrize(
+    ("words", "given"),
+    [
+        ("sensitive must name columns by position", {"sensitive": ["a"]}),
+        ("sensitive must name columns by position", {"sensitive": [0.5]}),
+        ("state must be what the last call returned", {"state": "x"}),
+    ],
+)
+def test_what_is_no_column_and_no_state_is_refused(words: str, given: dict[str, Any]) -> None:
+    with pytest.raises(shoal.InputError, match=words):
+        shoal.publish_rows((names(24), people(24, 1)), **given)
+
+
+def test_figures_too_small_for_a_double_with_a_base_are_refused() -> None:
+    with pytest.raises(shoal.InputError, match="too small to be averaged exactly"):
+        shoal.publish_rows({str(i): [i * 1e-320] for i in range(12)})

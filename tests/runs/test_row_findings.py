@@ -259,3 +259,21 @@ def test_public_files_beside_the_rows_tell_nothing_of_one_member(
         told[world] = public_texts(tmp_path / world)
     assert told["no"] == told["yes"]
     assert told["held"] == told["silent"]
+
+
+def test_a_table_whose_figures_outgrow_their_base_is_withheld_and_the_owner_knows(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    pay, bonus = np.round(rng.lognormal(8, 0.3, 24)), np.round(rng.lognormal(7, 0.5, 24))
+    people = pl.DataFrame({"person": [f"p{i:02d}" for i in range(24)], "pay": pay, "bonus": np.arange(24) % 8 == 3})
+    people = people.with_columns(pl.col("bonus").cast(pl.Int64))
+    release(people, tmp_path, period="2024-01")
+    later = release(people.with_columns(bonus=pl.Series(bonus)), tmp_path, period="2024-02")
+    assert later["bonus"].null_count() == len(later)
+    assert later["pay"].null_count() == 0
+    known = str(shoal.Run(tmp_path / "run", ledger=str(tmp_path / "l.db")).summary(verbose=True))
+    assert "More than ten values by now in bonus" in known
+    assert "Withheld in bonus: figures have grown to more than 5 times" in known
+    kept = pl.read_parquet(tmp_path / "run" / "rows.parquet")["kept"].to_list()
+    assert [json.loads(text)["grown"] for text in kept] == [[1]] * len(kept)
+    again = release(people.with_columns(bonus=pl.Series(bonus)), tmp_path, period="2024-03")
+    assert again["bonus"].null_count() == len(again)

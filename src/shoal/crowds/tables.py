@@ -8,12 +8,16 @@ of the crowd stays as it was.
 **What columns are**, as far as these rules are concerned:
 
 - **Few-valued**: at most ten values, and at most half as many as there are labels (a small table of measurements is
-  not a table of categories). Fixed when the first crowds are formed.
+  not a table of categories). Fixed when the first crowds are formed; with more than ten values in a later release a
+  column is no longer few-valued, but protected all the same.
 - **Protected**: few-valued columns, those in which half of the labels or more are alike, and those named sensitive.
   They take no part in likeness, and crowds keep close to all labels in them (:mod:`diversity`).
-- **Ruled by dominance**: columns of non-negative numbers, and the difference of two columns in which more than half of
+- **Ruled by dominance**: the amounts |v| of columns, and of the difference of two columns in which more than half of
   the labels agree; never few-valued columns, and no difference of two of them. Two columns that agree for all members
   but one are two tables in one.
+
+A base is for life. Where the usual figure of all labels outgrows five times n b of a crowd, the base hides too little
+of it, and the crowd's figure is withheld: the column needs new crowds.
 """
 
 from __future__ import annotations
@@ -46,6 +50,8 @@ from shoal.validation import BoolArray, FloatArray, IndexArray
 Draw = Callable[[int], int]
 #: Values of a few-valued column, at most.
 FEW = 10
+#: The usual figure of all labels over n b of a crowd, at most.
+OUTGROWN = 5
 
 
 @dataclass(frozen=True)
@@ -72,6 +78,16 @@ class ColumnRoles:
         named[list(sensitive)] = True
         return cls(few, alike, named)
 
+    def after(self, values: FloatArray) -> ColumnRoles:
+        """The roles from a release with these figures (n, k) on, NaN where one is missing.
+
+        >>> roles = ColumnRoles(*np.array([[True], [False], [False]])).after(np.arange(11.0)[:, None])
+        >>> roles.few.tolist(), roles.protected.tolist()
+        ([False], [True])
+        """
+        grown = np.array([len(np.unique(column[np.isfinite(column)])) > FEW for column in values.T]) & self.few
+        return ColumnRoles(self.few & ~grown, self.alike | grown, self.sensitive)
+
     @property
     def protected(self) -> BoolArray:
         """(k,) columns that crowds are not alike in."""
@@ -88,10 +104,10 @@ def ruled_columns(values: NDArray[Any], few: BoolArray) -> list[tuple[int, ...]]
     """Columns, and pairs of columns, whose amounts keep dominance.
 
     >>> ruled_columns(np.array([[1, 1, -1], [2, 2, 0], [3, 3, 5], [9, 4, 6]]), np.array([False, False, False]))
-    [(0,), (1,), (0, 1)]
+    [(0,), (1,), (2,), (0, 1)]
     """
     n, k = values.shape
-    plain: list[tuple[int, ...]] = [(j,) for j in np.flatnonzero((values >= 0).all(axis=0) & ~few).tolist()]
+    plain: list[tuple[int, ...]] = [(j,) for j in np.flatnonzero(~few).tolist()]
     for j in range(k - 1):
         agree = 2 * (values[:, j + 1 :] == values[:, j : j + 1]).sum(axis=0) > n
         plain += [(j, j + 1 + other) for other in np.flatnonzero(agree & ~(few[j] & few[j + 1 :])).tolist()]
@@ -99,7 +115,7 @@ def ruled_columns(values: NDArray[Any], few: BoolArray) -> list[tuple[int, ...]]
 
 
 def amounts_of(values: NDArray[Any], ruled: list[tuple[int, ...]]) -> NDArray[Any]:
-    """(n, len(ruled)) amounts ≥ 0: the figures of a column, or the differences of two.
+    """(n, len(ruled)) amounts ≥ 0: |v| of a column, or of the difference of two.
 
     >>> amounts_of(np.array([[1, 4], [3, 3]]), [(0,), (0, 1)]).tolist()
     [[1, 3], [3, 0]]
@@ -139,6 +155,7 @@ class TableRows:
     rows: FloatArray  #: (crowds, k)
     held: tuple[BoolArray, ...]  #: per crowd (n, k)
     crowds: tuple[TableCrowd, ...]  #: after the release
+    outgrown: BoolArray  #: (crowds, k) withheld since the base of the crowd hides too little by now
 
 
 def column_bases(values: FloatArray, columns: ColumnRoles, n: int) -> tuple[Decimal, ...]:
@@ -197,6 +214,9 @@ def next_table(
     >>> int(step.held[0].sum()), step.rows.tolist()
     (1, [[4000.0]])
     """
+    if not crowds:
+        none = np.zeros((0, len(columns.few)))
+        return TableRows(none, (), (), none.astype(np.bool_))
     entered, every_held = [], []
     for crowd, now, there in zip(crowds, figures, present, strict=True):
         entering = np.where(there, now, crowd.last)
@@ -204,13 +224,16 @@ def next_table(
         entered.append(np.where(held, crowd.last, entering))
         every_held.append(held)
     member = np.repeat(np.arange(len(crowds)), [len(one) for one in entered])
-    kept = rules_kept(np.concatenate(entered), member, columns, closeness, largest_share)
+    everyone = np.concatenate(entered)
+    usual = [usual_of_numbers(column) for column in everyone.T]
+    outgrown = np.array([[s > OUTGROWN * int(w) for s, w in zip(usual, one.windows, strict=True)] for one in crowds])
+    kept = rules_kept(everyone, member, columns, closeness, largest_share) & ~outgrown
     rows = np.array([crowd.row(own) for crowd, own in zip(crowds, entered, strict=True)])
     after = [
         replace(crowd, last=np.where(known, own, crowd.last))
         for crowd, own, known in zip(crowds, entered, kept, strict=True)
     ]
-    return TableRows(np.where(kept, rows, np.nan), tuple(every_held), tuple(after))
+    return TableRows(np.where(kept, rows, np.nan), tuple(every_held), tuple(after), outgrown)
 
 
 def rules_kept(

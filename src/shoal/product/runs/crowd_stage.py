@@ -48,6 +48,7 @@ def stage(work: Work) -> StageOutcome:
     tables = plan.frames(everybody)
     tables.write(folder)
     silent, doubts = _left_out(work, fit, plan, tables)
+    doubts += plan.doubts
     shown = tables.lasting
     if not len(shown):
         raise InputError("crowd: no label has a crowd yet; left_out.csv lists the reasons")

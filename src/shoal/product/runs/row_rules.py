@@ -24,7 +24,16 @@ from shoal.crowds.diversity import CLOSENESS
 from shoal.crowds.formation import Limits
 from shoal.crowds.loads import WATTS, LoadCrowd, begin_loads, next_loads
 from shoal.crowds.publish import rules_failed
-from shoal.crowds.rules import Units, as_figures, decimals_of, in_units, keeps_dominance, round_sums, window_of
+from shoal.crowds.rules import (
+    Units,
+    as_figures,
+    decimals_of,
+    exact_units,
+    in_units,
+    keeps_dominance,
+    round_sums,
+    window_of,
+)
 from shoal.crowds.tables import ColumnRoles, TableCrowd, begin_table, column_bases, next_table, rules_kept, table_limits
 from shoal.errors import InputError
 from shoal.product.runs.inputs import Curves
@@ -139,26 +148,26 @@ class TableRules:
     """The rules of rows of a table, asked as :class:`LoadRules`: a base, an offset and who is held for each column."""
 
     def __init__(
-        self, curves: Curves, setting: Mapping[str, Any], sensitive: Sequence[str], closeness: float | None
-    ) -> None:
+        self, curves: Curves, setting: Mapping[str, Any], sensitive: Sequence[str], closeness: float | None,
+        grown: Sequence[int] = (),
+    ) -> None:  # fmt: skip
         self.curves, self.names = curves, list(setting["columns"])
+        self.outgrown: list[str] = []  #: columns in which the last rows lack figures, since bases hide too little
         self.closeness = CLOSENESS if closeness is None else closeness
         k = len(self.names)
         if "few" in setting:  # decided by the first release
-            masks = [np.isin(np.arange(k), setting[name]) for name in ("few", "alike")]
-            self.columns = ColumnRoles(masks[0], masks[1], np.isin(self.names, list(sensitive)))
+            few, alike, more = (np.isin(np.arange(k), at) for at in (setting["few"], setting["alike"], grown))
+            named = np.isin(self.names, list(sensitive))
+            self.columns = ColumnRoles(few & ~more, alike | more, named).after(curves.values)
+            self.grown = np.flatnonzero(np.isin(np.arange(k), setting["few"]) & ~self.columns.few).tolist()
         else:
             self.columns = ColumnRoles.of(curves.values, [self.names.index(name) for name in sensitive])
+            self.grown = []  #: columns that were few-valued when the first crowds were formed
         self.decimals: tuple[int, ...] = tuple(setting.get("decimals") or ())
         if not self.decimals:
             smallest = column_bases(curves.values, self.columns, 2 * int(setting["m"]) + 2)
             self.decimals = tuple(decimals_of([base]) for base in smallest)
-        values = curves.values
-        if values.size and (np.abs(values) * 10.0 ** np.array(self.decimals) * max(len(values), 1)).max() > 2.0**62:
-            raise InputError(
-                "columns: some figures are too large, compared with the rest of their column, to be averaged"
-            )
-        self.units = in_units(values, self.decimals)
+        self.units = exact_units(curves.values, self.decimals, "columns")
 
     @property
     def decided(self) -> dict[str, Any]:
@@ -201,7 +210,7 @@ class TableRules:
         return TableCrowd(bases, tuple(fixed["offsets"]), _figures(stored, FIGURES), tuple(fixed["decimals"]))
 
     def encode(self, crowd: TableCrowd, period: str) -> tuple[str, list[bytes], list[bytes]]:
-        kept = _pack_kept(crowd.bases, crowd.offsets, crowd.decimals, period)
+        kept = _pack_kept(crowd.bases, crowd.offsets, crowd.decimals, period, self.grown)
         return kept, [row.astype(FIGURES).tobytes() for row in crowd.last], [b""] * len(crowd.last)
 
     def make(self, crowds: Sequence[TableCrowd], at: Sequence[IndexArray]) -> list[MadeRow]:
@@ -213,6 +222,7 @@ class TableRules:
             figures.append(now)
             present.append(np.repeat(here[:, None], len(self.names), axis=1))
         step = next_table(crowds, figures, present, self.columns, self.closeness)
+        self.outgrown = [self.names[j] for j in np.flatnonzero(step.outgrown.any(axis=0)).tolist()]
         return [
             MadeRow(row.tolist(), crowd.last.sum(axis=0).tolist(), held, crowd)
             for row, held, crowd in zip(step.rows, step.held, step.crowds, strict=True)
@@ -254,9 +264,11 @@ def redraw(kept: str, members: int, sums: Sequence[int], shown: Sequence[float])
     return [figure if np.isfinite(before) else before for figure, before in zip(row, shown, strict=True)]
 
 
-def _pack_kept(bases: Sequence[Decimal], offsets: Sequence[int], decimals: Sequence[int], period: str) -> str:
+def _pack_kept(
+    bases: Sequence[Decimal], offsets: Sequence[int], decimals: Sequence[int], period: str, grown: Sequence[int] = ()
+) -> str:
     fixed = {"bases": [str(base) for base in bases], "offsets": list(offsets), "decimals": list(decimals)}
-    return json.dumps(fixed | {"from": period}, sort_keys=True)
+    return json.dumps(fixed | {"from": period} | ({"grown": list(grown)} if grown else {}), sort_keys=True)
 
 
 def _figures(rows: Sequence[bytes], kind: np.dtype[Any]) -> Units:
