@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -123,7 +124,7 @@ def measure(
     from evidence.paper import real
     from evidence.rule import price_rule
 
-    studies = {
+    studies: dict[str, Callable[[], dict[str, Any]]] = {
         "prices": lambda: prices.study(keep, tell),
         "blends": lambda: blends.study(keep, tell),
         "year": lambda: year.study(keep, tell),

@@ -38,7 +38,7 @@ def one_crowd(keep: Path | None = None) -> FloatArray:
     member = homes.crowds()
     crowds = [homes.power[member == number] for number in range(int(member.max()) + 1)]
     crowds = sorted((rows for rows in crowds if len(rows) == MEMBERS), key=spread)
-    return crowds[len(crowds) // 2]
+    return np.asarray(crowds[len(crowds) // 2])
 
 
 def spread(rows: FloatArray) -> float:

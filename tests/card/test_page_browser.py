@@ -17,16 +17,20 @@ Keys = pytest.importorskip("selenium.webdriver").Keys
 
 DESKTOP, PHONE, NARROW = (1280, 900), (390, 844), (320, 640)
 PAGES = ("report.html", "public/report.html", "board.html", "annex.html")
+#: The same of a release under a method.
+DRAWN = tuple(f"drawn/{name}" for name in PAGES)
 
 
 @pytest.fixture(scope="module")
-def folder(means: shoal.Run) -> Path:
+def folder(means: shoal.Run, certified: shoal.Run) -> dict[bool, Path]:
+    """Where the pages of a default release are, and those of one under a method."""
     means.explain()
-    return means.path
+    certified.explain()
+    return {False: means.path, True: certified.path}
 
 
 @pytest.fixture
-def opened(browser: Any, folder: Path) -> Iterator[Callable[..., Any]]:
+def opened(browser: Any, folder: dict[bool, Path]) -> Iterator[Callable[..., Any]]:
     """Open a page at a size and a color scheme."""
 
     def open_page(name: str = "report.html", size: tuple[int, int] = DESKTOP, *, dark: bool = False) -> Any:
@@ -35,7 +39,7 @@ def opened(browser: Any, folder: Path) -> Iterator[Callable[..., Any]]:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
         browser.get_log("browser")
-        browser.get((folder / name).as_uri())
+        browser.get((folder[name in DRAWN] / name.removeprefix("drawn/")).as_uri())
         return browser
 
     yield open_page
@@ -104,7 +108,7 @@ def test_dark_and_light(opened: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE, NARROW])
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", PAGES + DRAWN)
 def test_nothing_reaches_beyond_the_screen(opened: Callable[..., Any], name: str, size: tuple[int, int]) -> None:
     page = opened(name, size)
     page.execute_script("for (const d of document.querySelectorAll('details')) d.open = true")
@@ -149,7 +153,7 @@ def test_screenshots(opened: Callable[..., Any], pictures: Path) -> None:
 
 
 @pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", PAGES + DRAWN)
 def test_axe_reports_nothing(opened: Callable[..., Any], name: str, dark: bool) -> None:
     axe_core = pytest.importorskip("axe_core_python.selenium")
     page = opened(name, PHONE, dark=dark)

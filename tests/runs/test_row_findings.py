@@ -224,6 +224,21 @@ def test_a_figure_that_is_held_shows_in_no_public_file(tmp_path: Path) -> None:
     assert told[0] == told[1]
 
 
+def test_first_crowds_of_a_run_rest_on_a_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who knows all figures but one cannot form the crowds for each value of that one, and compare rows."""
+    rng = np.random.default_rng(3)
+    people = pl.DataFrame({"person": [f"p{i}" for i in range(60)], "income": rng.normal(50, 10, 60).round(2)})
+    formed = []
+    for part in (2, 3, 5):
+        (tmp_path / str(part)).mkdir()
+        with monkeypatch.context() as patch:
+            patch.setattr("shoal.product.runs.rows.draw_offset", lambda n, part=part: n // part)
+            release(people, tmp_path / str(part), period="2024-01")
+        own = pl.read_csv(tmp_path / str(part) / "run" / "released.csv").group_by("crowd").agg("label")
+        formed.append(frozenset(map(frozenset, own["label"].to_list())))
+    assert len(set(formed)) == 3
+
+
 def public_texts(folder: Path) -> dict[str, str]:
     """The public files of the last release, without digests and the time at which they were made."""
     files = sorted((folder / "run" / "public").iterdir())

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from shoal import validation
 from shoal.archive import content_of, pack, unpack
 from shoal.crowds.diversity import CLOSENESS
-from shoal.crowds.membership import Shuffle, form_crowds, waiting_size, with_blocks
+from shoal.crowds.membership import SEEDS, Shuffle, form_crowds, waiting_size, with_blocks
 from shoal.crowds.rules import Units, decimals_of, exact_units
 from shoal.crowds.tables import (
     ColumnRoles,
@@ -35,6 +35,7 @@ from shoal.crowds.tables import (
 )
 from shoal.errors import InputError, UnreachableError
 from shoal.files import write_private
+from shoal.plaintext import name_key
 from shoal.validation import BoolArray, FloatArray
 
 FORM, VERSION = "shoal rows state", 2
@@ -151,7 +152,9 @@ def publish_rows(
     alike in the columns that are not protected. New labels wait until there are enough of them for crowds of their own.
     Rows are rounded, shifted by a secret constant, and take in a large change of one member only beside changes of
     others. For one constant figure d of a member, whatever is known of the others, the whole series of a crowd differs
-    by at most d/(n b) in total variation, b the ``precision`` of the row. No differential privacy about figures.
+    by at most d/(n b) in total variation, given the crowds; b is the ``precision`` of the row. No differential privacy
+    about figures.
+    Another spelling of a name is the same label (:func:`shoal.plaintext.name_key`).
 
     Args:
         figures: a mapping from labels to figures, or (labels, (n, k) array); NaN where a figure is missing.
@@ -170,11 +173,9 @@ def publish_rows(
         UnreachableError: the first crowds cannot keep a rule; the text names it and the ways out.
 
     >>> rows, state = publish_rows({str(i): [20.0 + i, i % 2] for i in range(12)}, size=4)
-    >>> len(rows), rows.members.tolist(), state.held
-    (2, [6, 6], {})
+    >>> len(rows), int(rows.members.sum()), state.held
+    (2, 12, {})
     """
-    if state is not None and not isinstance(state, RowsState):
-        raise InputError("state must be what the last call returned, or None")
     setting = RowsState(
         validation.count(at_least=2, size=size),
         validation.positive(closeness=closeness),
@@ -184,7 +185,21 @@ def publish_rows(
         {},
         bounded=boundaries is not None,
     )
-    return advance_rows(figures, setting if state is None else state, size, boundaries, sensitive)
+    if np.ndim(sensitive) != 1:
+        raise InputError("sensitive must be a sequence of positions of columns")
+    positions = [validation.count(at_least=0, sensitive=j) for j in sensitive]
+    if state is None:
+        return advance_rows(figures, setting, size, boundaries, positions)
+    if not isinstance(state, RowsState):
+        raise InputError("state must be what the last call returned, or None at the first")
+    for name, given, kept in (
+        ("closeness", {closeness} - {CLOSENESS}, {state.closeness}),
+        ("largest_share", {largest_share} - {None}, {state.largest_share}),
+        ("sensitive", set(positions), set(np.flatnonzero(state.columns.sensitive).tolist())),
+    ):
+        if not given <= kept:
+            raise InputError(f"{name}: the first call fixed it, and crowds are permanent; leave it out")
+    return advance_rows(figures, state, size, boundaries)
 
 
 def advance_rows(
@@ -199,20 +214,23 @@ def advance_rows(
     """The same with given draws: for them, rows are a function of the multiset of figures and what is on record."""
     labels, values = _parse(figures)
     limits = validation.by_label(labels, boundaries=boundaries)
+    if limits is not None and np.shape(limits) != (len(labels),):
+        raise InputError("boundaries must hold one value per label")
     if state.releases and size != state.size:
         raise InputError(f"size: these labels are in crowds formed with size {state.size}, which is permanent")
     if state.releases and (limits is not None) != state.bounded:
         before = "with boundaries, which new crowds keep too" if state.bounded else "without boundaries"
         raise InputError(f"boundaries: these labels are in crowds formed {before}")
-    shuffle = _shuffle if shuffle is None else shuffle
+    known = {name_key(name): name for kept in state.crowds.values() for name in kept.labels}
+    labels = tuple(known.get(name_key(label), label) for label in labels)  # in the spelling of the first release
     release = _Release(labels, values, None if limits is None else [str(one) for one in limits], state, draw)
     if not state.releases:
-        release.begin(sensitive, shuffle)
+        release.begin(sensitive)
     elif values.shape[1] != len(state.columns.few):
         raise InputError(f"figures must have {len(state.columns.few)} columns, those of the first release")
     else:
         release.columns = state.columns.after(values)
-        release.admit(shuffle)
+        release.admit(draw_order if shuffle is None else shuffle)
     return release.publish()
 
 
@@ -234,19 +252,19 @@ class _Release:
         self.waiting: tuple[str, ...] = ()
         self.decimals: tuple[int, ...] = ()
 
-    def begin(self, sensitive: Sequence[int], shuffle: Shuffle) -> None:
+    def begin(self, sensitive: Sequence[int]) -> None:
         """Form the first crowds; a rule that they do not keep is refused."""
         whole = np.flatnonzero(np.isfinite(self.values).all(axis=1))
         values, m, k = self.values[whole], self.state.size, self.values.shape[1]
-        if not all(isinstance(j, int | np.integer) and 0 <= j < k for j in sensitive):
+        if any(j >= k for j in sensitive):
             raise InputError(f"sensitive must name columns by position, 0 to {k - 1}")
         if len(whole) < m:
             raise InputError(f"figures: {len(whole)} labels have a figure in every column; a crowd of {m} needs {m}")
         self.columns = ColumnRoles.of(values, sensitive)
         limits = table_limits(values, self.columns, self.state.closeness, self.state.largest_share)
         walls = None if self.boundaries is None else [self.boundaries[i] for i in whole]
-        points = likeness_of(values, self.columns)
-        crowd = form_crowds(points, m, boundaries=walls, beside=values, limits=limits, ties=shuffle)
+        points, seed = likeness_of(values, self.columns), self.draw(SEEDS)
+        crowd = form_crowds(points, m, boundaries=walls, beside=values, limits=limits, seed=seed)
         if (crowd < 0).all():
             raise InputError(f"boundaries: fewer than {m} labels share a value; choose a smaller size or wider ones")
         inside = crowd >= 0
@@ -409,10 +427,13 @@ def _parse(figures: Any) -> tuple[tuple[str, ...], FloatArray]:
         values = values[:, None]
     if values.ndim != 2 or not values.shape[1] or np.isinf(values).any():
         raise InputError("figures must have one row of finite numbers per label, or NaN where one is missing")
-    return validation.labels(len(values), [str(label) for label in given]), values + 0.0
+    names = validation.labels(len(values), [str(label) for label in given])
+    if len({name_key(name) for name in names}) < len(names):
+        raise InputError("figures: two labels are one name in two spellings", argument="figures")
+    return names, values + 0.0
 
 
-def _shuffle(n: int) -> list[int]:
+def draw_order(n: int) -> list[int]:
     """A drawn order of n things, from the cryptographic source."""
     order = list(range(n))
     secrets.SystemRandom().shuffle(order)

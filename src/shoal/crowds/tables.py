@@ -1,20 +1,17 @@
 """The rows of crowds over a table, release after release: every rule of a row, column by column.
 
-All crowds are looked at together, since diversity and the columns ruled by dominance are about all labels. A figure is
-a whole number of its column's unit; a member without one in a column enters with the last one that entered. Where a
-rule fails later on, the figure of that crowd in that column is withheld: it is missing from the row, and what is kept
-of the crowd stays as it was.
+A figure is a whole number of its column's unit; a member without one enters with the last one that entered. Where a
+rule fails later on, the figure of that crowd in that column is withheld, and what is kept of the crowd stays as it was.
 
-**What columns are**, as far as these rules are concerned:
-
-- **Few-valued**: at most ten values, and at most half as many as there are labels (a small table of measurements is
-  not a table of categories). Fixed when the first crowds are formed; with more than ten values in a later release a
-  column is no longer few-valued, but protected all the same.
-- **Protected**: few-valued columns, those in which half of the labels or more are alike, and those named sensitive.
+- **Few-valued** columns have at most ten values, and at most half as many as there are labels (a small table of
+  measurements is not a table of categories). That is fixed when the first crowds are formed; one with more than ten
+  values in a later release is few-valued no more, but protected all the same.
+- **Protected** are few-valued columns, those in which half of the labels or more are alike, and those named sensitive.
   They take no part in likeness, and crowds keep close to all labels in them (:mod:`diversity`).
-- **Ruled by dominance**: the amounts |v| of columns, and of the difference of two columns in which more than half of
+- **Ruled by dominance**: all other columns, by |figure|, and the difference of two columns in which more than half of
   the labels agree; never few-valued columns, and no difference of two of them. Two columns that agree for all members
-  but one are two tables in one.
+  but one are two tables in one. A column with negative figures is ruled too: otherwise one label with a negative
+  figure would end the rule for all.
 
 A base is for life. Where the usual figure of all labels outgrows five times n b of a crowd, the base hides too little
 of it, and the crowd's figure is withheld: the column needs new crowds.
@@ -22,7 +19,7 @@ of it, and the crowd's figure is withheld: the column needs new crowds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -34,11 +31,12 @@ from numpy.typing import NDArray
 from shoal.crowds.diversity import CLOSENESS, keeps_closeness, standing
 from shoal.crowds.formation import Limits
 from shoal.crowds.rules import (
+    Draw,
     Units,
     as_figures,
     base_of_few,
     base_of_numbers,
-    hold_in_columns,
+    held_members,
     keeps_dominance,
     round_sums,
     usual_of_numbers,
@@ -46,8 +44,6 @@ from shoal.crowds.rules import (
 )
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
-#: Draws a whole number below n.
-Draw = Callable[[int], int]
 #: Values of a few-valued column, at most.
 FEW = 10
 #: The usual figure of all labels over n b of a crowd, at most.
@@ -173,14 +169,7 @@ def column_bases(values: FloatArray, columns: ColumnRoles, n: int) -> tuple[Deci
 
 
 def begin_table(last: Units, bases: Sequence[Decimal], decimals: Sequence[int], draw: Draw) -> TableCrowd:
-    """A new crowd: bases, and an offset per column, for life.
-
-    Args:
-        last: (n, k) the figures of its members.
-        bases: of each column.
-        decimals: of each column's unit; a base is at least one unit.
-        draw: draws a whole number below n, from a cryptographic source where rows are released.
-    """
+    """A new crowd with these figures (n, k): bases of at least one unit, and an offset per column, for life."""
     finest = [max(base, Decimal(1).scaleb(-places)) for base, places in zip(bases, decimals, strict=True)]
     windows = [window_of(base, len(last), places) for base, places in zip(finest, decimals, strict=True)]
     return TableCrowd(tuple(finest), tuple(draw(window) for window in windows), last, tuple(decimals))
@@ -194,15 +183,7 @@ def next_table(
     closeness: float = CLOSENESS,
     largest_share: float | None = None,
 ) -> TableRows:
-    """The rows of all crowds for the next release.
-
-    Args:
-        crowds: what is kept of each.
-        figures: of each crowd (n, k), in units; entries that are not there are not looked at.
-        present: of each crowd (n, k), which figures are there.
-        columns: which are few-valued and protected.
-        closeness: κ of diversity.
-        largest_share: no member has more than this share of a figure's total.
+    """The rows of all crowds for the next release, from figures (n, k) of each, in units, where they are ``present``.
 
     Example: one of twelve salaries rises by 730 while all other figures stay; who earns it is held.
 
@@ -220,7 +201,9 @@ def next_table(
     entered, every_held = [], []
     for crowd, now, there in zip(crowds, figures, present, strict=True):
         entering = np.where(there, now, crowd.last)
-        held = hold_in_columns(entering, crowd.last, crowd.windows)
+        amounts, windows = np.abs(entering - crowd.last), crowd.windows.tolist()
+        columnwise = [held_members(one, one, window) for one, window in zip(amounts.T, windows, strict=True)]
+        held = np.array(columnwise).reshape(entering.shape[::-1]).T
         entered.append(np.where(held, crowd.last, entering))
         every_held.append(held)
     member = np.repeat(np.arange(len(crowds)), [len(one) for one in entered])
@@ -246,15 +229,8 @@ def rules_kept(
 ) -> BoolArray:
     """(crowds, k) whether each crowd's figure in each column keeps dominance and diversity.
 
-    Where the difference of two columns does not, the second of them fails.
-
-    Args:
-        values: (n, k) figures of all members, in units.
-        crowd: (n,) the crowd of each.
-        columns: which are few-valued and protected.
-        closeness: κ of diversity.
-        largest_share: no member has more than this share of a figure's total.
-        among: (N, k) figures of all labels, where those are more.
+    Where the difference of two columns does not, the second of them fails. ``values`` (n, k) are the figures of all
+    members, in units; ``among`` (N, k) those of all labels, where these are more.
     """
     everyone = values if among is None else among
     ruled = ruled_columns(everyone, columns.few)
@@ -277,15 +253,7 @@ def table_limits(
     largest_share: float | None = None,
     among: FloatArray | None = None,
 ) -> Limits:
-    """What crowds of a table have to keep as they are formed.
-
-    Args:
-        values: (n, k) figures of those who are to have crowds.
-        columns: which are few-valued and protected.
-        closeness: κ of diversity.
-        largest_share: no member has more than this share of a figure's total.
-        among: (N, k) figures of all labels, where those are more.
-    """
+    """What crowds of a table have to keep as they are formed; arguments as in :func:`rules_kept`."""
     everyone = values if among is None else among
     ruled = ruled_columns(everyone, columns.few)
     protected = columns.protected

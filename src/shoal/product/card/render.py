@@ -135,7 +135,8 @@ def _errors(card: ReleaseCard, design: DesignFacts) -> Figures | None:
     ):
         within = (f"{lower(ends[0], SHOWN_DIGITS)} … {upper(ends[1], SHOWN_DIGITS)}",) if errors.noise_alone else ()
         rows.append((str(step), upper(rmse, SHOWN_DIGITS), nearest(bias, SHOWN_DIGITS), *within))
-    columns = (card.fit.entry, "rmse", "bias", *([off] if errors.noise_alone else []))
+    unit = f", {errors.unit}" if len(errors.unit) <= 6 else ""
+    columns = (card.fit.entry, f"error{unit} (rms)", f"bias{unit}", *([off] if errors.noise_alone else []))
     return "Errors by " + card.fit.entry, columns, rows
 
 

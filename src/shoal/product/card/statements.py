@@ -167,7 +167,7 @@ def statements(card: ReleaseCard) -> tuple[Statement, ...]:
 def handing(folder: str, ledger: str) -> tuple[Statement, Statement]:
     """Sentences on what to pass on, and what to keep; ``ledger`` says where the ledger is."""
     public = f"{folder}/public: the table, its card, README and checksums. No names in it."
-    keep = f"Everything else in {folder}, and the ledger {ledger}. They name the members of each row: protect them too."
+    keep = f"Everything else in {folder}, and the ledger {ledger}. They are as private as the data: protect them too."
     return Statement("pass_on", OWNER, "public/", public), Statement("keep", OWNER, "the rest", keep)
 
 

@@ -235,11 +235,6 @@ class Folder:
     def is_run(self) -> bool:
         return (self / STATE).is_file()
 
-    @property
-    def is_as_written(self) -> bool:
-        """Whether the state is what was last read or written here: another process may have worked meanwhile."""
-        return ((self / STATE).read_bytes() if self.is_run else None) == self.written
-
     def create(self) -> None:
         """Make the folder, or take an empty one; anything else that is not a run is refused."""
         if self.path.exists() and not self.path.is_dir():

@@ -23,7 +23,8 @@ import numpy as np
 import polars as pl
 
 from shoal.crowds.loads import LoadCrowd
-from shoal.crowds.membership import can_have_figures, form_crowds, with_blocks
+from shoal.crowds.membership import SEEDS, can_have_figures, form_crowds, with_blocks
+from shoal.crowds.publish import draw_order as shuffle
 from shoal.crowds.rules import Units
 from shoal.crowds.tables import OUTGROWN, TableCrowd, members_at
 from shoal.errors import InputError, LedgerError, UnreachableError
@@ -225,7 +226,8 @@ class Plan:
         at, first, rules = np.array([self._place[name] for name in newcomers], dtype=np.intp), self._first, self.rules
         crowd = np.empty(0, dtype=np.int64)
         if len(at):
-            more = self._curves.limits(self._settings.largest_share, at) | {"ties": shuffle if first else None}
+            more = self._curves.limits(self._settings.largest_share, at)
+            more |= {"seed": draw_offset(SEEDS) if first else None}
             if rules is None:
                 crowd = form_crowds(self._curves.points[at], self.m, None if first else shuffle, **more)
             else:
@@ -442,13 +444,6 @@ def too_few(m: int, curves: Curves, noun: str) -> str:
 def draw_offset(n: int) -> int:
     """A secret offset below n, from the cryptographic source."""
     return secrets.randbelow(n)
-
-
-def shuffle(n: int) -> list[int]:
-    """A drawn order of n things, from the cryptographic source."""
-    order = list(range(n))
-    secrets.SystemRandom().shuffle(order)
-    return order
 
 
 # ------------------------------------------------------------------ recorded

@@ -114,7 +114,12 @@ def release(work: Work) -> StageOutcome:
 
 def write_rehearsal(work: Work) -> ReleaseFacts:
     """Write what would be released to a file that says that it was not; nothing is recorded, drawn or charged."""
-    tables = replace(work.tables, rows=_with_other_offsets(work.tables.rows))
+    rows = work.tables.rows
+    values = [  # with offsets that are thrown away: those of the release are kept for it
+        redraw(kept, homes, sums, shown) if sums else shown
+        for homes, shown, sums, kept in rows.select("members", "values", "sums", "kept").iter_rows()
+    ]
+    tables = replace(work.tables, rows=rows.with_columns(values=pl.Series(values, dtype=rows.schema["values"])))
     public, owner = make_tables(work, draw_numbers(work, None)[0], tables)
     work.folder.put(REHEARSAL, csv_bytes(owner.select(pl.lit("not released").alias("status"), pl.all())))
     return ReleaseFacts(name="", ledger="", head="", **measure(work, public, owner))
@@ -139,15 +144,6 @@ def measure(work: Work, public: pl.DataFrame, owner: pl.DataFrame) -> dict[str, 
     )
     known, absolute = off_by(both["truth"].to_numpy(), row)
     return sizes | {"accuracy": accuracy, "later_known": known, "later_absolute": absolute}
-
-
-def _with_other_offsets(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows of crowds with offsets that are thrown away: those of the release are kept for it."""
-    values = [
-        redraw(kept, homes, sums, shown) if sums else shown
-        for homes, shown, sums, kept in rows.select("members", "values", "sums", "kept").iter_rows()
-    ]
-    return rows.with_columns(values=pl.Series(values, dtype=rows.schema["values"]))
 
 
 def make_tables(

@@ -131,7 +131,9 @@ class NoisyReadings(Kind):
     def card(self, work: Work) -> ReleaseCard:
         """A function of the public settings alone; nothing is measured for it."""
         if work.facts.release is not None:
-            return ReleaseCard.of_readings(public_settings(work.path))
+            return ReleaseCard.of_readings(
+                PublicSettings.from_json((work.path / PUBLIC / PLAN).read_text(encoding="utf-8"))
+            )
         return ReleaseCard.of_readings(settings_of(work))
 
     def measured_card(self, work: Work) -> ReleaseCard:
@@ -424,11 +426,6 @@ def errors(homes: Homes, noisy: FloatArray, settings: PublicSettings) -> dict[st
 # ------------------------------------------------------------------ what is said about it
 
 
-def public_settings(folder: Path) -> PublicSettings:
-    """The public settings of the release in a folder."""
-    return PublicSettings.from_json((folder / PUBLIC / PLAN).read_text(encoding="utf-8"))
-
-
 def own_statements(folder: Path) -> tuple[Statement, ...]:
     """What is for the owner only: homes, errors, the attack."""
     try:
@@ -449,6 +446,7 @@ def own_statements(folder: Path) -> tuple[Statement, ...]:
         Statement("attack", TO_OWNER, f"an advantage of {certain}", attack),
     ]
     if "w1" in known:
-        words = f"the curves miss by {known['w1']:.1%} of the mean load (W1), the total by {known['total']:+.1%}"
-        said.append(Statement("cost", TO_OWNER, f"{known['w1']:.1%}", f"Measured, for you only: {words}."))
+        total = f"the total is {percent(abs(known['total']))} too {'high' if known['total'] > 0 else 'low'}"
+        words = f"the curves miss by {percent(known['w1'])} of the mean load (W₁), {total}"
+        said.append(Statement("cost", TO_OWNER, percent(known["w1"]), f"Measured, for you only: {words}."))
     return tuple(said)
