@@ -87,6 +87,7 @@ evidence: $(VENV)/installed
 	$(BIN)/python -m evidence measure year --keep out/forecasts
 	$(BIN)/python -m evidence measure rivals --keep out/forecasts
 	$(BIN)/python -m evidence measure reidentify --keep out/forecasts
+	$(BIN)/python -m evidence measure three --keep out/forecasts
 	$(BIN)/python -m evidence measure rule
 	$(BIN)/python -m evidence measure rule_year
 	$(BIN)/python -m evidence measure small

@@ -34,7 +34,7 @@ def test_round_trip_bit_for_bit(name: str, tmp_path: Path) -> None:
     before = mechanisms()[name]
     before.save(tmp_path / "m.shoal")
     after = Mechanism.load(tmp_path / "m.shoal")
-    for field in ("shift", "gain", "noise_cov", "budget", "epsilon", "history", "rho"):
+    for field in ("shift", "gain", "noise_cov", "budget", "epsilon", "rho"):
         one, two = getattr(before, field), getattr(after, field)
         assert (one is None and two is None) or one.tobytes() == two.tobytes()
     for field in ("method", "notion", "notes"):
@@ -98,9 +98,7 @@ def test_truncated_file(saved: Path) -> None:
             Mechanism.load(saved)
 
 
-@pytest.mark.parametrize(
-    "part", ["means", "edges", "epsilon", "shift", "noise_cov", "budget", "covs", "gain", "history"]
-)
+@pytest.mark.parametrize("part", ["means", "edges", "epsilon", "shift", "noise_cov", "budget", "covs", "gain"])
 def test_altered_or_missing_array(saved: Path, part: str) -> None:
     def change(name: str, content: bytes) -> bytes:
         if name != f"{part}.npy":

@@ -56,6 +56,17 @@ def test_the_page_is_what_is_stored(figures: dict[str, dict[str, object]]) -> No
     assert page.stored_as(AttackStudy, figures["reidentify"]).exceeded == ()
 
 
+def test_the_promise_says_what_averages_show() -> None:
+    """The default's page has the stored figures for absence, level of use and heating of Swiss homes."""
+    promise = " ".join((page.PAGE.parent / "promise.md").read_text(encoding="utf-8").split())
+    for word in ("absence", "level of use", "heating_type"):
+        every = [one for one in storage.stored("three")["swiss"]["findings"] if one["release"] == "averages"]
+        (one,) = (one for one in every if one["what"].startswith(word) and one["measure"] == "area under the curve")
+        low, high = one["interval"]
+        assert f"{one['figure']:.2f} ({low:.2f} to {high:.2f})" in promise, word
+        assert (low > 0.5) == (word != "heating_type")
+
+
 def test_printed_bounds_are_not_below_what_is_certified(figures: dict[str, dict[str, object]]) -> None:
     study = page.stored_as(AttackStudy, figures["reidentify"])
     some = [one for one in (*study.findings, *study.by_size, *study.by_weeks) if one.bound is not None]

@@ -79,7 +79,6 @@ class ModelGuard(Figures):
     deltas: FloatArray
     delta_at_confidence: float
     confidence: float
-    share_above: float
     noise_alone: float
     fitted_on_private_data: bool | None
 
@@ -169,7 +168,6 @@ def model_guard(
         deltas=deltas,
         delta_at_confidence=float(deltas[min(place, n_draws - 1)]),
         confidence=confidence,
-        share_above=float((deltas > promise).mean()),
         noise_alone=noise_alone,
         fitted_on_private_data=fitted_on_private_data,
     )

@@ -71,18 +71,9 @@ def form_crowds(
     """(n,) crowd of each row at the first release about a population; −1 where fewer than m share a boundary.
 
     With ``shuffle`` rows are newcomers beside crowds that exist: they are divided by lot, and −1 is who waits.
-
-    Args:
-        points: (n, d) what crowds are alike in.
-        m: members promised.
-        shuffle: draws the lots of newcomers.
-        boundaries: (n,) values that crowds never cross.
-        totals: (n,) what each row has of its crowd's total, for ``largest_share``.
-        largest_share: no member has more than this share of its crowd's total.
-        beside: (n, k) what will be averaged: it orders rows whose points are equal.
-        limits: what crowds have to keep; at a first release the caller checks whether they do.
-        keeps: whether some rows can be a crowd by the rules of a row; newcomers who would not be, wait.
-        seed: of the noise of what first crowds are alike in, secret where rows are released; None for none.
+    ``keeps`` says whether some of them can be a crowd by the rules of a row. At a first release the caller checks
+    whether ``limits`` are kept, and ``seed`` is that of the noise of ``points`` (n, d), secret where rows are released;
+    None for none. The other arguments are those of :func:`shoal.crowds.formation.crowds`.
 
     >>> form_crowds(np.arange(5.0)[:, None], 2).tolist()
     [0, 0, 0, 0, 0]

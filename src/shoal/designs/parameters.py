@@ -45,7 +45,6 @@ def mechanism_of(method: str, problem: DesignProblem, moves: Moves, *, notes: tu
             noise_cov=0.5 * noise + 0.5 * np.swapaxes(noise, 1, 2),
             budget=problem.budgets / problem.n_dims,
             notes=notes,
-            history=np.empty(0) if moves.history is None else moves.history,
         )
         for candidate in (on_common_grid(mechanism, problem.components), mechanism):
             if candidate is not None and (candidate.rho <= candidate.budget).all():

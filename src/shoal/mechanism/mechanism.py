@@ -16,7 +16,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -54,7 +54,7 @@ from shoal.rounding import exactly, lower, upper
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
 #: Fields that a file has as arrays, the last two of them only where they are not None; fields in its header.
-ARRAYS = ("epsilon", "shift", "noise_cov", "budget", "history", "gain", "mean_grid")
+ARRAYS = ("epsilon", "shift", "noise_cov", "budget", "gain", "mean_grid")
 NAMED = ("method", "notion", "scope", "times")
 #: Share of ρ below which its noise is named wherever a mechanism prints itself.
 LITTLE_NOISE = 0.01
@@ -84,7 +84,6 @@ class Mechanism(Stored):
     noise_cov: FloatArray
     budget: FloatArray
     notes: tuple[str, ...] = ()
-    history: FloatArray = field(default_factory=lambda: np.empty(0))
     mean_grid: IndexArray | None = None
     ending: Ending = Ending.COMPLETE
     scope: str = "answer"
@@ -131,7 +130,6 @@ class Mechanism(Stored):
             noise_cov=noise[members].copy(),
             budget=self.budget[members],
             mean_grid=None if self.mean_grid is None else self.mean_grid[members],
-            history=np.empty(0),
         )
 
     # ------------------------------------------------------------------ what it does

@@ -37,7 +37,7 @@ from flint import acb, arb, ctx, fmpq, fmpq_mat
 #: Arrays of a file: those that it must hold, and those that it may hold.
 FORMATS = {
     "shoal mechanism": (
-        {"means", "edges", "epsilon", "shift", "noise_cov", "budget", "history"},
+        {"means", "edges", "epsilon", "shift", "noise_cov", "budget"},
         {"variances", "covs", "cov_error", "mean_error", "gain", "mean_grid"},
     ),
     "shoal laws": ({"means", "edges"}, {"variances", "covs", "cov_error", "mean_error"}),

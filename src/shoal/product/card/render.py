@@ -220,11 +220,10 @@ def annex(
     return _page("annex.html", card, _nameless(card), title=title, made=made, **given)
 
 
-def questions_page(study: Study, *, title: str = "", made: str = "") -> str:
+def questions_page(study: Study, made: str) -> str:
     """Two sheets to file with an impact assessment: three questions about a file, with figures and pictures."""
-    about = [study.head, *([f"Made {made}."] if made else [])]
-    words = title or "Singling out, linkability, inference"
-    return _shell("questions.html", study=study, about=about, title=words, banner=NAMELESS, body_class="board")
+    title = "Singling out, linkability, inference"
+    return _shell("questions.html", study=study, about=[study.head, f"Made {made}."], title=title, body_class="board")
 
 
 def _nameless(card: ReleaseCard) -> list[Statement]:

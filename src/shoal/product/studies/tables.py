@@ -16,7 +16,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from shoal import validation
-from shoal.crowds.diversity import CLOSENESS
 from shoal.crowds.publish import RowsState, publish_rows
 from shoal.crowds.tables import ColumnRoles
 from shoal.errors import InputError
@@ -50,7 +49,6 @@ def attack_table(
     columns: Sequence[str] = (),
     crowd: int = 10,
     sensitive: Sequence[str] = (),
-    closeness: float = CLOSENESS,
     seed: int = 0,
 ) -> Study:
     """Three questions about a table with one row per label.
@@ -60,7 +58,7 @@ def attack_table(
         label: the column of labels.
         columns: the columns that are released; by default all of numbers.
         crowd: labels of a crowd, at least.
-        sensitive, closeness: columns that crowds must not be alike in, and how close to all labels they are in these.
+        sensitive: columns that crowds must not be alike in.
         seed: of what attackers learn from.
 
     Returns:
@@ -80,7 +78,7 @@ def attack_table(
     if lacking:
         raise InputError(f"sensitive: {lacking[0]!r} is not among the released columns")
     at = [names.index(name) for name in sensitive]
-    rows, state = publish_rows((labels, values), None, crowd, sensitive=at, closeness=closeness)
+    rows, state = publish_rows((labels, values), None, crowd, sensitive=at)
     released = Rows("averages", (fill_rows(rows.values),), member_of(state, labels))
     findings = table_findings(Rows("raw rows", (values,), np.arange(len(labels))), values, names, at, seed)
     findings += table_findings(released, values, names, at, seed)
