@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import shoal
 from shoal.crowds.publish import advance_rows
+from shoal.crowds.tables import ColumnRoles, near_copies
 
 
 def people(n: int, seed: int) -> np.ndarray:
@@ -265,6 +266,16 @@ def test_a_release_in_which_every_crowd_is_retired_has_no_rows() -> None:
     rows, state = shoal.publish_rows(few, state)
     assert (len(rows), rows.values.shape, rows.precision.shape) == (0, (0, 1), (0, 1))
     assert state.waiting == ("0", "1", "2")
+
+
+def test_near_copies_are_found() -> None:
+    rng = np.random.default_rng(2)
+    x, yes = rng.normal(50, 10, 60), (rng.random(60) < 0.4).astype(float)
+    columns = {"x": x, "other unit": 32 - 1.8 * x, "noisy": x + rng.normal(0, 2, 60), "other": rng.normal(0, 1, 60)}
+    columns |= {"yes": yes, "no": 1 - yes, "nearly": np.where(np.arange(60) == 3, 1 - yes, yes), "one": 0 * x}
+    values = np.column_stack(list(columns.values()))
+    found = near_copies(values, ColumnRoles.of(values).few)
+    assert [list(columns)[j] for j in found] == ["x", "other unit", "noisy", "yes", "no"]
 
 
 def test_figures_too_small_for_a_double_with_a_base_are_refused() -> None:

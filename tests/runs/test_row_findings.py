@@ -292,3 +292,15 @@ def test_a_table_whose_figures_outgrow_their_base_is_withheld_and_the_owner_know
     assert [json.loads(text)["grown"] for text in kept] == [[1]] * len(kept)
     again = release(people.with_columns(bonus=pl.Series(bonus)), tmp_path, period="2024-03")
     assert again["bonus"].null_count() == len(again)
+
+
+def test_columns_that_say_the_same_are_named_to_the_owner(tmp_path: Path) -> None:
+    """Each column has an offset of its own: someone who knows the others averages over copies."""
+    rng = np.random.default_rng(1)
+    pay = np.round(rng.lognormal(8, 0.3, 24))
+    people = pl.DataFrame({"person": [f"p{i:02d}" for i in range(24)], "pay": pay, "gross": pay * 1.2, "age": pay % 47})
+    people.write_csv(tmp_path / "table.csv")
+    known = str(shoal.check(tmp_path / "table.csv", label="person", workers="serial").parts())
+    release(people, tmp_path, period="2024-01")
+    for text in (known, str(shoal.Run(tmp_path / "run", ledger=str(tmp_path / "l.db")).summary())):
+        assert "Columns that say nearly what others say: pay, gross. Rounding hides a figure column by column" in text

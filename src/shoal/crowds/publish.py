@@ -152,7 +152,8 @@ def publish_rows(
     alike in the columns that are not protected. New labels wait until there are enough of them for crowds of their own.
     Rows are rounded, shifted by a secret constant, and take in a large change of one member only beside changes of
     others. For one constant figure d of a member, whatever is known of the others, the whole series of a crowd differs
-    by at most d/(n b) in total variation, given the crowds; b is the ``precision`` of the row. No differential privacy
+    by at most d/(n b) in total variation, in one column, given the crowds; b is the ``precision`` of the row. Over
+    columns these bounds add: leave out columns that say nearly what another one says. No differential privacy
     about figures.
     Another spelling of a name is the same label (:func:`shoal.plaintext.name_key`).
 

@@ -48,6 +48,8 @@ from shoal.validation import BoolArray, FloatArray, IndexArray
 FEW = 10
 #: The usual figure of all labels over n b of a crowd, at most.
 OUTGROWN = 5
+#: |correlation| of columns that are nearly copies.
+COPIES = 0.95
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,22 @@ def ruled_columns(values: NDArray[Any], few: BoolArray) -> list[tuple[int, ...]]
     return plain
 
 
+def near_copies(values: FloatArray, few: BoolArray) -> list[int]:
+    """Columns that say nearly what another one says: |correlation| of at least 0.95 where neither is few-valued, of
+    1 where both are: equal, complementary or in another unit.
+
+    >>> x = np.array([0.0, 1, 2, 3, 9])
+    >>> near_copies(np.column_stack([x, -2 * x, x**0]), np.array([False, False, True]))
+    [0, 1]
+    """
+    centered = values - values.mean(axis=0)
+    length = np.sqrt((centered**2).sum(axis=0))
+    unit = centered / np.where(length > 0, length, 1.0)
+    needed = np.where(few[:, None] | few, 1 - 1e-9, COPIES) + (few[:, None] != few)
+    alike = np.triu(np.abs(unit.T @ unit) >= needed, 1)
+    return np.flatnonzero(alike.any(axis=0) | alike.any(axis=1)).tolist()
+
+
 def amounts_of(values: NDArray[Any], ruled: list[tuple[int, ...]]) -> NDArray[Any]:
     """(n, len(ruled)) amounts ≥ 0: |v| of a column, or of the difference of two.
 
@@ -169,7 +187,11 @@ def column_bases(values: FloatArray, columns: ColumnRoles, n: int) -> tuple[Deci
 
 
 def begin_table(last: Units, bases: Sequence[Decimal], decimals: Sequence[int], draw: Draw) -> TableCrowd:
-    """A new crowd with these figures (n, k): bases of at least one unit, and an offset per column, for life."""
+    """A new crowd with these figures (n, k): bases of at least one unit, and an offset per column, for life.
+
+    Offsets are independent: had columns one in common, a member's figure that is known in one of them would show it in
+    all others. The price is that K copies of a column leave 1/√K of the error (:func:`near_copies`).
+    """
     finest = [max(base, Decimal(1).scaleb(-places)) for base, places in zip(bases, decimals, strict=True)]
     windows = [window_of(base, len(last), places) for base, places in zip(finest, decimals, strict=True)]
     return TableCrowd(tuple(finest), tuple(draw(window) for window in windows), last, tuple(decimals))

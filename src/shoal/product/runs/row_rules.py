@@ -34,13 +34,28 @@ from shoal.crowds.rules import (
     round_sums,
     window_of,
 )
-from shoal.crowds.tables import ColumnRoles, TableCrowd, begin_table, column_bases, next_table, rules_kept, table_limits
+from shoal.crowds.tables import (
+    ColumnRoles,
+    TableCrowd,
+    begin_table,
+    column_bases,
+    near_copies,
+    next_table,
+    rules_kept,
+    table_limits,
+)
 from shoal.errors import InputError
 from shoal.product.runs.inputs import Curves
 from shoal.product.sources.meters import clock
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
 Draw = Callable[[int], int]
+#: Names in a warning, at most.
+NAMED = 6
+COPIES = (
+    "Rounding hides a figure column by column: to someone who knows the other members, 4 copies of a column show a "
+    "constant figure to 0.21 of a usual one, 24 copies to 0.10 (one column: 0.5). Leave copies out."
+)
 #: What a figure of meters, in watts, is stored as.
 LOADS, FIGURES = np.dtype("<i4"), np.dtype("<i8")
 
@@ -94,9 +109,9 @@ class LoadRules:
         loads = np.abs(self.watts).sum(axis=1)
         names = sorted(self.curves.labels[at[int(np.argmax(loads[at]))]] for at in bad)
         return (
-            "rules of a row: no crowds were found that keep them: one home makes most of its row (dominance, "
-            f"{len(bad)} of {len(crowds)} rows): {', '.join(names[:5])}. Ways out: a larger crowd; leave the label "
-            "out; or the promise about the readings, which has no crowds. Nothing was released"
+            "rules of a row: no crowds were found that keep them: one home makes most of its row over the horizon "
+            f"(dominance, {len(bad)} of {len(crowds)} rows): {', '.join(names[:5])}. Ways out: a larger crowd; leave the "
+            "label out; or the promise about the readings, which has no crowds. Nothing was released"
         )
 
     def begin(self, last: Units, everyone: Units, draw: Draw) -> LoadCrowd:
@@ -174,6 +189,14 @@ class TableRules:
         """What the first release decides for the life of all crowds."""
         few, alike = (np.flatnonzero(mask).tolist() for mask in (self.columns.few, self.columns.alike))
         return {"decimals": list(self.decimals), "few": few, "alike": alike}
+
+    @property
+    def copies(self) -> list[str]:
+        """A warning about columns that say nearly the same, where there are any."""
+        values = self.curves.values
+        names = [self.names[j] for j in near_copies(values, self.columns.few)] if len(values) else []
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        return [f"Columns that say nearly what others say: {', '.join(names[:NAMED])}{more}. {COPIES}"] if names else []
 
     def points(self, at: IndexArray) -> FloatArray:
         """What crowds are alike in: what the first stage wrote as habits, without the protected columns."""

@@ -186,7 +186,7 @@ class Plan:
             "crowd hide, and both are permanent. They need new crowds: another folder with a ledger of its own, in "
             "place of this series."
         )
-        return [text for text, names in ((more, grown), (out, outgrown)) if names]
+        return [*self.rules.copies, *(text for text, names in ((more, grown), (out, outgrown)) if names)]
 
     def _by_crowd(self, names: Iterable[str]) -> dict[int, list[str]]:
         crowds: dict[int, list[str]] = defaultdict(list)
