@@ -110,8 +110,8 @@ class LoadRules:
         names = sorted(self.curves.labels[at[int(np.argmax(loads[at]))]] for at in bad)
         return (
             "rules of a row: no crowds were found that keep them: one home makes most of its row over the horizon "
-            f"(dominance, {len(bad)} of {len(crowds)} rows): {', '.join(names[:5])}. Ways out: a larger crowd; leave the "
-            "label out; or the promise about the readings, which has no crowds. Nothing was released"
+            f"(dominance, {len(bad)} of {len(crowds)} rows): {', '.join(names[:5])}. Ways out: a larger crowd; leave "
+            "the label out; or the promise about the readings, which has no crowds. Nothing was released"
         )
 
     def begin(self, last: Units, everyone: Units, draw: Draw) -> LoadCrowd:
