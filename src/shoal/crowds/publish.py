@@ -273,7 +273,9 @@ class _Release:
         bases = [column_bases(values, self.columns, int(n)) for n in np.bincount(crowd)]
         self.decimals = tuple(decimals_of(column) for column in zip(*bases, strict=True))
         units = exact_units(values, self.decimals)
-        kept = rules_kept(units, crowd, self.columns, self.state.closeness, self.state.largest_share)
+        kept = rules_kept(
+            units, crowd, self.columns, self.state.closeness, self.state.largest_share, decimals=self.decimals
+        )
         if not kept.all():
             raise UnreachableError(rules_failed(kept, self.columns))
         names = [self.labels[i] for i in rows]
@@ -363,7 +365,7 @@ class _Release:
         among = np.concatenate([exact_units(everyone, self.decimals), units])
         crowd = np.zeros(len(units), dtype=np.int64)
         share = self.state.largest_share
-        return bool(rules_kept(units, crowd, self.columns, self.state.closeness, share, among).all())
+        return bool(rules_kept(units, crowd, self.columns, self.state.closeness, share, among, self.decimals).all())
 
     def _figures(self, kept: KeptCrowd) -> FloatArray:
         empty = np.full(self.values.shape[1], np.nan)

@@ -232,7 +232,8 @@ def next_table(
     everyone = np.concatenate(entered)
     usual = [usual_of_numbers(column) for column in everyone.T]
     outgrown = np.array([[s > OUTGROWN * int(w) for s, w in zip(usual, one.windows, strict=True)] for one in crowds])
-    kept = rules_kept(everyone, member, columns, closeness, largest_share) & ~outgrown
+    kept = rules_kept(everyone, member, columns, closeness, largest_share, decimals=crowds[0].decimals)
+    kept &= ~outgrown
     rows = np.array([crowd.row(own) for crowd, own in zip(crowds, entered, strict=True)])
     after = [
         replace(crowd, last=np.where(known, own, crowd.last))
@@ -248,15 +249,21 @@ def rules_kept(
     closeness: float = CLOSENESS,
     largest_share: float | None = None,
     among: Units | None = None,
+    decimals: Sequence[int] = (),
 ) -> BoolArray:
     """(crowds, k) whether each crowd's figure in each column keeps dominance and diversity.
 
     Where the difference of two columns does not, the second of them fails. ``values`` (n, k) are the figures of all
-    members, in units; ``among`` (N, k) those of all labels, where these are more.
+    members, in units; ``among`` (N, k) those of all labels, where these are more; ``decimals`` those of the
+    units, where columns differ in them: two columns are compared in one unit.
     """
     everyone = values if among is None else among
-    ruled = ruled_columns(everyone, columns.few)
-    amounts = amounts_of(values, ruled)
+    alike: list[NDArray[Any]] = [everyone, values]
+    if len(set(decimals)) > 1:
+        alike = [one * np.array([10 ** (max(decimals) - places) for places in decimals], dtype=object) for one in alike]
+    ruled = ruled_columns(alike[0], columns.few)
+    amounts = amounts_of(alike[1], ruled)
+    amounts = amounts.astype(np.float64) if amounts.dtype == object else amounts
     number = int(crowd.max()) + 1
     kept = np.ones((number, values.shape[1]), dtype=np.bool_)
     for c, inside in enumerate(members_at(crowd)):

@@ -22,6 +22,7 @@ from shoal.product.card.render import report
 from shoal.product.card.statements import RULES, Statement, handing
 from shoal.product.runs.folder import PARQUET, CardFacts, ReportFacts
 from shoal.product.runs.folder import PUBLIC as TABLE
+from shoal.product.runs.release_check import check_package
 from shoal.product.runs.work import StageOutcome, Work
 from shoal.product.studies.attackers import attack_rows
 from shoal.readings.publication import NOISY as VECTOR
@@ -114,6 +115,7 @@ def report_stage(work: Work) -> StageOutcome:
     work.folder.put(REPORT, report(card, crowds, unit=unit, axis=axis, public=known, made=made, **about))
     precision = work.kind.precision(work)
     files = package(card, known, title=settings.title, licence=settings.licence, made=made, precision=precision)
+    check_package(work, {**known, **files})
     for name, text in files.items():
         work.folder.put(f"public/{name}", text)
     shown = sum(len(crowd.names) for crowd in crowds)

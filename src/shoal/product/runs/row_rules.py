@@ -210,12 +210,12 @@ class TableRules:
 
     def keeps(self, figures: Units) -> bool:
         crowd = np.zeros(len(figures), dtype=np.int64)
-        return bool(rules_kept(figures, crowd, self.columns, self.closeness, None, self.units).all())
+        return bool(rules_kept(figures, crowd, self.columns, self.closeness, None, self.units, self.decimals).all())
 
     def failure(self, crowds: Sequence[IndexArray]) -> str | None:
         at = np.concatenate(crowds)
         crowd = np.repeat(np.arange(len(crowds)), [len(one) for one in crowds])
-        kept = rules_kept(self.units[at], crowd, self.columns, self.closeness)
+        kept = rules_kept(self.units[at], crowd, self.columns, self.closeness, decimals=self.decimals)
         return None if kept.all() else rules_failed(kept, self.columns, self.names)
 
     def begin(self, last: Units, everyone: Units, draw: Draw) -> TableCrowd:

@@ -466,9 +466,12 @@ def draw_numbers(work: Work, ledger: Ledger | None) -> tuple[dict[int, int], byt
     return dict(zip(fresh, known["numbers"], strict=True)), bytes.fromhex(known["order"])
 
 
-def record_rows(work: Work, numbers: Mapping[int, int], table_digest: str, *, with_figures: bool) -> None:
+def record_rows(
+    work: Work, numbers: Mapping[int, int], table_digest: str, book: Book | None = None, *, with_figures: bool
+) -> None:
     """Record the crowds of this release, once; nothing happens where all of it was on record before.
 
+    ``book``: what is on record about their members, where it was read already;
     ``with_figures``: the rows are what is released, and are recorded too.
     """
     ledger, plan, tables = work.ledger, work.facts.plan, work.tables
@@ -477,7 +480,7 @@ def record_rows(work: Work, numbers: Mapping[int, int], table_digest: str, *, wi
     members, lines = tables.members, tables.rows.filter(~pl.col("recorded"))
     if not len(lines):
         return
-    book = Book.read(ledger, members["label"].to_list())
+    book = Book.read(ledger, members["label"].to_list()) if book is None else book
     if book.digest != plan.book:
         raise LedgerError(STALE)
 

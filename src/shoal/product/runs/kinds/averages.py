@@ -36,6 +36,8 @@ from shoal.product.runs.kinds.kind import (
     release_facts,
     write_tables,
 )
+from shoal.product.runs.owner_ledger import Book
+from shoal.product.runs.release_check import check_averages
 from shoal.product.runs.row_rules import redraw
 from shoal.product.runs.rows import CrowdTables, draw_numbers, record_rows
 from shoal.product.runs.work import Stage, StageOutcome, Work
@@ -106,7 +108,10 @@ def release(work: Work) -> StageOutcome:
     plan = work.facts.plan
     numbers, _ = draw_numbers(work, work.ledger)
     public, owner = make_tables(work, numbers)
-    record_rows(work, numbers, hashlib.sha256(csv_bytes(public)).hexdigest(), with_figures=True)
+    leaving = csv_bytes(public)
+    book = Book.read(work.ledger, work.tables.members["label"].to_list())
+    check_averages(work, book, numbers, leaving, csv_bytes(owner))
+    record_rows(work, numbers, hashlib.sha256(leaving).hexdigest(), book, with_figures=True)
     measured = measure(work, public, owner)
     facts = release_facts(work, plan.period, withheld=plan.withheld, recorded_before=plan.recorded, **measured)
     return StageOutcome(write_tables(work, public, owner), facts)

@@ -34,6 +34,7 @@ from shoal.product.runs.folder import CSV, FIT, PARQUET
 from shoal.product.runs.inputs import read_curves
 from shoal.product.runs.kinds.kind import Kind, first_stage, last_stages, mean_kw, release_facts
 from shoal.product.runs.owner_ledger import as_period
+from shoal.product.runs.release_check import check_readings
 from shoal.product.runs.table_stage import noun_of
 from shoal.product.runs.work import Carry, Stage, StageOutcome, Work
 from shoal.product.sources.class_table import LABEL, declared_rows
@@ -340,12 +341,16 @@ def release(work: Work) -> StageOutcome:
             f"ledger: this release is on record, and {NOISY} in the folder does not hold what was drawn for it. It "
             "is never drawn again: restore the file, or release a later period"
         )
+    total = None
     if vector is None:
         total = sum_of_homes(homes, settings.plan)
         audit = attack_largest(homes, settings.plan, total)
         noisy = settings.plan.account.release(total)
         vector = {"made from": made_from, "noisy": noisy.tolist(), "audit": asdict(audit)}
         work.folder.put(NOISY, json.dumps(vector))
+    noisy = np.array(vector["noisy"])
+    made = public_files(noisy, settings)
+    check_readings(made, total)
     try:
         ledger.record_readings(
             _name(work, vector),
@@ -362,8 +367,7 @@ def release(work: Work) -> StageOutcome:
             limit=error.limit,
         ) from None
     facts = release_facts(work, settings.period, labels=len(homes.labels))
-    noisy = np.array(vector["noisy"])
-    files = {f"{PUBLIC}/{name}": content for name, content in public_files(noisy, settings).items()}
+    files = {f"{PUBLIC}/{name}": content for name, content in made.items()}
     for name, content in files.items():
         work.folder.put(name, content)
     owner = owner_rows(homes, noisy, settings)
