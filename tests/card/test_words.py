@@ -185,7 +185,7 @@ def test_a_regulators_rule_is_never_named_without_what_it_is_about(means: shoal.
 def test_the_insiders_figure_is_of_one_column_and_no_least(means: shoal.Run) -> None:
     text = means.card.to_markdown()
     assert "An unbiased estimate from the rows of one column has a standard deviation of" in text
-    assert "other knowledge about the member can do better" in text
+    assert "near copies of the column, and other knowledge about the member, can do better" in text
     assert "Over all releases together" not in text
     assert "exclude values" not in text, "meters have no protected columns"
     table = replace(means.card, fit=replace(means.card.fit, protected=("smokes",)))
