@@ -18,7 +18,7 @@ SEASONS = ("winter", "spring", "summer", "autumn")
 def table(heads: str, rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table; the first column to the left, the others to the right."""
     cells = heads.split(" | ")
-    lines = [f"| {heads} |", "| --- |" + " ---: |" * (len(cells) - 1)]
+    lines = [f"| {heads} |", "|---|" + "---:|" * (len(cells) - 1)]
     return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
 
 

@@ -153,7 +153,7 @@ def test_a_hostile_name_is_text(means: shoal.Run) -> None:
 
 def test_the_board_page_is_short_and_the_annex_has_its_chapters(means: shoal.Run) -> None:
     pages = documents(means)
-    assert len(words(pages["board.html"]).split()) < 560
+    assert len(words(pages["board.html"]).split()) < 580
     headings = re.findall(r"<h2>\d+\. ([^<]+)</h2>", pages["annex.html"])
     assert headings == [
         "Data", "Purpose", "Technique", "Singling out", "Linkability", "Inference", "Residual risk", "Evidence",

@@ -169,7 +169,7 @@ def model_order(value: Any) -> tuple[int, int]:
     try:
         p, q = value
     except (TypeError, ValueError) as error:
-        raise InputError("order must be two whole numbers (p, q)") from error
+        raise InputError("order must be a pair of whole numbers (p, q)") from error
     return validation.count(at_least=0, order=p), validation.count(at_least=0, order=q)
 
 

@@ -152,7 +152,8 @@ def publish_rows(
 
     Args:
         figures: a mapping from labels to figures, or (labels, (n, k) array); NaN where a figure is missing.
-        state: what the last call returned; None at the first.
+        state: what the last call returned; None at the first. Keep it: without it the same labels would be divided in
+            another way, and two divisions reveal members.
         size: least members of a crowd.
         boundaries: a mapping from labels to values that crowds never cross, or one value per label.
         sensitive: positions of columns that crowds must not be alike in, beside few-valued ones (first call).
