@@ -184,6 +184,7 @@ def test_a_regulators_rule_is_never_named_without_what_it_is_about(means: shoal.
 
 def test_the_insiders_figure_is_of_one_column_and_no_least(means: shoal.Run) -> None:
     text = means.card.to_markdown()
+    assert "A row times its `members` is the total of figures that entered" in text, "a held one's is older"
     assert "An unbiased estimate from the rows of one column has a standard deviation of" in text
     assert "near copies of the column, and other knowledge about the member, can do better" in text
     assert "Over all releases together" not in text
