@@ -23,7 +23,6 @@ from evidence.occasions import occasion
 from evidence.reidentification import noisy
 from shoal.crowds.formation import means, spread
 from shoal.crowds.membership import form_crowds
-from shoal.crowds.publish import publish_rows
 from shoal.crowds.tables import ColumnRoles, likeness_of
 from shoal.product.sources.meters.quality import Readings, as_readings
 from shoal.product.sources.meters.simulate import heating_of
@@ -42,7 +41,7 @@ from shoal.product.studies.reidentification import (
     infer_steps,
     read_properties,
 )
-from shoal.product.studies.tables import attack_table, fill_rows, member_of, named_columns, read_table
+from shoal.product.studies.tables import attack_table, fill_rows, named_columns, read_table, rehearse_rows
 from shoal.readings.crowds import check_curves, contributions
 from shoal.readings.plan import noisy_crowds_plan
 from shoal.validation import FloatArray
@@ -168,14 +167,14 @@ def table_study(frame: pl.DataFrame, sensitive: list[str]) -> dict[str, Any]:
     study = attack_table(frame, "label", sensitive=sensitive)
     labels, names, values, _ = read_table(frame, "label", ())
     at = [names.index(one) for one in sensitive]
-    published, state = publish_rows((labels, values), None, sensitive=at)
+    published = rehearse_rows(labels, values, 10, at, 0)
     plain = ColumnRoles(*np.zeros((3, len(names)), dtype=np.bool_))
-    alike = form_crowds(likeness_of(values, plain), 10, beside=values)
+    alike = form_crowds(likeness_of(values, plain), 10, beside=values, seed=0)
     truth, (j, *_) = above_middle(values), at
     scaled = (values - values.mean(axis=0)) / values.std(axis=0)
     diversity: dict[str, Any] = {"column": names[j], "protected": [names[i] for i in named_columns(values, at)]}
     for rule, member, released in (
-        ("with", member_of(state, labels), fill_rows(published.values)),
+        ("with", published.member, published.values[0]),
         ("without", alike, means(values, alike)),
     ):
         told = [

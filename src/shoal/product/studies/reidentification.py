@@ -134,7 +134,7 @@ def attack_meters(
     rows = {at: weeks.of_homes(fc.households, fc.power) for at, fc in made.items()}
     power, guessed = ([rows[days, week] for week in weeks.judged] for days in (train_days, min(7, train_days)))
     every = [made[train_days, week] for week in weeks.judged]
-    member = form_crowds(weeks.of_homes(every[0].households, likeness(every[0])), crowd, beside=power[0])
+    member = form_crowds(weeks.of_homes(every[0].households, likeness(every[0])), crowd, beside=power[0], seed=seed)
     prints, ends = weeks.prints
     known = [
         np.concatenate([prints[:, week - 1], comparable_curves(guess)], axis=1)
