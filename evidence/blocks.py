@@ -231,7 +231,7 @@ def row_blocks(found: dict[str, Any]) -> dict[str, str]:
         f"{100 * pay['total']:.1f} % off.",
         f"**A yes or no** over {guess['tables']} tables, with the others' figures known and chosen: the "
         f"attacker is right "
-        f"in {guess['right']:.3f} of cases. The bound is {guess['bound']:.3f}.",
+        f"in {guess['right']:.3f} of cases, given the crowds. The bound is {guess['bound']:.3f}.",
         f"**A crowd that retires.** Someone who knows all others misses a constant figure by {two['one']:.2f} n b, "
         f"and by {two['two']:.2f} n b once its owner was in a second crowd.",
     ]

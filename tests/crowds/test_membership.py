@@ -136,3 +136,10 @@ def test_who_can_still_have_figures() -> None:
     assert not can_have_figures("", now, False, 30)
     assert can_have_figures("2024-02-10T00:00:00Z", now, False, 30)
     assert not can_have_figures("2024-01-10T00:00:00Z", now, False, 30)
+
+
+def test_a_rest_crosses_no_boundary() -> None:
+    sides = {"a": "north", "b": "north", "c": "south", "d": "south", "x": "south"}
+    newcomers, rest = {"a": 0, "b": 0, "c": 1, "d": 1}, {7: ["x", "gone"]}
+    assert with_blocks(newcomers, rest, 2, None, sides) == ({**newcomers, "x": 1, "gone": 1}, set())
+    assert with_blocks(newcomers, {7: ["gone"]}, 2, None, sides) == (newcomers, {7}), "nobody knows where it is"

@@ -274,3 +274,33 @@ def test_public_files_beside_the_rows_tell_nothing_of_one_member(
         told[world] = public_texts(tmp_path / world)
     assert told["no"] == told["yes"]
     assert told["held"] == told["silent"]
+
+
+def test_a_table_whose_figures_outgrow_their_base_is_withheld_and_the_owner_knows(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    pay, bonus = np.round(rng.lognormal(8, 0.3, 24)), np.round(rng.lognormal(7, 0.5, 24))
+    people = pl.DataFrame({"person": [f"p{i:02d}" for i in range(24)], "pay": pay, "bonus": np.arange(24) % 8 == 3})
+    people = people.with_columns(pl.col("bonus").cast(pl.Int64))
+    release(people, tmp_path, period="2024-01")
+    later = release(people.with_columns(bonus=pl.Series(bonus)), tmp_path, period="2024-02")
+    assert later["bonus"].null_count() == len(later)
+    assert later["pay"].null_count() == 0
+    known = str(shoal.Run(tmp_path / "run", ledger=str(tmp_path / "l.db")).summary(verbose=True))
+    assert "More than ten values by now in bonus" in known
+    assert "Withheld in bonus: figures have grown to more than 5 times" in known
+    kept = pl.read_parquet(tmp_path / "run" / "rows.parquet")["kept"].to_list()
+    assert [json.loads(text)["grown"] for text in kept] == [[1]] * len(kept)
+    again = release(people.with_columns(bonus=pl.Series(bonus)), tmp_path, period="2024-03")
+    assert again["bonus"].null_count() == len(again)
+
+
+def test_columns_that_say_the_same_are_named_to_the_owner(tmp_path: Path) -> None:
+    """Each column has an offset of its own: someone who knows the others averages over copies."""
+    rng = np.random.default_rng(1)
+    pay = np.round(rng.lognormal(8, 0.3, 24))
+    people = pl.DataFrame({"person": [f"p{i:02d}" for i in range(24)], "pay": pay, "gross": pay * 1.2, "age": pay % 47})
+    people.write_csv(tmp_path / "table.csv")
+    known = str(shoal.check(tmp_path / "table.csv", label="person", workers="serial").parts())
+    release(people, tmp_path, period="2024-01")
+    for text in (known, str(shoal.Run(tmp_path / "run", ledger=str(tmp_path / "l.db")).summary())):
+        assert "Columns that say nearly what others say: pay, gross. Rounding hides a figure column by column" in text

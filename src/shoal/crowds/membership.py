@@ -141,11 +141,13 @@ def with_blocks(
     blocks: Mapping[int, Sequence[str]],
     m: int,
     keeps: Callable[[Sequence[str]], bool] | None = None,
+    boundaries: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, int], set[int]]:
     """New crowds with the rests of retired ones in them: label -> crowd, and the blocks that still wait.
 
     A block enters a crowd of at least m newcomers, as a whole, and no crowd takes two. With ``keeps`` only where the
-    rest and the newcomers together can be a crowd by the rules of a row.
+    rest and the newcomers together can be a crowd by the rules of a row; with ``boundaries``, of newcomers and of the
+    members of rests that are there, only where they are the same.
 
     >>> with_blocks({"a": 0, "b": 0, "c": 1, "d": 1}, {7: ["x"]}, 2)
     ({'a': 0, 'b': 0, 'c': 1, 'd': 1, 'x': 0}, set())
@@ -153,9 +155,11 @@ def with_blocks(
     free = sorted(crowd for crowd, size in Counter(newcomers.values()).items() if size >= m)
     joined, waits = dict(newcomers), set(blocks)
     for block in sorted(blocks):
+        walls = {boundaries[name] for name in blocks[block] if name in boundaries} if boundaries is not None else None
         for crowd in free:
-            together = [*(name for name, c in newcomers.items() if c == crowd), *blocks[block]]
-            if keeps is None or keeps(together):
+            new = [name for name, c in newcomers.items() if c == crowd]
+            inside = walls is None or boundaries is None or walls == {boundaries[name] for name in new}
+            if inside and (keeps is None or keeps([*new, *blocks[block]])):
                 joined |= dict.fromkeys(blocks[block], crowd)
                 free.remove(crowd)
                 waits.discard(block)

@@ -21,7 +21,7 @@ from shoal import validation
 from shoal.archive import content_of, pack, unpack
 from shoal.crowds.diversity import CLOSENESS
 from shoal.crowds.membership import SEEDS, Shuffle, form_crowds, waiting_size, with_blocks
-from shoal.crowds.rules import Units, decimals_of, in_units
+from shoal.crowds.rules import Units, decimals_of, exact_units
 from shoal.crowds.tables import (
     ColumnRoles,
     TableCrowd,
@@ -38,7 +38,7 @@ from shoal.files import write_private
 from shoal.plaintext import name_key
 from shoal.validation import BoolArray, FloatArray
 
-FORM, VERSION = "shoal rows state", 1
+FORM, VERSION = "shoal rows state", 2
 #: Columns that a refusal names, at most.
 _NAMED = 5
 
@@ -79,6 +79,10 @@ class RowsState:
     releases: int
     crowds: Mapping[int, KeptCrowd] = field(repr=False)
     waiting: tuple[str, ...] = field(default=(), repr=False)  #: new labels, and rests of retired crowds
+    bounded: bool = False  #: whether crowds keep boundaries
+    #: Columns of which some figure was withheld in the last release since its base hides too little by now: figures
+    #: have grown since the crowds were formed, and need new crowds.
+    outgrown: tuple[int, ...] = ()
 
     @property
     def held(self) -> dict[str, dict[int, int]]:
@@ -109,6 +113,7 @@ class RowsState:
         header: dict[str, Any] = {
             "format": FORM, "version": VERSION, "size": self.size, "closeness": self.closeness, "crowds": crowds,
             "largest_share": self.largest_share, "releases": self.releases, "waiting": list(self.waiting),
+            "bounded": self.bounded, "outgrown": list(self.outgrown),
         }  # fmt: skip
         arrays: dict[str, NDArray[Any]] = {name: getattr(self.columns, name) for name in ("few", "alike", "sensitive")}
         for number, kept in self.crowds.items():
@@ -127,7 +132,8 @@ class RowsState:
             crowds[int(one["crowd"])] = replace(kept, retired=one["retired"], rest=tuple(one["rest"]))
         columns = ColumnRoles(*(arrays[name] for name in ("few", "alike", "sensitive")))
         size, closeness, share = header["size"], header["closeness"], header["largest_share"]
-        return cls(size, closeness, share, columns, header["releases"], crowds, tuple(header["waiting"]))
+        more = header["bounded"], tuple(header["outgrown"])
+        return cls(size, closeness, share, columns, header["releases"], crowds, tuple(header["waiting"]), *more)
 
 
 def publish_rows(
@@ -146,7 +152,8 @@ def publish_rows(
     alike in the columns that are not protected. New labels wait until there are enough of them for crowds of their own.
     Rows are rounded, shifted by a secret constant, and take in a large change of one member only beside changes of
     others. For one constant figure d of a member, whatever is known of the others, the whole series of a crowd differs
-    by at most d/(n b) in total variation, given the crowds; b is the ``precision`` of the row. No differential privacy
+    by at most d/(n b) in total variation, in one column, given the crowds; b is the ``precision`` of the row. Over
+    columns these bounds add: leave out columns that say nearly what another one says. No differential privacy
     about figures.
     Another spelling of a name is the same label (:func:`shoal.plaintext.name_key`).
 
@@ -155,13 +162,14 @@ def publish_rows(
         state: what the last call returned; None at the first. Keep it: without it the same labels would be divided in
             another way, and two divisions reveal members.
         size: least members of a crowd.
-        boundaries: a mapping from labels to values that crowds never cross, or one value per label.
+        boundaries: a mapping from labels to values that crowds never cross, or one value per label; at every call, or
+            at none.
         sensitive: positions of columns that crowds must not be alike in, beside few-valued ones (first call).
         closeness: how far a crowd's mean may be from that of all labels in a protected column, in standard deviations.
         largest_share: no member has more than this share of a figure's total.
 
     Returns:
-        The rows of all crowds, NaN where a figure is withheld, and the state, with ``held`` and ``save``.
+        The rows of all crowds, NaN where a figure is withheld, and the state, with ``held``, ``outgrown`` and ``save``.
 
     Raises:
         UnreachableError: the first crowds cannot keep a rule; the text names it and the ways out.
@@ -177,6 +185,7 @@ def publish_rows(
         ColumnRoles(*np.zeros((3, 0), dtype=np.bool_)),
         0,
         {},
+        bounded=boundaries is not None,
     )
     if np.ndim(sensitive) != 1:
         raise InputError("sensitive must be a sequence of positions of columns")
@@ -211,6 +220,9 @@ def advance_rows(
         raise InputError("boundaries must hold one value per label")
     if state.releases and size != state.size:
         raise InputError(f"size: these labels are in crowds formed with size {state.size}, which is permanent")
+    if state.releases and (limits is not None) != state.bounded:
+        before = "with boundaries, which new crowds keep too" if state.bounded else "without boundaries"
+        raise InputError(f"boundaries: these labels are in crowds formed {before}")
     known = {name_key(name): name for kept in state.crowds.values() for name in kept.labels}
     labels = tuple(known.get(name_key(label), label) for label in labels)  # in the spelling of the first release
     release = _Release(labels, values, None if limits is None else [str(one) for one in limits], state, draw)
@@ -219,6 +231,7 @@ def advance_rows(
     elif values.shape[1] != len(state.columns.few):
         raise InputError(f"figures must have {len(state.columns.few)} columns, those of the first release")
     else:
+        release.columns = state.columns.after(values)
         release.admit(draw_order if shuffle is None else shuffle)
     return release.publish()
 
@@ -260,7 +273,7 @@ class _Release:
         values, rows, crowd = values[inside], whole[inside], crowd[inside]
         bases = [column_bases(values, self.columns, int(n)) for n in np.bincount(crowd)]
         self.decimals = tuple(decimals_of(column) for column in zip(*bases, strict=True))
-        units = _units(values, self.decimals)
+        units = exact_units(values, self.decimals)
         kept = rules_kept(
             units, crowd, self.columns, self.state.closeness, self.state.largest_share, decimals=self.decimals
         )
@@ -296,7 +309,8 @@ class _Release:
         whole = [label for label in new if np.isfinite(self.values[self.place[label]]).all()]
         everyone = self._entering()
         joined = self._divide(whole, everyone, shuffle) if len(whole) >= waiting_size(m) else {}
-        joined, waits = with_blocks(joined, rests, m, lambda names: self._keeps(self._values(names), everyone))
+        walls = None if self.boundaries is None else dict(zip(self.labels, self.boundaries, strict=True))
+        joined, waits = with_blocks(joined, rests, m, lambda names: self._keeps(self._values(names), everyone), walls)
         every = {*new, *(name for rest in rests.values() for name in rest)}
         self.waiting = tuple(sorted(every - joined.keys()))
         names = sorted(joined)
@@ -307,7 +321,7 @@ class _Release:
             crowd = np.unique([joined[name] for name in names], return_inverse=True)[1].astype(np.int64)
             of_all = np.concatenate([everyone, values])
             bases = [column_bases(of_all, self.columns, int(n)) for n in np.bincount(crowd)]
-            self.add(names, _units(values, self.decimals), crowd, bases)
+            self.add(names, exact_units(values, self.decimals), crowd, bases)
 
     def _values(self, names: Sequence[str]) -> FloatArray:
         """(n, k) figures of some labels: those of now, or the last of a retired crowd that entered."""
@@ -348,8 +362,8 @@ class _Release:
 
     def _keeps(self, values: FloatArray, everyone: FloatArray) -> bool:
         """Whether some labels with these figures can be a crowd."""
-        units = _units(values, self.decimals)
-        among = np.concatenate([_units(everyone, self.decimals), units])
+        units = exact_units(values, self.decimals)
+        among = np.concatenate([exact_units(everyone, self.decimals), units])
         crowd = np.zeros(len(units), dtype=np.int64)
         share = self.state.largest_share
         return bool(rules_kept(units, crowd, self.columns, self.state.closeness, share, among, self.decimals).all())
@@ -366,7 +380,7 @@ class _Release:
         lasting = [number for number, kept in self.crowds.items() if not kept.retired]
         every = [self.crowds[number] for number in lasting]
         present = [self._present(kept) for kept in every]
-        units = [_units(np.nan_to_num(self._figures(kept)), self.decimals) for kept in every]
+        units = [exact_units(np.nan_to_num(self._figures(kept)), self.decimals) for kept in every]
         tables = [kept.table for kept in every]
         step = next_table(tables, units, present, self.columns, self.state.closeness, self.state.largest_share)
         for number, kept, held, there, table in zip(lasting, every, step.held, present, step.crowds, strict=True):
@@ -378,9 +392,10 @@ class _Release:
             np.array(lasting, dtype=np.int64),
             np.array([len(kept.labels) for kept in every], dtype=np.int64),
             step.rows,
-            np.array([[float(base) for base in table.bases] for table in tables]),
+            np.array([[float(base) for base in table.bases] for table in tables]).reshape(step.rows.shape),
         )
-        after = replace(self.state, columns=self.columns, releases=self.now, crowds=self.crowds, waiting=self.waiting)
+        after = replace(self.state, columns=self.columns, releases=self.now, crowds=self.crowds, waiting=self.waiting,
+                        outgrown=tuple(np.flatnonzero(step.outgrown.any(axis=0)).tolist()))  # fmt: skip
         return rows, after
 
 
@@ -420,13 +435,6 @@ def _parse(figures: Any) -> tuple[tuple[str, ...], FloatArray]:
     if len({name_key(name) for name in names}) < len(names):
         raise InputError("figures: two labels are one name in two spellings", argument="figures")
     return names, values + 0.0
-
-
-def _units(values: FloatArray, decimals: Sequence[int]) -> Units:
-    """Figures in units; those that are too many units for exact sums are refused."""
-    if values.size and (np.abs(values) * 10.0 ** np.array(decimals) * max(len(values), 1)).max() > 2.0**62:
-        raise InputError("figures: some are too large, compared with the rest of their column, to be added exactly")
-    return in_units(values, decimals)
 
 
 def draw_order(n: int) -> list[int]:

@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shoal.errors import InputError
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
 #: Whole numbers of a unit.
@@ -44,6 +45,8 @@ QUARTILES = 1.35
 FINER = 3
 
 _STEPS = (1, 2, 5)
+#: Decimals of a unit, at most: its bases are normal numbers.
+_LEAST_UNIT = 307
 
 
 def base_below(limit: Fraction) -> Decimal:
@@ -85,7 +88,8 @@ def usual_of_numbers(values: FloatArray) -> Fraction:
     low, middle, high = np.quantile(ordered, [0.25, 0.5, 0.75]).tolist()
     if high > low:
         return Fraction(high - low) / Fraction(str(QUARTILES))
-    return sum((abs(Fraction(value) - Fraction(middle)) for value in ordered.tolist()), Fraction(0)) / len(ordered)
+    each = zip(*(part.tolist() for part in np.unique(ordered, return_counts=True)), strict=True)
+    return sum((count * abs(Fraction(value) - Fraction(middle)) for value, count in each), Fraction(0)) / len(ordered)
 
 
 def base_of_numbers(usual: Fraction, n: int, precision: float = PRECISION) -> Decimal:
@@ -117,6 +121,23 @@ def decimals_of(bases: Iterable[Decimal]) -> int:
     (5, -1)
     """
     return FINER - min(base.adjusted() for base in bases)
+
+
+def exact_units(values: FloatArray, decimals: Sequence[int], name: str = "figures") -> Units:
+    """The same for columns of a table: figures that cannot be added exactly are refused, under this name.
+
+    >>> exact_units(np.array([[1.25]]), [1]).tolist()
+    [[12]]
+    """
+    if values.size:
+        with np.errstate(over="ignore", invalid="ignore"):
+            most = (np.abs(values) * 10.0 ** np.array(decimals, dtype=np.float64)).max() * len(values)
+        if max(decimals) > _LEAST_UNIT or most > 2.0**62:
+            raise InputError(
+                f"{name}: some figures are too large, compared with the rest of their column, or too small to be "
+                "averaged exactly"
+            )
+    return in_units(values, decimals)
 
 
 def in_units(values: FloatArray, decimals: Sequence[int] | int) -> Units:

@@ -4,13 +4,17 @@ A figure is a whole number of its column's unit; a member without one enters wit
 rule fails later on, the figure of that crowd in that column is withheld, and what is kept of the crowd stays as it was.
 
 - **Few-valued** columns have at most ten values, and at most half as many as there are labels (a small table of
-  measurements is not a table of categories). That is fixed when the first crowds are formed.
+  measurements is not a table of categories). That is fixed when the first crowds are formed; one with more than ten
+  values in a later release is few-valued no more, but protected all the same.
 - **Protected** are few-valued columns, those in which half of the labels or more are alike, and those named sensitive.
   They take no part in likeness, and crowds keep close to all labels in them (:mod:`diversity`).
 - **Ruled by dominance**: all other columns, by |figure|, and the difference of two columns in which more than half of
   the labels agree; never few-valued columns, and no difference of two of them. Two columns that agree for all members
   but one are two tables in one. A column with negative figures is ruled too: otherwise one label with a negative
   figure would end the rule for all.
+
+A base is for life. Where the usual figure of all labels outgrows five times n b of a crowd, the base hides too little
+of it, and the crowd's figure is withheld: the column needs new crowds.
 """
 
 from __future__ import annotations
@@ -42,6 +46,10 @@ from shoal.validation import BoolArray, FloatArray, IndexArray
 
 #: Values of a few-valued column, at most.
 FEW = 10
+#: The usual figure of all labels over n b of a crowd, at most.
+OUTGROWN = 5
+#: |correlation| of columns that are nearly copies.
+COPIES = 0.95
 
 
 @dataclass(frozen=True)
@@ -67,6 +75,16 @@ class ColumnRoles:
         named = np.zeros(k, dtype=np.bool_)
         named[list(sensitive)] = True
         return cls(few, alike, named)
+
+    def after(self, values: FloatArray) -> ColumnRoles:
+        """The roles from a release with these figures (n, k) on, NaN where one is missing.
+
+        >>> roles = ColumnRoles(*np.array([[True], [False], [False]])).after(np.arange(11.0)[:, None])
+        >>> roles.few.tolist(), roles.protected.tolist()
+        ([False], [True])
+        """
+        grown = np.array([len(np.unique(column[np.isfinite(column)])) > FEW for column in values.T]) & self.few
+        return ColumnRoles(self.few & ~grown, self.alike | grown, self.sensitive)
 
     @property
     def protected(self) -> BoolArray:
@@ -94,8 +112,24 @@ def ruled_columns(values: NDArray[Any], few: BoolArray) -> list[tuple[int, ...]]
     return plain
 
 
+def near_copies(values: FloatArray, few: BoolArray) -> list[int]:
+    """Columns that say nearly what another one says: |correlation| of at least 0.95 where neither is few-valued, of
+    1 where both are: equal, complementary or in another unit.
+
+    >>> x = np.array([0.0, 1, 2, 3, 9])
+    >>> near_copies(np.column_stack([x, -2 * x, x**0]), np.array([False, False, True]))
+    [0, 1]
+    """
+    centered = values - values.mean(axis=0)
+    length = np.sqrt((centered**2).sum(axis=0))
+    unit = centered / np.where(length > 0, length, 1.0)
+    needed = np.where(few[:, None] | few, 1 - 1e-9, COPIES) + (few[:, None] != few)
+    alike = np.triu(np.abs(unit.T @ unit) >= needed, 1)
+    return np.flatnonzero(alike.any(axis=0) | alike.any(axis=1)).tolist()
+
+
 def amounts_of(values: NDArray[Any], ruled: list[tuple[int, ...]]) -> NDArray[Any]:
-    """(n, len(ruled)) amounts ≥ 0: the figures of a column, or the differences of two.
+    """(n, len(ruled)) amounts ≥ 0: |v| of a column, or of the difference of two.
 
     >>> amounts_of(np.array([[1, 4], [3, 3]]), [(0,), (0, 1)]).tolist()
     [[1, 3], [3, 0]]
@@ -135,6 +169,7 @@ class TableRows:
     rows: FloatArray  #: (crowds, k)
     held: tuple[BoolArray, ...]  #: per crowd (n, k)
     crowds: tuple[TableCrowd, ...]  #: after the release
+    outgrown: BoolArray  #: (crowds, k) withheld since the base of the crowd hides too little by now
 
 
 def column_bases(values: FloatArray, columns: ColumnRoles, n: int) -> tuple[Decimal, ...]:
@@ -152,7 +187,11 @@ def column_bases(values: FloatArray, columns: ColumnRoles, n: int) -> tuple[Deci
 
 
 def begin_table(last: Units, bases: Sequence[Decimal], decimals: Sequence[int], draw: Draw) -> TableCrowd:
-    """A new crowd with these figures (n, k): bases of at least one unit, and an offset per column, for life."""
+    """A new crowd with these figures (n, k): bases of at least one unit, and an offset per column, for life.
+
+    Offsets are independent: had columns one in common, a member's figure that is known in one of them would show it in
+    all others. The price is that K copies of a column leave 1/√K of the error (:func:`near_copies`).
+    """
     finest = [max(base, Decimal(1).scaleb(-places)) for base, places in zip(bases, decimals, strict=True)]
     windows = [window_of(base, len(last), places) for base, places in zip(finest, decimals, strict=True)]
     return TableCrowd(tuple(finest), tuple(draw(window) for window in windows), last, tuple(decimals))
@@ -178,6 +217,9 @@ def next_table(
     >>> int(step.held[0].sum()), step.rows.tolist()
     (1, [[4000.0]])
     """
+    if not crowds:
+        none = np.zeros((0, len(columns.few)))
+        return TableRows(none, (), (), none.astype(np.bool_))
     entered, every_held = [], []
     for crowd, now, there in zip(crowds, figures, present, strict=True):
         entering = np.where(there, now, crowd.last)
@@ -187,13 +229,17 @@ def next_table(
         entered.append(np.where(held, crowd.last, entering))
         every_held.append(held)
     member = np.repeat(np.arange(len(crowds)), [len(one) for one in entered])
-    kept = rules_kept(np.concatenate(entered), member, columns, closeness, largest_share, decimals=crowds[0].decimals)
+    everyone = np.concatenate(entered)
+    usual = [usual_of_numbers(column) for column in everyone.T]
+    outgrown = np.array([[s > OUTGROWN * int(w) for s, w in zip(usual, one.windows, strict=True)] for one in crowds])
+    kept = rules_kept(everyone, member, columns, closeness, largest_share, decimals=crowds[0].decimals)
+    kept &= ~outgrown
     rows = np.array([crowd.row(own) for crowd, own in zip(crowds, entered, strict=True)])
     after = [
         replace(crowd, last=np.where(known, own, crowd.last))
         for crowd, own, known in zip(crowds, entered, kept, strict=True)
     ]
-    return TableRows(np.where(kept, rows, np.nan), tuple(every_held), tuple(after))
+    return TableRows(np.where(kept, rows, np.nan), tuple(every_held), tuple(after), outgrown)
 
 
 def rules_kept(

@@ -84,11 +84,11 @@ def kept_rules(smallest: int, *, of_meters: bool, largest_share: float | None = 
     """Names of the rules of aggregation that rows keep because of how they are made, never because of their figures.
 
     A name that is there or missing because of one member's figure would be a second figure about it, which no offset
-    hides. Dominance leaves a home at most two thirds of the load of a row of meters; a few-valued column has no
+    hides. Dominance leaves a home at most two thirds of its crowd's load over the horizon; a few-valued column has no
     dominance, so tables are given the rules of size.
 
     >>> kept_rules(12, of_meters=True), kept_rules(12, of_meters=False)
-    (('4/80', 'five devices'), ('five devices',))
+    (('4/80 of the load over the horizon', 'five devices'), ('five devices',))
     """
     most = min(2 / 3, 1.0 if largest_share is None else largest_share) if of_meters else 1.0
     return tuple(

@@ -93,7 +93,9 @@ class Config(Record):
         None, "for the secret readings: mean load of a typical home, declared; grids and clips are multiples of it"
     )
     largest_share: float | None = _hiding(
-        None, "no household has more than this share of its crowd's load; 0.15 with --crowd 15 is the 15/15 rule"
+        None,
+        "no household has more than this share of its crowd's load over the horizon; 0.15 with --crowd 15 is "
+        "15/15 of the load over the horizon",
     )
     sensitive: tuple[str, ...] = _hiding(
         (), "sensitive columns of a table, added to those with few values: crowds stay diverse in them; repeatable"
