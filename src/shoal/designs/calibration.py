@@ -3,8 +3,8 @@
 Connected components share no edge, so each is calibrated for itself and no label pays for a group that is harder to
 hide in. Where a method can make labels equal, the price of that (:func:`shoal.perfect_rho`) meets the target, and the
 search looks for something cheaper: first a little below the price, since where δ jumps up there the rest need not be
-tried (constant answers are such a case), then by bisection. Other methods start from a guess that is doubled until it
-is enough. Certificates are those of the finished mechanism.
+tried (constant answers are such a case), then in growing steps down, since δ rises steeply there, then by bisection.
+Other methods start from a guess that is doubled until it is enough. Certificates are those of the finished mechanism.
 
 Bounded by seconds, a design depends on how busy the machine is. Bounded by ``iterations`` no clock is looked at, and
 the same arguments give the same mechanism.
@@ -180,12 +180,10 @@ class _Group:
                 )
         best = self._enough(self._guess(method))
         # What a mechanism really spends can be less than its budget.
-        high, low, ratio = float(best.weighted_rho.max()), floor, 0.5
+        high, low, ratio = float(best.weighted_rho.max()), floor, 0.5 if method.center is None else 1 - tolerance
         if method.meets_only and not self.part.original.stored_variances.any():
             return best  # constants either meet or can be told apart: there is nothing in between
-        middle = (
-            high * (1 - tolerance) if method.center is not None else high * ratio if low == 0 else math.sqrt(low * high)
-        )
+        middle = high * ratio if low == 0 or method.center is not None else math.sqrt(low * high)
         while high > low * (1 + 1.5 * tolerance) and low < middle < high:
             if self.iterations is None and time.monotonic() > self.end:
                 break
