@@ -5,11 +5,11 @@ BIN    := $(VENV)/bin
 
 .PHONY: demo test test-all lint types kernels check check-slow campaigns docs dist lock bench evidence clean
 
-# The package with the command, which is all that the demo needs; then what tests need. Of aeon they take a data set and its
-# reader; the rest of it asks for an older numba than ours.
+# The package with the command, which is all that the demo needs, without bytecode: Python makes it of what it imports. Then
+# what tests need. Of aeon they take a data set and its reader; the rest of it asks for an older numba than ours.
 $(VENV)/package: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[run]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -e '.[run]'
 	touch $@
 
 $(VENV)/installed: $(VENV)/package
@@ -87,6 +87,7 @@ evidence: $(VENV)/installed
 	$(BIN)/python -m evidence measure year --keep out/forecasts
 	$(BIN)/python -m evidence measure rivals --keep out/forecasts
 	$(BIN)/python -m evidence measure reidentify --keep out/forecasts
+	$(BIN)/python -m evidence measure three --keep out/forecasts
 	$(BIN)/python -m evidence measure rule
 	$(BIN)/python -m evidence measure rule_year
 	$(BIN)/python -m evidence measure small

@@ -83,7 +83,7 @@ def cap_table(
             made = design(part, graph, method, epsilon, rho, seed=seed, **options)
             left.append(made.certificate.delta_upper)
             met = calibrate(part, graph, method, epsilon, delta, seed=seed, tolerance=tolerance, **options)
-            needed.append(float(met.weighted_rho.max()))
+            needed.append(float(met.rho.max()))
         rows.append(
             {
                 "cap": most,

@@ -32,8 +32,8 @@ Made by `python docs/make_reference.py`; a test checks that it is up to date. Co
 | prove it | `prove`: ball arithmetic on the stored parameters, and a checker of one file |
 | check the claim, describe it | `audit`, `model_guard`, `Run.card` |
 | compare methods on your data | `compare` |
-| test anybody's mechanism, decide anybody's claim | `testing.check_mechanism`, `testing.check_claim` |
-| what can be found out from a file: singling out, linkability, inference | `attack_meters`, `attack_table`, `find_published` |
+| test any mechanism, decide any claim | `testing.check_mechanism`, `testing.check_claim` |
+| what a file reveals: the three questions | `attack_meters`, `attack_table`, `attack_run`, `find_published` |
 | protect the readings themselves | `noisy_crowds_plan`, `noisy_crowds`, `population_error` |
 | let others ask | the command `shoal serve` |
 | deterministic queries | `sensitivity`, `analytic_sigma` |

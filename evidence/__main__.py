@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -104,7 +105,7 @@ def measure(
         typer.Argument(
             metavar="STUDY",
             help="One of `prices`, `blends`, `year`, `paper`, `rivals`, `reidentify`, `rule`, `rule_year`, `rows`, "
-            "`small`, `opening`.",
+            "`three`, `small`, `opening`.",
         ),
     ],
     keep: Annotated[
@@ -118,12 +119,12 @@ def measure(
         python -m evidence measure reidentify --keep out/forecasts
         python -m evidence measure paper
     """
-    from evidence import blends, opening, prices, reidentification, rivals, rows, storage, year
+    from evidence import blends, inference, opening, prices, reidentification, rivals, rows, storage, year
     from evidence import page as pages
     from evidence.paper import real
     from evidence.rule import price_rule
 
-    studies = {
+    studies: dict[str, Callable[[], dict[str, Any]]] = {
         "prices": lambda: prices.study(keep, tell),
         "blends": lambda: blends.study(keep, tell),
         "year": lambda: year.study(keep, tell),
@@ -133,6 +134,7 @@ def measure(
         "rule": lambda: price_rule(homes.SWISS.read(), progress=tell).to_dict(),
         "rule_year": lambda: price_rule(homes.LONDON.read(), members=[15], progress=tell).to_dict(),
         "rows": lambda: rows.study(keep, tell),
+        "three": lambda: inference.study(keep, tell),
         "small": pages.small,
         "opening": lambda: opening.study(keep, tell),
     }

@@ -18,7 +18,7 @@ SEASONS = ("winter", "spring", "summer", "autumn")
 def table(heads: str, rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table; the first column to the left, the others to the right."""
     cells = heads.split(" | ")
-    lines = [f"| {heads} |", "| --- |" + " ---: |" * (len(cells) - 1)]
+    lines = [f"| {heads} |", "|---|" + "---:|" * (len(cells) - 1)]
     return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
 
 
@@ -231,7 +231,7 @@ def row_blocks(found: dict[str, Any]) -> dict[str, str]:
         f"{100 * pay['total']:.1f} % off.",
         f"**A yes or no** over {guess['tables']} tables, with the others' figures known and chosen: the "
         f"attacker is right "
-        f"in {guess['right']:.3f} of cases. The bound is {guess['bound']:.3f}.",
+        f"in {guess['right']:.3f} of cases, given the crowds. The bound is {guess['bound']:.3f}.",
         f"**A crowd that retires.** Someone who knows all others misses a constant figure by {two['one']:.2f} n b, "
         f"and by {two['two']:.2f} n b once its owner was in a second crowd.",
     ]
@@ -277,3 +277,45 @@ def rival_blocks(found: dict[str, Any]) -> dict[str, str]:
             "are private about figures: " + ", ".join(f"{value:.2f} ({name})" for name, value in private.items()) + "."
         )
     return {"rivals": table(heads, listed), "rivals-says": "\n".join(f"- {line}" for line in lines)}
+
+
+# ---------------------------------------------------------------- three questions
+
+
+def question_blocks(found: dict[str, Any]) -> dict[str, str]:
+    """What averages show, by the three questions, of homes and of class tables."""
+
+    def cell(every: list[dict[str, Any]], word: str, release: str = "averages", right: bool = False) -> str:
+        mine = [one for one in every if one["release"] == release and one["what"].startswith(word)]
+        mine = [one for one in mine if (one["measure"] == "share right") == right]
+        if not mine:
+            return ""
+        one = max(mine, key=lambda one: float(one["figure"]))
+        ends = [100 * end if right else end for end in (one["figure"], *one["interval"])]
+        texts = [f"{end:.1f}" if right else f"{end:.2f}" for end in ends]
+        return f"{texts[0]}{'%' if right else ''} ({texts[1]}–{texts[2]})"
+
+    rows = []
+    for name, word, right in (
+        ("linked", "the row of a home", True), ("level of use", "level", False), ("absence", "absence", False),
+        ("heat pump", "heating", False),
+        ("its own figure", "whether a member", False),
+    ):  # fmt: skip
+        rows.append(
+            [name, *(cell(found[data]["findings"], word, right=right) for data in ("swiss", "london", "simulated"))]
+        )
+    tables = []
+    names = ("breast cancer", "diabetes")
+    for name, word in (
+        ("linked", "the row of a label"),
+        ("the column shown most", "a column of a member, by its row's f"),
+    ):
+        tables.append([name, *(cell(found[data]["findings"], word, right=name == "linked") for data in names)])
+    rules = [found[data]["diversity"] for data in names]
+    for which in ("with", "without"):
+        said = [cell(rule[which]["findings"], rule["column"], right=True) for rule in rules]
+        tables.append([f"column of interest, {which} diversity", *said])
+        tables.append([f"variance lost, {which}", *(f"{rule[which]['lost']:.2f}" for rule in rules)])
+    guesses = [f"{rule['column']}, a guess {100 * rule['with']['findings'][1]['guess']:.0f}%" for rule in rules]
+    second = " | ".join(["averages", *(f"{data} ({guess})" for data, guess in zip(names, guesses, strict=True))])
+    return {"three": f"{table('averages | Swiss | London | simulated', rows)}\n\n{table(second, tables)}"}

@@ -65,7 +65,7 @@ class Occasion:
 
     def crowds(self, size: int = PROMISED) -> NDArray[np.int64]:
         """The crowd of each home, as a run forms them where ``size`` is promised."""
-        return form_crowds(self.points, size, beside=self.power)
+        return form_crowds(self.points, size, beside=self.power, seed=0)
 
     def released(self, member: NDArray[np.int64]) -> FloatArray:
         """(n, k) each home's row: the mean of its crowd."""

@@ -36,9 +36,9 @@ def one_crowd(keep: Path | None = None) -> FloatArray:
     """(12, 12) kW, the forecasts of the crowd whose mean has the middle error among crowds of twelve."""
     homes = occasion(SWISS.read(), ORIGIN, keep, f"swiss-{ORIGIN}")
     member = homes.crowds()
-    crowds = [homes.power[member == number] for number in range(int(member.max()) + 1)]
+    crowds: list[FloatArray] = [homes.power[member == number] for number in range(int(member.max()) + 1)]
     crowds = sorted((rows for rows in crowds if len(rows) == MEMBERS), key=spread)
-    return crowds[len(crowds) // 2]
+    return np.asarray(crowds[len(crowds) // 2])
 
 
 def spread(rows: FloatArray) -> float:

@@ -13,8 +13,18 @@ from typing import Any
 import shoal
 from evidence import opening, reidentification, storage
 from evidence.attack_pictures import reidentification_picture
-from evidence.blocks import blend_blocks, paper_blocks, price_blocks, rival_blocks, row_blocks, table, year_blocks
+from evidence.blocks import (
+    blend_blocks,
+    paper_blocks,
+    price_blocks,
+    question_blocks,
+    rival_blocks,
+    row_blocks,
+    table,
+    year_blocks,
+)
 from evidence.boosted import LEARNED
+from evidence.questions_picture import questions_picture
 from evidence.reidentification import INFORMED, AttackStudy, StudyFinding
 from evidence.rule import CORRELATED, INDEPENDENT, METERED, UNKNOWN, RuleStudy, price_rule
 from evidence.rule_picture import rule_picture
@@ -48,6 +58,8 @@ def draw(study: str) -> None:
         attacks = stored_as(AttackStudy, storage.stored(study))
         reidentification_picture(attacks, folder / "reidentify.png")
         sizes_picture(attacks, folder / "reidentify-sizes.png")
+    elif study == "three":
+        questions_picture(storage.stored(study), folder / "three-questions.png")
     elif study == "rule":
         rule_picture(stored_as(RuleStudy, storage.stored(study)), folder / "rule.png")
     elif study == "opening":
@@ -179,6 +191,7 @@ STORED: dict[str, Callable[[dict[str, Any]], dict[str, str]]] = {
     "rows": row_blocks,
     "blends": blend_blocks,
     "rule_year": rule_year_blocks,
+    "three": question_blocks,
 }
 
 

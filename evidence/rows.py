@@ -302,7 +302,9 @@ def tables(n: int = 1000, seed: int = 0) -> dict[str, float]:
     random = np.random.default_rng(seed)
     every = payroll(n, seed)
     columns = ColumnRoles.of(every[0])
-    crowd = form_crowds(likeness_of(every[0], columns), 10, beside=every[0], limits=table_limits(every[0], columns))
+    crowd = form_crowds(
+        likeness_of(every[0], columns), 10, beside=every[0], limits=table_limits(every[0], columns), seed=seed
+    )
     inside = members_at(crowd)
     bases = [column_bases(every[0], columns, len(at)) for at in inside]
     decimals = [decimals_of(column) for column in zip(*bases, strict=True)]

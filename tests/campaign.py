@@ -400,7 +400,7 @@ METHODS = ("none", "white", "paper", "covariance", "additive", "transport", "cen
 
 
 def _asked(rng: np.random.Generator, seed: int) -> Callable[[], shoal.Mechanism]:
-    """A design of the seed's method, with floors, weights, budgets per label and ε per edge."""
+    """A design of the seed's method, with floors, budgets per label and ε per edge."""
     method = METHODS[seed % len(METHODS)]
     n, k = int(rng.integers(2, 4)), int(rng.integers(1, 4))
     size = 10.0 ** float(rng.choice([-3.0, 0.0, 0.0, 4.0]))
@@ -412,11 +412,8 @@ def _asked(rng: np.random.Generator, seed: int) -> Callable[[], shoal.Mechanism]
     graph = shoal.NeighborGraph.complete(classes.labels)
     rho: Any = float(size**2 * 10.0 ** rng.uniform(-1.0, 0.7))
     options: dict[str, Any] = {}
-    if method != "none":
-        if rng.random() < 0.4:
-            options["noise_floor"] = rho * 10.0 ** rng.uniform(-6.0, -0.5)
-        if rng.random() < 0.3:
-            options["weights"] = 10.0 ** rng.uniform(-1, 1, k)
+    if method != "none" and rng.random() < 0.4:
+        options["noise_floor"] = rho * 10.0 ** rng.uniform(-6.0, -0.5)
     if rng.random() < 0.3:
         rho = [rho * float(rng.uniform(1.0, 2.0)) for _ in range(n)]
     epsilon: Any = float(rng.choice([0.1, 1.0, 3.0]))

@@ -56,28 +56,37 @@ def _ledgers_of_one_test(
 
 
 #: Modules that look at secret offsets themselves; everywhere else rows are the same from run to run of the tests.
-DRAWN = ("test_row_findings",)
+EVEN: list[Any] = []  #: the test of them, while it is not asked
+DRAWN = ("test_row_findings", "test_release_files")
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _offsets_in_the_middle() -> Iterator[None]:
-    """Secret offsets of rows in the middle of their window: a test that passes once passes always."""
+    """Secret offsets of rows in the middle of their window: a test that passes once passes always.
+
+    The attack on the files of a release would find that they are not drawn, and is not asked.
+    """
     from shoal.product.runs import row_rules, rows
+    from shoal.product.studies import release_files
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rows, "draw_offset", lambda n: n // 2)
         patch.setattr(row_rules, "secrets", SimpleNamespace(randbelow=lambda n: n // 2))
+        EVEN.append(release_files.unevenness)
+        patch.setattr(release_files, "unevenness", lambda below, above: 1.0)
         yield
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _offsets_that_are_drawn(request: pytest.FixtureRequest, _offsets_in_the_middle: None) -> Iterator[None]:
     from shoal.product.runs import row_rules, rows
+    from shoal.product.studies import release_files
 
     with pytest.MonkeyPatch.context() as patch:
         if request.module.__name__.rpartition(".")[2] in DRAWN:
             patch.setattr(rows, "draw_offset", secrets.randbelow)
             patch.setattr(row_rules, "secrets", secrets)
+            patch.setattr(release_files, "unevenness", EVEN[0])
         yield
 
 

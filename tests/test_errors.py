@@ -68,8 +68,6 @@ BAD = {
     ("noise_cov", "indefinite"): lambda: CLASSES.with_noise([[0.1, 0.2], [0.2, 0.1]]),
     ("noise_cov", "asymmetric"): lambda: CLASSES.with_noise([[0.1, 0.2], [0.0, 0.1]]),
     ("noise_cov", "wrong size"): lambda: CLASSES.with_noise(np.eye(3)),
-    ("noise_mean", "wrong size"): lambda: CLASSES.with_noise(1.0, [1.0, 2.0, 3.0]),
-    ("noise_mean", "NaN"): lambda: CLASSES.with_noise(1.0, np.nan),
     # graph
     ("edges", "self-loop"): lambda: shoal.NeighborGraph(NAMES, [[0, 0]]),
     ("edges", "a self-loop by name"): lambda: shoal.NeighborGraph.from_edges(NAMES, [("bob", "bob")]),

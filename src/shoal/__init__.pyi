@@ -54,6 +54,7 @@ if TYPE_CHECKING:  # the product: pip install 'shoal[run]'
     from shoal.product.runs.choice import choose as choose
     from shoal.product.runs.config import Config as Config
     from shoal.product.runs.folder import SimulatedMeters as SimulatedMeters
+    from shoal.product.runs.release_check import attack_run as attack_run
     from shoal.product.runs.run import Run as Run
     from shoal.product.runs.run import run as run
     from shoal.product.sources.hider import LabelHider as LabelHider

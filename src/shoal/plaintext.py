@@ -61,13 +61,7 @@ def spellings(names: Iterable[str]) -> dict[str, list[str]]:
 def printable(text: str, keep: str = "") -> str:
     r"""Text with control characters written out, so that a name can neither move a cursor nor hide a part of itself.
 
-    Args:
-        text: any text, such as the name of a household from a file.
-        keep: control characters to leave, such as the line ends of a text of several lines.
-
-    Returns:
-        The same text, with ``\x1b`` for the character of that code.
-
+    Those of ``keep`` are left, such as the line ends of a text of several lines.
     >>> printable("home\x1b[2J")
     'home\\x1b[2J'
     """

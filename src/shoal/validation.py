@@ -29,7 +29,7 @@ def _single(named: dict[str, Any]) -> tuple[str, Any]:
 def real(**named: Any) -> float:
     """A finite number."""
     name, value = _single(named)
-    if isinstance(value, (bool, str, bytes)) or value is None:
+    if value is None or np.asarray(value).dtype.kind in "bSUc":
         raise InputError(f"{name} must be a number", argument=name)
     try:
         number = float(value)
@@ -92,7 +92,7 @@ def array(*, ndim: int | tuple[int, ...], **named: Any) -> FloatArray:
     allowed = (ndim,) if isinstance(ndim, int) else ndim
     try:
         given = np.asarray(value)
-        text = given.dtype.kind in "SU" or (
+        text = given.dtype.kind in ("SUcb" if 0 in allowed else "SUc") or (
             given.dtype.kind == "O" and any(isinstance(one, (str, bytes)) for one in given.flat)
         )
         result = np.zeros(given.shape) if text else np.array(given, dtype=np.float64)

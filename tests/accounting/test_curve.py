@@ -187,10 +187,6 @@ def test_how_work_is_spread_changes_nothing(monkeypatch):
         monkeypatch.setenv("SHOAL_THREADS", threads)
         curve = shoal.privacy_curve(classes, graph, [0.5, 4.0])
         results.append((curve.delta.tolist(), curve.delta_upper.tolist(), curve.worst_edge))
-        seen = []
-        shoal.privacy_curve(classes, graph, 1.0, progress=lambda done, total, seen=seen: seen.append((done, total)))
-        assert seen[-1] == (graph.n_edges, graph.n_edges)
-        assert seen == sorted(seen)
     assert results[0] == results[1] == results[2]
 
 

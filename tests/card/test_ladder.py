@@ -37,6 +37,7 @@ RELEASES: dict[str, dict[str, Any]] = {
     | NOISY
     | {"customers": 30, "bounds": ("kg=0:10",), "cells": ("kg=5",), "columns": ("kg",), "crowd": None},
 }
+INSIDER = "Someone who knows the other members' figures"
 KINDS = {"averages": "averages", "answers": "answers", "codebook": "answers", "samples": "answers"}
 
 
@@ -142,6 +143,13 @@ def test_no_two_sentences_contradict_each_other(releases: dict[str, shoal.Run], 
             assert "differential privacy of the label" in text or "differential privacy" not in text, document
         for epsilon, delta in re.findall(r"\(ε, δ\) = \(([^,]+), ([^)]+)\)", text):
             assert f"(ε, δ) = ({epsilon}, {delta})" in sentence(run), document
+
+
+@pytest.mark.parametrize("name", [name for name in RELEASES if "readings" not in name])
+def test_who_knows_the_others_is_in_every_text_about_labels(releases: dict[str, shoal.Run], name: str) -> None:
+    wanted = {"card.md", "public/card.md", "public/README.txt", "report.html", "public/report.html", "board.html"}
+    said = {document for document, text in documents(releases[name]) if INSIDER in text}
+    assert wanted | {"annex.html"} <= said
 
 
 @pytest.mark.parametrize(

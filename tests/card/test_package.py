@@ -27,7 +27,6 @@ def test_the_files_are_there_with_their_checksums(public: Path) -> None:
     names = {path.name for path in public.iterdir()}
     assert names == {
         "released.csv", "datapackage.json", "card.json", "card.md", "report.html", "README.txt", "SHA256SUMS",
-        "reader.json",
     }  # fmt: skip
     done = subprocess.run(["sha256sum", "-c", "SHA256SUMS"], cwd=public, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -62,12 +61,11 @@ def test_frictionless_validates_a_release_of_readings(tmp_path: Path) -> None:
 
 def test_it_says_what_its_columns_are_and_under_which_licence(public: Path, means: shoal.Run) -> None:
     described = json.loads((public / "datapackage.json").read_text())
-    table, law = described["resources"]
-    assert (table["path"], law["path"]) == ("released.csv", "reader.json")
-    for resource in (law, table):
-        content = (public / resource["path"]).read_bytes()
-        assert resource["hash"] == f"sha256:{hashlib.sha256(content).hexdigest()}"
-        assert resource["bytes"] == len(content)
+    (table,) = described["resources"]
+    content = (public / "released.csv").read_bytes()
+    assert table["path"] == "released.csv"
+    assert table["hash"] == f"sha256:{hashlib.sha256(content).hexdigest()}"
+    assert table["bytes"] == len(content)
     fields = {field["name"]: field for field in table["schema"]["fields"]}
     assert list(fields) == pl.read_csv(content).columns == ["crowd", "members", "step", "timestamp", "kw"]
     assert fields["kw"]["unit"] == "kW"

@@ -11,22 +11,37 @@ import pytest
 from card_cases import NASTY
 
 import shoal
+from shoal.product.studies.findings import QUESTIONS, Finding, Study
 
 By = pytest.importorskip("selenium.webdriver.common.by").By
 Keys = pytest.importorskip("selenium.webdriver").Keys
 
 DESKTOP, PHONE, NARROW = (1280, 900), (390, 844), (320, 640)
-PAGES = ("report.html", "public/report.html", "board.html", "annex.html")
+PAGES = ("report.html", "public/report.html", "board.html", "annex.html", "attack.html")
+#: The same of a release under a method, without the sheets of a study.
+DRAWN = tuple(f"drawn/{name}" for name in PAGES[:-1])
 
 
 @pytest.fixture(scope="module")
-def folder(means: shoal.Run) -> Path:
-    means.explain()
-    return means.path
+def folder(means: shoal.Run, certified: shoal.Run) -> dict[bool, Path]:
+    """Where the pages of a default release are, with the findings of a study, and those of one under a method."""
+    every = [
+        Finding(question, release, f"a fact that is looked for, number {number}, in some detail", measure,
+                0.71, (0.61, 0.8), 0.5, 486, 0.12, None if number else 0.75)
+        for question in QUESTIONS
+        for number in range(8 if question == "inference" else 1)
+        for release in ("raw readings", "unprotected forecasts", "averages")
+        for measure in ("share right", "area under the curve")[: 2 if number else 1]
+    ]  # fmt: skip
+    lines = ("One sentence about what was assumed, or was not looked at.",) * 3
+    Study("486 homes, readings every quarter of an hour.", 486, tuple(every), lines, lines).save(means.path)
+    means.explain(attack=means.path / "attack.json")
+    certified.explain()
+    return {False: means.path, True: certified.path}
 
 
 @pytest.fixture
-def opened(browser: Any, folder: Path) -> Iterator[Callable[..., Any]]:
+def opened(browser: Any, folder: dict[bool, Path]) -> Iterator[Callable[..., Any]]:
     """Open a page at a size and a color scheme."""
 
     def open_page(name: str = "report.html", size: tuple[int, int] = DESKTOP, *, dark: bool = False) -> Any:
@@ -35,7 +50,7 @@ def opened(browser: Any, folder: Path) -> Iterator[Callable[..., Any]]:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
         browser.get_log("browser")
-        browser.get((folder / name).as_uri())
+        browser.get((folder[name in DRAWN] / name.removeprefix("drawn/")).as_uri())
         return browser
 
     yield open_page
@@ -47,7 +62,7 @@ def test_loads_without_a_word_on_the_console_and_without_the_network(opened: Cal
     page = opened(name)
     assert page.get_log("browser") == []
     assert page.execute_script("return performance.getEntriesByType('resource').length") == 0
-    assert page.title == "A street"
+    assert page.title == ("Singling out, linkability, inference" if name == "attack.html" else "A street")
     assert page.find_elements(By.TAG_NAME, "img") == []
 
 
@@ -104,7 +119,7 @@ def test_dark_and_light(opened: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE, NARROW])
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", PAGES + DRAWN)
 def test_nothing_reaches_beyond_the_screen(opened: Callable[..., Any], name: str, size: tuple[int, int]) -> None:
     page = opened(name, size)
     page.execute_script("for (const d of document.querySelectorAll('details')) d.open = true")
@@ -132,11 +147,21 @@ def test_small_charts_have_a_time_axis(opened: Callable[..., Any], means: shoal.
         assert marks.count("M") == 1 + len(stamps)  # the line, and a mark for each step
 
 
-def test_the_board_page_prints_on_one_sheet(opened: Callable[..., Any]) -> None:
-    page = opened("board.html")
+def test_the_board_page_and_the_annex_have_what_attacks_found(folder: dict[bool, Path]) -> None:
+    board, annex = ((folder[False] / name).read_text(encoding="utf-8") for name in ("board.html", "annex.html"))
+    assert "What did attacks find?" in board
+    assert board.count("a guess 50 %") + board.count("a guess 0.5") == 9
+    for chapter in ("singling-out", "linkability", "inference"):
+        inside = annex.partition(f'<section id="{chapter}">')[2].partition("</section>")[0]
+        assert "to 80.1 %" in inside or "to 80 %" in inside
+
+
+@pytest.mark.parametrize(("name", "sheets"), [("board.html", 1), ("attack.html", 2)])
+def test_pages_print_on_their_sheets(opened: Callable[..., Any], name: str, sheets: int) -> None:
+    page = opened(name)
     printed = page.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})
     content = base64.b64decode(printed["data"])
-    assert content.count(b"/Type /Page\n") + content.count(b"/Type /Page/") == 1
+    assert content.count(b"/Type /Page\n") + content.count(b"/Type /Page/") <= sheets
 
 
 def test_screenshots(opened: Callable[..., Any], pictures: Path) -> None:
@@ -149,7 +174,7 @@ def test_screenshots(opened: Callable[..., Any], pictures: Path) -> None:
 
 
 @pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", PAGES + DRAWN)
 def test_axe_reports_nothing(opened: Callable[..., Any], name: str, dark: bool) -> None:
     axe_core = pytest.importorskip("axe_core_python.selenium")
     page = opened(name, PHONE, dark=dark)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from datetime import datetime
@@ -285,14 +284,6 @@ def test_a_skipped_day_is_said(here: Path) -> None:
     assert said in " ".join(done.out.split())
     for path in (here / "run" / "public").iterdir():
         assert "day skipped" not in path.read_text(), path
-
-
-def test_a_read_only_ledger_is_said_before_anything_is_read(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.product.runs.owner_ledger.os.access", lambda path, mode, **_: mode != os.W_OK)
-    result = call("run", "19.csv", "--out", "run", "--update")
-    assert result.code == 2
-    assert "cannot be written" in result.err
-    assert "fit" not in result.err
 
 
 def test_a_ledger_that_is_begun_is_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.crowds.formation import means
+from shoal.crowds.formation import means, spread
 from shoal.crowds.membership import (
     can_have_figures,
     form_crowds,
@@ -50,17 +50,28 @@ def test_formed_crowds_have_room(m: int, n: int, seed: int, ties: bool) -> None:
 
 
 @settings(max_examples=40, deadline=None)
-@given(m=Sizes, n=st.integers(12, 50), seed=st.integers(0, 10**6), ties=st.booleans())
-def test_crowds_and_rows_are_functions_of_the_multiset(m: int, n: int, seed: int, ties: bool) -> None:
+@given(m=Sizes, n=st.integers(12, 50), seed=st.integers(0, 10**6), ties=st.booleans(), noise=st.booleans())
+def test_crowds_and_rows_are_functions_of_the_multiset(m: int, n: int, seed: int, ties: bool, noise: bool) -> None:
     x = points(n, seed, ties)
     values = np.random.default_rng(seed + 1).gamma(1.0, 1.0, (n, 4))
     order = np.random.default_rng(seed + 2).permutation(n)
 
     def rows(at: np.ndarray) -> list[list[float]]:
-        member = form_crowds(x[at], m, beside=values[at])
+        member = form_crowds(x[at], m, beside=values[at], seed=seed if noise else None)
         return sorted(means(values[at], member).tolist())
 
     assert rows(np.arange(n)) == rows(order)
+
+
+def test_first_crowds_rest_on_a_secret_and_are_as_alike_as_without() -> None:
+    """Who knows all figures does not know the crowds: else it could form them for each figure of a last member."""
+    x = points(300, 4)
+    formed = [form_crowds(x, 10, seed=seed) for seed in (None, 1, 2, 3)]
+    assert len({frozenset(partition(member, x)) for member in formed}) == 4
+    exact, *others = (spread(x, member) for member in formed)
+    assert max(others) <= 1.1 * exact
+    alike = np.zeros((24, 2))  # nothing to be alike in: any crowds do
+    assert len({tuple(form_crowds(alike, 4, beside=x[:24], seed=seed).tolist()) for seed in range(3)}) == 3
 
 
 @settings(max_examples=40, deadline=None)
@@ -125,3 +136,10 @@ def test_who_can_still_have_figures() -> None:
     assert not can_have_figures("", now, False, 30)
     assert can_have_figures("2024-02-10T00:00:00Z", now, False, 30)
     assert not can_have_figures("2024-01-10T00:00:00Z", now, False, 30)
+
+
+def test_a_rest_crosses_no_boundary() -> None:
+    sides = {"a": "north", "b": "north", "c": "south", "d": "south", "x": "south"}
+    newcomers, rest = {"a": 0, "b": 0, "c": 1, "d": 1}, {7: ["x", "gone"]}
+    assert with_blocks(newcomers, rest, 2, None, sides) == ({**newcomers, "x": 1, "gone": 1}, set())
+    assert with_blocks(newcomers, {7: ["gone"]}, 2, None, sides) == (newcomers, {7}), "nobody knows where it is"

@@ -24,7 +24,7 @@ from shoal.crowds.rules import (
     keeps_dominance,
     round_sums,
 )
-from shoal.crowds.tables import ColumnRoles, likeness_of, ruled_columns, table_limits
+from shoal.crowds.tables import ColumnRoles, likeness_of, ruled_columns, rules_kept, table_limits
 
 Amounts = st.lists(st.integers(0, 1000), min_size=2, max_size=20)
 
@@ -174,3 +174,13 @@ def test_numbers_of_new_crowds_are_drawn_and_not_the_order_of_figures() -> None:
     first = [advance_rows(figures, new, 10, draw=draw)[0].values for draw in (lambda n: 0, lambda n: n - 1)]
     assert first[0][0, 0] < first[0][-1, 0]
     assert first[1][0, 0] > first[1][-1, 0]
+
+
+def test_columns_in_different_units_are_compared_in_one() -> None:
+    """Two columns that agree for all but one member, one on record in tenths and the other in hundredths."""
+    figures = np.tile(np.arange(100, 124)[:, None], (1, 2))
+    figures[0, 1] += 50
+    units = figures * np.array([10, 100])
+    crowd, none = np.repeat([0, 1], 12), ColumnRoles(*np.zeros((3, 2), dtype=np.bool_))
+    assert rules_kept(units, crowd, none, decimals=(1, 2)).tolist() == [[True, False], [True, True]]
+    assert rules_kept(figures * 10, crowd, none, decimals=(1, 1)).tolist() == [[True, False], [True, True]]

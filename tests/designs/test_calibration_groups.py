@@ -29,7 +29,7 @@ def test_the_target_is_met(two_groups, method, delta):
     # The group that is easy to hide in does not pay for the other, and nobody pays for the one without neighbors.
     assert mechanism.rho[:4].max() < mechanism.rho[4:7].max()
     assert mechanism.rho[7] == 0
-    assert (mechanism.weighted_rho <= mechanism.budget).all()
+    assert (mechanism.rho <= mechanism.budget).all()
 
 
 def test_less_error_than_perfection_where_the_target_is_loose(two_groups):

@@ -67,7 +67,7 @@ def test_covariance_is_never_above_it(seed: int, n: int, k: int, budget: float) 
     rho = budget * shoal.perfect_rho(classes, graph, "mean")
     common, own = (shoal.design(classes, graph, name, 1.0, rho) for name in ("ellipsoid", "covariance"))
     assert own.certificate.delta_upper <= common.certificate.delta_upper
-    assert (own.weighted_rho <= own.budget).all()
+    assert (own.rho <= own.budget).all()
 
 
 def test_a_design_in_the_span_tells_nothing_outside_it() -> None:
@@ -89,7 +89,7 @@ def test_budgets_that_differ_share_the_smallest() -> None:
     classes, graph = constants(1, 3, 2)
     mechanism = shoal.design(classes, graph, "ellipsoid", 1.0, [1.0, 2.0, 4.0])
     assert (mechanism.noise_cov == mechanism.noise_cov[0]).all()
-    assert (mechanism.weighted_rho <= mechanism.budget).all()
+    assert (mechanism.rho <= mechanism.budget).all()
 
 
 def test_calibrated() -> None:

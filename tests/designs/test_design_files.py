@@ -23,7 +23,7 @@ def mechanisms() -> dict[str, Mechanism]:
     return {
         "none": shoal.design(classes, graph, "none", 1.0, 0.3),
         "paper": shoal.design(classes, graph, "paper", 1.0, 0.3),
-        "center": shoal.design(classes, graph, "center", [0.5, 1.0, 2.0], 0.3, "pdp", weights=[1.0, 2.0]),
+        "center": shoal.design(classes, graph, "center", [0.5, 1.0, 2.0], 0.3, "pdp"),
         "constants": shoal.design(constants, NeighborGraph.complete(constants.labels), "white", 1.0, [0.1, 0.2, 0.3]),
         "shared": shoal.design(shared, NeighborGraph.complete(shared.labels), "white", 1.0, 0.3),
     }
@@ -34,7 +34,7 @@ def test_round_trip_bit_for_bit(name: str, tmp_path: Path) -> None:
     before = mechanisms()[name]
     before.save(tmp_path / "m.shoal")
     after = Mechanism.load(tmp_path / "m.shoal")
-    for field in ("shift", "gain", "noise_cov", "budget", "weights", "epsilon", "history", "rho", "weighted_rho"):
+    for field in ("shift", "gain", "noise_cov", "budget", "epsilon", "rho"):
         one, two = getattr(before, field), getattr(after, field)
         assert (one is None and two is None) or one.tobytes() == two.tobytes()
     for field in ("method", "notion", "notes"):
@@ -98,9 +98,7 @@ def test_truncated_file(saved: Path) -> None:
             Mechanism.load(saved)
 
 
-@pytest.mark.parametrize(
-    "part", ["means", "edges", "epsilon", "shift", "noise_cov", "budget", "weights", "covs", "gain", "history"]
-)
+@pytest.mark.parametrize("part", ["means", "edges", "epsilon", "shift", "noise_cov", "budget", "covs", "gain"])
 def test_altered_or_missing_array(saved: Path, part: str) -> None:
     def change(name: str, content: bytes) -> bytes:
         if name != f"{part}.npy":
@@ -168,7 +166,6 @@ def test_no_pickle_is_ever_read(saved: Path) -> None:
         ("epsilon", -1.0),
         ("shift", np.inf),
         ("noise_cov", np.nan),
-        ("weights", 0.0),
         ("gain", np.nan),
     ],
 )

@@ -105,11 +105,10 @@ def objectives(problem: DesignProblem, sharpness: float) -> dict[str, Objective]
 @pytest.mark.parametrize("objective", ["odds", "divergence"])
 @pytest.mark.parametrize("mapped", [False, True])
 @pytest.mark.parametrize("shifts", [False, True])
-@pytest.mark.parametrize("max_bias", [1.0, 0.15])
-def test_pull_back(objective: str, mapped: bool, shifts: bool, max_bias: float) -> None:
-    """The gradient in the raw variables, with slack, and with the bias of some labels at its cap and of others not."""
+def test_pull_back(objective: str, mapped: bool, shifts: bool) -> None:
+    """The gradient in the raw variables, with slack."""
     classes, graph = family(5, n=3, k=2)
-    problem = DesignProblem.of(classes, graph, 1.0, 0.4, max_bias=max_bias, noise_floor=0.02)
+    problem = DesignProblem.of(classes, graph, 1.0, 0.4, noise_floor=0.02)
     rng = np.random.default_rng(8)
     moves = Moves(
         rng.standard_normal((3, 2)) * np.array([0.02, 1.0, 1.0])[:, None],
@@ -126,7 +125,6 @@ def test_pull_back(objective: str, mapped: bool, shifts: bool, max_bias: float) 
 
     spent = layout.moves(point)
     assert (spent.spent <= radii(problem) ** 2 * (1 + 1e-12)).all()
-    assert ((spent.shift**2).sum(axis=1) <= max_bias * problem.budgets * (1 + 1e-12)).all()
     gradient = smooth_maximum(layout, chosen, point)[1]
     for _ in range(4):
         step = rng.standard_normal(len(point))

@@ -60,7 +60,7 @@ def test_beats_white_noise_in_the_paper_s_setting() -> None:
         assert (ours < white).sum() >= 6
         assert (ours <= white * (1 + 1e-9)).all()
         assert np.median(ours) < np.median(white)
-        assert all((m.weighted_rho <= total / 2).all() for m in found.ravel())
+        assert all((m.rho <= total / 2).all() for m in found.ravel())
 
 
 def test_both_conventions_of_rho() -> None:

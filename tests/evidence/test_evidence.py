@@ -56,6 +56,17 @@ def test_the_page_is_what_is_stored(figures: dict[str, dict[str, object]]) -> No
     assert page.stored_as(AttackStudy, figures["reidentify"]).exceeded == ()
 
 
+def test_the_promise_says_what_averages_show() -> None:
+    """The default's page has the stored figures for absence, level of use and heating of Swiss homes."""
+    promise = " ".join((page.PAGE.parent / "promise.md").read_text(encoding="utf-8").split())
+    for word in ("absence", "level of use", "heating_type"):
+        every = [one for one in storage.stored("three")["swiss"]["findings"] if one["release"] == "averages"]
+        (one,) = (one for one in every if one["what"].startswith(word) and one["measure"] == "area under the curve")
+        low, high = one["interval"]
+        assert f"{one['figure']:.2f} ({low:.2f} to {high:.2f})" in promise, word
+        assert (low > 0.5) == (word != "heating_type")
+
+
 def test_printed_bounds_are_not_below_what_is_certified(figures: dict[str, dict[str, object]]) -> None:
     study = page.stored_as(AttackStudy, figures["reidentify"])
     some = [one for one in (*study.findings, *study.by_size, *study.by_weeks) if one.bound is not None]
@@ -139,3 +150,24 @@ def test_histograms_against_gaussian_laws() -> None:
     same = told_apart(p, p, 30, 1.0, 0.01)
     assert same == (pytest.approx(0.0, abs=1e-9), pytest.approx(0.01, abs=1e-9))
     assert told_apart(np.array([0.5, 0.5, 0.0]), np.array([0.0, 0.5, 0.5]), 2, 1.0, 0.01)[0] == pytest.approx(0.75)
+
+
+@pytest.mark.slow
+def test_three_questions_about_a_class_table_are_made_again() -> None:
+    """All but the readings' promise, whose noise is drawn from the cryptographic source."""
+    from evidence.inference import class_tables, table_study
+
+    stored = storage.stored("three")["diabetes"]
+    again = json.loads(json.dumps(table_study(*class_tables()["diabetes"])))
+    for part in (stored, again):
+        part["findings"] = [one for one in part["findings"] if one["release"] != "readings"]
+    for one, other in zip(stored["findings"], again["findings"], strict=True):
+        assert one["what"] == other["what"]
+        if one["release"] == "raw rows":  # crowds may fall otherwise where sums are rounded otherwise
+            assert other["figure"] == pytest.approx(one["figure"], abs=1e-3), one["what"]
+            assert other["interval"] == pytest.approx(one["interval"], abs=5e-3), one["what"]
+        else:
+            assert other["figure"] == pytest.approx(one["figure"], abs=0.05), one["what"]
+    for which in ("with", "without"):
+        share = [part["diversity"][which]["known_share"] for part in (stored, again)]
+        assert share[0] == pytest.approx(share[1], abs=0.03), which

@@ -42,7 +42,7 @@ def test_the_paper_has_stored_figures_and_no_others() -> None:
     text, listed = page.PAPER.read_text(encoding="utf-8"), page.PAPER.with_name("paper.bib").read_text(encoding="utf-8")
     assert text == page.paper(), "python -m evidence page"
     written = re.sub(r"<!-- [\w-]+ -->\n.*?<!-- end -->", "", text.split("\n---\n")[1], flags=re.DOTALL)
-    assert text.count("<!-- end -->") >= 2
+    assert "<!-- end -->" in text
     assert re.findall(r"\d+\.\d+|\d ?%", written) == []
     assert set(re.findall(r"@([a-z_]+\d*)", written)) == set(re.findall(r"^@\w+\{(\w+),", listed, flags=re.MULTILINE))
     assert 800 <= len(text.split()) <= 1500

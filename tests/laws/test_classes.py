@@ -94,7 +94,7 @@ def test_take_keeps_the_form_and_the_order():
 
 
 @pytest.mark.parametrize("noise", [0.5, [0.5, 2.0], [[0.5, 0.1], [0.1, 2.0]]])
-def test_noise_adds_its_covariance_and_mean(noise):
+def test_noise_adds_its_covariance(noise):
     means, covs = random_laws(3, 2, 3)
     matrix = np.asarray(noise) if np.ndim(noise) == 2 else np.diag(np.broadcast_to(noise, 2))
     for classes in (
@@ -103,9 +103,9 @@ def test_noise_adds_its_covariance_and_mean(noise):
         shoal.GaussianClasses.diagonal(means, np.ones((3, 2))),
         shoal.GaussianClasses.deterministic(means),
     ):
-        noisy = classes.with_noise(noise, [1.0, -1.0])
+        noisy = classes.with_noise(noise)
         assert np.allclose(noisy.covs, classes.covs + matrix, rtol=1e-15)
-        assert np.allclose(noisy.means, means + np.array([1.0, -1.0]), rtol=1e-15)
+        assert (noisy.means == means).all()
         assert noisy.is_shared == classes.is_shared
         assert noisy.labels == classes.labels
 

@@ -30,6 +30,7 @@ def test_an_answer_is_a_curve_and_is_charged_once(tmp_path: Path) -> None:
         assert first.tolist() in BOOK.curves("a").tolist()
         assert ledger.release(BOOK, ANSWERS[0], "a", query_id="today").tolist() == first.tolist()
         assert ledger.spent()["a"].spent == 0.0  # pure ε within a budget at that ε
+        assert "δ(1) ≤ 0 of 1e-06, though ε may be used up" in str(ledger.spent()["a"])
         ledger.verify()
 
 

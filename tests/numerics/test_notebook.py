@@ -44,16 +44,7 @@ def test_mechanism(mechanism: shoal.Mechanism) -> None:
     assert f"{mechanism.certificate}".split(" (")[0] in html
 
 
-def test_graph_and_frontier(mechanism: shoal.Mechanism) -> None:
-    graph = shoal.NeighborGraph.from_edges(["a", "b", "c", "d"], [("a", "b"), ("b", "c")])
-    cells = re.findall(r"<td[^>]*>([^<]*)</td>", graph._repr_html_())
-    assert dict(zip(cells[0::2], cells[1::2], strict=True)) == {
-        "labels": "4",
-        "edges": "2",
-        "connected groups": "2",
-        "largest and smallest group": "3, 1",
-        "labels without a neighbor": "1",
-    }
+def test_frontier(mechanism: shoal.Mechanism) -> None:
     frontier = shoal.frontier(mechanism.classes, mechanism.graph, method=["white", "none"], rho=[0.5, 2.0])
     html = frontier._repr_html_()
     shown = [float(x) for x in re.findall(r"<td[^>]*>([\d.e-]+)</td>", html)]

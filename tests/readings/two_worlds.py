@@ -25,6 +25,7 @@ import polars as pl
 
 import shoal
 from shoal.product.runs.meter_rows import declared_grid, make_shard, open_files, read_readings, sort_files
+from shoal.product.sources.meters.neighborhoods import usual_day
 from shoal.product.sources.meters.quality import repair
 from shoal.product.sources.meters.readings import choose_spellings, in_order
 
@@ -260,7 +261,7 @@ def in_memory(opened: Any, grid: Any, world: World) -> Iterator[Any]:
 
 
 def forecasts_of(data: Any, world: World) -> dict[str, bytes]:
-    """Home -> the bits of its forecast, where it has one."""
+    """Home -> the bits of its forecast and of its usual day, where it has one."""
     try:
         given = datetime.fromisoformat(world.origin)
         made = shoal.forecast(
@@ -268,4 +269,5 @@ def forecasts_of(data: Any, world: World) -> dict[str, bytes]:
         )
     except shoal.InputError:
         return {}
-    return {home: own.tobytes() for home, own in zip(made.households, made.power, strict=True)}
+    every = zip(made.households, made.power, usual_day(made), strict=True)
+    return {home: own.tobytes() + day.tobytes() for home, own, day in every}

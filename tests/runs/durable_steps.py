@@ -21,7 +21,18 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from small_run import CHARGED, CONFIG, SECOND_DAY, assert_recorded, charged, go, own_ledger, public, released
+from small_run import (
+    CHARGED,
+    CONFIG,
+    SECOND_DAY,
+    assert_recorded,
+    charged,
+    go,
+    largest_base,
+    own_ledger,
+    public,
+    released,
+)
 from sqlalchemy import Connection
 
 import shoal
@@ -96,7 +107,7 @@ def check_means(out: Path, releases: int) -> None:
     rows = public(out).sort("crowd", "step")
     assert set(rows["crowd"]) == set(book.crowds["crowd"])
     for crowd, row in book.crowds.select("crowd", "row").iter_rows():
-        assert rows.filter(pl.col("crowd") == crowd)["kw"].to_list() == np.frombuffer(row, "<f8")[1:].tolist()
+        assert rows.filter(pl.col("crowd") == crowd)["kw"].to_list() == np.frombuffer(row, "<f8").tolist()
     owner = shoal.Run.open(out).released
     assert owner["household"].n_unique() * 4 == len(owner)
 
@@ -108,7 +119,10 @@ def check_charged(out: Path, releases: int) -> None:
     with own_ledger(out) as ledger:
         assert sum(entry.kind == "crowds" for entry in ledger.entries()) == releases
     name = shoal.Run.open(out).release_name
-    assert released(out) == {label: row for (label, query), row in answers.items() if query == name}
+    figures, shown = {label: row for (label, query), row in answers.items() if query == name}, released(out)
+    base = largest_base(out, answers)  # rows are rounded and shifted
+    assert shown.keys() == figures.keys()
+    assert all(np.abs(np.array(shown[label]) - row).max() < base for label, row in figures.items())
 
 
 #: Case -> settings, the stage it begins after, its last stage, whether it goes on with a second day, and the check.

@@ -221,7 +221,7 @@ def test_exchanges_and_permutations_change_no_public_byte(tmp_path: Path, monkey
     names = [f"h{i:03d}" for i in range(60)]
     out = tmp_path / "city"
     first = public_bytes(out, values, names, monkeypatch)
-    assert set(first) == {"released.csv", "reader.json"}
+    assert set(first) == {"released.csv"}
     crowd = dict(pl.read_csv(out / "released.csv").select("label", "crowd").iter_rows())
     numbers = np.array([crowd[name] for name in names])
     for trial in range(100):

@@ -224,6 +224,21 @@ def test_a_figure_that_is_held_shows_in_no_public_file(tmp_path: Path) -> None:
     assert told[0] == told[1]
 
 
+def test_first_crowds_of_a_run_rest_on_a_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who knows all figures but one cannot form the crowds for each value of that one, and compare rows."""
+    rng = np.random.default_rng(3)
+    people = pl.DataFrame({"person": [f"p{i}" for i in range(60)], "income": rng.normal(50, 10, 60).round(2)})
+    formed = []
+    for part in (2, 3, 5):
+        (tmp_path / str(part)).mkdir()
+        with monkeypatch.context() as patch:
+            patch.setattr("shoal.product.runs.rows.draw_offset", lambda n, part=part: n // part)
+            release(people, tmp_path / str(part), period="2024-01")
+        own = pl.read_csv(tmp_path / str(part) / "run" / "released.csv").group_by("crowd").agg("label")
+        formed.append(frozenset(map(frozenset, own["label"].to_list())))
+    assert len(set(formed)) == 3
+
+
 def public_texts(folder: Path) -> dict[str, str]:
     """The public files of the last release, without digests and the time at which they were made."""
     files = sorted((folder / "run" / "public").iterdir())
@@ -259,3 +274,33 @@ def test_public_files_beside_the_rows_tell_nothing_of_one_member(
         told[world] = public_texts(tmp_path / world)
     assert told["no"] == told["yes"]
     assert told["held"] == told["silent"]
+
+
+def test_a_table_whose_figures_outgrow_their_base_is_withheld_and_the_owner_knows(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    pay, bonus = np.round(rng.lognormal(8, 0.3, 24)), np.round(rng.lognormal(7, 0.5, 24))
+    people = pl.DataFrame({"person": [f"p{i:02d}" for i in range(24)], "pay": pay, "bonus": np.arange(24) % 8 == 3})
+    people = people.with_columns(pl.col("bonus").cast(pl.Int64))
+    release(people, tmp_path, period="2024-01")
+    later = release(people.with_columns(bonus=pl.Series(bonus)), tmp_path, period="2024-02")
+    assert later["bonus"].null_count() == len(later)
+    assert later["pay"].null_count() == 0
+    known = str(shoal.Run(tmp_path / "run", ledger=str(tmp_path / "l.db")).summary(verbose=True))
+    assert "More than ten values by now in bonus" in known
+    assert "Withheld in bonus: figures have grown to more than 5 times" in known
+    kept = pl.read_parquet(tmp_path / "run" / "rows.parquet")["kept"].to_list()
+    assert [json.loads(text)["grown"] for text in kept] == [[1]] * len(kept)
+    again = release(people.with_columns(bonus=pl.Series(bonus)), tmp_path, period="2024-03")
+    assert again["bonus"].null_count() == len(again)
+
+
+def test_columns_that_say_the_same_are_named_to_the_owner(tmp_path: Path) -> None:
+    """Each column has an offset of its own: someone who knows the others averages over copies."""
+    rng = np.random.default_rng(1)
+    pay = np.round(rng.lognormal(8, 0.3, 24))
+    people = pl.DataFrame({"person": [f"p{i:02d}" for i in range(24)], "pay": pay, "gross": pay * 1.2, "age": pay % 47})
+    people.write_csv(tmp_path / "table.csv")
+    known = str(shoal.check(tmp_path / "table.csv", label="person", workers="serial").parts())
+    release(people, tmp_path, period="2024-01")
+    for text in (known, str(shoal.Run(tmp_path / "run", ledger=str(tmp_path / "l.db")).summary())):
+        assert "Columns that say nearly what others say: pay, gross. Rounding hides a figure column by column" in text

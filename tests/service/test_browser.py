@@ -112,7 +112,7 @@ def test_from_key_to_answer(browser: Any, desk: QuestionService, tmp_path: Path)
         assert "costs" in text()
         followed(chrome.find_element(By.CSS_SELECTOR, "button.main"))
         assert "Answer for" in chrome.find_element(By.ID, "answer").text
-        assert "All rows by handle" in text()
+        assert "The table to pass on" in text()
         looked("answer")
         page("Your keys")
         looked("keys")

@@ -21,7 +21,7 @@ CANARY = "canary-7f3a91"
 @pytest.fixture
 def watched(desk: QuestionService) -> tuple[TestClient, io.StringIO]:
     log = io.StringIO()
-    app = application(desk, RequestLog(log), rate=1e9, burst=1e9)
+    app = application(desk, RequestLog(log))
     return TestClient(app, follow_redirects=False, raise_server_exceptions=False), log
 
 

@@ -13,8 +13,6 @@ from fastapi.testclient import TestClient
 from starlette.routing import Route
 
 from shoal.product.service.access import GuardedRoute
-from shoal.product.service.application import application
-from shoal.product.service.questions import QuestionService
 from shoal.product.service.register import Key
 
 OWNER, ANALYST, ANYONE = frozenset({"owner"}), frozenset({"analyst"}), None
@@ -47,7 +45,7 @@ ROUTES: dict[tuple[str, str], frozenset[str] | None] = {
     ("GET", "/"): BOTH,
     ("GET", "/questions/{id}"): ANALYST,
     ("POST", "/questions/{id}/ask"): ANALYST,
-    ("GET", "/questions/{id}/{name}.csv"): ANALYST,
+    ("GET", "/questions/{id}/table.csv"): ANALYST,
     ("POST", "/grants"): OWNER,
     ("POST", "/grants/{id}/end"): OWNER,
     ("GET", "/people"): OWNER,
@@ -134,16 +132,6 @@ def test_wrong_keys(client: TestClient, owner: KeyHolder) -> None:
     assert client.get("/v1/questions", headers={"Authorization": f"Basic {key}"}).status_code == 401
 
 
-def test_calls_and_pages_have_a_pace(desk: QuestionService, owner: KeyHolder) -> None:
-    slow = TestClient(application(desk, rate=0.001, burst=5), follow_redirects=False)
-    assert [slow.get("/sign-in").status_code for _ in range(6)] == [200] * 5 + [429]
-    assert slow.get("/").status_code == 429  # not signed in: the same stranger
-    assert slow.get("/", headers={"X-Forwarded-For": "203.0.113.9"}).status_code == 429  # nobody believes it
-    assert [slow.get("/v1/people", headers=owner.headers).status_code for _ in range(6)] == [200] * 5 + [429]
-    paced = signed_in(TestClient(application(desk, rate=0.001, burst=5)), owner)
-    assert [paced.get("/people").status_code for _ in range(6)] == [200] * 5 + [429]
-
-
 def test_what_a_request_says_of_its_address_is_nothing_to_go_by(client: TestClient, owner: KeyHolder) -> None:
     """A header Host with a path in it makes no page of a call, and no call of a page."""
     assert client.get("/people", headers={**owner.headers, "Host": "x/v1/"}).status_code == 303
@@ -154,9 +142,9 @@ def test_what_a_request_says_of_its_address_is_nothing_to_go_by(client: TestClie
 
 @pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b'{"question": 1e999}', b"[" * 20_000])
 def test_who_may_not_call_is_told_so_before_anything_is_read(
-    client: TestClient, desk: QuestionService, owner: KeyHolder, content: bytes
+    client: TestClient, owner: KeyHolder, content: bytes
 ) -> None:
-    """A broken body must not tell a forbidden call from an unknown one, nor get a stranger past the pace."""
+    """A broken body must not tell a forbidden call from an unknown one."""
     kinds = {"Content-Type": "application/json"}
     headers = {**owner.grants().headers, **kinds}
     unknown = client.post("/v1/no-such-thing", content=content, headers=headers)
@@ -169,9 +157,6 @@ def test_who_may_not_call_is_told_so_before_anything_is_read(
             assert answer.status_code in (400, 422)
         else:
             assert (answer.status_code, answer.content) == (404, unknown.content), path
-    slow = TestClient(application(desk, rate=0.001, burst=3))
-    assert [slow.post("/v1/grants", content=content).status_code for _ in range(5)] == [401] * 3 + [429] * 2
-    assert slow.get("/healthz").status_code == 429
 
 
 def test_another_site_signs_nobody_in(client: TestClient, owner: KeyHolder) -> None:

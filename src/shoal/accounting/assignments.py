@@ -6,9 +6,8 @@ so that
 
     Pr(row r is A's | table) = e^{ℓ[r, A]} per(W without row r and column A) / per(W),   W = e^ℓ,
 
-a ratio of permanents. The likeliest assignment is a linear assignment problem. Its potentials u, v with
-ℓ[r, A] ≤ u_r + v_A, equal along the likeliest assignment, change no posterior and put every weight e^{ℓ − u − v} within
-[0, 1] and the permanent within [1, n!]: nothing overflows, and what underflows does not count.
+a ratio of permanents. The potentials u, v of the likeliest assignment, ℓ[r, A] ≤ u_r + v_A, change no posterior and put
+every weight e^{ℓ − u − v} within [0, 1] and the permanent within [1, n!]: nothing overflows.
 """
 
 from __future__ import annotations

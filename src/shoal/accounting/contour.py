@@ -2,16 +2,13 @@
 
     E[(1 − e^{x−L})₊] = (1/2πi) ∫ e^{K(t) − xt} dt / (t (t+1)),      Pr(L > x) = (1/2πi) ∫ e^{K(t) − xt} dt / t
 
-for a contour that crosses the real axis at c > 0 inside the strip where K is finite. Moved across the pole at t = 0, to
-c < 0, the same integral gives minus the complement (1 − δ, Pr(L ≤ x)). Whichever of the two is smaller is integrated,
-so neither loses relative accuracy (docs/theory.md, section 3).
-
-The contour is a hyperbola through the saddle point c of the whole exponent, bent towards either side, and the rule is
-the trapezoidal one in its parameter, halved until two steps agree. The bracket covers, in this order: the difference of
-the last two steps (and what the squares of the differences before suggest), all of what comes after the integrand has
-died out and risen again, rounding in the exponent times the cancellation in the sum, and the error that the spectrum
-arrived with, carried through K's derivatives averaged over the contour. (At the saddle point alone they would not do: K
-vanishes at t = 0 and t = −1 whatever the spectrum.)
+for a contour that crosses the real axis at c > 0 inside the strip where K is finite; at c < 0 the same integral gives
+minus the complement (1 − δ, Pr(L ≤ x)). The contour is a hyperbola through the saddle point c of the whole exponent,
+bent towards either side, and the rule is the trapezoidal one in its parameter, halved until two steps agree
+(docs/theory.md, sections 3.2 to 3.4). The bracket covers, in this order: the difference of the last two steps (and what
+the squares of the differences before suggest), all of what comes after the integrand has died out and risen again,
+rounding in the exponent times the cancellation in the sum, and the error that the spectrum arrived with, carried
+through K's derivatives averaged over the contour (section 3.7).
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ private side: what :func:`epsilon_at` returns satisfies its target with ``delta_
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from shoal.accounting.edges import LOOSE, all_edges, worst_edges
 from shoal.accounting.releases import EdgeSource, Prior, Releases
 from shoal.errors import CertificationError, InputError
 from shoal.laws.graph import NeighborGraph
-from shoal.numerics.threads import Progress, map_batches
+from shoal.numerics.threads import map_batches
 from shoal.rounding import exactly, upper
 from shoal.validation import FloatArray
 
@@ -31,6 +32,7 @@ NOTIONS = {
     "pdp-two-sided": tails.PDP_TWO_SIDED,
     "chernoff": tails.CHERNOFF,
 }
+NO_EDGES = "graph has no edges: there is no worst edge to report"
 #: Edges per block of work.
 BLOCK = 1024
 #: How many edges of a block are settled first among those whose bracket is loose; then eight times as many, and so on.
@@ -90,7 +92,6 @@ def privacy_curve(
     prior: Prior = None,
     *,
     scope: str = "answer",
-    progress: Progress | None = None,
 ) -> PrivacyCurve:
     """The worst δ over both directions of every edge, at each ε.
 
@@ -109,7 +110,6 @@ def privacy_curve(
             −ln(prior of X / prior of X').
         scope: ``"answer"`` for who holds one answer; ``"table"`` for who holds the answers about all labels, names
             dropped, and asks whether the rows of two of them are exchanged: L_{X→X'} + L_{X'→X}, one figure per pair.
-        progress: called with (edges done, edges in all).
 
     Returns:
         ``delta``, its bracket and the worst edge at each ε: plain numbers for one ε, arrays for several.
@@ -127,16 +127,24 @@ def privacy_curve(
     >>> print(f"{shoal.privacy_curve(classes, graph, 0.1, scope='table').delta_upper:.4f}")  # equal covariances: √2 μ
     0.4964
     """
-    validation.choice(list(NOTIONS), notion=notion)
     grid, scalar = validation.grid(epsilon=epsilon)
+    releases, pairs, _, offsets = _edges_of(classes, graph, notion, prior, scope)
+    if len(pairs) == 0:
+        raise InputError(NO_EDGES)
+    curve = worst_over_edges(releases, pairs, notion, grid, offsets)
+    return curve.scalar() if scalar else curve
+
+
+def _edges_of(
+    classes: Any, graph: NeighborGraph, notion: str, prior: Prior, scope: str
+) -> tuple[Releases, NDArray[np.intp], int, FloatArray]:
+    """Releases, the graph's edges as positions of labels, the notion's code, and the shift of ε of every edge."""
+    code = NOTIONS[validation.choice(list(NOTIONS), notion=notion)]
     releases = Releases.of(classes, scope)
     pairs = releases.pairs(graph)
-    if len(pairs) == 0:
-        raise InputError("graph has no edges: there is no worst edge to report")
-    _no_shift_beyond_zero(notion, prior)
-    offsets = releases.offsets(pairs, prior)
-    curve = worst_over_edges(releases, pairs, notion, grid, offsets, progress)
-    return curve.scalar() if scalar else curve
+    if notion == "pdp-two-sided" and prior is not None:
+        raise InputError("prior: two-sided PDP has no shifted form; use notion='dp' or 'pdp'")
+    return releases, pairs, code, releases.offsets(pairs, prior)
 
 
 def worst_over_edges(
@@ -145,10 +153,9 @@ def worst_over_edges(
     notion: str,
     epsilons: FloatArray,
     offsets: FloatArray,
-    progress: Progress | None = None,
 ) -> PrivacyCurve:
     """The worst edge at each ε, where edge e in direction d is taken at epsilons + offsets[e, d]."""
-    best, where = _worst(releases, pairs, NOTIONS[notion], epsilons, offsets, progress)
+    best, where = _worst(releases, pairs, NOTIONS[notion], epsilons, offsets)
     value, lower, upper = split_brackets(best)
     edges = []
     for e, direction in where:
@@ -205,32 +212,9 @@ def edge_brackets(
     *,
     scope: str = "answer",
 ) -> FloatArray:
-    """ln δ of every edge and direction with its bracket: (n_edges, 2, 3), last axis (value, lower, upper).
-
-    Args:
-        classes, graph, notion, prior, scope: as in :func:`privacy_curve`.
-        epsilon: one number, at least 0.
-
-    Returns:
-        The brackets, edges in the order of ``graph.edges``; second axis i → j, j → i, which a table does not have:
-        (n_edges, 3); −inf stands for δ = 0.
-
-    >>> import shoal
-    >>> classes = shoal.GaussianClasses([[0.0], [1.0]], [[1.0]], labels=["a", "b"])
-    >>> graph = shoal.NeighborGraph.complete(classes.labels)
-    >>> value, lower, upper = edge_brackets(classes, graph, 1.0)[0, 0]
-    >>> bool(lower <= value <= upper)
-    True
-    >>> print(f"{upper:.4f}")
-    -2.0641
-    """
-    code = NOTIONS[validation.choice(list(NOTIONS), notion=notion)]
-    epsilon = validation.non_negative(epsilon=epsilon)
-    releases = Releases.of(classes, scope)
-    pairs = releases.pairs(graph)
-    _no_shift_beyond_zero(notion, prior)
-    offsets = releases.offsets(pairs, prior)
-    grid = np.array([epsilon])
+    """ln δ with its bracket, (n_edges, 2, 3) or of a table (n_edges, 3): last axis value, lower, upper; −inf for 0."""
+    grid = np.array([validation.non_negative(epsilon=epsilon)])
+    releases, pairs, code, offsets = _edges_of(classes, graph, notion, prior, scope)
 
     def work(part: slice) -> FloatArray:
         return brackets(releases, pairs[part], code, grid, offsets[part])[:, :, 0]
@@ -271,90 +255,53 @@ def epsilon_at(
     >>> bool(shoal.privacy_curve(classes, graph, epsilon).delta_upper <= 1e-5)
     True
     """
-    code = NOTIONS[validation.choice(list(NOTIONS), notion=notion)]
     delta = validation.probability(delta=delta, below_one=True)
     # δ's own logarithm, rounded down by what exp_up may add.
     target = math.log(delta) * (1 + EPS) - 8 * EPS if delta > 0 else -math.inf
-    releases = Releases.of(classes, scope)
-    pairs = releases.pairs(graph)
+    releases, pairs, code, offsets = _edges_of(classes, graph, notion, prior, scope)
     if len(pairs) == 0:
-        raise InputError("graph has no edges: there is no worst edge to report")
-    _no_shift_beyond_zero(notion, prior)
-    offsets = releases.offsets(pairs, prior)
+        raise InputError(NO_EDGES)
     epsilon = 0.0
     # The worst edge at the current ε is solved alone; its ε is a lower bound for all, so the loop only moves up.
     for _ in range(len(pairs) * 2 + 1):
-        best, where = _worst(releases, pairs, code, np.array([epsilon]), offsets, None)
+        best, where = _worst(releases, pairs, code, np.array([epsilon]), offsets)
         if best[0, 2] <= target:
             return epsilon
         e, direction = where[0]
         if best[0, 2] >= 0.0 and best[0, 1] == 0.0 and releases.spectra(pairs[e : e + 1]).disjoint[0]:
             return math.inf
-        moved = _solve_edge(releases, pairs[e : e + 1], int(direction), code, target, offsets[e : e + 1], epsilon)
+        part, own = slice(e, e + 1), int(direction)
+
+        def edge_met(at: float, part: slice = part, own: int = own) -> bool:
+            return bool(brackets(releases, pairs[part], code, np.array([at]), offsets[part])[0, own, 0, 2] <= target)
+
+        if target == -math.inf and not edge_met(1e9):
+            return math.inf  # δ = 0 exactly needs a bounded loss
+        moved = epsilon if edge_met(epsilon) else _least_epsilon(edge_met, epsilon, 1e-13)
         if moved == math.inf:
             return math.inf
         if moved <= epsilon:
             break  # another edge has the largest upper end, with a wide bracket
         epsilon = moved
-    return _solve_graph(releases, pairs, code, target, offsets, epsilon)
+
+    def met(at: float) -> bool:
+        return bool(_worst(releases, pairs, code, np.array([at]), offsets)[0][0, 2] <= target)
+
+    return _least_epsilon(met, epsilon, 1e-12)
 
 
-def _solve_graph(
-    releases: Releases, pairs: NDArray[np.intp], code: int, target: float, offsets: FloatArray, start: float
-) -> float:
-    """Smallest ε ≥ start at which the upper end of every edge meets the target, by bisection over the whole graph."""
-
-    def met(epsilon: float) -> bool:
-        return bool(_worst(releases, pairs, code, np.array([epsilon]), offsets, None)[0][0, 2] <= target)
-
+def _least_epsilon(met: Callable[[float], bool], start: float, width: float) -> float:
+    """Smallest ε above ``start`` from which on a target is met, by bisection to a relative ``width``; inf if none."""
     low, high = start, max(1.0, 2.0 * start)
     while not met(high):
         low, high = high, 2.0 * high
         if high > 1e15:
             return math.inf
-    while high - low > 1e-12 * high:
-        middle = 0.5 * (low + high)
-        if met(middle):
-            high = middle
-        else:
-            low = middle
-    return high
-
-
-def _solve_edge(
-    releases: Releases,
-    pair: NDArray[np.intp],
-    direction: int,
-    code: int,
-    target: float,
-    offsets: FloatArray,
-    start: float,
-) -> float:
-    """Smallest ε ≥ start at which the upper end of one directed edge meets the target."""
-
-    def excess(epsilon: float) -> float:
-        upper = float(brackets(releases, pair, code, np.array([epsilon]), offsets)[0, direction, 0, 2])
-        return -math.inf if upper == -math.inf else upper - target
-
-    if target == -math.inf and excess(1e9) > -math.inf:
-        return math.inf  # δ = 0 exactly needs a bounded loss
-    low, high = start, max(1.0, 2.0 * start)
-    if excess(low) <= 0:
-        return low
-    while excess(high) > 0:
-        low, high = high, 2.0 * high
-        if high > 1e15:
-            return math.inf
     for _ in range(200):
-        if high - low <= 1e-13 * high or high - low < 1e-300:
-            break
         middle = 0.5 * (low + high)
-        if not low < middle < high:
+        if high - low <= width * high or not low < middle < high:
             break
-        if excess(middle) <= 0:
-            high = middle
-        else:
-            low = middle
+        low, high = (low, middle) if met(middle) else (middle, high)
     return high
 
 
@@ -406,7 +353,6 @@ def _worst(
     code: int,
     epsilons: FloatArray,
     offsets: FloatArray,
-    progress: Progress | None,
 ) -> tuple[FloatArray, NDArray[np.intp]]:
     """(n_epsilon, 3) worst bracket of ln δ and (n_epsilon, 2) edge and direction that attain it."""
     n = len(epsilons)
@@ -439,7 +385,7 @@ def _worst(
         return best, where
 
     best, where = np.full((n, 3), -np.inf), np.full((n, 2), -1, dtype=np.intp)
-    for part_best, part_where in map_batches(work, len(pairs), BLOCK, progress):
+    for part_best, part_where in map_batches(work, len(pairs), BLOCK):
         better = (part_best[:, 0] > best[:, 0]) | ((where[:, 0] < 0) & (part_where[:, 0] >= 0))
         best[better, 0] = part_best[better, 0]
         where[better] = part_where[better]
@@ -466,11 +412,6 @@ def split_brackets(logs: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray
         )
     value[loose] = upper[loose]
     return value, lower, upper
-
-
-def _no_shift_beyond_zero(notion: str, prior: Prior) -> None:
-    if notion == "pdp-two-sided" and prior is not None:
-        raise InputError("prior: two-sided PDP has no shifted form; use notion='dp' or 'pdp'")
 
 
 def exp_up(log_value: FloatArray) -> FloatArray:

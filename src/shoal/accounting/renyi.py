@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.accounting.contour import EPS, spectrum_error
-from shoal.accounting.curve import BLOCK, privacy_curve
+from shoal.accounting.curve import BLOCK, NO_EDGES, privacy_curve
 from shoal.accounting.edges import LOOSE, EdgeBatch, loss_law
 from shoal.accounting.generating import RIGHT, LossLaw, extremes, reach
 from shoal.accounting.releases import EdgeSource, Releases
@@ -71,7 +71,9 @@ def renyi_curve(classes: Any, graph: NeighborGraph, order: Any, *, scope: str = 
     if values.ndim != 1 or values.size == 0 or np.isnan(values).any() or (values <= 0).any():
         raise InputError("order must be above 0 (inf is allowed)")
     releases = Releases.of(classes, scope)
-    pairs = _edges(releases, graph)
+    pairs = releases.pairs(graph)
+    if len(pairs) == 0:
+        raise InputError(NO_EDGES)
     best, upper, where = _largest(releases, pairs, values)
     edges = [tuple(releases.labels[i] for i in (pairs[e] if d == 0 else pairs[e][::-1])) for e, d in where]
     return RenyiCurve(
@@ -120,13 +122,6 @@ def _edge_divergences(
 def _outward(divergences: FloatArray, error: FloatArray) -> FloatArray:
     """Upper ends, rounded up; what is exact stays."""
     return np.where(error > 0.0, np.nextafter(divergences + error, np.inf), divergences)
-
-
-def _edges(releases: Releases, graph: NeighborGraph) -> NDArray[np.intp]:
-    pairs = releases.pairs(graph)
-    if len(pairs) == 0:
-        raise InputError("graph has no edges: there is no worst edge to report")
-    return pairs
 
 
 def _largest(

@@ -2,19 +2,15 @@
 
 **One answer.** With prior π the Bayes attacker names the label with the largest π_X p_X(q̃) and succeeds with
 probability ∫ max_X π_X p_X(q) dq. For two labels that is π_b + π_a δ_{a→b}(ln π_b/π_a), exact from the accounting. For
-more it is an integral in k dimensions without a closed form: it is estimated by drawing answers from the mixture and
-averaging the attacker's posterior confidence, and reported with a confidence interval (empirical Bernstein bound,
-Maurer & Pontil 2009), whose upper end is the figure to rely on.
+more the attacker's posterior confidence is averaged over answers drawn from the mixture, with a confidence interval
+(empirical Bernstein bound, Maurer & Pontil 2009), whose upper end is the figure to rely on.
 
 **A table.** The attacker holds one row of every label of a group, in random order, and names one of the rows. For two
 labels the success is ½(1 + δ(0)) with the table's δ. For groups of up to ``EXACT_ROWS`` labels the posterior of each
-row (:mod:`shoal.accounting.assignments`) is averaged over simulated tables, with the same kind of interval. For groups
-of any size and any attacker there is a theorem besides. Let P_A be the probability that a row of A's is called A's.
-Exchanging neighbors A and B leaves tables (ε, δ_AB)-alike, so P_A ≤ e^ε Pr(called A's | row is B's) + δ_AB; and a row
-is called by one name, so that the probabilities on the right sum to at most 1 − P_B over the neighbors A of B. Summing
-over both directions of all edges e,
+row (:mod:`shoal.accounting.assignments`) is averaged over simulated tables. For groups of any size and any attacker,
+P_A the probability that a row of A's is called A's and d_A the number of A's neighbors (docs/theory.md, section 10),
 
-    Σ_A (d_A + e^ε) P_A ≤ n e^ε + 2 Σ_e δ_e(ε),   d_A the number of A's neighbors,
+    Σ_A (d_A + e^ε) P_A ≤ n e^ε + 2 Σ_e δ_e(ε),
 
 which bounds the mean of the P_A at every ε: in a complete group by (e^ε + (n − 1) δ̄)/(e^ε + n − 1), δ̄ the mean over
 pairs.
@@ -167,16 +163,8 @@ def named_in_group(size: float, epsilon: float, delta: float = 0.0) -> float:
     """No attacker is right more often about a row of a complete group: (1 − δ) e^ε/(e^ε + n − 1) + δ, rounded up.
 
     That is :func:`naming_bound` where all are neighbors of all. n times it is concave in n: of several groups together,
-    their mean size gives a bound.
-
-    Args:
-        size: n, members of the group, or the mean size of several.
-        epsilon: that of one answer for an attacker who sees one row; that of a table for one who sees all of them.
-        delta: of every pair at this ε.
-
-    Returns:
-        The probability.
-
+    their mean size gives a bound. ε and δ are those of one answer for an attacker who sees one row, those of a table
+    for one who sees all of them.
     >>> from shoal.accounting.risk import named_in_group
     >>> print(f"{named_in_group(10, 2.0):.4f}")
     0.4509

@@ -38,16 +38,6 @@ class EdgeSpectra:
         lam, g, w, lam_error, w_error = np.zeros((5, n_edges, width))
         return cls(lam, g, w, lam_error, w_error, np.zeros(n_edges, dtype=bool))
 
-    @property
-    def gamma(self) -> FloatArray:
-        """γ, the eigenvalues of Σ_X relative to Σ_X'."""
-        return np.exp(self.lam)
-
-    @property
-    def nu(self) -> FloatArray:
-        """ν₀ = T⁻¹ (μ_X' − μ_X), up to the sign of each direction."""
-        return self.w * np.exp(-0.5 * self.lam)
-
     def reverse(self) -> EdgeSpectra:
         """Spectra of the edges X' → X: γ → 1/γ, w → w / √γ."""
         turned = EdgeSpectra.empty(*self.lam.shape)
@@ -102,7 +92,9 @@ def edge_spectra(classes: GaussianClasses, pairs: NDArray[np.integer], *, precis
         if family.classes is None:
             continue  # one point: equal laws, all zeros
         rows = np.flatnonzero((first == number) & comparable)
-        result.put(rows, _family_spectra(family.classes, supports.position[pairs[rows]], precise))
+        laws, there = family.classes, supports.position[pairs[rows]]
+        part = _diagonal(laws, there) if laws.is_diagonal else _full(laws, there, precise)
+        result.put(rows, _merge_gap(part) if laws.is_shared else part)
     if classes.relative_errors is not None:
         # Laws known up to a relative η each: every λ moves by at most 2 (η + η'), and √a along with it. A gap that is
         # off by ‖L⁻¹e‖ in its own label's coordinates is off by at most √γ times as much in those of the other.
@@ -120,11 +112,6 @@ def edge_spectra(classes: GaussianClasses, pairs: NDArray[np.integer], *, precis
     result.lam_error[unsettled] = np.inf
     result.w_error[unsettled] = np.inf
     return result
-
-
-def _family_spectra(classes: GaussianClasses, pairs: NDArray[np.intp], precise: bool) -> EdgeSpectra:
-    part = _diagonal(classes, pairs) if classes.is_diagonal else _full(classes, pairs, precise)
-    return _merge_gap(part) if classes.is_shared else part
 
 
 def _merge_gap(part: EdgeSpectra) -> EdgeSpectra:

@@ -10,21 +10,22 @@ side however roughly the best ε is found.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from shoal import validation
-from shoal.accounting.curve import TINIEST
-from shoal.accounting.edges import EdgeBatch, loss_law
-from shoal.accounting.generating import HOCKEY, LEFT, RIGHT, TAIL, LossLaw, slopes
+from shoal.accounting import tails
+from shoal.accounting.curve import TINIEST, brackets, exp_up
 from shoal.accounting.releases import Releases
-from shoal.accounting.tails import is_trivial, tail
 from shoal.errors import InputError
-from shoal.numerics.compilation import kernel
 from shoal.validation import FloatArray
+
+#: Where the best ε is looked for, as its inverse hyperbolic sine: Pr(L > ε) ≤ e^−ε, so none lies above −ln α.
+GRID = np.linspace(-10.0, 7.25, 139)
+#: Share of an interval that a golden section keeps, and how often it is cut.
+GOLDEN, SECTIONS = 0.5 * (np.sqrt(5.0) - 1.0), 40
 
 
 @dataclass(frozen=True)
@@ -72,73 +73,37 @@ def tradeoff_curve(classes: Any, claim: Any, instead: Any, fpr: Any = None, *, s
     [0.2595 0.8413]
     """
     releases = Releases.of(classes, scope)
-    a, b = (_position(releases, name) for name in (claim, instead))
-    if a == b:
+    try:
+        pair = np.array([[releases.labels.index(str(name)) for name in (claim, instead)]], dtype=np.intp)
+    except ValueError:
+        raise InputError("claim and instead must be labels of classes") from None
+    if pair[0, 0] == pair[0, 1]:
         raise InputError("claim and instead must be different labels")
     rates = np.linspace(0, 1, 101) if fpr is None else validation.grid(fpr=fpr)[0]
     if (rates > 1).any():
         raise InputError("fpr must lie in [0, 1]")
-    power = np.empty(len(rates))
-    _fill_rates(rates, releases.spectra(np.array([[a, b]], dtype=np.intp), precise=True), power)
-    return TradeoffCurve(str(claim), str(instead), rates, power)
+    offsets = np.zeros((1, releases.directions))
 
+    def power(at: FloatArray, alpha: FloatArray) -> FloatArray:
+        """α e^ε + δ(ε) at ε = sinh(at), rounded up; 1, which claims nothing, where no δ is certified."""
+        epsilon = np.sinh(at)
+        upper = brackets(releases, pair, tails.DP, epsilon, offsets)[0, 0, :, 2]
+        delta = np.where(np.isnan(upper), 1.0, exp_up(np.where(np.isnan(upper), 0.0, upper)))
+        return np.clip((alpha * np.exp(epsilon) + delta) * (1.0 + 1e-15) + TINIEST, alpha, 1.0)
 
-def _position(releases: Releases, name: Any) -> int:
-    try:
-        return releases.labels.index(str(name))
-    except ValueError:
-        raise InputError("claim and instead must be labels of classes") from None
-
-
-@kernel
-def _fill_rates(rates: FloatArray, pair: EdgeBatch, out: FloatArray) -> None:
-    """The largest true-positive rate at each false-positive rate, of the one pair in the forward direction."""
-    if pair.disjoint[0]:
-        out[:] = 1.0
-        return
-    forth, back = loss_law(pair, 0, 0), loss_law(pair, 0, 1)
-    for j in range(len(rates)):
-        out[j] = _best_rate(rates[j], forth, back)
-
-
-@kernel
-def _rate(alpha: float, epsilon: float, forth: LossLaw) -> float:
-    """α e^ε + δ(ε), rounded up."""
-    _, _, upper = tail(HOCKEY, RIGHT, epsilon, forth, -math.inf)
-    if math.isnan(upper):
-        return 1.0  # no certified δ: nothing is claimed
-    rate = alpha * math.exp(epsilon) + math.exp(upper)
-    return min(max(rate * (1.0 + 1e-15) + TINIEST, alpha), 1.0)
-
-
-@kernel
-def _best_rate(alpha: float, forth: LossLaw, back: LossLaw) -> float:
-    """min over ε of α e^ε + δ(ε): by bisection for the one where Pr_X'(L > ε) = Pr(L' < −ε) equals α."""
-    if is_trivial(forth):
-        return alpha
-    if alpha >= 1.0:
-        return 1.0
-    if alpha <= 0.0:
-        return 0.0
-    target = math.log(alpha)
-    mean, spread = slopes(0.0, back)
-    low, high = -mean, -mean
-    step = math.sqrt(spread) + 1e-12
-    for _ in range(60):
-        if tail(TAIL, LEFT, -low, back, -math.inf)[0] >= target:
-            break
-        low -= step
-        step *= 2.0
-    step = math.sqrt(spread) + 1e-12
-    for _ in range(60):
-        if tail(TAIL, LEFT, -high, back, -math.inf)[0] <= target:
-            break
-        high += step
-        step *= 2.0
-    for _ in range(40):
-        middle = 0.5 * (low + high)
-        if tail(TAIL, LEFT, -middle, back, -math.inf)[0] > target:
-            low = middle
-        else:
-            high = middle
-    return _rate(alpha, high, forth)
+    spectra = releases.spectra(pair)
+    if spectra.disjoint[0]:
+        return TradeoffCurve(str(claim), str(instead), rates, np.ones(len(rates)))
+    if not any(part.any() for part in spectra[:5]):  # equal laws, for certain
+        return TradeoffCurve(str(claim), str(instead), rates, rates)
+    inside = np.unique(rates[(rates > 0) & (rates < 1)])
+    # The bound falls and then rises with ε: the best of a grid, and a golden section between its neighbors.
+    delta = power(GRID, np.zeros(len(GRID)))
+    best = np.argmin(np.exp(np.sinh(GRID)) * inside[:, None] + delta, axis=1)
+    low, high = GRID[np.maximum(best - 1, 0)], GRID[np.minimum(best + 1, len(GRID) - 1)]
+    for _ in range(SECTIONS):
+        left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
+        first = power(left, inside) <= power(right, inside)
+        low, high = np.where(first, low, left), np.where(first, right, high)
+    least = np.minimum(power(low, inside), power(high, inside))
+    return TradeoffCurve(str(claim), str(instead), rates, np.interp(rates, [0, *inside, 1], [0, *least, 1]))

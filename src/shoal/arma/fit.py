@@ -41,30 +41,18 @@ OUTCOMES = FAILURES + RUNGS
 class ArmaModels:
     """Zero-mean ARMA models, one per series: x_t = Σ ar_i x_{t−i} + e_t + Σ ma_j e_{t−j}, Var e_t = innovation_var.
 
-    Attributes:
-        order: (p, q), the order asked for and the width of ``ar`` and ``ma``.
-        ar: (n, p); NaN where ``ok`` is False, padded with zeros below the full order.
-        ma: (n, q); likewise.
-        innovation_var: (n,).
-        log_likelihood: (n,) exact Gaussian log-likelihood of the observed samples at these parameters; NaN where
-            nothing was fitted.
-        ok: (n,) whether there is a model.
-        converged: (n,) whether the search ended because no step promised to gain; False means that it ran out of
-            evaluations or into the edge of the stationary and invertible region.
-        status: (n,) strings: a member of ``RUNGS`` (which model of the fallback order was used) or of ``FAILURES``
-            (why there is none).
-        n_obs: (n,) number of samples that were not missing.
+    Rows of a lower order are padded with zeros; figures are NaN where there is no model (``ok`` is False).
     """
 
-    order: tuple[int, int]
-    ar: FloatArray
-    ma: FloatArray
+    order: tuple[int, int]  #: (p, q) asked for
+    ar: FloatArray  #: (n, p)
+    ma: FloatArray  #: (n, q)
     innovation_var: FloatArray
-    log_likelihood: FloatArray
+    log_likelihood: FloatArray  #: exact, of the observed samples
     ok: NDArray[np.bool_]
-    converged: NDArray[np.bool_]
-    status: NDArray[np.str_]
-    n_obs: NDArray[np.int64]
+    converged: NDArray[np.bool_]  #: no step promised to gain; else evaluations or the stationary region ended
+    status: NDArray[np.str_]  #: of ``RUNGS`` (which model of the fallback order was used) or ``FAILURES`` (why none)
+    n_obs: NDArray[np.int64]  #: samples that were not missing
 
     def __post_init__(self) -> None:
         for name in COLUMNS:
@@ -124,7 +112,7 @@ def fit_arma(
     [True, True]
     """
     x = _series(series)
-    p, q = _order(order)
+    p, q = model_order(order)
     n, length = x.shape
     needed = required_samples(p, q)
     if length < needed:
@@ -176,7 +164,8 @@ def _series(value: Any) -> FloatArray:
     return x
 
 
-def _order(value: Any) -> tuple[int, int]:
+def model_order(value: Any) -> tuple[int, int]:
+    """The order (p, q) as two whole numbers; refused where it is something else."""
     try:
         p, q = value
     except (TypeError, ValueError) as error:

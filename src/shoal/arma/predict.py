@@ -7,8 +7,7 @@ Three questions are asked of the innovations (x_t − E[x_t | past]) / sd[x_t | 
 - Stationary: equal level (Welch's t) and equal spread (Brown–Forsythe 1974) of the innovations in the two
   halves of the training window.
 
-The verdict matters for ``marginal``, whose guarantee needs the model to be true; ``point`` and ``trajectory`` hold
-without it. A large sample rejects small deviations.
+The verdict matters for ``marginal``, whose guarantee needs the model to be true.
 """
 
 from __future__ import annotations
@@ -34,33 +33,20 @@ QUESTIONS = ("gaussian", "white", "stationary")
 
 @dataclass(frozen=True)
 class ArmaForecast:
-    """The law of the next h samples given the past; NaN for rows without a model.
+    """The law of the next h samples given the past; NaN for rows without a model."""
 
-    Attributes:
-        mean: (n, h) conditional mean, E[x^f | x^o] = Σ^{fo}(Σ^o)⁻¹x^o.
-        cov: (n, h, h) prediction-error covariance, Σ^f − Σ^{fo}(Σ^o)⁻¹Σ^{of}.
-        mean_cov: (n, h, h) covariance of the conditional mean when the past is not known, Σ^{fo}(Σ^o)⁻¹Σ^{of}.
-        innovations: (n, T) of the past, (x_t − E[x_t | before]) / sd[x_t | before], NaN where a sample is missing:
-            independent standard normals if the model is true.
-    """
-
-    mean: FloatArray
-    cov: FloatArray
-    mean_cov: FloatArray
-    innovations: FloatArray
+    mean: FloatArray  #: (n, h) E[x^f | x^o] = Σ^{fo}(Σ^o)⁻¹x^o
+    cov: FloatArray  #: (n, h, h) of the prediction error, Σ^f − Σ^{fo}(Σ^o)⁻¹Σ^{of}
+    mean_cov: FloatArray  #: (n, h, h) of the conditional mean when the past is not known, Σ^{fo}(Σ^o)⁻¹Σ^{of}
+    innovations: FloatArray  #: (n, T) of the past, (x_t − E[x_t | before]) / sd[x_t | before]: N(0, 1) if all is true
 
 
 def predict(models: ArmaModels, past: Any, horizon: int) -> ArmaForecast:
-    """Forecast each series ``horizon`` steps ahead, exactly, from its finite past.
+    """Forecast each series ``horizon`` steps ahead, exactly, from its finite past (n, T), NaN where one is missing.
 
     With O_k = e_1'A^k and the impulse response ψ, x_{T+k} = O_k s + Σ_{j≤k} ψ_{k−j} e_{T+j}, so the error covariance
     is O P O' + σ²ΨΨ' and the covariance of the mean is O (σ²V − P) O', P the covariance of the filtered state.
     Equal to conditioning on the T × T Toeplitz covariance, at the cost of one pass of the Kalman filter.
-
-    Args:
-        models: n models.
-        past: (n, T) array, NaN where a sample is missing.
-        horizon: steps ahead.
     """
     h = validation.count(horizon=horizon)
     x = _past(models, past)

@@ -7,17 +7,14 @@ autocorrelations r_1 … r_p lie in (−1, 1) (Barndorff-Nielsen & Schou 1973); 
 
 maps one to the other. The moving average 1 + Σ ma_j B^j has c = −ma.
 
-The start is by regression: Burg, then Hannan–Rissanen. Then come Gauss–Newton steps on the innovations of
-the Kalman filter, each taken only if it raises the exact likelihood.
+The start is by regression: Burg, then Hannan–Rissanen. Then come Gauss–Newton steps on the innovations of the Kalman
+filter, each taken only if it raises the exact likelihood and stays stationary and invertible.
 
 The objective f = ½ (n log S + log|Σ|/σ^{2n}), S = Σ z² (``likelihood.profile``), is a sum of squares in all but O(1) of
 its O(n) size. With J the derivatives of z that the filter gives, a step solves (J'J + λ diag J'J) δ = −J'z (Levenberg–
 Marquardt; λ by the gain ratio: Nielsen 1999). J leaves out what is zero in expectation, so the search ends near the
 maximum next to its start, mostly within a fraction of a nat; the estimate itself is uncertain by (p + q)/2 nats there.
-No step leaves the stationary and invertible region.
-
-Least squares are written out: at a dozen unknowns a call of BLAS costs more than it saves, and it would bring its own
-threads.
+Least squares are written out: at a dozen unknowns a call of BLAS costs more than it saves.
 """
 
 from __future__ import annotations

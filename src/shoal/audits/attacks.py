@@ -4,21 +4,13 @@ Against the directed edge X → X' an attack is an event S, "the score exceeds a
 
     δ(ε) ≥ P_X(S) − e^ε P_X'(S)   for every event S,   ε(δ) ≥ ln (P_X(S) − δ) / P_X'(S)
 
-which is the definition of (ε, δ)-privacy read backwards. The best S is {ln p_X/p_X' > ε} (Neyman & Pearson 1933). The
-threshold is chosen on the first half of the released answers; the second half is counted, with Clopper–Pearson bounds
-on both probabilities. The bounds hold whatever the score is: a bad one only proves less. One event with its two
-bounds serves every ε and every δ at once.
-
-Who holds a whole table asks which of two rows is X's and which is the neighbor's. The score of a row pair is then the
-sum of both rows' log-likelihood ratios, and exchanging the rows turns its sign: one direction says it all
-(:func:`exchange_pairs`).
-
+(docs/theory.md, section 18). The threshold is chosen on the first half of the released answers and counted on the
+second, with Clopper–Pearson bounds on both probabilities, which hold whatever the score is.
 **Laws as an attacker handles them** (:class:`ResidualLaws`). For label X with law N(μ, Σ), scaled to unit variances, Σ
 = V diag(λ) Vᵀ: the residual of an answer y is z = diag(λ)^{−1/2} Vᵀ (y − μ), and ln p(y) = −½‖z‖² − ½ ln|Σ|. Directions
 with less than ``NULL`` of the widest one's variance are taken for constants that are known to a tolerance (λ is raised
 to ``NULL``): two labels with different constants are then told apart at once, two with the same constants not at all,
-and an answer rounded to a fine grid is still on its support. A score only has to be good; the bounds made from it count
-events and hold for any score.
+and an answer rounded to a fine grid is still on its support.
 """
 
 from __future__ import annotations

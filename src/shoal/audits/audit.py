@@ -1,6 +1,7 @@
 """Check a mechanism's claim against the answers it releases.
 
-Released answers are taken as they are; the mechanism's parameters are read only for what they claim. Three questions:
+Released answers are taken as they are; the mechanism's parameters are read only for what they claim. Three questions
+(docs/theory.md, section 18):
 
 1. Attacks (:mod:`shoal.audits.attacks`): is an event more telling than (ε, δ) allows? Gives δ_lower per edge.
 2. Naming (:mod:`shoal.audits.naming`): is the label named more often than promised?
@@ -8,10 +9,6 @@ Released answers are taken as they are; the mechanism's parameters are read only
 
 What the attackers hold is the audit's scope: one row, or the whole table. What they are held against is the mechanism's
 certificate, whatever it speaks of: one that speaks of one row is violated by a table that shows more.
-
-With probability at least ``confidence`` over the sampling a correct mechanism is found "consistent" and every reported
-bound holds, all edges, attacks and tests together (:mod:`shoal.audits.confidence`). "Consistent" is not a proof: the
-result says what size of violation these many answers would have shown.
 """
 
 from __future__ import annotations
@@ -132,15 +129,23 @@ def audit(
         book = cast(Codebook, mechanism)
         return audit_codebook(book, scope=scope, n_samples=n_samples, confidence=confidence, seed=seed)
     n_samples = validation.count(n_samples=n_samples, at_least=FEWEST)
-    claim = _Claim.of(cast(Mechanism, mechanism), graph, scope, confidence, seed)
-    own, done = claim.mechanism, itertools.count(1)
-    total = len(own.labels) + len(claim.pairs)
+    own, done = cast(Mechanism, mechanism), itertools.count(1)
+    graph = own.graph if graph is None else graph
+    scope = own.scope if scope is None else validation.choice(SCOPES, scope=scope)
+    error = 1.0 - validation.probability(confidence=confidence, below_one=True, above_zero=True)
+    seed = validation.count(seed=seed, at_least=0)
+    pairs = Releases.of(own.output).pairs(graph)
+    epsilons, n_edges = _epsilons(own, pairs), len(pairs)
+    if n_edges > MOST_EDGES:
+        chosen = _looked_at(edge_delta_bounds(own.output, pairs, epsilons[:, :1], scope), seed)
+        pairs, epsilons = pairs[chosen], epsilons[chosen]
+    claim = _Claim(own, graph, scope, pairs, epsilons, n_edges, error, seed)
 
     def step() -> None:
         if progress is not None:
-            progress(next(done), total)
+            progress(next(done), len(own.labels) + len(pairs))
 
-    true = simulated_answers(own.classes, n_samples, np.random.default_rng(claim.seed))
+    true = simulated_answers(own.classes, n_samples, np.random.default_rng(seed))
     released = release_all(own.release if release is None else release, true, own.labels, step)
     return _attack_answers(claim, released, "mechanism.release" if release is None else "given release", step)
 
@@ -157,27 +162,6 @@ class _Claim:
     n_edges: int
     error: float
     seed: int
-
-    @classmethod
-    def of(
-        cls,
-        mechanism: Mechanism,
-        graph: NeighborGraph | None,
-        scope: str | None,
-        confidence: float,
-        seed: int,
-    ) -> _Claim:
-        graph = mechanism.graph if graph is None else graph
-        scope = mechanism.scope if scope is None else validation.choice(SCOPES, scope=scope)
-        error = 1.0 - validation.probability(confidence=confidence, below_one=True, above_zero=True)
-        seed = validation.count(seed=seed, at_least=0)
-        pairs = Releases.of(mechanism.output).pairs(graph)
-        epsilons = _epsilons(mechanism, pairs)
-        n_edges = len(pairs)
-        if n_edges > MOST_EDGES:
-            chosen = _looked_at(edge_delta_bounds(mechanism.output, pairs, epsilons[:, :1], scope), seed)
-            pairs, epsilons = pairs[chosen], epsilons[chosen]
-        return cls(mechanism, graph, scope, pairs, epsilons, n_edges, error, seed)
 
 
 def _attack_answers(held: _Claim, released: list[FloatArray], source: str, step: Callable[[], None]) -> Audit:

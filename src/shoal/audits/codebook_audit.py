@@ -63,18 +63,7 @@ class CodebookAudit:
 def audit_codebook(
     book: Codebook, *, scope: str | None = None, n_samples: int = 2000, confidence: float = 0.95, seed: int = 0
 ) -> CodebookAudit:
-    """Attack draws of a codebook.
-
-    Args:
-        book: the codebook.
-        scope: what attackers hold: one ``"answer"`` or the ``"table"``; by default what the codebook was made for.
-        n_samples: draws per label.
-        confidence: probability that nothing in the result is false.
-        seed: chooses which row of a table is looked at.
-
-    Returns:
-        The audit. :func:`shoal.audit` comes here with a codebook.
-
+    """Attack ``n_samples`` draws per label of a codebook: where :func:`shoal.audit` comes with one.
     >>> import shoal
     >>> book = shoal.codebook([[0.0], [1.0], [3.0]], shoal.NeighborGraph.complete(["a", "b", "c"]), epsilon=2.0)
     >>> shoal.audit(book, n_samples=300, confidence=0.999999).verdict

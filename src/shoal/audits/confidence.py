@@ -1,8 +1,7 @@
 """Exact bounds on probabilities and means, how an audit shares its error probability, and what it could have seen.
 
-An audit makes many statements at once. With probability at least ``confidence`` none of them is false: the error
-1 − confidence is divided among kinds of tests by :data:`SHARES`, and within a kind equally among all its tests
-(Bonferroni). Sharing costs little: the width of a bound grows with √ln(number of tests).
+With probability at least ``confidence`` none of an audit's statements is false: the error 1 − confidence is divided
+among kinds of tests by :data:`SHARES`, and within a kind equally among all its tests (Bonferroni).
 """
 
 from __future__ import annotations

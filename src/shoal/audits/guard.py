@@ -6,10 +6,8 @@ released follows
     N(m + shift + gain (m − μ_X), A S Aᵀ + noise_cov),   A = I + gain,
 
 and the worst edge's δ is computed exactly for that. Plausible (m, S) given estimates from n observations are drawn from
-the posterior under Jeffreys' prior, which is also the fiducial law: S = ν R W⁻¹ Rᵀ with R Rᵀ = Σ_X, W ~ Wishart(I, ν),
-ν = n − 1, and m ~ N(μ_X, S/n) (Gelman et al., *Bayesian Data Analysis*, section 3.6). Where the answer is a constant
-given the label, or is drawn by the releaser from the stated law, nothing was estimated and the promise does not rest on
-the model.
+the posterior under Jeffreys' prior: S = ν R W⁻¹ Rᵀ with R Rᵀ = Σ_X, W ~ Wishart(I, ν), ν = n − 1, and m ~ N(μ_X, S/n)
+(Gelman et al., *Bayesian Data Analysis*, section 3.6).
 """
 
 from __future__ import annotations
@@ -81,7 +79,6 @@ class ModelGuard(Figures):
     deltas: FloatArray
     delta_at_confidence: float
     confidence: float
-    share_above: float
     noise_alone: float
     fitted_on_private_data: bool | None
 
@@ -98,12 +95,6 @@ class ModelGuard(Figures):
         return STATEMENTS.get(self.query or rests, STATEMENTS[rests]), STATEMENTS[private]
 
     def __repr__(self) -> str:
-        return (
-            f"ModelGuard(promised δ ≤ {upper(self.promise)}, "
-            f"δ ≤ {upper(self.delta_at_confidence)} for a share of {exactly(self.confidence)} of the plausible models)"
-        )
-
-    def __str__(self) -> str:
         lines = [
             f"promised: δ ≤ {upper(self.promise)} ({self.notion})",
             f"over plausible models: δ ≤ {upper(self.delta_at_confidence)} for a share of {exactly(self.confidence)}; "
@@ -177,7 +168,6 @@ def model_guard(
         deltas=deltas,
         delta_at_confidence=float(deltas[min(place, n_draws - 1)]),
         confidence=confidence,
-        share_above=float((deltas > promise).mean()),
         noise_alone=noise_alone,
         fitted_on_private_data=fitted_on_private_data,
     )

@@ -1,15 +1,11 @@
 """Naming the label of a released answer, or of the rows of a whole table, among all that it might belong to.
 
-Who holds one row names the likeliest label of the component. Who holds the whole table, one row of every label in an
-order that tells nothing, knows more: a row that another label explains better is not this one's. Two attackers do:
-``matching`` takes the likeliest assignment of all rows at once, ``marginals`` names for each row the label with the
-largest posterior probability (exact in small groups, where nobody names more rows; approximate in larger ones).
+Who holds one row names the likeliest label of the component. Of a whole table ``matching`` takes the likeliest
+assignment of all rows at once, ``marginals`` names for each row the label with the largest posterior probability.
+What is bounded is the mean over tables of the share of rows named right (docs/theory.md, section 18).
 
-Rows of one table depend on each other, tables do not: what is bounded is the mean over tables of the share of rows
-named right.
-
-**Means that a release really gave out** are attacked with what an attacker may know about the labels: he knows a curve
-of each label, takes the released row next to it, and names one of its crowd at random.
+**Means that a release really gave out** are attacked by somebody who knows a curve of each label, takes the released
+row next to it, and names one of its crowd at random.
 """
 
 from __future__ import annotations

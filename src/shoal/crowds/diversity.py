@@ -4,12 +4,9 @@ In every protected column a crowd keeps
 
     |mean of the crowd − mean of all|  ≤  κ · standard deviation of all,      κ = 0.6
 
-For a yes/no fact that half of all have, its share in a crowd is 0.2 to 0.8; of a fact that 2 % have, a crowd of ten has
-one bearer at most. "At least two values" cannot be had: 20 bearers for 83 crowds. This is t-closeness (Li, Li,
-Venkatasubramanian 2007) with the distance of means. Whole numbers are compared exactly.
-
-:func:`deal` is where formation starts: labels that are alike in the protected columns are dealt one to each crowd, to
-the crowds that they are near in all others, by linear assignment. Theory: docs/theory.md, section 15, rule 5.
+which is t-closeness (Li, Li, Venkatasubramanian 2007) with the distance of means (docs/theory.md, section 12.1, rule
+5). Whole numbers are compared exactly. :func:`deal` is where formation starts: labels that are alike in the protected
+columns are dealt one to each crowd, to the crowds that they are near in all others, by linear assignment.
 """
 
 from __future__ import annotations
@@ -34,13 +31,9 @@ _ROUNDS = 3
 def keeps_closeness(
     values: Units, crowd: NDArray[np.int64], closeness: float = CLOSENESS, among: Units | None = None
 ) -> BoolArray:
-    """(crowds, r) whether each crowd is close to all labels in each protected column (n, r).
+    """(crowds, r) whether each crowd is close to all labels in each protected column, of whole numbers (n, r).
 
-    Args:
-        values: protected figures as whole numbers.
-        crowd: (n,) crowd of each row.
-        closeness: κ.
-        among: (N, r) figures of all labels, where that is more than ``values``.
+    ``among`` (N, r) are the figures of all labels, where that is more than ``values``.
 
     >>> keeps_closeness(np.array([[0], [0], [1], [1]]), np.array([0, 1, 0, 1])).tolist()
     [[True], [True]]
@@ -76,10 +69,7 @@ def standing(values: FloatArray, closeness: float = CLOSENESS, among: FloatArray
 def deal(points: FloatArray, protected: FloatArray, number: int) -> NDArray[np.int64]:
     """(n,) crowd of each row, 0 … number − 1, sizes differing by at most one.
 
-    Args:
-        points: (n, d) what crowds are alike in.
-        protected: (n, r) what they are to differ in, each column in its own standard deviations.
-        number: crowds.
+    Crowds are alike in ``points`` (n, d) and differ in ``protected`` (n, r), in standard deviations of each column.
 
     >>> deal(np.array([[0.0], [0.1], [9.0], [9.1]]), np.array([[0.0], [1.0], [0.0], [1.0]]), 2).tolist()
     [1, 1, 0, 0]

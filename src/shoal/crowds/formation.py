@@ -11,21 +11,17 @@ are the exact changes of the spread. What moves cannot reach is tried by taking 
 forming as many, or fewer or more, anew from other seeds: simulated annealing, where what is somewhat worse may stay at
 first, and the best of all sweeps is returned. Everything is deterministic, but for what a time limit ends.
 
-Crowds are a function of the multiset of rows: rows are sorted by value before anything else is done, so that no name
-and no place decides where two rows are alike, and no sum is taken in another order. Permuting the rows permutes the
-numbers of the crowds and nothing else; means (:func:`means`) are exactly rounded sums.
-
-Where crowds have to keep limits (:class:`Limits`: a largest share of the total, dominance, closeness to all rows), what
-is in excess of them comes first and the spread second: a move may never raise the excess. Where rows have to be close
-to all in what is protected, formation begins with them dealt (:func:`shoal.crowds.diversity.deal`).
+Crowds are a function of the multiset of rows (docs/theory.md, section 12): rows are sorted by value before anything
+else is done, and means (:func:`means`) are exactly rounded sums. Where crowds have to keep limits (:class:`Limits`),
+what is in excess of them comes first and the spread second: a move may never raise the excess. Where rows have to be
+close to all in what is protected, formation begins with them dealt (:func:`shoal.crowds.diversity.deal`).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,8 +48,6 @@ _TOGETHER = 4
 _WORK, _FEWEST, _MOST, _FEW_POINTS = 1_000_000, 20, 300, 100
 #: What a crowd made anew may be worse by at first, in mean spreads of a crowd, and the share of sweeps that allow it.
 _WORSE, _WARM = 3.0, 0.8
-#: Rows that a refusal looks at leaving out, at most.
-_LEFT_OUT = 1000
 #: Passes over all points until no move is left; far more than it takes.
 _PASSES = 200
 #: Members and columns looked at for each point, about, in the search for crowds that keep their limits, and sweeps that
@@ -61,8 +55,7 @@ _PASSES = 200
 _EFFORT, _TRIES = 150_000, 2
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(NamedTuple):
     """What crowds have to keep, of n rows, beside their size; :func:`crowds` takes it, and its caller checks it."""
 
     amounts: FloatArray  #: (n, p) ≥ 0: what each row has of its crowd's totals
@@ -104,9 +97,6 @@ def crowds(
 ) -> NDArray[np.int64]:
     """(n,) crowd of each row of (n, d), numbered in order of their first rows; each has size to 2·size − 1 rows.
 
-    Which rows are together depends on their values alone, not on their order: rows that are alike in everything given
-    here can change places without any crowd holding other values.
-
     Args:
         points: (n, d) in the unit in which errors cost.
         size: least members of a crowd.
@@ -135,7 +125,11 @@ def crowds(
             )
     limits = Limits.none(len(x)) if limits is None else limits
     values, border = _borders(len(x), boundaries)
-    order = _by_value(border, x, weights, np.concatenate([_beside(len(x), beside), limits.by_row], axis=1))
+    known = np.zeros((len(x), 0)) if beside is None else validation.array(ndim=2, beside=beside)
+    if len(known) != len(x):
+        raise InputError(f"beside must have one row per point: expected {len(x)}, got {len(known)}")
+    # By boundary, then entry after entry: rows that are alike throughout are the only ties.
+    order = np.lexsort(np.concatenate([border[:, None], x, weights[:, None], known, limits.by_row], axis=1).T[::-1])
     x, weights, border, limits = x[order] + 0.0, weights[order], border[order], limits.take(order).scale()
     blocks: list[NDArray[np.intp]] = []
     for rows in np.split(np.arange(len(x)), np.flatnonzero(np.diff(border)) + 1):
@@ -200,28 +194,14 @@ def _borders(n: int, boundaries: Any) -> tuple[Any, NDArray[np.int64]]:
     return values, border.astype(np.int64)
 
 
-def _beside(n: int, beside: Any) -> FloatArray:
-    if beside is None:
-        return np.zeros((n, 0))
-    rows = validation.array(ndim=2, beside=beside)
-    if len(rows) != n:
-        raise InputError(f"beside must have one row per point: expected {n}, got {len(rows)}")
-    return rows
-
-
-def _by_value(border: NDArray[np.int64], x: FloatArray, weights: FloatArray, beside: FloatArray) -> NDArray[np.intp]:
-    """The order of rows by boundary, then entry after entry: rows that are alike throughout are the only ties."""
-    keys = np.concatenate([border[:, None].astype(np.float64), x, weights[:, None], beside], axis=1)
-    return np.lexsort(keys.T[::-1])
-
-
 def _form(
     x: FloatArray, size: int, weights: FloatArray, share: float, limits: Limits, sweeps: int, end: float
 ) -> NDArray[np.int64]:
     """Crowds of the rows of one block, in so many sweeps, or until the monotonic clock shows ``end``."""
     n = len(x)
     if share < 1:
-        limits = _with_share(limits, weights, share)
+        amounts = np.ascontiguousarray(np.concatenate([limits.amounts, weights[:, None]], axis=1))
+        limits = Limits(amounts, np.append(limits.shares, share), np.append(limits.ruled, False), limits.close)
     if n < 2 * size:
         crowd = np.zeros(n, dtype=np.int64)
     else:
@@ -238,15 +218,12 @@ def _form(
         _improve(x, crowd, size, near, limits, least, sweeps, end)
         _, crowd = np.unique(crowd, return_inverse=True)
     if share < 1 and _excess(crowd, weights, share) > 0:
-        raise InputError(_impossible(weights, size, share))
+        raise InputError(
+            f"largest_share: no grouping was found in which every member has at most {share:g} of its crowd's total, "
+            f"with crowds of {size} to {2 * size - 1}; choose a larger crowd or a larger share, or leave out the rows "
+            "with the largest totals"
+        )
     return np.asarray(crowd, dtype=np.int64)
-
-
-def _with_share(limits: Limits, weights: FloatArray, share: float) -> Limits:
-    """The limits with a largest share of one more amount."""
-    amounts = np.ascontiguousarray(np.concatenate([limits.amounts, weights[:, None]], axis=1))
-    ruled = np.append(limits.ruled, False)
-    return Limits(amounts, np.append(limits.shares, share), ruled, limits.close)
 
 
 def _excess(crowd: NDArray[np.int64], weights: FloatArray, share: float) -> float:
@@ -277,59 +254,41 @@ def _by_total(weights: FloatArray, size: int, share: float) -> NDArray[np.int64]
     return crowd
 
 
-def _impossible(weights: FloatArray, size: int, share: float) -> str:
-    order = np.argsort(-weights, kind="stable")
-    fits = (gone for gone in range(min(len(order) - size + 1, _LEFT_OUT)) if _fits(weights[order[gone:]], size, share))
-    out = next(fits, None)
-    instead = "" if out is None else f", or leave out the {out} with the largest totals"
-    return (
-        f"largest_share: no grouping was found in which every member has at most {share:g} of its crowd's total, with "
-        f"crowds of {size} to {2 * size - 1}; choose a larger crowd or a larger share{instead}"
-    )
-
-
-def _fits(weights: FloatArray, size: int, share: float) -> bool:
-    crowd = np.zeros(len(weights), dtype=np.int64) if len(weights) < 2 * size else _by_total(weights, size, share)
-    return _excess(crowd, weights, share) == 0
-
-
 # ------------------------------------------------------------------ kernels
 
 
 @kernel
-def _beyond(
-    members: Any, count: int, out: int, into: int, amounts: Any, shares: Any, ruled: Any, close: Any, top: Any
-) -> float:
+def _beyond(members: Any, count: int, out: int, into: int, limits: Any, top: Any) -> float:
     """Excess of a crowd without the member ``out`` and with the point ``into``; -1 for none. ``top`` is scratch."""
     size = count - (1 if out >= 0 else 0) + (1 if into >= 0 else 0)
     coalition = min(COALITION, (size - 1) // 3)
     excess = 0.0
-    for j in range(amounts.shape[1]):
+    for j in range(limits.amounts.shape[1]):
         top[:] = 0.0
         total = 0.0
         for s in range(count + 1):
             i = members[s] if s < count else into
             if i < 0 or (i == out and s < count):
                 continue
-            amount = amounts[i, j]
+            amount = limits.amounts[i, j]
             total += amount
             for r in range(COALITION + 1):
                 if amount > top[r]:
                     amount, top[r] = top[r], amount
-        excess += max(top[0] - shares[j] * total, 0.0)
-        if ruled[j]:
+        excess += max(top[0] - limits.shares[j] * total, 0.0)
+        if limits.ruled[j]:
             rest = total
             for r in range(coalition + 1):
                 rest -= top[r]
             # A little more than the rule asks, so that sums of rounded amounts do not break it in exact numbers.
             excess += max(top[0] * (1.0 + 1e-9) - 100.0 / PERCENT * rest, 0.0)
-    for e in range(close.shape[1]):
+    for e in range(limits.close.shape[1]):
         total = 0.0
         for s in range(count):
             if members[s] != out:
-                total += close[members[s], e]
+                total += limits.close[members[s], e]
         if into >= 0:
-            total += close[into, e]
+            total += limits.close[into, e]
         excess += max(abs(total) / size - (1.0 - 1e-9), 0.0)
     return excess
 
@@ -344,10 +303,7 @@ def _center(x: Any, members: Any, count: int, center: Any) -> None:
 
 
 @kernel
-def _settle(
-    x: Any, crowd: Any, n_crowds: int, size: int, near: Any, amounts: Any, shares: Any, ruled: Any, close: Any,
-    least: float, passes: int,
-) -> None:  # fmt: skip
+def _settle(x: Any, crowd: Any, n_crowds: int, size: int, near: Any, limits: Any, least: float, passes: int) -> None:
     """Moves and exchanges until none is left; ``near`` holds, point after point, those whose crowds are looked at."""
     n, k = x.shape
     most, q = 2 * size - 1, len(near) // n
@@ -361,18 +317,18 @@ def _settle(
         count[a] += 1
     center = np.empty((n_crowds, k))
     over, top = np.zeros(n_crowds), np.zeros(COALITION + 1)
-    limited = amounts.shape[1] + close.shape[1] > 0
+    limited = limits.amounts.shape[1] + limits.close.shape[1] > 0
     for a in range(n_crowds):
         _center(x, members[a], count[a], center[a])
         if limited:
-            over[a] = _beyond(members[a], count[a], -1, -1, amounts, shares, ruled, close, top)
+            over[a] = _beyond(members[a], count[a], -1, -1, limits, top)
     # When a crowd last changed and when a point was last looked at: what has not changed since need not be tried again.
     changed = np.ones(n_crowds, dtype=np.int64)
     looked = np.zeros(n, dtype=np.int64)
     tried = np.full(n_crowds, -1)
     clock = 1
     apart = np.empty(k)
-    effort, each = 0, most * (amounts.shape[1] + close.shape[1])
+    effort, each = 0, most * (limits.amounts.shape[1] + limits.close.shape[1])
     for turn in range(passes):
         moves = 0
         for i in range(n):
@@ -412,8 +368,8 @@ def _settle(
                     if exceeds:
                         effort += each
                     if exceeds or (limited and change < gain):
-                        excess = _beyond(members[a], count[a], i, j, amounts, shares, ruled, close, top)
-                        excess += _beyond(members[b], count[b], j, i, amounts, shares, ruled, close, top)
+                        excess = _beyond(members[a], count[a], i, j, limits, top)
+                        excess += _beyond(members[b], count[b], j, i, limits, top)
                         excess -= over[a] + over[b]
                         if abs(excess) < 1e-12 * (over[a] + over[b]):
                             excess = 0.0
@@ -442,14 +398,14 @@ def _settle(
             for c in (a, b):
                 _center(x, members[c], count[c], center[c])
                 if limited:
-                    over[c] = _beyond(members[c], count[c], -1, -1, amounts, shares, ruled, close, top)
+                    over[c] = _beyond(members[c], count[c], -1, -1, limits, top)
                 changed[c] = clock
         if moves == 0:
             break
 
 
 @kernel
-def _score(x: Any, crowd: Any, n_crowds: int, amounts: Any, shares: Any, ruled: Any, close: Any) -> tuple[float, float]:
+def _score(x: Any, crowd: Any, n_crowds: int, limits: Any) -> tuple[float, float]:
     """Excess and spread of points in crowds 0 .. n_crowds − 1."""
     n, k = x.shape
     count = np.zeros(n_crowds)
@@ -466,7 +422,7 @@ def _score(x: Any, crowd: Any, n_crowds: int, amounts: Any, shares: Any, ruled: 
         for e in range(k):
             spread_ += (x[i, e] - center[crowd[i], e]) ** 2
     excess, top = 0.0, np.zeros(COALITION + 1)
-    if amounts.shape[1] + close.shape[1] > 0:
+    if limits.amounts.shape[1] + limits.close.shape[1] > 0:
         members = np.empty(n, dtype=np.int64)
         for c in range(n_crowds):
             inside = 0
@@ -474,7 +430,7 @@ def _score(x: Any, crowd: Any, n_crowds: int, amounts: Any, shares: Any, ruled: 
                 if crowd[i] == c:
                     members[inside] = i
                     inside += 1
-            excess += _beyond(members, inside, -1, -1, amounts, shares, ruled, close, top)
+            excess += _beyond(members, inside, -1, -1, limits, top)
     return excess, spread_
 
 
@@ -527,9 +483,8 @@ def _seed_crowds(x: Any, n_crowds: int, draw: int) -> Any:
 
 @kernel
 def _sweep(
-    x: Any, crowd: Any, n_crowds: int, size: int, near: Any, amounts: Any, shares: Any, ruled: Any, close: Any,
-    least: float, draw: int, worse: float,
-) -> int:  # fmt: skip
+    x: Any, crowd: Any, n_crowds: int, size: int, near: Any, limits: Any, least: float, draw: int, worse: float
+) -> int:
     """Every crowd once with those nearest to it, taken apart and formed anew; crowds may come and go.
 
     What is made anew may have up to ``worse`` more spread, by a draw that favors little; never more excess.
@@ -594,16 +549,17 @@ def _sweep(
                 at += 1
         if made > together and used + made - together > room:
             continue
-        points, load, near_all = x[rows], amounts[rows], close[rows]
-        excess, was = _score(points, before, together, load, shares, ruled, near_all)
+        points = x[rows]
+        own = Limits(limits.amounts[rows], limits.shares, limits.ruled, limits.close[rows])
+        excess, was = _score(points, before, together, own)
         draw = draw * 16807 % 2147483647
         after = _seed_crowds(points, made, 0 if draw % 3 == 0 else draw)
         every = np.empty(total * total, dtype=np.int64)
         for i in range(total):
             for j in range(total):
                 every[i * total + j] = j
-        _settle(points, after, made, size, every, load, shares, ruled, near_all, least, _PASSES)
-        beyond, now = _score(points, after, made, load, shares, ruled, near_all)
+        _settle(points, after, made, size, every, own, least, _PASSES)
+        beyond, now = _score(points, after, made, own)
         draw = draw * 16807 % 2147483647
         share = draw / 2147483647.0
         if beyond > excess or (beyond == excess and now >= was - least + worse * share * share * share):
@@ -639,19 +595,18 @@ def _improve(
 ) -> None:
     """Moves, then sweeps with moves after each; ``crowd`` in place becomes the best of all that were seen."""
     draw = 1
-    kept = limits.amounts, limits.shares, limits.ruled, limits.close
     trial, n_crowds = crowd.copy(), int(crowd.max()) + 1
-    _settle(x, trial, n_crowds, size, near, *kept, least, _PASSES)
-    crowd[:], best = trial, _score(x, trial, n_crowds, *kept)
+    _settle(x, trial, n_crowds, size, near, limits, least, _PASSES)
+    crowd[:], best = trial, _score(x, trial, n_crowds, limits)
     for sweep in range(sweeps):
         if monotonic() > end or (sweep >= _TRIES and best[0] > 0):
             break
         worse = _WORSE * best[1] / n_crowds * max(1.0 - (sweep + 1) / (_WARM * sweeps), 0.0)
-        draw = _sweep(x, trial, n_crowds, size, near, *kept, least, draw, worse)
+        draw = _sweep(x, trial, n_crowds, size, near, limits, least, draw, worse)
         trial[:] = np.unique(trial, return_inverse=True)[1]
         n_crowds = int(trial.max()) + 1
-        _settle(x, trial, n_crowds, size, near, *kept, least, _PASSES)
-        score = _score(x, trial, n_crowds, *kept)
+        _settle(x, trial, n_crowds, size, near, limits, least, _PASSES)
+        score = _score(x, trial, n_crowds, limits)
         if score < best:
             crowd[:], best = trial, score
 

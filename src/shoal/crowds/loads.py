@@ -8,7 +8,6 @@ beginning that is the usual day stored when the crowd was formed. Figures are wh
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -16,24 +15,23 @@ from fractions import Fraction
 import numpy as np
 
 from shoal.crowds.rules import (
+    Draw,
     Units,
     as_figures,
     base_of_numbers,
     hold_loads,
     keeps_dominance,
     round_sums,
-    usual_of_loads,
     window_of,
 )
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
 #: Decimals of kW that mean something: watts.
 WATTS = 3
+#: The mean |load| that a crowd's base is of, over that of all labels, at least: homes that are away get no finer row.
+LEAST_LEVEL = Fraction(1, 10)
 #: The finest base of a row, in kW.
 FINEST = Decimal("0.001")
-
-#: Draws a whole number below n.
-Draw = Callable[[int], int]
 
 
 @dataclass(frozen=True)
@@ -63,17 +61,12 @@ class LoadRow:
 
 
 def begin_loads(day: Units, of_all: Fraction, draw: Draw) -> LoadCrowd:
-    """A new crowd: base and offset for life.
-
-    Args:
-        day: (n, steps of a day) usual day of each member, in watts.
-        of_all: mean |load| of all labels' usual days, in watts.
-        draw: draws a whole number below n, from a cryptographic source where rows are released.
+    """A new crowd with these usual days, in watts, and the mean |load| of all labels' days: base and offset for life.
 
     >>> begin_loads(np.full((10, 24), 400), Fraction(400), lambda n: n // 2).base
     Decimal('0.05')
     """
-    usual = usual_of_loads(day, of_all) / 10**WATTS
+    usual = max(Fraction(int(np.abs(day).sum()), max(day.size, 1)), of_all * LEAST_LEVEL) / 10**WATTS
     base = max(base_of_numbers(usual, len(day)), FINEST) if usual else FINEST
     return LoadCrowd(base, draw(window_of(base, len(day), WATTS)), day)
 
@@ -86,16 +79,9 @@ def next_loads(
     phases: IndexArray,
     largest_share: float | None = None,
 ) -> LoadRow:
-    """The row of a crowd for the next release.
+    """The row of a crowd for the next release, from figures (n, k) in watts of those who are ``present`` (n,).
 
-    Args:
-        crowd: what is kept of it.
-        figures: (n, k) watts; rows of members without a figure today are not looked at.
-        present: (n,) who has figures today.
-        instants: (k,) of the entries.
-        phases: (k,) the time of day of each entry, as a column of ``crowd.day``.
-        largest_share: no member has more than this share of the row.
-
+    ``phases`` (k,) are the times of day of the ``instants`` (k,), as columns of ``crowd.day``.
     Example: one of twelve homes begins to draw 9 kW more while the others stay; it is held.
 
     >>> day = np.full((12, 1), 500)

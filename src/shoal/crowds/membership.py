@@ -1,20 +1,11 @@
-"""Crowds for life: who is averaged with whom, from one release to the next.
+"""Crowds for life: who is averaged with whom, from one release to the next, by the four rules of docs/theory.md,
+section 12; m is the crowd that is promised. What may enter a row is for :mod:`shoal.crowds.loads` and ``tables``.
 
-A mean that changes by one member gives that member away: n'c' − nc. The rules below are those of the theory notes,
-section 10; m is the crowd that is promised. What may enter a row is for :mod:`shoal.crowds.loads` and ``tables``.
-
-1. **A crowd is a fixed set.** It is formed with about 1.2 m members (:data:`ROOM`) by likeness, within the limits of
-   dominance and diversity; m to 1.2 m labels are one crowd.
-2. **The mean is over the whole set.** A member without figures enters with the last ones that entered.
-3. **Newcomers wait** until they are 2.4 m (:data:`WAIT`). Up to 10 m of them (:data:`LOT`) are divided by lot, since
-   nine invented labels would otherwise have the tenth; more are alike inside lots of 10 m. Those whose lot does not
-   keep the rules of a row go on waiting.
-4. **A crowd of which fewer than m can still have figures is retired.** Its rest stays together and enters, as a block,
-   a new crowd with at least m others: no difference of two rows isolates fewer than m. Where the rest and the others
-   would not keep the rules of a row, it waits.
-
-Everything here is a pure function of its arguments, and of the *multiset* of values: exchanging two members of a crowd,
-or listing labels in another order, changes no row. What is drawn by lot comes in as ``shuffle``.
+What first crowds are alike in has a secret noise (:data:`BLUR`): formation is so sensitive that someone who knows all
+other labels could otherwise repeat it for every figure of the last one, and compare sizes and rows. Newcomers whose lot
+does not keep the rules of a row go on waiting, and so does the rest of a retired crowd that would not keep them with
+the others. Everything here is a pure function of its arguments, and of the *multiset* of values: exchanging two members
+of a crowd, or listing labels in another order, changes no row. What is drawn comes in as ``shuffle`` and ``seed``.
 """
 
 from __future__ import annotations
@@ -23,6 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +28,10 @@ ROOM = 1.2
 WAIT = 2.4
 #: Newcomers that are divided by lot alone, over the members promised; more are divided into lots of this size.
 LOT = 10.0
+#: Deviation of the noise of what first crowds are alike in, over that of each column. Prices do not show it.
+BLUR = 0.1
+#: Secret seeds.
+SEEDS = 2**63
 
 #: Puts n things in a drawn order: a permutation of range(n).
 Shuffle = Callable[[int], Sequence[int]]
@@ -70,21 +66,14 @@ def form_crowds(
     beside: FloatArray | None = None,
     limits: Limits | None = None,
     keeps: Callable[[IndexArray], bool] | None = None,
+    seed: int | None = None,
 ) -> NDArray[np.int64]:
     """(n,) crowd of each row at the first release about a population; −1 where fewer than m share a boundary.
 
     With ``shuffle`` rows are newcomers beside crowds that exist: they are divided by lot, and −1 is who waits.
-
-    Args:
-        points: (n, d) what crowds are alike in.
-        m: members promised.
-        shuffle: draws the lots of newcomers.
-        boundaries: (n,) values that crowds never cross.
-        totals: (n,) what each row has of its crowd's total, for ``largest_share``.
-        largest_share: no member has more than this share of its crowd's total.
-        beside: (n, k) what will be averaged: it orders rows whose points are equal.
-        limits: what crowds have to keep; at a first release the caller checks whether they do.
-        keeps: whether some rows can be a crowd by the rules of a row; newcomers who would not be, wait.
+    ``keeps`` says whether some of them can be a crowd by the rules of a row. At a first release the caller checks
+    whether ``limits`` are kept, and ``seed`` is that of the noise of ``points`` (n, d), secret where rows are released;
+    None for none. The other arguments are those of :func:`shoal.crowds.formation.crowds`.
 
     >>> form_crowds(np.arange(5.0)[:, None], 2).tolist()
     [0, 0, 0, 0, 0]
@@ -94,6 +83,11 @@ def form_crowds(
     n, size, least = len(points), formation_size(m), m if shuffle is None else waiting_size(m)
     member = np.full(n, -1, dtype=np.int64)
     values = np.asarray([""] * n if boundaries is None else [str(value) for value in boundaries], dtype=object)
+    known = np.concatenate(
+        [points, *([] if beside is None else [beside]), *([] if limits is None else [limits.by_row])], axis=1
+    )
+    if seed is not None:
+        points = _with_noise(points, known, values, seed)
     number = 0
     for value in sorted(set(values.tolist())):
         rows = np.flatnonzero(values == value)
@@ -101,9 +95,7 @@ def form_crowds(
             continue
         lots = [rows]
         if shuffle is not None:  # in order of their values first: the draw does not depend on how rows are named
-            known = [points, *([] if beside is None else [beside]), *([] if limits is None else [limits.by_row])]
-            keys = np.concatenate([one[rows] for one in known], axis=1)
-            rows = rows[np.lexsort(keys.T[::-1])]
+            rows = rows[np.lexsort(known[rows].T[::-1])]
             rows = rows[list(shuffle(len(rows)))]
             lots = np.array_split(rows, max(len(rows) // math.ceil(LOT * m), 1))
         for lot in lots:
@@ -125,6 +117,15 @@ def form_crowds(
     return member
 
 
+def _with_noise(points: FloatArray, known: FloatArray, values: NDArray[Any], seed: int) -> FloatArray:
+    """Points with noise, drawn in the order of all that is known of rows: it does not depend on how they are named."""
+    order = np.lexsort((*known.T[::-1], np.unique(values, return_inverse=True)[1]))
+    scale = BLUR * np.sort(points, axis=0).std(axis=0)
+    noise = np.empty_like(points)
+    noise[order] = np.random.default_rng(seed).standard_normal(points.shape)
+    return points + noise * (scale if scale.any() else 1.0)
+
+
 def can_have_figures(last: str, period: str, today: bool, days: float) -> bool:
     """Whether a member can still have figures of its own: it has some today, or had some within so many days.
 
@@ -140,11 +141,13 @@ def with_blocks(
     blocks: Mapping[int, Sequence[str]],
     m: int,
     keeps: Callable[[Sequence[str]], bool] | None = None,
+    boundaries: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, int], set[int]]:
     """New crowds with the rests of retired ones in them: label -> crowd, and the blocks that still wait.
 
     A block enters a crowd of at least m newcomers, as a whole, and no crowd takes two. With ``keeps`` only where the
-    rest and the newcomers together can be a crowd by the rules of a row.
+    rest and the newcomers together can be a crowd by the rules of a row; with ``boundaries``, of newcomers and of the
+    members of rests that are there, only where they are the same.
 
     >>> with_blocks({"a": 0, "b": 0, "c": 1, "d": 1}, {7: ["x"]}, 2)
     ({'a': 0, 'b': 0, 'c': 1, 'd': 1, 'x': 0}, set())
@@ -152,9 +155,11 @@ def with_blocks(
     free = sorted(crowd for crowd, size in Counter(newcomers.values()).items() if size >= m)
     joined, waits = dict(newcomers), set(blocks)
     for block in sorted(blocks):
+        walls = {boundaries[name] for name in blocks[block] if name in boundaries} if boundaries is not None else None
         for crowd in free:
-            together = [*(name for name, c in newcomers.items() if c == crowd), *blocks[block]]
-            if keeps is None or keeps(together):
+            new = [name for name, c in newcomers.items() if c == crowd]
+            inside = walls is None or boundaries is None or walls == {boundaries[name] for name in new}
+            if inside and (keeps is None or keeps([*new, *blocks[block]])):
                 joined |= dict.fromkeys(blocks[block], crowd)
                 free.remove(crowd)
                 waits.discard(block)

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from shoal import validation
 from shoal.archive import content_of, pack, unpack
 from shoal.crowds.diversity import CLOSENESS
-from shoal.crowds.membership import Shuffle, form_crowds, waiting_size, with_blocks
-from shoal.crowds.rules import Units, decimals_of, in_units
+from shoal.crowds.membership import SEEDS, Shuffle, form_crowds, waiting_size, with_blocks
+from shoal.crowds.rules import Units, decimals_of, exact_units
 from shoal.crowds.tables import (
     ColumnRoles,
     TableCrowd,
@@ -35,9 +35,10 @@ from shoal.crowds.tables import (
 )
 from shoal.errors import InputError, UnreachableError
 from shoal.files import write_private
+from shoal.plaintext import name_key
 from shoal.validation import BoolArray, FloatArray
 
-FORM, VERSION = "shoal rows state", 1
+FORM, VERSION = "shoal rows state", 2
 #: Columns that a refusal names, at most.
 _NAMED = 5
 
@@ -78,6 +79,10 @@ class RowsState:
     releases: int
     crowds: Mapping[int, KeptCrowd] = field(repr=False)
     waiting: tuple[str, ...] = field(default=(), repr=False)  #: new labels, and rests of retired crowds
+    bounded: bool = False  #: whether crowds keep boundaries
+    #: Columns of which some figure was withheld in the last release since its base hides too little by now: figures
+    #: have grown since the crowds were formed, and need new crowds.
+    outgrown: tuple[int, ...] = ()
 
     @property
     def held(self) -> dict[str, dict[int, int]]:
@@ -108,6 +113,7 @@ class RowsState:
         header: dict[str, Any] = {
             "format": FORM, "version": VERSION, "size": self.size, "closeness": self.closeness, "crowds": crowds,
             "largest_share": self.largest_share, "releases": self.releases, "waiting": list(self.waiting),
+            "bounded": self.bounded, "outgrown": list(self.outgrown),
         }  # fmt: skip
         arrays: dict[str, NDArray[Any]] = {name: getattr(self.columns, name) for name in ("few", "alike", "sensitive")}
         for number, kept in self.crowds.items():
@@ -126,7 +132,8 @@ class RowsState:
             crowds[int(one["crowd"])] = replace(kept, retired=one["retired"], rest=tuple(one["rest"]))
         columns = ColumnRoles(*(arrays[name] for name in ("few", "alike", "sensitive")))
         size, closeness, share = header["size"], header["closeness"], header["largest_share"]
-        return cls(size, closeness, share, columns, header["releases"], crowds, tuple(header["waiting"]))
+        more = header["bounded"], tuple(header["outgrown"])
+        return cls(size, closeness, share, columns, header["releases"], crowds, tuple(header["waiting"]), *more)
 
 
 def publish_rows(
@@ -145,26 +152,31 @@ def publish_rows(
     alike in the columns that are not protected. New labels wait until there are enough of them for crowds of their own.
     Rows are rounded, shifted by a secret constant, and take in a large change of one member only beside changes of
     others. For one constant figure d of a member, whatever is known of the others, the whole series of a crowd differs
-    by at most d/(n b) in total variation, b the ``precision`` of the row. No differential privacy about figures.
+    by at most d/(n b) in total variation, in one column, given the crowds; b is the ``precision`` of the row. Over
+    columns these bounds add: leave out columns that say nearly what another one says. No differential privacy
+    about figures.
+    Another spelling of a name is the same label (:func:`shoal.plaintext.name_key`).
 
     Args:
         figures: a mapping from labels to figures, or (labels, (n, k) array); NaN where a figure is missing.
-        state: what the last call returned; None at the first.
+        state: what the last call returned; None at the first. Keep it: without it the same labels would be divided in
+            another way, and two divisions reveal members.
         size: least members of a crowd.
-        boundaries: a mapping from labels to values that crowds never cross, or one value per label.
+        boundaries: a mapping from labels to values that crowds never cross, or one value per label; at every call, or
+            at none.
         sensitive: positions of columns that crowds must not be alike in, beside few-valued ones (first call).
         closeness: how far a crowd's mean may be from that of all labels in a protected column, in standard deviations.
         largest_share: no member has more than this share of a figure's total.
 
     Returns:
-        The rows of all crowds, NaN where a figure is withheld, and the state, with ``held`` and ``save``.
+        The rows of all crowds, NaN where a figure is withheld, and the state, with ``held``, ``outgrown`` and ``save``.
 
     Raises:
         UnreachableError: the first crowds cannot keep a rule; the text names it and the ways out.
 
     >>> rows, state = publish_rows({str(i): [20.0 + i, i % 2] for i in range(12)}, size=4)
-    >>> len(rows), rows.members.tolist(), state.held
-    (2, [6, 6], {})
+    >>> len(rows), int(rows.members.sum()), state.held
+    (2, 12, {})
     """
     setting = RowsState(
         validation.count(at_least=2, size=size),
@@ -173,8 +185,23 @@ def publish_rows(
         ColumnRoles(*np.zeros((3, 0), dtype=np.bool_)),
         0,
         {},
+        bounded=boundaries is not None,
     )
-    return advance_rows(figures, setting if state is None else state, size, boundaries, sensitive)
+    if np.ndim(sensitive) != 1:
+        raise InputError("sensitive must be a sequence of positions of columns")
+    positions = [validation.count(at_least=0, sensitive=j) for j in sensitive]
+    if state is None:
+        return advance_rows(figures, setting, size, boundaries, positions)
+    if not isinstance(state, RowsState):
+        raise InputError("state must be what the last call returned, or None at the first")
+    for name, given, kept in (
+        ("closeness", {closeness} - {CLOSENESS}, {state.closeness}),
+        ("largest_share", {largest_share} - {None}, {state.largest_share}),
+        ("sensitive", set(positions), set(np.flatnonzero(state.columns.sensitive).tolist())),
+    ):
+        if not given <= kept:
+            raise InputError(f"{name}: the first call fixed it, and crowds are permanent; leave it out")
+    return advance_rows(figures, state, size, boundaries)
 
 
 def advance_rows(
@@ -189,15 +216,23 @@ def advance_rows(
     """The same with given draws: for them, rows are a function of the multiset of figures and what is on record."""
     labels, values = _parse(figures)
     limits = validation.by_label(labels, boundaries=boundaries)
+    if limits is not None and np.shape(limits) != (len(labels),):
+        raise InputError("boundaries must hold one value per label")
     if state.releases and size != state.size:
         raise InputError(f"size: these labels are in crowds formed with size {state.size}, which is permanent")
+    if state.releases and (limits is not None) != state.bounded:
+        before = "with boundaries, which new crowds keep too" if state.bounded else "without boundaries"
+        raise InputError(f"boundaries: these labels are in crowds formed {before}")
+    known = {name_key(name): name for kept in state.crowds.values() for name in kept.labels}
+    labels = tuple(known.get(name_key(label), label) for label in labels)  # in the spelling of the first release
     release = _Release(labels, values, None if limits is None else [str(one) for one in limits], state, draw)
     if not state.releases:
         release.begin(sensitive)
     elif values.shape[1] != len(state.columns.few):
         raise InputError(f"figures must have {len(state.columns.few)} columns, those of the first release")
     else:
-        release.admit(_shuffle if shuffle is None else shuffle)
+        release.columns = state.columns.after(values)
+        release.admit(draw_order if shuffle is None else shuffle)
     return release.publish()
 
 
@@ -223,22 +258,25 @@ class _Release:
         """Form the first crowds; a rule that they do not keep is refused."""
         whole = np.flatnonzero(np.isfinite(self.values).all(axis=1))
         values, m, k = self.values[whole], self.state.size, self.values.shape[1]
-        if any(not 0 <= j < k for j in sensitive):
+        if any(j >= k for j in sensitive):
             raise InputError(f"sensitive must name columns by position, 0 to {k - 1}")
         if len(whole) < m:
             raise InputError(f"figures: {len(whole)} labels have a figure in every column; a crowd of {m} needs {m}")
         self.columns = ColumnRoles.of(values, sensitive)
         limits = table_limits(values, self.columns, self.state.closeness, self.state.largest_share)
         walls = None if self.boundaries is None else [self.boundaries[i] for i in whole]
-        crowd = form_crowds(likeness_of(values, self.columns), m, boundaries=walls, beside=values, limits=limits)
+        points, seed = likeness_of(values, self.columns), self.draw(SEEDS)
+        crowd = form_crowds(points, m, boundaries=walls, beside=values, limits=limits, seed=seed)
         if (crowd < 0).all():
             raise InputError(f"boundaries: fewer than {m} labels share a value; choose a smaller size or wider ones")
         inside = crowd >= 0
         values, rows, crowd = values[inside], whole[inside], crowd[inside]
         bases = [column_bases(values, self.columns, int(n)) for n in np.bincount(crowd)]
         self.decimals = tuple(decimals_of(column) for column in zip(*bases, strict=True))
-        units = _units(values, self.decimals)
-        kept = rules_kept(units, crowd, self.columns, self.state.closeness, self.state.largest_share)
+        units = exact_units(values, self.decimals)
+        kept = rules_kept(
+            units, crowd, self.columns, self.state.closeness, self.state.largest_share, decimals=self.decimals
+        )
         if not kept.all():
             raise UnreachableError(rules_failed(kept, self.columns))
         names = [self.labels[i] for i in rows]
@@ -271,7 +309,8 @@ class _Release:
         whole = [label for label in new if np.isfinite(self.values[self.place[label]]).all()]
         everyone = self._entering()
         joined = self._divide(whole, everyone, shuffle) if len(whole) >= waiting_size(m) else {}
-        joined, waits = with_blocks(joined, rests, m, lambda names: self._keeps(self._values(names), everyone))
+        walls = None if self.boundaries is None else dict(zip(self.labels, self.boundaries, strict=True))
+        joined, waits = with_blocks(joined, rests, m, lambda names: self._keeps(self._values(names), everyone), walls)
         every = {*new, *(name for rest in rests.values() for name in rest)}
         self.waiting = tuple(sorted(every - joined.keys()))
         names = sorted(joined)
@@ -282,7 +321,7 @@ class _Release:
             crowd = np.unique([joined[name] for name in names], return_inverse=True)[1].astype(np.int64)
             of_all = np.concatenate([everyone, values])
             bases = [column_bases(of_all, self.columns, int(n)) for n in np.bincount(crowd)]
-            self.add(names, _units(values, self.decimals), crowd, bases)
+            self.add(names, exact_units(values, self.decimals), crowd, bases)
 
     def _values(self, names: Sequence[str]) -> FloatArray:
         """(n, k) figures of some labels: those of now, or the last of a retired crowd that entered."""
@@ -323,11 +362,11 @@ class _Release:
 
     def _keeps(self, values: FloatArray, everyone: FloatArray) -> bool:
         """Whether some labels with these figures can be a crowd."""
-        units = _units(values, self.decimals)
-        among = np.concatenate([_units(everyone, self.decimals), units])
+        units = exact_units(values, self.decimals)
+        among = np.concatenate([exact_units(everyone, self.decimals), units])
         crowd = np.zeros(len(units), dtype=np.int64)
         share = self.state.largest_share
-        return bool(rules_kept(units, crowd, self.columns, self.state.closeness, share, among).all())
+        return bool(rules_kept(units, crowd, self.columns, self.state.closeness, share, among, self.decimals).all())
 
     def _figures(self, kept: KeptCrowd) -> FloatArray:
         empty = np.full(self.values.shape[1], np.nan)
@@ -341,7 +380,7 @@ class _Release:
         lasting = [number for number, kept in self.crowds.items() if not kept.retired]
         every = [self.crowds[number] for number in lasting]
         present = [self._present(kept) for kept in every]
-        units = [_units(np.nan_to_num(self._figures(kept)), self.decimals) for kept in every]
+        units = [exact_units(np.nan_to_num(self._figures(kept)), self.decimals) for kept in every]
         tables = [kept.table for kept in every]
         step = next_table(tables, units, present, self.columns, self.state.closeness, self.state.largest_share)
         for number, kept, held, there, table in zip(lasting, every, step.held, present, step.crowds, strict=True):
@@ -353,9 +392,10 @@ class _Release:
             np.array(lasting, dtype=np.int64),
             np.array([len(kept.labels) for kept in every], dtype=np.int64),
             step.rows,
-            np.array([[float(base) for base in table.bases] for table in tables]),
+            np.array([[float(base) for base in table.bases] for table in tables]).reshape(step.rows.shape),
         )
-        after = replace(self.state, columns=self.columns, releases=self.now, crowds=self.crowds, waiting=self.waiting)
+        after = replace(self.state, columns=self.columns, releases=self.now, crowds=self.crowds, waiting=self.waiting,
+                        outgrown=tuple(np.flatnonzero(step.outgrown.any(axis=0)).tolist()))  # fmt: skip
         return rows, after
 
 
@@ -391,17 +431,13 @@ def _parse(figures: Any) -> tuple[tuple[str, ...], FloatArray]:
         values = values[:, None]
     if values.ndim != 2 or not values.shape[1] or np.isinf(values).any():
         raise InputError("figures must have one row of finite numbers per label, or NaN where one is missing")
-    return validation.labels(len(values), [str(label) for label in given]), values + 0.0
+    names = validation.labels(len(values), [str(label) for label in given])
+    if len({name_key(name) for name in names}) < len(names):
+        raise InputError("figures: two labels are one name in two spellings", argument="figures")
+    return names, values + 0.0
 
 
-def _units(values: FloatArray, decimals: Sequence[int]) -> Units:
-    """Figures in units; those that are too many units for exact sums are refused."""
-    if values.size and (np.abs(values) * 10.0 ** np.array(decimals) * max(len(values), 1)).max() > 2.0**62:
-        raise InputError("figures: some are too large, compared with the rest of their column, to be added exactly")
-    return in_units(values, decimals)
-
-
-def _shuffle(n: int) -> list[int]:
+def draw_order(n: int) -> list[int]:
     """A drawn order of n things, from the cryptographic source."""
     order = list(range(n))
     secrets.SystemRandom().shuffle(order)

@@ -1,47 +1,26 @@
 """The rules of a row that look at one crowd by itself: precision, dominance, difference.
 
-**Precision**: a public base, and one secret offset per column for a crowd's life.
+Theory, with the proof: docs/theory.md, section 12.1. Figures are whole numbers v_i of a unit, such as watts.
 
-Figures are whole numbers v_i of a unit, such as watts. A crowd of n members has a base b, one of {1, 2, 5}·10^z, and
-a secret offset U, uniform on 0, 1, …, N − 1 with N = n b (in units), drawn once. Its row is
+**Precision**: a crowd of n members has a public base b, one of {1, 2, 5}·10^z, and for life a secret offset U, uniform
+on 0 … N − 1 with N = n b (in units). Its row is y = b ⌊(v_1 + … + v_n + U) / N⌋, right on average over U. Two worlds
+that differ by a constant d of one member differ by at most |d|/N in total variation, over the whole series of rows.
 
-    y = b ⌊(v_1 + … + v_n + U) / N⌋
-
-the exact mean plus a secret constant u uniform on ±b/2, rounded to a multiple of b. Over U the row is exactly right on
-average (Hermite's identity).
-
-*Theorem.* Let two worlds differ in one member, in all releases by the same constant d, |d| ≤ N. For any figures of
-the others the total variation between the two series of rows is at most |d|/N: the world with d and the offset U gives
-the rows of the world without d and the offset U + d, and uniform laws on 0 … N − 1 and d … N − 1 + d differ by |d|/N. A
-yes/no guess with even odds is right with probability at most ½ + |d|/(2N). Theory: docs/theory.md, section 15.
-
-**Dominance**: no member makes most of a row, and no few members see through to the one that does.
-
-The p %-rule of statistics offices, with p = 50 and a coalition of c = min(3, ⌊(n − 1)/3⌋) members who pool what they
-know: with amounts a_1 ≥ a_2 ≥ … of the n members
+**Dominance**: the p %-rule of statistics offices (Hundepool et al., Statistical Disclosure Control, 2012, section 4.2)
+with p = 50 and a coalition of c = min(3, ⌊(n − 1)/3⌋) members: for amounts a_1 ≥ a_2 ≥ …
 
     50 % of a_1  ≤  a_{c+2} + a_{c+3} + … + a_n
 
-The next c after the largest subtract their own amounts from the total, and what remains hides a_1 to within 50 % of it.
-Hundepool et al., Statistical Disclosure Control (2012), section 4.2. Theory: docs/theory.md, section 15, rule 3.
-
-**Difference**: a figure that the others' changes do not hide counts as not yet there.
-
-A change of one member beside still ones is that member's change times 1/n. So each member enters with its figure or
-with the last one that entered. A crowd's amounts of change a_i are looked at; **held** are, largest first, as many
-members as it takes until those that enter keep dominance, or no change of an entry is more than
-n b/2, which rounding hides. Nothing public says who is held, or whether anybody is.
-
-Tables: a_i = |figure now − last entered|, column by column; a member is held in that column. Loads: for each entry the
-reference is the figure that entered for the same instant, where one was published, else the last one for the same time
-of day; A_i = Σ |change| over the entries with a published instant, B_i over the others, and a member is held as a
-whole. Equal amounts are held together, so that nothing depends on names or the order of members.
-Theory: docs/theory.md, section 15, rule 4.
+**Difference**: each member enters with its figure or, **held**, with the last one that entered. Held are, by how much
+they change, largest first, as many as it takes until those that enter keep dominance, or no change of an entry is more
+than n b/2, which rounding hides. In tables that is decided column by column. A member's loads are held as a whole, by
+the sum of its changes over entries whose instant was published before or over the others. Equal amounts are held
+together, so that nothing depends on names or the order of members.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
@@ -50,21 +29,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shoal.errors import InputError
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
 #: Whole numbers of a unit.
 Units = NDArray[np.int64]
+#: Draws a whole number below n, from a cryptographic source where rows are released.
+Draw = Callable[[int], int]
 
 #: The base over usual figure / members, at most.
 PRECISION = 2
-#: The usual figure of a crowd of meters, over that of all labels, at least.
-LEAST_LEVEL = Fraction(1, 10)
 #: Distance of the quartiles of a normal law, over its standard deviation.
 QUARTILES = 1.35
 #: Decimals of a column's unit beyond those of its finest base: a unit is at most a thousandth of a base.
 FINER = 3
 
 _STEPS = (1, 2, 5)
+#: Decimals of a unit, at most: its bases are normal numbers.
+_LEAST_UNIT = 307
 
 
 def base_below(limit: Fraction) -> Decimal:
@@ -91,17 +73,6 @@ def _bases(limit: Fraction) -> list[Decimal]:
     return [Decimal(step).scaleb(z) for z in range(exponent - 1, exponent + 3) for step in _STEPS]
 
 
-def usual_of_loads(days: Units, of_all: Fraction) -> Fraction:
-    """The usual figure of a crowd of meters: the mean |load| over its members' stored days (n, steps), in units.
-
-    At least a tenth of that of all labels, so that a crowd of homes that are away has no finer row than others.
-
-    >>> usual_of_loads(np.array([[100, -300], [0, 0]]), Fraction(500)), usual_of_loads(np.array([[1]]), Fraction(500))
-    (Fraction(100, 1), Fraction(50, 1))
-    """
-    return max(Fraction(int(np.abs(days).sum()), max(days.size, 1)), of_all * LEAST_LEVEL)
-
-
 def usual_of_numbers(values: FloatArray) -> Fraction:
     """The usual figure of a column: the distance of the quartiles of all labels / 1.35.
 
@@ -117,7 +88,8 @@ def usual_of_numbers(values: FloatArray) -> Fraction:
     low, middle, high = np.quantile(ordered, [0.25, 0.5, 0.75]).tolist()
     if high > low:
         return Fraction(high - low) / Fraction(str(QUARTILES))
-    return sum((abs(Fraction(value) - Fraction(middle)) for value in ordered.tolist()), Fraction(0)) / len(ordered)
+    each = zip(*(part.tolist() for part in np.unique(ordered, return_counts=True)), strict=True)
+    return sum((count * abs(Fraction(value) - Fraction(middle)) for value, count in each), Fraction(0)) / len(ordered)
 
 
 def base_of_numbers(usual: Fraction, n: int, precision: float = PRECISION) -> Decimal:
@@ -149,6 +121,23 @@ def decimals_of(bases: Iterable[Decimal]) -> int:
     (5, -1)
     """
     return FINER - min(base.adjusted() for base in bases)
+
+
+def exact_units(values: FloatArray, decimals: Sequence[int], name: str = "figures") -> Units:
+    """The same for columns of a table: figures that cannot be added exactly are refused, under this name.
+
+    >>> exact_units(np.array([[1.25]]), [1]).tolist()
+    [[12]]
+    """
+    if values.size:
+        with np.errstate(over="ignore", invalid="ignore"):
+            most = (np.abs(values) * 10.0 ** np.array(decimals, dtype=np.float64)).max() * len(values)
+        if max(decimals) > _LEAST_UNIT or most > 2.0**62:
+            raise InputError(
+                f"{name}: some figures are too large, compared with the rest of their column, or too small to be "
+                "averaged exactly"
+            )
+    return in_units(values, decimals)
 
 
 def in_units(values: FloatArray, decimals: Sequence[int] | int) -> Units:
@@ -208,10 +197,7 @@ def coalition_of(n: int) -> int:
 def keeps_dominance(amounts: NDArray[Any], largest_share: float | None = None) -> BoolArray:
     """Whether amounts (n,) or (n, k) ≥ 0 keep the rule, column by column; whole numbers are compared exactly.
 
-    Args:
-        amounts: what each member has of the row.
-        largest_share: no member has more than this share of the total, too.
-
+    With ``largest_share`` no member has more than this share of the total, too.
     >>> bool(keeps_dominance(np.array([12, 1, 1, 1, 1, 1, 1, 1, 1, 1])))  # half of 12 is what the last six have
     True
     >>> bool(keeps_dominance(np.array([13, 1, 1, 1, 1, 1, 1, 1, 1, 1])))
@@ -231,12 +217,8 @@ def keeps_dominance(amounts: NDArray[Any], largest_share: float | None = None) -
 def held_members(amounts: Units, largest: Units, window: int) -> BoolArray:
     """(n,) which members are held: the fewest, largest amounts first, whose absence lets the others hide each other.
 
-    Args:
-        amounts: (n,) how much each member changes.
-        largest: (n,) the largest change of one entry of each member.
-        window: n b, in the same units.
-
-    Example: one member moves by 90 while the others move by 1; n b is 20.
+    ``amounts`` (n,) say how much each member changes, ``largest`` (n,) its largest change of one entry; ``window`` is
+    n b. Example: one member moves by 90 while the others move by 1; n b is 20.
 
     >>> held_members(np.array([90, 1, 1, 1, 1, 1]), np.array([90, 1, 1, 1, 1, 1]), 20).tolist()
     [True, False, False, False, False, False]
@@ -250,31 +232,11 @@ def held_members(amounts: Units, largest: Units, window: int) -> BoolArray:
     return held
 
 
-def hold_in_columns(figures: Units, last: Units, windows: Units) -> BoolArray:
-    """(n, k) who is held in which column of a table.
-
-    Args:
-        figures: (n, k) figures now; where there is none, the last one.
-        last: (n, k) figures that entered the last row.
-        windows: (k,) n b of each column.
-
-    >>> now = np.array([[90, 5], [1, 5], [1, 5], [1, 5], [1, 5], [1, 5]])
-    >>> hold_in_columns(now, np.zeros_like(now), np.array([20, 20]))[0].tolist()
-    [True, False]
-    """
-    amounts = np.abs(figures - last)
-    held = [held_members(column, column, int(window)) for column, window in zip(amounts.T, windows, strict=True)]
-    return np.array(held).reshape(amounts.shape[1], len(amounts)).T
-
-
 def hold_loads(figures: Units, reference: Units, published: BoolArray, window: int) -> BoolArray:
     """(n,) which members of a crowd of meters are held, each with all of its entries.
 
-    Args:
-        figures: (n, k) loads now; where there is none, the reference.
-        reference: (n, k) what entered for the same instants or, where none was published, the same times of day.
-        published: (k,) which instants the last row had.
-        window: n b.
+    ``reference`` (n, k) is what entered for the same instants or, where none was ``published`` (k,), the same times of
+    day; ``figures`` are the loads now, the reference where there is none.
 
     >>> still = np.zeros((6, 2), dtype=np.int64)
     >>> hold_loads(still + np.array([[90], [1], [1], [1], [1], [1]]), still, np.array([True, False]), 20)[:2].tolist()

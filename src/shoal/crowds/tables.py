@@ -1,24 +1,25 @@
 """The rows of crowds over a table, release after release: every rule of a row, column by column.
 
-All crowds are looked at together, since diversity and the columns ruled by dominance are about all labels. A figure is
-a whole number of its column's unit; a member without one in a column enters with the last one that entered. Where a
-rule fails later on, the figure of that crowd in that column is withheld: it is missing from the row, and what is kept
-of the crowd stays as it was.
+A figure is a whole number of its column's unit; a member without one enters with the last one that entered. Where a
+rule fails later on, the figure of that crowd in that column is withheld, and what is kept of the crowd stays as it was.
 
-**What columns are**, as far as these rules are concerned:
-
-- **Few-valued**: at most ten values, and at most half as many as there are labels (a small table of measurements is
-  not a table of categories). Fixed when the first crowds are formed.
-- **Protected**: few-valued columns, those in which half of the labels or more are alike, and those named sensitive.
+- **Few-valued** columns have at most ten values, and at most half as many as there are labels (a small table of
+  measurements is not a table of categories). That is fixed when the first crowds are formed; one with more than ten
+  values in a later release is few-valued no more, but protected all the same.
+- **Protected** are few-valued columns, those in which half of the labels or more are alike, and those named sensitive.
   They take no part in likeness, and crowds keep close to all labels in them (:mod:`diversity`).
-- **Ruled by dominance**: columns of non-negative numbers, and the difference of two columns in which more than half of
+- **Ruled by dominance**: all other columns, by |figure|, and the difference of two columns in which more than half of
   the labels agree; never few-valued columns, and no difference of two of them. Two columns that agree for all members
-  but one are two tables in one.
+  but one are two tables in one. A column with negative figures is ruled too: otherwise one label with a negative
+  figure would end the rule for all.
+
+A base is for life. Where the usual figure of all labels outgrows five times n b of a crowd, the base hides too little
+of it, and the crowd's figure is withheld: the column needs new crowds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -30,11 +31,12 @@ from numpy.typing import NDArray
 from shoal.crowds.diversity import CLOSENESS, keeps_closeness, standing
 from shoal.crowds.formation import Limits
 from shoal.crowds.rules import (
+    Draw,
     Units,
     as_figures,
     base_of_few,
     base_of_numbers,
-    hold_in_columns,
+    held_members,
     keeps_dominance,
     round_sums,
     usual_of_numbers,
@@ -42,10 +44,12 @@ from shoal.crowds.rules import (
 )
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
-#: Draws a whole number below n.
-Draw = Callable[[int], int]
 #: Values of a few-valued column, at most.
 FEW = 10
+#: The usual figure of all labels over n b of a crowd, at most.
+OUTGROWN = 5
+#: |correlation| of columns that are nearly copies.
+COPIES = 0.95
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,16 @@ class ColumnRoles:
         named[list(sensitive)] = True
         return cls(few, alike, named)
 
+    def after(self, values: FloatArray) -> ColumnRoles:
+        """The roles from a release with these figures (n, k) on, NaN where one is missing.
+
+        >>> roles = ColumnRoles(*np.array([[True], [False], [False]])).after(np.arange(11.0)[:, None])
+        >>> roles.few.tolist(), roles.protected.tolist()
+        ([False], [True])
+        """
+        grown = np.array([len(np.unique(column[np.isfinite(column)])) > FEW for column in values.T]) & self.few
+        return ColumnRoles(self.few & ~grown, self.alike | grown, self.sensitive)
+
     @property
     def protected(self) -> BoolArray:
         """(k,) columns that crowds are not alike in."""
@@ -88,18 +102,34 @@ def ruled_columns(values: NDArray[Any], few: BoolArray) -> list[tuple[int, ...]]
     """Columns, and pairs of columns, whose amounts keep dominance.
 
     >>> ruled_columns(np.array([[1, 1, -1], [2, 2, 0], [3, 3, 5], [9, 4, 6]]), np.array([False, False, False]))
-    [(0,), (1,), (0, 1)]
+    [(0,), (1,), (2,), (0, 1)]
     """
     n, k = values.shape
-    plain: list[tuple[int, ...]] = [(j,) for j in np.flatnonzero((values >= 0).all(axis=0) & ~few).tolist()]
+    plain: list[tuple[int, ...]] = [(j,) for j in np.flatnonzero(~few).tolist()]
     for j in range(k - 1):
         agree = 2 * (values[:, j + 1 :] == values[:, j : j + 1]).sum(axis=0) > n
         plain += [(j, j + 1 + other) for other in np.flatnonzero(agree & ~(few[j] & few[j + 1 :])).tolist()]
     return plain
 
 
+def near_copies(values: FloatArray, few: BoolArray) -> list[int]:
+    """Columns that say nearly what another one says: |correlation| of at least 0.95 where neither is few-valued, of
+    1 where both are: equal, complementary or in another unit.
+
+    >>> x = np.array([0.0, 1, 2, 3, 9])
+    >>> near_copies(np.column_stack([x, -2 * x, x**0]), np.array([False, False, True]))
+    [0, 1]
+    """
+    centered = values - values.mean(axis=0)
+    length = np.sqrt((centered**2).sum(axis=0))
+    unit = centered / np.where(length > 0, length, 1.0)
+    needed = np.where(few[:, None] | few, 1 - 1e-9, COPIES) + (few[:, None] != few)
+    alike = np.triu(np.abs(unit.T @ unit) >= needed, 1)
+    return np.flatnonzero(alike.any(axis=0) | alike.any(axis=1)).tolist()
+
+
 def amounts_of(values: NDArray[Any], ruled: list[tuple[int, ...]]) -> NDArray[Any]:
-    """(n, len(ruled)) amounts ≥ 0: the figures of a column, or the differences of two.
+    """(n, len(ruled)) amounts ≥ 0: |v| of a column, or of the difference of two.
 
     >>> amounts_of(np.array([[1, 4], [3, 3]]), [(0,), (0, 1)]).tolist()
     [[1, 3], [3, 0]]
@@ -139,6 +169,7 @@ class TableRows:
     rows: FloatArray  #: (crowds, k)
     held: tuple[BoolArray, ...]  #: per crowd (n, k)
     crowds: tuple[TableCrowd, ...]  #: after the release
+    outgrown: BoolArray  #: (crowds, k) withheld since the base of the crowd hides too little by now
 
 
 def column_bases(values: FloatArray, columns: ColumnRoles, n: int) -> tuple[Decimal, ...]:
@@ -156,13 +187,10 @@ def column_bases(values: FloatArray, columns: ColumnRoles, n: int) -> tuple[Deci
 
 
 def begin_table(last: Units, bases: Sequence[Decimal], decimals: Sequence[int], draw: Draw) -> TableCrowd:
-    """A new crowd: bases, and an offset per column, for life.
+    """A new crowd with these figures (n, k): bases of at least one unit, and an offset per column, for life.
 
-    Args:
-        last: (n, k) the figures of its members.
-        bases: of each column.
-        decimals: of each column's unit; a base is at least one unit.
-        draw: draws a whole number below n, from a cryptographic source where rows are released.
+    Offsets are independent: had columns one in common, a member's figure that is known in one of them would show it in
+    all others. The price is that K copies of a column leave 1/√K of the error (:func:`near_copies`).
     """
     finest = [max(base, Decimal(1).scaleb(-places)) for base, places in zip(bases, decimals, strict=True)]
     windows = [window_of(base, len(last), places) for base, places in zip(finest, decimals, strict=True)]
@@ -177,15 +205,7 @@ def next_table(
     closeness: float = CLOSENESS,
     largest_share: float | None = None,
 ) -> TableRows:
-    """The rows of all crowds for the next release.
-
-    Args:
-        crowds: what is kept of each.
-        figures: of each crowd (n, k), in units; entries that are not there are not looked at.
-        present: of each crowd (n, k), which figures are there.
-        columns: which are few-valued and protected.
-        closeness: κ of diversity.
-        largest_share: no member has more than this share of a figure's total.
+    """The rows of all crowds for the next release, from figures (n, k) of each, in units, where they are ``present``.
 
     Example: one of twelve salaries rises by 730 while all other figures stay; who earns it is held.
 
@@ -197,20 +217,29 @@ def next_table(
     >>> int(step.held[0].sum()), step.rows.tolist()
     (1, [[4000.0]])
     """
+    if not crowds:
+        none = np.zeros((0, len(columns.few)))
+        return TableRows(none, (), (), none.astype(np.bool_))
     entered, every_held = [], []
     for crowd, now, there in zip(crowds, figures, present, strict=True):
         entering = np.where(there, now, crowd.last)
-        held = hold_in_columns(entering, crowd.last, crowd.windows)
+        amounts, windows = np.abs(entering - crowd.last), crowd.windows.tolist()
+        columnwise = [held_members(one, one, window) for one, window in zip(amounts.T, windows, strict=True)]
+        held = np.array(columnwise).reshape(entering.shape[::-1]).T
         entered.append(np.where(held, crowd.last, entering))
         every_held.append(held)
     member = np.repeat(np.arange(len(crowds)), [len(one) for one in entered])
-    kept = rules_kept(np.concatenate(entered), member, columns, closeness, largest_share)
+    everyone = np.concatenate(entered)
+    usual = [usual_of_numbers(column) for column in everyone.T]
+    outgrown = np.array([[s > OUTGROWN * int(w) for s, w in zip(usual, one.windows, strict=True)] for one in crowds])
+    kept = rules_kept(everyone, member, columns, closeness, largest_share, decimals=crowds[0].decimals)
+    kept &= ~outgrown
     rows = np.array([crowd.row(own) for crowd, own in zip(crowds, entered, strict=True)])
     after = [
         replace(crowd, last=np.where(known, own, crowd.last))
         for crowd, own, known in zip(crowds, entered, kept, strict=True)
     ]
-    return TableRows(np.where(kept, rows, np.nan), tuple(every_held), tuple(after))
+    return TableRows(np.where(kept, rows, np.nan), tuple(every_held), tuple(after), outgrown)
 
 
 def rules_kept(
@@ -220,22 +249,21 @@ def rules_kept(
     closeness: float = CLOSENESS,
     largest_share: float | None = None,
     among: Units | None = None,
+    decimals: Sequence[int] = (),
 ) -> BoolArray:
     """(crowds, k) whether each crowd's figure in each column keeps dominance and diversity.
 
-    Where the difference of two columns does not, the second of them fails.
-
-    Args:
-        values: (n, k) figures of all members, in units.
-        crowd: (n,) the crowd of each.
-        columns: which are few-valued and protected.
-        closeness: κ of diversity.
-        largest_share: no member has more than this share of a figure's total.
-        among: (N, k) figures of all labels, where those are more.
+    Where the difference of two columns does not, the second of them fails. ``values`` (n, k) are the figures of all
+    members, in units; ``among`` (N, k) those of all labels, where these are more; ``decimals`` those of the
+    units, where columns differ in them: two columns are compared in one unit.
     """
     everyone = values if among is None else among
-    ruled = ruled_columns(everyone, columns.few)
-    amounts = amounts_of(values, ruled)
+    alike: list[NDArray[Any]] = [everyone, values]
+    if len(set(decimals)) > 1:
+        alike = [one * np.array([10 ** (max(decimals) - places) for places in decimals], dtype=object) for one in alike]
+    ruled = ruled_columns(alike[0], columns.few)
+    amounts = amounts_of(alike[1], ruled)
+    amounts = amounts.astype(np.float64) if amounts.dtype == object else amounts
     number = int(crowd.max()) + 1
     kept = np.ones((number, values.shape[1]), dtype=np.bool_)
     for c, inside in enumerate(members_at(crowd)):
@@ -254,15 +282,7 @@ def table_limits(
     largest_share: float | None = None,
     among: FloatArray | None = None,
 ) -> Limits:
-    """What crowds of a table have to keep as they are formed.
-
-    Args:
-        values: (n, k) figures of those who are to have crowds.
-        columns: which are few-valued and protected.
-        closeness: κ of diversity.
-        largest_share: no member has more than this share of a figure's total.
-        among: (N, k) figures of all labels, where those are more.
-    """
+    """What crowds of a table have to keep as they are formed; arguments as in :func:`rules_kept`."""
     everyone = values if among is None else among
     ruled = ruled_columns(everyone, columns.few)
     protected = columns.protected

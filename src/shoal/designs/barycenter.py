@@ -1,15 +1,11 @@
 """The common law that all labels can reach, and its price: perfect indistinguishability for a finite ρ.
 
 Transport: the minimax Bures–Wasserstein center, min over (m, S) of max over X of ‖μ_X − m‖² + d²(Σ_X, S) with
-d²(Σ, S) = Tr(Σ + S − 2(Σ^{1/2} S Σ^{1/2})^{1/2}) = min over rotations O of ‖Y − Σ^{1/2} O‖² for S = Y Yᵀ.
+d²(Σ, S) = Tr(Σ + S − 2(Σ^{1/2} S Σ^{1/2})^{1/2}) = min over rotations O of ‖Y − Σ^{1/2} O‖² for S = Y Yᵀ. Additive:
+‖μ_X − m‖² + Tr(S − Σ_X) for S ⪰ Σ_X: the dominating matrix of least trace, and a weighted smallest enclosing ball.
 
-Additive: S ⪰ Σ_X is needed, and the cost is ‖μ_X − m‖² + Tr(S − Σ_X). The trace of S is common to all labels, so the
-two parts separate: the dominating matrix of least trace, and a weighted smallest enclosing ball.
-(docs/theory.md, section 6.)
-
-**The minimax problem** is solved through its dual, weights on the labels (:func:`_minimax`). For costs c_X(z) convex in
-a center z (after a suitable change of variables), the dual function g(p) = min_z Σ p_X c_X(z) is concave on the simplex
-with gradient c_X(z_p), and for every p
+**The minimax problem** is solved through its dual, weights on the labels (:func:`_minimax`; docs/theory.md, section
+6.4). With costs c_X(z) of a center z and g(p) = min_z Σ p_X c_X(z), for every p
 
     g(p) ≤ min_z max_X c_X(z) ≤ max_X c_X(z_p),
 

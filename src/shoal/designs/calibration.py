@@ -1,20 +1,16 @@
 """calibrate: the least error at which a method meets (ε, δ), group by group.
 
-Connected components share no edge, so each is calibrated for itself and no label pays for a group that is harder to
-hide in. Where a method can make labels equal, the price of that (:func:`shoal.perfect_rho`) meets the target, and the
-search looks for something cheaper: first a little below the price, since where δ jumps up there the rest need not be
-tried (constant answers are such a case), then in growing steps down, since δ rises steeply there, then by bisection.
-Other methods start from a guess that is doubled until it is enough. Certificates are those of the finished mechanism.
-
-Bounded by seconds, a design depends on how busy the machine is. Bounded by ``iterations`` no clock is looked at, and
-the same arguments give the same mechanism.
+Where a method can make labels equal, the price of that (:func:`shoal.perfect_rho`) meets the target, and the search
+looks for something cheaper: first a little below the price, since where δ jumps up there the rest need not be tried
+(constant answers are such a case), then in growing steps, then by bisection. Other methods start from a guess that is
+doubled until it is enough. Bounded by ``iterations`` no clock is looked at: equal arguments, equal mechanisms.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -53,9 +49,7 @@ def calibrate(
     scope: str = "answer",
     times: int = 1,
     tolerance: float = 2e-3,
-    weights: Sequence[float] | None = None,
     noise_floor: float = 0.0,
-    max_bias: float = 1.0,
     time_limit: float | None = None,
     iterations: int | None = None,
     progress: Progress | None = None,
@@ -73,7 +67,7 @@ def calibrate(
         seed: seed of the search's own randomness.
         scope, times: as in :func:`shoal.design`.
         tolerance: relative accuracy of each group's ρ.
-        weights, noise_floor, max_bias: as in :func:`shoal.design`.
+        noise_floor: as in :func:`shoal.design`.
         time_limit: seconds for all groups together; what was found until then is returned.
         iterations: steps per stage of a search, as in :func:`shoal.design`; no clock is looked at.
         progress: called with (groups done, groups).
@@ -96,21 +90,19 @@ def calibrate(
     delta = validation.probability(delta=delta, below_one=True)
     tolerance = validation.positive(tolerance=tolerance)
     limit = math.inf if time_limit is None else validation.positive(time_limit=time_limit)
-    problem = DesignProblem.of(
-        classes, graph, epsilon, max(1.0, 2 * noise_floor), notion, weights, noise_floor, max_bias, scope, times
-    )
+    problem = DesignProblem.of(classes, graph, epsilon, max(1.0, 2 * noise_floor), notion, noise_floor, scope, times)
     groups = [members for members in problem.components if len(members) > 1]
     end = time.monotonic() + limit
     mechanisms: list[tuple[Any, Mechanism]] = []
     for number, members in enumerate(groups):
         now = time.monotonic()
         until = now + max(end - now, 0.1) / (len(groups) - number)
-        group = _Group(problem.part(members), method, delta, seed, weights, iterations, until)
+        group = _Group(problem.part(members), method, delta, seed, iterations, until)
         mechanisms.append((members, group.least(tolerance)))
         if progress is not None:
             progress(number + 1, len(groups))
     if not any(METHODS[mechanism.method].perturbs for _, mechanism in mechanisms) and noise_floor == 0:
-        calibrated = design(classes, graph, "none", epsilon, 1.0, notion, scope=scope, times=times, weights=weights)
+        calibrated = design(classes, graph, "none", epsilon, 1.0, notion, scope=scope, times=times)
     elif len(groups) == 1 and len(groups[0]) == problem.n_labels:
         calibrated = mechanisms[0][1]
     else:
@@ -135,7 +127,6 @@ class _Group:
     method: str
     delta: float
     seed: int
-    weights: Sequence[float] | None
     iterations: int | None
     end: float
 
@@ -144,7 +135,7 @@ class _Group:
         if self.iterations is None and self.end < math.inf:
             limit = max((self.end - time.monotonic()) / 2, 0.2)
         return design(
-            part.original,
+            part.classes,
             part.graph,
             method,
             part.epsilons[:, 0].copy(),
@@ -153,9 +144,7 @@ class _Group:
             self.seed,
             scope=part.scope,
             times=part.times,
-            weights=self.weights,
             noise_floor=part.noise_floor if METHODS[method].perturbs else 0.0,
-            max_bias=part.max_bias,
             time_limit=limit,
             iterations=self.iterations,
             interruptible=True,
@@ -180,8 +169,8 @@ class _Group:
                 )
         best = self._enough(self._guess(method))
         # What a mechanism really spends can be less than its budget.
-        high, low, ratio = float(best.weighted_rho.max()), floor, 0.5 if method.center is None else 1 - tolerance
-        if method.meets_only and not self.part.original.stored_variances.any():
+        high, low, ratio = float(best.rho.max()), floor, 0.5 if method.center is None else 1 - tolerance
+        if method.meets_only and not self.part.classes.stored_variances.any():
             return best  # constants either meet or can be told apart: there is nothing in between
         middle = high * ratio if low == 0 or method.center is not None else math.sqrt(low * high)
         while high > low * (1 + 1.5 * tolerance) and low < middle < high:
@@ -189,7 +178,7 @@ class _Group:
                 break
             tried = self.attempt(middle, best)
             if self.meets(tried):
-                best, high = tried, min(middle, float(tried.weighted_rho.max()))
+                best, high = tried, min(middle, float(tried.rho.max()))
                 ratio *= ratio if low == 0 and ratio > 1e-6 else 1.0
             else:
                 low = middle
@@ -222,6 +211,6 @@ class _Group:
                 )
             budget *= 2.0
         raise UnreachableError(
-            f"method {self.method!r} did not reach the delta asked for up to rho = {budget / 2:.4g}; allow more bias "
-            "or less noise_floor, or choose a larger epsilon"
+            f"method {self.method!r} did not reach the delta asked for up to rho = {budget / 2:.4g}; allow less "
+            "noise_floor, or choose a larger epsilon"
         )

@@ -59,20 +59,14 @@ class Comparison:
 
     @property
     def _cells(self) -> list[tuple[str, ...]]:
-        def form_cell(value: float | None, form: Callable[[float], str]) -> str:
-            return "–" if value is None else form(value)
+        forms = {"noise_share": lambda x: f"{math.floor(100 * x)} %", "naming": percent}
+        names = ("rho", "error", "delta", "delta_at_equal_error", *forms)
+
+        def cell(name: str, value: float | None) -> str:
+            return "–" if value is None else forms.get(name, lambda x: upper(x, 3))(value)
 
         return [
-            (
-                PRINTED.get(row["method"], row["method"]),
-                form_cell(row["rho"], lambda x: upper(x, 3)),
-                form_cell(row["error"], lambda x: upper(x, 3)),
-                form_cell(row["delta"], lambda x: upper(x, 3)),
-                form_cell(row["delta_at_equal_error"], lambda x: upper(x, 3)),
-                form_cell(row["noise_share"], lambda x: f"{math.floor(100 * x)} %"),
-                form_cell(row["naming"], percent),
-            )
-            for row in self.rows
+            (PRINTED.get(row["method"], row["method"]), *(cell(name, row[name]) for name in names)) for row in self.rows
         ]
 
     @property
@@ -81,14 +75,11 @@ class Comparison:
         holds = {"answer": "one answer", "table": "the whole table"}[self.scope]
         return f"Least error for (ε, δ) = ({exactly(self.epsilon)}, {exactly(self.delta)}), {holds}"
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         lines = [COLUMNS, *self._cells]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         texts = ["  ".join([c[0].ljust(widths[0]), *map(str.rjust, c[1:], widths[1:])]).rstrip() for c in lines]
         return "\n".join([self.title, *texts])
-
-    def __repr__(self) -> str:
-        return str(self)
 
     def _repr_html_(self) -> str:
         return table(self.title, COLUMNS, self._cells)
@@ -158,7 +149,7 @@ def compare(
         reached[name] = _best(name, reach(name), reached, lambda m: float(m.rho.max()))
     last, equal = reached[names[-1]], dict.fromkeys(names, reached[names[-1]])
     if last is not None:
-        budget = np.maximum(last.weighted_rho, np.finfo(np.float64).tiny)
+        budget = np.maximum(last.rho, np.finfo(np.float64).tiny)
         seen: dict[str, Mechanism | None] = {}
         for name in names[:-1]:
             own = design(classes, graph, name, epsilon, budget, **options(name))
@@ -198,18 +189,10 @@ BESIDE_AVERAGES, MOST_LABELS = ("none", "white", "ellipsoid", "paper", "transpor
 def compare_with_averages(
     values: FloatArray, crowd: IndexArray, epsilon: float, delta: float, *, time_limit: float = 60.0
 ) -> Comparison:
-    """Ways to protect constants, each hidden in its crowd, beside one average per crowd.
+    """Ways to protect constants (n, k), each hidden in its crowd (n,), and one average per crowd as the last row.
 
-    Args:
-        values: (n, k) a label's figures per row, such as a forecast.
-        crowd: (n,) number of each label's crowd; rows with a negative number are left out. Of many crowds some, evenly
-            chosen, stand for all: those of about 60 labels.
-        epsilon, delta: the guarantee of the methods; averages have ε = 0 and δ = 0 within a crowd.
-        time_limit: seconds for all searches.
-
-    Returns:
-        The comparison, whose last row is ``"averages"``.
-
+    Rows with a negative crowd are left out. Of many crowds some, evenly chosen, stand for all: those of about 60
+    labels. Averages have ε = 0 and δ = 0 within a crowd.
     >>> import numpy as np
     >>> values, crowd = np.arange(12.0).reshape(6, 2), np.array([0, 0, 0, 1, 1, 1])
     >>> table = compare_with_averages(values, crowd, epsilon=1.0, delta=1e-5)

@@ -39,9 +39,7 @@ def design(
     *,
     scope: str = "answer",
     times: int = 1,
-    weights: Sequence[float] | None = None,
     noise_floor: float = 0.0,
-    max_bias: float = 1.0,
     rho_is_total: bool = False,
     time_limit: float | None = None,
     iterations: int | None = None,
@@ -60,12 +58,9 @@ def design(
     Args:
         classes: laws of the true answer given each label.
         graph: which labels must stay indistinguishable.
-        method: ``"none"``, ``"white"`` (equal noise), ``"ellipsoid"`` (one noise covariance for all labels, the best
-            for constants), ``"paper"`` (Algorithm 1), ``"covariance"`` (zero-mean noise per label), ``"additive"``
-            (noise means too), ``"transport"`` (affine maps plus noise: the strongest) or ``"center"`` (straight
-            towards the group's common law: one pass over the labels) or ``"mean"`` (the same towards its mean: least
-            mean error once all meet, where the center has the least largest error). All that there are:
-            ``shoal.designs.methods.METHODS``.
+        method: ``"none"``, ``"white"``, ``"ellipsoid"``, ``"paper"`` (Algorithm 1), ``"covariance"``, ``"additive"``,
+            ``"transport"`` (the strongest), ``"center"`` or ``"mean"``: each with its idea and formula in
+            docs/methods.md.
         epsilon: one ε, or one per edge of the graph.
         rho: largest mean squared error per entry, (1/k) E‖released − q‖²: one number, one per label in label order, or
             a mapping from label to number.
@@ -74,10 +69,8 @@ def design(
         scope: what leaves, as in :func:`shoal.privacy_curve`: one ``"answer"``, or the ``"table"`` of all labels'.
         times: how many independent answers about each label leave: the certificate is for all of them. Methods that
             search minimize the δ of one.
-        weights: how much each entry's squared error counts, relative to the others.
         noise_floor: least variance of independent noise in every direction, so that protection does not rest on the
             class model alone.
-        max_bias: largest share of ρ that may be bias.
         rho_is_total: take ρ as the total squared error, as the paper's experiments do, instead of per entry.
         time_limit: seconds after which the best design so far is returned.
         iterations: steps per stage of the search; by default fewer on larger problems.
@@ -106,7 +99,7 @@ def design(
     if rho_is_total:
         k = classes.n_dims
         rho = {name: v / k for name, v in rho.items()} if isinstance(rho, Mapping) else np.divide(rho, k)
-    problem = DesignProblem.of(classes, graph, epsilon, rho, notion, weights, noise_floor, max_bias, scope, times)
+    problem = DesignProblem.of(classes, graph, epsilon, rho, notion, noise_floor, scope, times)
     chosen = METHODS[method]
     if problem.noise_floor > 0 and not chosen.perturbs:
         raise InputError(f"noise_floor: the method {method!r} adds no noise; choose another method")
@@ -163,14 +156,9 @@ def as_moves(problem: DesignProblem, mechanism: Mechanism) -> Moves:
     if mechanism.classes.labels != problem.classes.labels or mechanism.classes.n_dims != problem.n_dims:
         raise InputError("start must be a mechanism for the same labels and entries")
     n, k = problem.n_labels, problem.n_dims
-    scale = problem.scale
-    shift = np.array(np.broadcast_to(mechanism.shift * scale, (n, k)))
-    noise = mechanism.noise_cov * scale[:, None] * scale[None, :] - problem.floor_cov
-    root = square_root(np.broadcast_to(noise, (n, k, k)))
-    if mechanism.gain is None:
-        return Moves(shift, None, root)
-    gain = mechanism.gain * scale[:, None] / scale[None, :]
-    return Moves(shift, gain @ problem.roots, root)
+    shift = np.array(np.broadcast_to(mechanism.shift, (n, k)))
+    root = square_root(np.broadcast_to(mechanism.noise_cov - problem.floor_cov, (n, k, k)))
+    return Moves(shift, None if mechanism.gain is None else mechanism.gain @ problem.roots, root)
 
 
 def perfect_rho(
@@ -209,16 +197,14 @@ class Frontier:
     rho: FloatArray
     epsilon: Any
     notion: str
-    delta: dict[str, FloatArray]
     delta_upper: dict[str, FloatArray]
-    log_delta: dict[str, FloatArray]
     mechanisms: dict[str, list[Mechanism]]
 
     def __repr__(self) -> str:
-        return f"Frontier({', '.join(self.delta)}; {len(self.rho)} budgets)"
+        return f"Frontier({', '.join(self.delta_upper)}; {len(self.rho)} budgets)"
 
     def _repr_html_(self) -> str:
-        columns = [[f"{upper(float(d))}" for d in deltas] for deltas in self.delta_upper.values()]
+        columns = [[upper(float(d)) for d in deltas] for deltas in self.delta_upper.values()]
         rows = [(f"{r:.4g}", *cells) for r, *cells in zip(self.rho, *columns, strict=True)]
         return table(f"δ, at most ({self.notion}), against ρ", ("ρ", *self.delta_upper), rows)
 
@@ -236,8 +222,8 @@ def frontier(
     """Design at several budgets, each started from the one below it; with the searched methods δ never rises with ρ.
 
     A design for a smaller budget is also one for a larger, so where the search does not improve on it, it is kept.
-    ``delta_upper`` is the certificates', finite precision included; ``delta`` and ``log_delta`` are the ideal laws'.
-    The other arguments, ``options`` by their names, are those of :func:`design`; a ``time_limit`` is for each design.
+    ``delta_upper`` is the certificates', finite precision included. The other arguments, ``options`` by their names,
+    are those of :func:`design`; a ``time_limit`` is for each design.
 
     Returns:
         δ and the mechanisms per method, in ascending order of ρ.
@@ -262,10 +248,8 @@ def frontier(
             done.append(min(reversed(known), key=lambda m: m.certificate.log_delta_upper))
         mechanisms[name] = done
 
-    def gather(attribute: str) -> dict[str, FloatArray]:
-        return {name: np.array([getattr(m.certificate, attribute) for m in done]) for name, done in mechanisms.items()}
-
-    return Frontier(budgets, epsilon, notion, gather("delta"), gather("delta_upper"), gather("log_delta"), mechanisms)
+    ends = {name: np.array([m.certificate.delta_upper for m in done]) for name, done in mechanisms.items()}
+    return Frontier(budgets, epsilon, notion, ends, mechanisms)
 
 
 def use_kernels() -> None:

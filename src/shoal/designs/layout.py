@@ -11,18 +11,17 @@ import numpy as np
 
 from shoal.designs.objectives import Laws, trial_laws
 from shoal.designs.problem import DesignProblem, Moves, radii
-from shoal.validation import BoolArray, FloatArray
+from shoal.validation import FloatArray
 
 #: Laws → a value and its gradients in their covariances and means.
 Objective = Callable[[Laws], tuple[float, FloatArray, FloatArray]]
 
 
 class Placed(NamedTuple):
-    """A point on its spheres: its moves (n, d), what the raw point was multiplied by, labels with two spheres."""
+    """A point on its spheres: its moves (n, d), and what the raw point was multiplied by, label by label."""
 
     scaled: FloatArray
     factor: FloatArray
-    over: BoolArray
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class Layout:
     """Moves as one vector per label, (b, B, C, slack), absent parts left out, scaled to the budget before use.
 
     The slack takes what a label does not spend, so that the vector with it lies on a sphere and the moves anywhere in
-    the ball. Where the bias would exceed its share, shift and rest lie on a sphere each.
+    the ball.
     """
 
     problem: DesignProblem
@@ -63,40 +62,21 @@ class Layout:
         return Moves(shift, mapping, rows[:, : k * k].reshape(n, k, k))
 
     @cached_property
-    def _radii(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Radii, by label, of the sphere of its vector; of its bias and of the rest where the bias has its own."""
-        radius, cap = radii(self.problem), np.sqrt(self.problem.max_bias * self.problem.budgets)
-        return radius, cap, np.sqrt(np.maximum(radius**2 - cap**2, 0.0))
+    def _radii(self) -> FloatArray:
+        return radii(self.problem)
 
     def place(self, x: FloatArray) -> Placed:
-        """The point with every label's vector scaled onto its spheres."""
+        """The point with every label's vector scaled onto its sphere."""
         raw = x.reshape(self.problem.n_labels, -1)
-        radius, cap, rest = self._radii
-        size = np.linalg.norm(raw, axis=1)
-        factor = (radius / np.maximum(size, 1e-300))[:, None]
-        k = self.problem.n_dims if self.shifts else 0
-        bias = np.linalg.norm(raw[:, :k], axis=1)
-        over = bias * radius > cap * size
-        if over.any():
-            factor = np.repeat(factor, raw.shape[1], axis=1)
-            factor[over, :k] = (cap / np.maximum(bias, 1e-300))[over, None]
-            factor[over, k:] = (rest / np.maximum(np.linalg.norm(raw[:, k:], axis=1), 1e-300))[over, None]
-        return Placed(raw * factor, factor, over)
+        factor = (self._radii / np.maximum(np.linalg.norm(raw, axis=1), 1e-300))[:, None]
+        return Placed(raw * factor, factor)
 
     def pull_back(self, at: Placed, gradient: Moves) -> FloatArray:
         """Gradient in the raw point: on every sphere the part along the radius drops out."""
-        scaled, factor, over = at
         rows = self._rows(gradient)
         flat = np.concatenate([rows, np.zeros((len(rows), 1))], axis=1)
-        product = flat * scaled
-        radius, cap, rest = (np.maximum(one**2, 1e-300) for one in self._radii)
-        along = (product.sum(axis=1) / radius)[:, None]
-        if over.any():
-            k = self.problem.n_dims
-            along = np.repeat(along, flat.shape[1], axis=1)
-            along[over, :k] = (product[:, :k].sum(axis=1) / cap)[over, None]
-            along[over, k:] = (product[:, k:].sum(axis=1) / rest)[over, None]
-        return np.asarray((flat - along * scaled) * factor).ravel()
+        along = ((flat * at.scaled).sum(axis=1) / np.maximum(self._radii**2, 1e-300))[:, None]
+        return np.asarray((flat - along * at.scaled) * at.factor).ravel()
 
 
 def with_slack(x: FloatArray, n_labels: int) -> FloatArray:

@@ -1,16 +1,13 @@
 """What a search minimizes at a trial point: the smoothed maximum of ln KL over the edges, then of the exact log odds.
 
-**Exact.** ln δ − ln(1 − δ) of edges, with its gradient: ln δ itself is flat where δ is near one, where every step would
-be lost in rounding. Both order the designs alike.
+**Exact.** ln δ − ln(1 − δ) of edges, with its gradient: ln δ itself is flat where δ is near one.
 
-**KL**, towards which a design is pulled before the exact δ is looked at. With Σ of every label factored once and
-P = Σ⁻¹,
+**KL**, towards which a design is pulled before the exact δ is looked at; with P = Σ⁻¹,
 
     KL(X‖X') = ½ [⟨Σ + (μ − μ')(μ − μ')ᵀ, P'⟩ − k + ln|Σ'| − ln|Σ|],
 
 so ⟨Σ, P'⟩ of all pairs is one matrix product, and the gradients of a weighted sum Σ w(X, X') KL(X‖X') in all
-covariances are two more: O(k²) a pair and O(k³) a label, where an exact δ takes O(k³) a pair. It knows no ε and
-certifies nothing.
+covariances are two more: O(k²) a pair, where an exact δ takes O(k³) (docs/theory.md, section 6.2).
 """
 
 from __future__ import annotations

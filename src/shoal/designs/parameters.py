@@ -1,4 +1,4 @@
-"""From moves to the parameters that are stored: a mechanism in the user's coordinates, within its budget.
+"""From moves to the parameters that are stored: a mechanism within its budget.
 
 Labels that meet do so up to rounding: μ + shift differs between them in the last bits. Where that is all that is left
 of the difference, the sums are put on a common grid (``Mechanism.mean_grid``), which all of them round to the same
@@ -28,8 +28,7 @@ STEP_BITS = 2
 
 
 def mechanism_of(method: str, problem: DesignProblem, moves: Moves, *, notes: tuple[str, ...] = ()) -> Mechanism:
-    """Turn moves into parameters in the user's coordinates, shrunk by a rounding's width if they overspend."""
-    scale = problem.scale
+    """Turn moves into parameters, shrunk by a rounding's width if they overspend."""
     for attempt in range(60):
         factor = 1.0 - (2.0**attempt - 1.0) * 4 * EPS
         inside = Moves(moves.shift * factor, None if moves.map is None else moves.map * factor, moves.noise * factor)
@@ -39,18 +38,16 @@ def mechanism_of(method: str, problem: DesignProblem, moves: Moves, *, notes: tu
             inverse, null = inverse_root(problem.classes.stored_covs)
             gain, outside = inside.map @ inverse, inside.map @ null
             noise = noise + outside @ np.swapaxes(outside, 1, 2)
-        noise = noise / scale[:, None] / scale[None, :]
         mechanism = problem.mechanism(
             method,
-            shift=inside.shift / scale,
-            gain=None if gain is None else gain / scale[:, None] * scale[None, :],
+            shift=inside.shift,
+            gain=gain,
             noise_cov=0.5 * noise + 0.5 * np.swapaxes(noise, 1, 2),
             budget=problem.budgets / problem.n_dims,
             notes=notes,
-            history=np.empty(0) if moves.history is None else moves.history,
         )
         for candidate in (on_common_grid(mechanism, problem.components), mechanism):
-            if candidate is not None and (candidate.weighted_rho <= candidate.budget).all():
+            if candidate is not None and (candidate.rho <= candidate.budget).all():
                 return candidate
     raise InputError("rho is too small for its noise_floor: the budget cannot be met in double precision")
 

@@ -1,7 +1,4 @@
-"""The problem that a designer solves: laws, edges, ε and budgets, in the coordinates in which error is counted.
-
-Entries that matter more get a larger weight; scaling entry i by the root of its weight turns the weighted error into
-the plain one and leaves privacy untouched, so every method works in the scaled coordinates and knows no weights.
+"""The problem that a designer solves: laws, edges, ε and budgets.
 
 **How far each label is moved** (:class:`Moves`) is the common form of every mechanism:
 
@@ -41,7 +38,7 @@ from shoal.validation import FloatArray, IndexArray
 
 @dataclass(frozen=True)
 class DesignProblem:
-    """A design problem. ``budgets`` is the largest total squared error k·ρ of each label; ``scale`` undoes the weights.
+    """A design problem. ``budgets`` is the largest total squared error k·ρ of each label.
 
     ``epsilons`` holds ε per edge and direction; a table has one direction.
     """
@@ -53,9 +50,6 @@ class DesignProblem:
     notion: str
     budgets: FloatArray
     noise_floor: float
-    max_bias: float
-    scale: FloatArray
-    original: GaussianClasses
     scope: str = "answer"
     times: int = 1  #: independent answers about each label that δ is of
 
@@ -67,9 +61,7 @@ class DesignProblem:
         epsilon: Any,
         rho: Any,
         notion: str = "dp",
-        weights: Any = None,
         noise_floor: float = 0.0,
-        max_bias: float = 1.0,
         scope: str = "answer",
         times: int = 1,
     ) -> DesignProblem:
@@ -91,40 +83,28 @@ class DesignProblem:
         floor = validation.non_negative(noise_floor=noise_floor)
         if (k * floor > budgets).any():
             raise InputError("noise_floor must not exceed rho: noise in every direction would overspend the budget")
-        scale, scaled = np.ones(k), classes
-        if weights is not None:
-            values = validation.array(ndim=1, weights=weights)
-            if len(values) != k or (values <= 0).any():
-                raise InputError(f"weights must hold {k} positive numbers, one per entry of the answer")
-            scale = np.sqrt(values / values.mean())
-            covs = classes.stored_covs * scale[:, None] * scale[None, :]
-            scaled = GaussianClasses(classes.means * scale, covs[0] if classes.is_shared else covs, classes.labels)
         return cls(
-            classes=scaled,
+            classes=classes,
             graph=graph,
             pairs=pairs,
             epsilons=np.repeat(each[:, None], releases.directions, axis=1),
             notion=notion,
             budgets=budgets,
             noise_floor=floor,
-            max_bias=validation.probability(max_bias=max_bias),
-            scale=scale,
-            original=classes,
             scope=scope,
             times=validation.count(times=times),
         )
 
     def mechanism(self, method: str, **parameters: Any) -> Mechanism:
-        """A mechanism for what is asked here, from its parameters in the user's coordinates."""
+        """A mechanism for what is asked here, from its parameters."""
         return Mechanism(
             method=method,
-            classes=self.original,
+            classes=self.classes,
             graph=self.graph,
             epsilon=self.epsilons[:, 0].copy(),
             notion=self.notion,
             scope=self.scope,
             times=self.times,
-            weights=self.scale**2,
             **parameters,
         )
 
@@ -138,8 +118,8 @@ class DesignProblem:
 
     @property
     def floor_cov(self) -> FloatArray:
-        """(k, k) the noise floor in these coordinates; its trace is k times the floor, since weights average to one."""
-        return np.diag(self.noise_floor * self.scale**2)
+        """(k, k) covariance of the noise floor."""
+        return self.noise_floor * np.eye(self.n_dims)
 
     @cached_property
     def roots(self) -> FloatArray:
@@ -174,7 +154,6 @@ class DesignProblem:
             pairs=pairs,
             epsilons=self.epsilons[inside],
             budgets=self.budgets[members],
-            original=part_of(self.original, members),
         )
 
 
@@ -236,13 +215,12 @@ class Moves:
         return problem.classes.means + self.shift, covs
 
     def within(self, problem: DesignProblem) -> Moves:
-        """Scaled down where a budget, or the share of it that may be bias, is exceeded."""
-        cap = np.sqrt(problem.max_bias * problem.budgets)
-        shift = self.shift * _shrink(np.linalg.norm(self.shift, axis=1), cap)[:, None]
-        capped = Moves(shift, self.map, self.noise)
-        factor = _shrink(np.sqrt(capped.spent), radii(problem))
+        """Scaled down where a budget is exceeded."""
+        size, limit = np.sqrt(self.spent), radii(problem)
+        over = size > limit
+        factor = np.where(over, limit / np.where(over, size, 1.0), 1.0)
         mapped = None if self.map is None else self.map * factor[:, None, None]
-        return Moves(shift * factor[:, None], mapped, self.noise * factor[:, None, None])
+        return Moves(self.shift * factor[:, None], mapped, self.noise * factor[:, None, None])
 
     def take(self, members: IndexArray) -> Moves:
         """The moves of some labels."""
@@ -263,11 +241,6 @@ class Moves:
 def radii(problem: DesignProblem) -> FloatArray:
     """Root of what each label may spend beyond the noise floor."""
     return np.sqrt(np.maximum(problem.budgets - problem.n_dims * problem.noise_floor, 0.0))
-
-
-def _shrink(size: FloatArray, limit: FloatArray) -> FloatArray:
-    over = size > limit
-    return np.where(over, limit / np.where(over, size, 1.0), 1.0)
 
 
 # ------------------------------------------------------------------ how hard to search

@@ -277,8 +277,7 @@ class GaussianClasses:
     def checks(self) -> LawChecks:
         """Whether the rows behind these laws follow them, label by label, for laws from :meth:`fit`.
 
-        Normality of each label's rows, likelihood and spread of held-out rows, and their privacy losses beside the
-        promised ones.
+        Normality of each label's rows, spread of held-out rows, and their privacy losses beside the promised ones.
 
         Returns:
             The checks; ``holds`` is the verdict, ``statements`` are its reasons in words, ``table()`` is one row per
@@ -452,14 +451,14 @@ class GaussianClasses:
         left = 0.5 * (left + np.swapaxes(left, 1, 2))
         return GaussianClasses(means, left[0] if len(left) == 1 else left, self.labels)
 
-    def with_noise(self, noise_cov: Any, noise_mean: Any = 0.0) -> GaussianClasses:
-        """The laws after adding one independent Gaussian noise, the same for every label.
+    def with_noise(self, noise_cov: Any) -> GaussianClasses:
+        """The laws after adding one independent Gaussian noise of mean zero, the same for every label.
 
         ``noise_cov`` is a (k, k) covariance, (k,) variances or one variance for all entries. What rounding takes off
         the sums is kept as ``errors`` of the result, and accounted for.
 
         Returns:
-            The family N(μ_X + noise mean, Σ_X + noise covariance).
+            The family N(μ_X, Σ_X + noise covariance).
 
         >>> import shoal
         >>> classes = shoal.GaussianClasses([[0.0], [1.0]], [[1.0]])
@@ -467,12 +466,9 @@ class GaussianClasses:
         [[4.0]]
         """
         noise = validation.array(ndim=(0, 1, 2), noise_cov=noise_cov)
-        shift = validation.array(ndim=(0, 1), noise_mean=noise_mean)
         k = self.n_dims
         if noise.ndim and noise.shape not in ((k,), (k, k)):
             raise InputError(f"noise_cov must be a number, ({k},) or ({k}, {k}), got shape {noise.shape}")
-        if shift.ndim and shift.shape != (k,):
-            raise InputError(f"noise_mean must be a number or have shape ({k},), got shape {shift.shape}")
         if noise.ndim < 2 and (noise < 0).any():
             raise InputError("noise_cov must not hold negative variances")
         if noise.ndim == 2:
@@ -480,17 +476,16 @@ class GaussianClasses:
                 noise = GaussianClasses(np.zeros((1, k)), noise).stored_covs[0]
             except InputError as error:
                 raise InputError(str(error).replace("covs", "noise_cov")) from None
-        means, mean_error = exact_sum(self.means, np.broadcast_to(shift, self.means.shape))
         if noise.ndim < 2 and self.is_diagonal:
             variances, lost = exact_sum(self.stored_variances, np.broadcast_to(noise, self.stored_variances.shape))
-            result = self._alike(means, variances, self.labels)
+            result = self._alike(self.means, variances, self.labels)
             cov_error = lost[:, :, None] * np.eye(k)
         else:
             full = noise if noise.ndim == 2 else np.diag(np.broadcast_to(noise, (k,)))
             covs, cov_error = exact_sum(self.stored_covs, np.broadcast_to(full, self.stored_covs.shape))
-            result = GaussianClasses(means, covs[0] if self.is_shared else covs, self.labels)
+            result = GaussianClasses(self.means, covs[0] if self.is_shared else covs, self.labels)
         result.errors = self.errors
-        return result.with_errors(cov_error, mean_error)
+        return result.with_errors(cov_error, np.zeros(self.means.shape))
 
     # ------------------------------------------------------------------ checks
 

@@ -8,8 +8,7 @@ freedom, and in coordinates in which W = I,
     Σ_X = (1 − a_X) S̃_X + a_X W,   a_X = κ / (n_X − 1 + κ)
 
 (OAS: Chen, Wiesel, Eldar & Hero 2010). κ, the number of rows that the pooled covariance counts for, is the one under
-which the held-out rows are likeliest; the laws are then fitted on all rows. A label with one row has the pooled
-covariance; κ = ∞ gives all labels one covariance. Entries that vary within no label are constants and keep variance 0.
+which the held-out rows are likeliest; the laws are then fitted on all rows (docs/theory.md, section 14.1).
 """
 
 from __future__ import annotations
@@ -152,15 +151,6 @@ def _by_place(places: IndexArray, n_labels: int) -> list[IndexArray]:
     return np.split(order, np.cumsum(np.bincount(places, minlength=n_labels))[:-1])
 
 
-def labeled_rows(samples: Any, labels: Any) -> tuple[FloatArray, Any]:
-    """Rows of numbers and the name of each one's label."""
-    rows = validation.array(ndim=2, samples=samples)
-    names = names_of(labels)
-    if len(names) != len(rows):
-        raise InputError(f"labels must hold one label for each of the {len(rows)} rows of samples")
-    return rows, names
-
-
 def names_of(labels: Any) -> Any:
     """Labels as an array of strings; missing ones are refused."""
     names = np.asarray(labels.to_numpy() if hasattr(labels, "to_numpy") else labels)
@@ -188,7 +178,9 @@ def estimate(
     """Labels in sorted order, means (n, k), covariances (n, k, k) and what they are from: rows (m, k), a label each."""
     held_out = validation.probability(held_out=held_out, below_one=True, above_zero=True)
     rng = np.random.default_rng(validation.count(seed=seed, at_least=0))
-    rows, names = labeled_rows(samples, labels)
+    rows, names = validation.array(ndim=2, samples=samples), names_of(labels)
+    if len(names) != len(rows):
+        raise InputError(f"labels must hold one label for each of the {len(rows)} rows of samples")
     if rows.size == 0:
         raise InputError("samples must hold at least one row and one column")
     if np.abs(rows).max() > LARGEST:

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from shoal import validation
 from shoal.crowds.cells import near_pairs
 from shoal.errors import InputError
-from shoal.plaintext import table
 from shoal.validation import IntArray
 
 if TYPE_CHECKING:
@@ -246,17 +245,6 @@ class NeighborGraph:
 
     def __repr__(self) -> str:
         return f"NeighborGraph({self.n_labels} labels, {self.n_edges} edges)"
-
-    def _repr_html_(self) -> str:
-        sizes = np.sort(np.bincount(self.components))[::-1] if self.n_labels else np.zeros(0, dtype=int)
-        rows = [
-            ("labels", self.n_labels),
-            ("edges", self.n_edges),
-            ("connected groups", len(sizes)),
-            ("largest and smallest group", f"{sizes[0]}, {sizes[-1]}" if len(sizes) else "none"),
-            ("labels without a neighbor", int((sizes == 1).sum())),
-        ]
-        return table("Neighbor graph", (), rows)
 
 
 def _two_names(pair: Any, number: int) -> tuple[str, str]:

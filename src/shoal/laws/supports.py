@@ -1,10 +1,7 @@
 """Where each law lives, and which pairs of labels can be compared at all.
 
-A Gaussian law lives on the affine subspace μ_X + range Σ_X. Two Gaussian laws either live on the same subspace,
-and then the privacy loss is finite and is computed inside it, or they are mutually singular: one answer
-already tells the labels apart, L = +∞ with probability one, δ = 1 at every ε. (If one support were a proper
-part of the other it would still have measure zero under the larger law.)
-
+Two Gaussian laws either live on the same affine subspace μ_X + range Σ_X, and then the privacy loss is finite and is
+computed inside it, or they are mutually singular: L = +∞ with probability one, δ = 1 at every ε.
 :func:`split` sorts the labels into families of equal support. All comparisons are exact, on the numbers as stored:
 constants entry by entry, and the null spaces N of covariances that may be singular by elimination in integers
 (``nullspace``). Two supports are equal where the ranks are, Σ_j N_i = 0 and N_i μ_i = N_i μ_j. On a common

@@ -4,11 +4,9 @@ For two laws P, Q on curves, L = ln P(y)/Q(y) with probability P(y), and with ev
 
     δ(ε) = E (1 − e^{ε − L})₊,        K(t) = ln E e^{tL} = ln Σ_y P(y)^{1+t} Q(y)^{−t}.
 
-Losses of independent releases add. Together with Gaussian releases, whose own δ_G(ε) is known at every ε, negative ones
-included, conditioning on y gives δ(ε) = Σ_y P(y) δ_G(ε − L_y): exact, and no theorem on composition is needed.
-
-δ and K(t) for t > 0 grow with L and with probabilities, so that rounding these up is safe. Losses are whole multiples
-of a small unit, rounded up: sums of them are exact, and equal ones are one.
+Losses of independent releases add (docs/theory.md, section 11.3). δ and K(t) for t > 0 grow with L and with
+probabilities, so that rounding these up is safe. Losses are whole multiples of a small unit, rounded up: sums of them
+are exact, and equal ones are one.
 """
 
 from __future__ import annotations

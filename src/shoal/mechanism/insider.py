@@ -1,13 +1,11 @@
 """How closely someone who knows every other member's answer has a label's own, from what a mechanism releases.
 
-That is no promise: (ε, δ) speaks about which label an answer belongs to. Two cases (docs/theory.md, section 17):
+Two cases, with proofs in docs/theory.md, section 17:
 
-**Random answers.** The attacker knows all laws and parameters, and which row is the label's. With A = I + gain, the
-answer given the row has covariance Σ − Σ Aᵀ (A Σ Aᵀ + N)⁻¹ A Σ, by Bayes.
+**Random answers.** With A = I + gain, the answer given the row has covariance Σ − Σ Aᵀ (A Σ Aᵀ + N)⁻¹ A Σ, by Bayes.
 
-**Constants.** The other answers give away what all of them share. Where all labels of a crowd are released at one point
-c, every row shows c, and c moves by J d where the answer moves by d: the rows together have the information
-Jᵀ (Σ_Y N_Y⁻¹) J about it.
+**Constants.** Where all labels of a crowd are released at one point c, every row shows c, and c moves by J d where the
+answer moves by d: the rows together have the information Jᵀ (Σ_Y N_Y⁻¹) J about it.
 
 - c the mean of n answers: J = I/n.
 - c the center of the smallest ball that holds them (the minimax center), Σ w_i q_i, u_i = q_i − c of equal length on

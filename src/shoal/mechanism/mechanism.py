@@ -16,7 +16,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -54,7 +54,7 @@ from shoal.rounding import exactly, lower, upper
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
 #: Fields that a file has as arrays, the last two of them only where they are not None; fields in its header.
-ARRAYS = ("epsilon", "shift", "noise_cov", "budget", "weights", "history", "gain", "mean_grid")
+ARRAYS = ("epsilon", "shift", "noise_cov", "budget", "gain", "mean_grid")
 NAMED = ("method", "notion", "scope", "times")
 #: Share of ρ below which its noise is named wherever a mechanism prints itself.
 LITTLE_NOISE = 0.01
@@ -83,9 +83,7 @@ class Mechanism(Stored):
     gain: FloatArray | None
     noise_cov: FloatArray
     budget: FloatArray
-    weights: FloatArray
     notes: tuple[str, ...] = ()
-    history: FloatArray = field(default_factory=lambda: np.empty(0))
     mean_grid: IndexArray | None = None
     ending: Ending = Ending.COMPLETE
     scope: str = "answer"
@@ -132,7 +130,6 @@ class Mechanism(Stored):
             noise_cov=noise[members].copy(),
             budget=self.budget[members],
             mean_grid=None if self.mean_grid is None else self.mean_grid[members],
-            history=np.empty(0),
         )
 
     # ------------------------------------------------------------------ what it does
@@ -190,13 +187,8 @@ class Mechanism(Stored):
 
     @property
     def rho(self) -> FloatArray:
-        """(n,) mean squared error per entry that each label spends, rounded up."""
+        """(n,) mean squared error per entry that each label spends, rounded up: what is held against the budget."""
         return np.asarray(self._entry_errors.mean(axis=1))
-
-    @property
-    def weighted_rho(self) -> FloatArray:
-        """(n,) mean squared error with the entries' weights, rounded up: what is held against the budget."""
-        return np.asarray((self._entry_errors * self.weights).mean(axis=1))
 
     @property
     def bias(self) -> FloatArray:
@@ -426,9 +418,7 @@ class Mechanism(Stored):
         """(n,) how closely someone who knows all other members' answers has each label's, from what is released.
 
         The standard deviation of the entry that is known best, in the answers' unit, rounded down; rounding to the grid
-        is not counted. (ε, δ) promises nothing about it. The attacker knows the parameters and every law. A random
-        answer is known as closely as its row leaves it, the covariance Σ − Σ Aᵀ (A Σ Aᵀ + N)⁻¹ A Σ with A = I + gain;
-        constants that are all released at one point are solved for the last one (:mod:`shoal.mechanism.insider`).
+        is not counted. (ε, δ) promises nothing about it (:mod:`shoal.mechanism.insider`).
 
         >>> import numpy as np
         >>> import shoal
@@ -561,7 +551,6 @@ class Mechanism(Stored):
             (self.shift, ((n, k), (1, k))),
             (self.noise_cov, ((n, k, k), (1, k, k))),
             (self.budget, ((n,),)),
-            (self.weights, ((k,),)),
             (self.gain, ((n, k, k),)),
         ]
         grid, errors = self.mean_grid, self.classes.errors
@@ -572,7 +561,7 @@ class Mechanism(Stored):
             )
             and (grid is None or (grid.dtype == np.int64 and grid.shape == (n, k) and bool((abs(grid) <= 1074).all())))
             and (errors is None or all(np.isfinite(e).all() and bool((e >= 0).all()) for e in errors))
-            and bool((self.epsilon >= 0).all() and (self.weights > 0).all())
+            and bool((self.epsilon >= 0).all())
             and isinstance(self.method, str)
             and self.notion in NOTIONS
             and self.scope in SCOPES

@@ -7,17 +7,14 @@ the least weighted squared error of releasing one curve with probabilities v is
 
     V(S) = min_c Σ_i p_i v_i |q_i − c|² = Σ_{i<j} p_i v_i p_j v_j D_ij / Σ_i p_i v_i,
 
-a quotient of sums of positive terms: no cancellation, so its relative rounding error is a small multiple of ε_machine.
-A few columns are kept; their linear program gives multipliers λ; sets of negative reduced cost V(S) − Σ λ_i v_i(S) join
-until none is left. Up to :data:`LARGEST` labels all subsets are looked at, split in two halves, so that all 2^n values
-cost one matrix product. For any numbers λ, every ε-private mechanism has
+(docs/theory.md, section 11). A few columns are kept; their linear program gives multipliers λ; sets of negative reduced
+cost V(S) − Σ λ_i v_i(S) join until none is left. Up to :data:`LARGEST` labels all subsets are looked at, split in two
+halves, so that all 2^n values cost one matrix product. For any numbers λ, every ε-private mechanism has
 
-    Σ p_i E|released − q_i|² ≥ Σ λ_i + n min(0, min_S (V(S) − Σ λ_i v_i(S))):
+    Σ p_i E|released − q_i|² ≥ Σ λ_i + n min(0, min_S (V(S) − Σ λ_i v_i(S))),
 
-the left side is at least Σ_S x_S V(S) with Σ_S x_S v_i(S) = 1 for every i (docs/theory.md, section 11), and Σ_S x_S ≤ n
-because every non-empty S has a v_i of 1. The bound is evaluated with e^−ε rounded down and everything else to the safe
-side. Beyond, sets are looked for by Lloyd steps: for a curve c the best set is {i : p_i |q_i − c|² < λ_i}, and for a
-set the best curve is its weighted mean.
+evaluated with e^−ε rounded down and everything else to the safe side. Beyond, sets are looked for by Lloyd steps: for a
+curve c the best set is {i : p_i |q_i − c|² < λ_i}, and for a set the best curve is its weighted mean.
 
 Prices are asked halfway between the multipliers of the program and the best known ones: the program's jump about, and
 would bring in many columns that are never used.
@@ -70,15 +67,8 @@ def mean_alone(n: int) -> Columns:
 
 
 def best_columns(answers: FloatArray, low: float) -> Columns:
-    """The codebook of least mean squared error of one complete crowd.
-
-    Args:
-        answers: (n, k).
-        low: e^−ε rounded down.
-
-    Returns:
-        The columns; ``lower_bound`` is in the unit of the answers, squared and summed over entries.
-    """
+    """The codebook of least mean squared error of one complete crowd with these answers (n, k); ``low`` is e^−ε rounded
+    down, ``lower_bound`` in the unit of the answers, squared and summed over entries."""
     n, k = answers.shape
     gaps = answers[:, None, :] - answers[None, :, :]
     scale = float(np.abs(gaps).max())

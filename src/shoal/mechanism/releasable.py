@@ -1,10 +1,8 @@
 """Releasable things: mechanisms and codebooks, with one interface, their files, and the certificate both carry.
 
-A mechanism adds noise to answers and its output laws are Gaussian; a codebook draws one of finitely many curves. Who
-releases, charges, audits or describes takes a ``Releasable`` and uses what both have under the same names (the type
+Who releases, charges, audits or describes takes a ``Releasable`` and uses what both have under the same names (the type
 checker sees to it); ``by_kind`` is for the few places where the two need different algorithms. A certificate speaks of
 the answers that are really released: rounded, and drawn with finite precision.
-
 A file is arrays and a JSON header in one zip, sealed by a digest; no pickle. What is claimed is recomputed from the
 parameters, and parameters that no mechanism has are refused whatever the digest says: a file that was altered and
 sealed anew can never carry a better certificate than it deserves.

@@ -2,26 +2,18 @@
 
 **Filters** say when a sequence chosen along the way must end, whatever is chosen.
 
-Exact composition is a guarantee for a sequence that was fixed in advance. Who picks the next mechanism in the light of
-earlier answers can stop where luck was bad and go on where it was good, and every branch may be within a budget (ε, δ)
-that their mean exceeds. What is decided here holds whatever is chosen, and whenever it ends.
-
-Let P and Q be the two worlds of a pair, L the loss of all answers so far, D_t the sum of the Rényi divergences of order
-1 + t of the mechanisms used so far, each given what was seen before it. For every t > 0 the process e^{t(L − D_t)} is
-a supermartingale under P. With c_t = t^t / (1+t)^{1+t}, (1 − e^{ε−L})₊ ≤ c_t e^{t(L−ε)}
-(:mod:`shoal.product.ledger.budgets`). Let w be weights that sum to 1. Who goes on only as long as one of these holds,
-whichever it is, stays within (ε, δ):
+Exact composition is a guarantee for a sequence that was fixed in advance; what is decided here holds whatever is
+chosen, and whenever it ends (proof: docs/theory.md, section 15). With D_t the sum of the Rényi divergences of order
+1 + t of the mechanisms used so far, c_t = t^t / (1+t)^{1+t} and weights w that sum to 1, who goes on only as long as
+one of these holds, whichever it is, stays within (ε, δ):
 
     c_t e^{t(D_t − ε)} ≤ w_t δ           for one of a few orders 1 + t, fixed with the budget;
     δ_gauss(ε) ≤ w_gauss δ               all answers Gaussian with equal covariances; that of Σ μ²;
     largest loss ≤ ε                     all answers with a bounded loss: pure ε adds up;
 
 and in each case Σ δᵢ + (1 + e^ε) Σ τᵢ ≤ w_aside δ, which is what is claimed to happen beside the losses, and finite
-precision. By how much the largest loss exceeds ε may be counted there too: five times 0.2 is a little above 1. The
-proof is in docs/theory.md, section 15. Each way needs its own share of δ because a branch may take one and another
-branch another.
-
-Both directions of a pair, and for a table both of its answers, are sums of their own.
+precision. By how much the largest loss exceeds ε may be counted there too: five times 0.2 is a little above 1. Both
+directions of a pair, and for a table both of its answers, are sums of their own.
 """
 
 from __future__ import annotations
@@ -127,11 +119,9 @@ class FilterRule:
     ) -> FloatArray:
         """The least δ whose filter, with these orders, would have let everything through; rounded up, at most 1.
 
-        Args:
-            divergences: (..., orders) sums of divergences at :attr:`orders`, inf where they are not known.
-            gaussian: (...) δ(ε) of all answers together where all are Gaussian with equal covariances, else inf.
-            largest: (...) a bound on the loss of all answers together; inf where there is none.
-            aside: Σ δᵢ + (1 + e^ε) Σ τᵢ.
+        ``divergences`` (..., orders) are sums at :attr:`orders`, ``gaussian`` (...) is the δ(ε) of answers that are all
+        Gaussian with equal covariances, ``largest`` (...) a bound on their loss, each inf where there is none;
+        ``aside`` is Σ δᵢ + (1 + e^ε) Σ τᵢ.
         """
         total = np.asarray(divergences, dtype=np.float64)
         t = np.array(self.orders) - 1.0

@@ -2,12 +2,11 @@
 
     y = q + shift + gain (q − μ) + A z,   entry i rounded to the nearest multiple of 2^{g_i} and clamped
 
-Every stored number is a double, hence a whole multiple of some 2^−p; A and z are dyadic too (``factor``, ``source``).
-All sums are sums of Python integers in one common unit 2^−U. The same operations are carried out for every label,
-whether it has noise and a map or not, and every label is prepared before the first release. A product of integers is
-faster where one of them is small, so what depends on the label is multiplied with a constant added that gives it a
-fixed width, Σ a_j z_j = Σ (a_j + c) z_j − c Σ z_j. Integers are wide enough for any ordinary answer; one with entries
-closer to zero than 2^−107 (but not zero) makes them wider.
+All sums are sums of Python integers in one common unit 2^−U (docs/theory.md, section 9). The same operations are
+carried out for every label, whether it has noise and a map or not, and every label is prepared before the first
+release. A product of integers is faster where one of them is small, so what depends on the label is multiplied with a
+constant added that gives it a fixed width, Σ a_j z_j = Σ (a_j + c) z_j − c Σ z_j. Integers are wide enough for any
+ordinary answer; one with entries closer to zero than 2^−107 (but not zero) makes them wider.
 """
 
 from __future__ import annotations

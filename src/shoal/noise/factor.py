@@ -1,13 +1,12 @@
 """An exact dyadic matrix A with A Aᵀ equal to a stored covariance, up to a stated residual.
 
-The covariance is the mean of the stored matrix and its transpose. Entries are scaled by powers of two so that the
-variances lie in [¼, 1), and the lower Cholesky factor is computed in integers with W = 192 binary places: L_jj = ⌊√d_j⌋
-and L_ij = ⌊·/L_jj⌋ leave
+The lower Cholesky factor of the mean of the stored matrix and its transpose, scaled by powers of two to variances in
+[¼, 1), in integers with W = 192 binary places: L_jj = ⌊√d_j⌋ and L_ij = ⌊·/L_jj⌋ leave (docs/theory.md, section 9.3)
 
     |(A Aᵀ − cov)_ij| ≤ 2^{−(W−1)} · 2^{e_i + e_j},   2^{e_i} ≤ 2 √cov_ii.
 
-A covariance that is singular up to rounding gets 4kε of its diagonal on top (ε = 2^−52), which the accounting is told
-of (``Mechanism.output``); one that is still indefinite then is refused.
+A covariance that is singular up to rounding gets 4kε of its diagonal on top (ε = 2^−52), which the accounting counts
+(``Mechanism.output``); one that is still indefinite then is refused.
 """
 
 from __future__ import annotations

@@ -3,11 +3,10 @@
     G_i = max( 2^−20 · least positive deviation of entry i over the labels,  2^−51 · largest |mean| + 64 deviations )
 
 rounded down to a power of two (the first) or up (the second). An answer is an index, clamped to |index| ≤ 2^52, times
-G_i: always a double, whatever the label. Rounding and clamping do not look at the label: post-processing.
+G_i: always a double, whatever the label.
 
-**What finite precision costs** is a bound on the total-variation distance between released and ideal answers.
-Ideal: q + shift + gain (q − μ) + N(0, noise_cov) in real numbers, rounded to the grid. Given any q, with e the bound on
-a normal's own discretization and s_i the noise deviation of entry i,
+**What finite precision costs** is a bound on the total-variation distance between released and ideal answers. Given any
+q, with e the bound on a normal's own discretization and s_i the noise deviation of entry i,
 
     tv ≤ k t(h) + Σ_i 2 e √k (s_i / G_i + 0.4) + 2^−142,   t(h) = φ(1) h²/4 + 2 e^{−2π²/h²}
 

@@ -13,19 +13,10 @@ Noise for experiments is seeded, repeatable, and marked as not private (:class:`
     P(n) ∝ exp(−n²/2σ²),   n an integer
 
 Algorithms 1 to 3 of Canonne, Kamath and Steinke, *The Discrete Gaussian for Differential Privacy* (2020), with the
-scale of the discrete Laplace law equal to σ, so that every exponent is a dyadic number m/2^d:
-
-| step | accepts with probability |
-| --- | --- |
-| ``_below`` | m/2^d: random words against the digits of m, as far as they agree |
-| ``_one_in`` | 1/k: a random word below the largest multiple of k, modulo k |
-| ``_exp`` | exp(−m/2^d) = exp(−1)^⌊·⌋ exp(−x): the first k at which a chance of x/k fails is odd |
-| ``_draw`` | |n| = f + 2^b c with f uniform, kept with exp(−f/2^b), and c geometric; then exp(−(|n| − 2^b)²/2^(2b+1)) |
-
-Every step calls only those above it, so that its law is a function of theirs: the tests run each step's own code along
-all decisions of the steps it calls, with exact probabilities, and so show the law of a draw at the scale of releases.
-
-Words are fetched for one call and never kept: processes that are forked share none.
+scale of the discrete Laplace law equal to σ, so that every exponent is a dyadic number m/2^d (docs/theory.md, section
+9.1). Every step of :class:`Sampler` calls only those below it, so that its law is a function of theirs: the tests run
+each step's own code along all decisions of the steps it calls, with exact probabilities. Words are fetched for one call
+and never kept: processes that are forked share none.
 """
 
 from __future__ import annotations

@@ -30,16 +30,10 @@ _announced = False
 
 
 def compile_kernels(tell: Tell | None = None, *, rooms: Iterable[str] = ROOMS) -> bool:
-    """Compile the kernels of these rooms that are not compiled yet, such as while an image is built.
+    """Compile the kernels of these rooms that are not compiled yet, such as while an image is built, and say so before.
 
-    Nothing depends on it: what is not compiled here is compiled where it is needed, and kept.
-
-    Args:
-        tell: called with a sentence before anything is compiled.
-        rooms: of :data:`ROOMS`.
-
-    Returns:
-        Whether any were; False too where there is no folder to keep them in.
+    Nothing depends on it: what is not compiled here is compiled where it is needed, and kept. Returned is whether any
+    were; False too where there is no folder to keep them in.
     """
     from shoal.numerics import compilation
 

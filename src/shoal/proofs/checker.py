@@ -37,7 +37,7 @@ from flint import acb, arb, ctx, fmpq, fmpq_mat
 #: Arrays of a file: those that it must hold, and those that it may hold.
 FORMATS = {
     "shoal mechanism": (
-        {"means", "edges", "epsilon", "shift", "noise_cov", "budget", "weights", "history"},
+        {"means", "edges", "epsilon", "shift", "noise_cov", "budget"},
         {"variances", "covs", "cov_error", "mean_error", "gain", "mean_grid"},
     ),
     "shoal laws": ({"means", "edges"}, {"variances", "covs", "cov_error", "mean_error"}),
@@ -230,7 +230,6 @@ def verify(header: dict[str, Any], arrays: dict[str, Any]) -> None:
         raise Refused("the file's graph has other labels than its laws")
     doubles(arrays, "epsilon", (len(edges),), least=0.0)
     doubles(arrays, "budget", (n,))
-    doubles(arrays, "weights", (k,), least=5e-324)
     doubles(arrays, "shift", (n, k), (1, k))
     doubles(arrays, "noise_cov", (n, k, k), (1, k, k))
     if not (np.diagonal(arrays["noise_cov"], axis1=1, axis2=2) >= 0).all():

@@ -4,12 +4,9 @@ Every stored parameter is a double, hence a whole multiple of a power of two, an
 
     mean = μ + shift,     cov = (I + G) Σ (I + G)ᵀ + N
 
-of what a mechanism releases (``output`` has the same rounded): they are formed here without rounding. A sum that
-``mean_grid`` rounds is the rounded one, as it is released. What is known only up to a bound stays a ball: class laws
-with ``errors``, and a noise covariance that is singular up to rounding, which is drawn with a little on its diagonal
-(``noise.factor``).
-
-Ball arithmetic is python-flint's: stored doubles are exact numbers, ends of balls become doubles on the safe side.
+of what a mechanism releases: they are formed here without rounding (docs/theory.md, section 13). What is known only up
+to a bound stays a ball: class laws with ``errors``, and a noise covariance that is singular up to rounding, which is
+drawn with a little on its diagonal (``noise.factor``). Ball arithmetic is python-flint's.
 """
 
 from __future__ import annotations

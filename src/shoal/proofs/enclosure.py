@@ -3,10 +3,8 @@
     δ(ε) = (1/π) Im ∫ e^{K(t) − εt} dt / (t (1+t))        from c in (0, t₊) into the upper half plane,
     K(t) = −(t/2) ln(det Σ/det Σ') − ½ ln det(I − tH) + ½ t (1+t) yᵀ(I − tH)⁻¹y,     K_reverse(t) = K(−1 − t),
 
-and K(t) + K(−1 − t) for a table. There is no singularity above the real axis, where every factor 1 − tg, and
-1 + g + tg of the reverse, keeps off the negative axis. A finite piece of the path is integrated by Arb. From its end
-T = R + iY straight up, the factors' moduli rise, and of ½ Re t(1+t) w/u only the directions with Rg > 1 do, by less
-than ½ (R² + |R|) w/|u(T)|², because t(1+t)/u = −t/g − a + a/u with a = (1+g)/g². So what is left out is at most
+and K(t) + K(−1 − t) for a table (docs/theory.md, section 13). A finite piece of the path is integrated by Arb; from its
+end T = R + iY straight up what is left out is at most
 
     |e^{K(T) − εT}| e^{½ (R² + |R|) V} / Y,     V = Σ w/|u(T)|² = Im(T Σ w/u(T)) / Y.
 

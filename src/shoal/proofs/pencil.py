@@ -5,13 +5,8 @@ For any nonsingular W, with G = Wᵀ Σ' W, D = Wᵀ (Σ − Σ') W and z = Wᵀ
     det(Σ' − t (Σ − Σ')) / det Σ' = det(G − tD) / det G,     dᵀ (Σ' − t (Σ − Σ'))⁻¹ d = zᵀ (G − tD)⁻¹ z
 
 exactly. W is first found in doubles and then corrected, in doubles too, from G and D as they come out in balls: every
-pass adds about as many digits as a double has. With G = I + E and D = diag(g) + R, norms e and r, A = I − t diag(g),
-m = min |1 − t g_i| and ρ = (e + |t| r)/m < 1,
-
-    |ln det(G − tD) − Σ ln(1 − t g_i)| ≤ kρ/(1 − ρ),     |ln det G| ≤ ke/(1 − e),
-    |zᵀ(G − tD)⁻¹z − Σ z_i²/(1 − t g_i)| ≤ ‖A⁻¹z‖² (e + |t| r)/(1 − ρ).
-
-Eigenvalues that lie close together need no care: what matters is that R is small, not which vectors make it so.
+pass adds about as many digits as a double has. What is left, E = G − I and R = D − diag(g), bounds what is off by the
+inequalities of docs/theory.md, section 13.
 """
 
 from __future__ import annotations

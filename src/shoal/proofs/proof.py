@@ -229,7 +229,7 @@ def _bare(classes: GaussianClasses) -> Mechanism:
     """The mechanism that releases answers as they are."""
     (n, k), edgeless = classes.means.shape, NeighborGraph(classes.labels, np.empty((0, 2), dtype=np.intp))
     nothing = np.zeros((1, k)), None, np.zeros((1, k, k))
-    return Mechanism("none", classes, edgeless, np.empty(0), "dp", *nothing, np.zeros(n), np.ones(k))
+    return Mechanism("none", classes, edgeless, np.empty(0), "dp", *nothing, np.zeros(n))
 
 
 def prove_mechanism(mechanism: Mechanism) -> tuple[Mechanism, Proof]:

@@ -1,32 +1,20 @@
 """Cost of one release about readings: the exact δ of its Gaussian pair, plus what finite precision costs.
 
 A release is y = Σ_i v_i + σ z: integer vectors v_i, one a home, and independent normals z. A home's readings move the
-sum by at most Δ, and y is then a pair of Gaussians with equal covariances, μ = Δ/σ apart:
+sum by at most Δ (``zero-out``: all its readings, or none) or Δ_rep (``replace``: any others in their place), and y is
+then a pair of Gaussians with equal covariances, μ = Δ/σ apart:
 
     δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ)            (Balle & Wang 2018), plus (1 + e^ε) tv
 
 where tv bounds the total variation between what is drawn and the ideal normal (``noise/grid``). The formula is
 evaluated in ball arithmetic from the integer Δ² and the stored variance: what is printed is never below the exact value
-and above it by at most a relative 1e-14.
+and above it by at most a relative 1e-14. Theory: docs/theory.md, section 16.
 
-| neighbors | the two worlds differ in | distance |
-| --- | --- | --- |
-| ``zero-out`` | one home with all its readings, or with none | Δ |
-| ``replace`` | one home's readings, or any others in their place | Δ_rep |
-
-A home behind m meters that were not joined moves m vectors: m times the distance.
-
-**An attack before it is used**, by somebody who has everything but one home's readings.
-
-The attacker knows the exact sum of all other homes, s, and asks whether home i is in it: y = s + v_i + σz, or y = s +
-σz. The best test compares (y − s)·v_i with a threshold (Neyman & Pearson). Both worlds are drawn through the sampler
-that the release uses, for the home with the largest vector; thresholds are fixed beforehand, so that the bounds of
-Clopper and Pearson hold exactly, and the advantage that is certain is held against the promised δ.
-
-So few draws make that test coarse: it finds gross mistakes, such as noise that is missing or a tenth of what is stated.
-Two sharper checks stand beside it. The home's vector is held against the stated sensitivity, in exact integers; and the
-sizes of the drawn normals against the stated variance by an exact χ² test. ``power`` is the chance that this one finds
-noise that is 20 % too small: at least :data:`NORMALS` normals are drawn, which makes it 0.9999 or more.
+**An attack before it is used**, by somebody who knows the exact sum s of all other homes and asks whether home i is in
+it. The best test compares (y − s)·v_i with a threshold (Neyman & Pearson). Both worlds are drawn through the sampler
+that the release uses; thresholds are fixed beforehand, so that the bounds of Clopper and Pearson hold exactly. So few
+draws find gross mistakes only, such as noise that is missing. Beside it the home's vector is held against the stated
+sensitivity, in exact integers, and the sizes of the drawn normals against the stated variance by an exact χ² test.
 """
 
 from __future__ import annotations
@@ -278,14 +266,7 @@ class MembershipAudit:
 def audit_membership(
     account: ReadingsAccount, vector: FloatArray, others: FloatArray, epsilon: float
 ) -> MembershipAudit:
-    """Attack one home.
-
-    Args:
-        account: of the release.
-        vector: (entries,) what the home adds: whole numbers.
-        others: (entries,) the exact sum of all other homes.
-        epsilon: ε at which δ is promised.
-    """
+    """Attack one home that adds the whole numbers ``vector`` (entries,) to the exact sum of all ``others``."""
     # The attacker has no use for entries that the home leaves alone; of a home that adds nothing, only noise is seen.
     touched = np.flatnonzero(vector) if vector.any() else np.arange(len(vector))
     own, rest = vector[touched], others[touched]

@@ -5,16 +5,10 @@ a row cannot depend on the other rows are used (elementwise arithmetic, comparis
 products, whose last bit may change with the number of rows): taking one home away changes the sum by that home's own
 vector exactly.
 
-``publish`` is a pure function of the noisy vector and the plan, so whatever it does is post-processing: counts are made
-non-negative together, by least squares against public expectations; levels inside a cell are spread along a monotone
-curve through the noisy distribution; shapes are public curves with noisy weights; what was clipped is put back from the
-noisy histogram; and all curves are scaled so that they add up to the noisy total.
-
-Public curves are sixty shapes of a home's next twelve steps, with their shares, and how loads spread around their mean:
-derived from "SmartMeter Energy Consumption Data in London Households" (UK Power Networks, Low Carbon London project,
-London Datastore), CC BY 4.0: forecasts of every second home of a sample, over the mean of all at the same step and over
-their own mean, joined into sixty by k-means (``benchmarks/public_curves.py``). Nobody's readings who is in a release
-enter there.
+``publish`` is a pure function of the noisy vector and the plan, so whatever it does is post-processing (docs/theory.md,
+section 16). Public curves are sixty shapes of a home's next twelve steps, with their shares, and how loads spread
+around their mean: derived from "SmartMeter Energy Consumption Data in London Households" (UK Power Networks, Low Carbon
+London project, London Datastore), CC BY 4.0 (``benchmarks/public_curves.py``).
 """
 
 from __future__ import annotations

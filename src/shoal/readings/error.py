@@ -17,7 +17,7 @@ from shoal import validation
 from shoal.crowds.formation import crowds as crowds_of
 from shoal.crowds.formation import means
 from shoal.errors import InputError
-from shoal.readings.crowds import NoisyCrowds, curves_over, mean_load, relative_levels, shares
+from shoal.readings.crowds import NoisyCrowds, mean_load
 from shoal.validation import FloatArray
 
 #: Regularization, in mean loads: from where steps are large to where the plan is nearly that of no regularization.
@@ -45,7 +45,6 @@ class PopulationError:
     total_by_step: FloatArray  #: (k,)
     quantiles: dict[float, tuple[float, float]]  #: of homes' mean loads in kW: released, true
     crowds_of_ten: float  #: W₁ of crowds of ten without noise
-    public_curves: float  #: W₁ of the released mean times public curves
     one_mean: float  #: W₁ of the released mean alone
 
 
@@ -73,10 +72,6 @@ def population_error(curves: Any, crowds: NoisyCrowds) -> PopulationError:
         raise InputError("curves must be those of the release, with some load")
     upper, lower = w1(homes, crowds.curves, crowds.counts)
     mean = crowds.total / max(float(crowds.counts.sum()), 1e-9)
-    levels = relative_levels()[2::5]
-    public = (levels[:, None, None] / levels.mean() * curves_over(homes.shape[1])).reshape(-1, homes.shape[1])
-    weights = np.tile(shares(), len(levels))
-    public = public * (mean / (weights @ public / weights.sum()))
     crowd = crowds_of(homes, CROWD) if len(homes) >= CROWD else np.zeros(len(homes), dtype=np.int64)
     true, loads = homes.sum(axis=0), crowds.curves.mean(axis=1)
     order = np.argsort(loads)
@@ -90,7 +85,6 @@ def population_error(curves: Any, crowds: NoisyCrowds) -> PopulationError:
         total_by_step=crowds.total / np.where(true > 0, true, np.nan) - 1,
         quantiles=dict(zip(QUANTILES, zip(released, own, strict=True), strict=True)),
         crowds_of_ten=w1(homes, means(homes, crowd), np.bincount(crowd).astype(np.float64))[0],
-        public_curves=w1(homes, public, weights)[0],
         one_mean=float(np.abs(homes - mean).mean() / homes.mean()),
     )
 

@@ -1,7 +1,6 @@
-"""The plan of noisy crowds: what is asked of each home and how loudly, from declared numbers alone.
+"""The plan of noisy crowds: what is asked of each home and how loudly, from declared numbers, never from readings.
 
-Every number here is public. A plan is a function of the customers on the register, ε, δ and a typical home's mean load:
-never of readings, so that nothing is chosen after looking. Each home adds one integer vector to a sum (``noisy``):
+Each home adds one integer vector to a sum (``noisy``; docs/theory.md, section 16):
 
 | part | entries | what a home adds |
 | --- | --- | --- |
@@ -14,8 +13,8 @@ Weights are whole numbers, clipped entries are rounded toward zero, so that the 
 
     Δ² = level² + shape² + load² + swing²,    Δ_rep² = 2 level² + 2 shape² + load² + 4 swing²
 
-(two homes in different cells; loads are not negative, swings may be opposite). A weight of 0 leaves its part out: with
-level and shape left out the release is one private mean times public curves, which for few homes is the better one.
+A weight of 0 leaves its part out: with level and shape left out the release is one private mean times public curves,
+which for few homes is the better one.
 """
 
 from __future__ import annotations

@@ -4,13 +4,6 @@
 other file byte for byte, without access to a reading. What it adds to :func:`shoal.readings.crowds.publish` is
 post-processing as well: the many cells are joined into at most :data:`MOST` weighted curves, and figures are rounded to
 what they can mean.
-
-| file | holds |
-| --- | --- |
-| released.csv | crowd, homes, step, timestamp, kw: weighted curves; of a class table cell by cell: count and means |
-| total.csv | step, timestamp, kw of all homes together |
-| plan.json | everything that was declared or follows from it: :class:`PublicSettings` |
-| noisy.json | the noisy vector: all that was drawn from the readings |
 """
 
 from __future__ import annotations
@@ -121,16 +114,10 @@ def series_plan(
     releases: int | None = None,
     make: Any,
 ) -> tuple[Any, Series]:
-    """The plan of a release and the series that it is one of, from declared numbers alone.
+    """The plan of a release, ``make(customers, ε, δ, cap_mu=…)``, and the series that it is one of.
 
-    Args:
-        customers: on the register.
-        epsilon: ε of this release; the series' own where ``releases`` shares it out.
-        delta: by default 1/(10 customers).
-        budget_epsilon: ε of all releases of the series together; without it this is the only release.
-        releases: share the budget out evenly over so many.
-        make: ``make(customers, ε, δ, cap_mu=…)``: a plan, such as :func:`noisy_crowds_plan` with a ``typical_kw``.
-
+    ``budget_epsilon`` is the ε of all releases of the series together, shared out evenly over so many ``releases``;
+    without it this is the only one.
     >>> from functools import partial
     >>> from shoal import noisy_crowds_plan
     >>> make = partial(noisy_crowds_plan, typical_kw=1.0)

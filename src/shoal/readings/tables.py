@@ -75,16 +75,10 @@ def noisy_table_plan(
     cells: Mapping[str, Sequence[float]] | None = None,
     cap_mu: float | None = None,
 ) -> TablePlan:
-    """Plan a noisy count and means per cell, from declared numbers alone.
+    """Plan a noisy count and means per cell, from declared numbers alone, as :func:`shoal.noisy_crowds_plan` does.
 
-    Args:
-        customers: labels on the register, whether they are in the table or not.
-        epsilon: ε of the release, for a label with its row or without.
-        delta: by default 1/(10 customers).
-        bounds: column -> (low, high), declared; values outside are cut.
-        cells: column -> increasing edges between its cells; without any the whole table is one cell.
-        cap_mu: for one release of a series: μ of this release, as in :func:`shoal.noisy_crowds_plan`.
-
+    ``bounds`` are column -> (low, high); values outside are cut. ``cells`` are column -> increasing edges between its
+    cells; without any the whole table is one cell.
     >>> plan = noisy_table_plan(1000, 1.0, bounds={"age": (0, 100)}, cells={"age": [30, 60]})
     >>> plan.shape, plan.entries
     ((3,), 6)

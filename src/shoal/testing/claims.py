@@ -8,7 +8,6 @@ from shoal import validation
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.mechanism import Mechanism
-from shoal.plaintext import table
 from shoal.proofs.proof import Proof, prove
 from shoal.rounding import exactly, lower, upper
 
@@ -32,7 +31,7 @@ class ClaimCheck:
     worst_edge: tuple[str, str]
     proof: Proof
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         a, b = self.worst_edge
         ends = f"{lower(self.delta_lower, 6)} ≤ δ ≤ {upper(self.delta_upper, 6)}"
         doubt = f"; not settled: {'; '.join(self.proof.unsettled)}" if self.proof.unsettled else ""
@@ -40,17 +39,6 @@ class ClaimCheck:
             f"{self.verdict}: δ ≤ {exactly(self.claimed)} at ε = {exactly(self.epsilon)} was claimed; {ends}, worst "
             f"for {a} against {b}; {MEANINGS[self.verdict]}{doubt}"
         )
-
-    def _repr_html_(self) -> str:
-        a, b = self.worst_edge
-        rows = [
-            ("claimed", f"δ ≤ {exactly(self.claimed)} at ε = {exactly(self.epsilon)}"),
-            ("δ, at least", lower(self.delta_lower, 6)),
-            ("δ, at most", upper(self.delta_upper, 6)),
-            ("worst pair", f"{a} → {b}"),
-            ("meaning", MEANINGS[self.verdict]),
-        ]
-        return table(f"Claim: {self.verdict}", (), rows)
 
 
 def check_claim(

@@ -184,7 +184,7 @@ def test_clock_change_inside_the_window() -> None:
     [
         ({"order": (0, 0)}, "order must have at least one"),
         ({"order": (-1, 2)}, "order must be at least 0"),
-        ({"order": 3}, "order must be two whole numbers"),
+        ({"order": 3}, "order must be a pair of whole numbers"),
         ({"order": (200, 1)}, "order does not fit: (200, 1) needs 2020 training readings"),
         ({"train_days": 13}, "train_days must be at least 14 for season='week'"),
         ({"train_days": 0}, "train_days must be at least 1"),

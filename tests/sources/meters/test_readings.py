@@ -262,6 +262,7 @@ def test_warns_when_something_was_done(tmp_path: Path) -> None:
         ([], "bad.csv is empty or cannot be read"),
         (["id,time,kw"], "bad.csv has a header and no rows"),
         (["a,b,c", "1,2,3"], "bad.csv has no timestamp column; found 'a', 'b', 'c'"),
+        (["H7,2024-01-01T00:00,1.53"], r"found 3 entries, numbers among them \(is the header missing"),
         (["id,time,note,more", "1,2024-01-01 00:00,3,4"], "no column that looks like power"),
         (["id,time,kw", "a,31 Dec 24,1"], "no timestamp of bad.csv can be read; pass timestamp_format"),
         (["id,time,kw", "a,2024-01-01 00:00,1"], "interval cannot be inferred"),

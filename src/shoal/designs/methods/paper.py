@@ -2,12 +2,9 @@
 
 Block-coordinate descent on the surrogate g_{XX'} = vᵀ A_X' v − ln|A_X'| + ln|A_X| with A = Σ̃⁻¹ and v = μ_X' − μ_X: find
 the worst pair (X, X'), step A_X' along −(v vᵀ − A_X'⁻¹), project onto the positive semidefinite matrices, repeat; then
-eq. (dpnoisecov) turns A⁻¹ − Σ into noise covariances that spend the budget. Lemma 2's step length, only safe for
-edges that leave the updated label, is the first trial; it is halved until the largest surrogate does not rise.
-
-The surrogate guides and never certifies: it is blind to the shape of a covariance, and the rescaling after the loop
-undoes its monotonicity. So the exact δ is evaluated after the rescaling, for some iterates from the start (white noise)
-to the last, and the best of them is the answer.
+eq. (dpnoisecov) turns A⁻¹ − Σ into noise covariances that spend the budget. Lemma 2's step length is the first trial;
+it is halved until the largest surrogate does not rise. The surrogate guides and never certifies: the exact δ is
+evaluated after the rescaling, for some iterates from the start (white noise) to the last, and the best is the answer.
 """
 
 from __future__ import annotations

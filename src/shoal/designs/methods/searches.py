@@ -73,7 +73,7 @@ class DifferenceSpan:
             return None
         basis = np.ascontiguousarray(rows[:rank].T)
         inside = GaussianClasses.deterministic(gaps @ basis, problem.classes.labels)
-        return cls(problem, replace(problem, classes=inside, original=inside, scale=np.ones(rank)), basis)
+        return cls(problem, replace(problem, classes=inside), basis)
 
     def project(self, moves: Moves) -> Moves:
         """Moves inside the span; what a map does to a constant is noise."""

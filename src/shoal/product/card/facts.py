@@ -173,7 +173,8 @@ class Accuracy(Record):
 
     @property
     def bias_by_entry(self) -> tuple[float, ...]:
-        return tuple(total / self.labels for total in self.biases)
+        pairs = zip(self.biases, self.rmse_by_entry, strict=True)  # what rounding leaves of a bias of zero is zero
+        return tuple(total / self.labels if abs(total) > 1e-9 * self.labels * rmse else 0.0 for total, rmse in pairs)
 
     @property
     def rmse(self) -> float:

@@ -30,11 +30,12 @@ COLUMNS = ("step", "who is indistinguishable", "promise", "someone who knows all
 AVERAGES = Step(
     "averages",
     "A release of averages",
-    "members of a crowd: one row for all of them",
-    "label privacy with ε = 0, δ = 0 between members of a crowd, nothing between crowds; k-anonymity with rules for "
-    "size, precision, dominance, difference and diversity; (0, d/(n·b)) if one figure of a member is larger by d in "
-    "the whole series, where n members share a row rounded to b; no differential privacy about figures",
-    "estimates a constant figure with an error of about a third of a typical one; sees about how much a member changed",
+    "members of a crowd: one shared row",
+    "label privacy with ε = 0, δ = 0 between members, nothing between crowds; k-anonymity with rules for size, "
+    "precision, dominance, difference and diversity; (0, d/(n·b)), added over columns, if one figure of a member is "
+    "larger by d in the whole series, where n members share a row rounded to b; no differential privacy about figures",
+    "estimates a constant figure from one column with an error of about a third of a typical one; sees about how much "
+    "a member changed",
     "shoal run FILE",
 )
 ANSWERS = Step(

@@ -23,7 +23,6 @@ from shoal.product.card.render import public_page, readme
 TABLE = "released.csv"
 #: What may lie beside the table.
 BESIDE = {
-    "reader.json": "how far homes lie from their row: quantiles, all crowds pooled",
     "total.csv": "the power of all homes together, by step",
     "plan.json": "everything that was declared, or follows from it",
     "noisy.json": "the noisy vector, from which the tables are made",

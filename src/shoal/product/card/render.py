@@ -135,7 +135,8 @@ def _errors(card: ReleaseCard, design: DesignFacts) -> Figures | None:
     ):
         within = (f"{lower(ends[0], SHOWN_DIGITS)} … {upper(ends[1], SHOWN_DIGITS)}",) if errors.noise_alone else ()
         rows.append((str(step), upper(rmse, SHOWN_DIGITS), nearest(bias, SHOWN_DIGITS), *within))
-    columns = (card.fit.entry, "rmse", "bias", *([off] if errors.noise_alone else []))
+    unit = f", {errors.unit}" if len(errors.unit) <= 6 else ""
+    columns = (card.fit.entry, f"error{unit} (rms)", f"bias{unit}", *([off] if errors.noise_alone else []))
     return "Errors by " + card.fit.entry, columns, rows
 
 
@@ -219,11 +220,10 @@ def annex(
     return _page("annex.html", card, _nameless(card), title=title, made=made, **given)
 
 
-def questions_page(study: Study, *, title: str = "", made: str = "") -> str:
+def questions_page(study: Study, made: str) -> str:
     """Two sheets to file with an impact assessment: three questions about a file, with figures and pictures."""
-    about = [study.head, *([f"Made {made}."] if made else [])]
-    words = title or "Singling out, linkability, inference"
-    return _shell("questions.html", study=study, about=about, title=words, banner=NAMELESS, body_class="board")
+    title = "Singling out, linkability, inference"
+    return _shell("questions.html", study=study, about=[study.head, f"Made {made}."], title=title, body_class="board")
 
 
 def _nameless(card: ReleaseCard) -> list[Statement]:

@@ -40,13 +40,14 @@ KIND = "aggregation with a minimum crowd size (k-anonymity)"
 #: What a mean does not hide, wherever an operator reads.
 FIGURES = (
     "Someone who knows the other members' figures, as their supplier or landlord may, can estimate a constant figure "
-    "of the last member from its rows, with an error of about a third of a typical figure on average. Members of a "
-    "crowd are alike, so the row itself is a guess of each. The readings' promise adds noise and protects figures."
+    "of the last member from the rows of one column, with an error of about a third of a typical figure on average. "
+    "Members of a crowd are alike, so the row itself is a guess of each. The readings' promise adds noise and protects "
+    "figures."
 )
 #: The same in a line, for who types options.
 KNOWS = (
-    "Someone who knows the other members' figures can estimate a constant figure of the last one, with an error of "
-    "about a third of a typical figure on average; `--secret readings` protects figures."
+    "Someone who knows the other members' figures can estimate a constant figure of the last one from the rows of one "
+    "column, with an error of about a third of a typical figure on average; `--secret readings` protects figures."
 )
 #: Key -> the heading over its sentences; the first five are the summary.
 HEADINGS = {
@@ -71,9 +72,10 @@ HEADINGS = {
 WARNINGS = "Warnings"
 SUMMARY = ("promise", "hidden", "cost", "attack", "pass_on", "keep")
 #: Named rules of aggregation: name -> least number of members, largest share of one of them (None: not limited), words.
+#: Shares are of a crowd's load over the horizon: of a single step one home can have most.
 RULES: dict[str, tuple[int, float | None, str]] = {
-    "15/15": (15, 0.15, "at least 15, and none with more than 15 % of a row's load"),
-    "4/80": (4, 0.80, "at least 4, and none with more than 80 % of a row's load"),
+    "15/15 of the load over the horizon": (15, 0.15, "at least 15, and none with more than 15 % of it"),
+    "4/80 of the load over the horizon": (4, 0.80, "at least 4, and none with more than 80 % of it"),
     "five devices": (5, None, "at least five devices"),
     "100 accounts": (100, None, "at least 100 accounts"),
 }
@@ -167,7 +169,7 @@ def statements(card: ReleaseCard) -> tuple[Statement, ...]:
 def handing(folder: str, ledger: str) -> tuple[Statement, Statement]:
     """Sentences on what to pass on, and what to keep; ``ledger`` says where the ledger is."""
     public = f"{folder}/public: the table, its card, README and checksums. No names in it."
-    keep = f"Everything else in {folder}, and the ledger {ledger}. They name the members of each row: protect them too."
+    keep = f"Everything else in {folder}, and the ledger {ledger}. They are as private as the data: protect them too."
     return Statement("pass_on", OWNER, "public/", public), Statement("keep", OWNER, "the rest", keep)
 
 

@@ -182,7 +182,8 @@ def attack(
     achieves, and the least excess that would have been seen. Nothing is released or recorded. Members with gaps are
     left out, and counted. The folder gets two sheets to file with an impact assessment.
 
-    With --known, the attack looks for these homes or labels in a table that was published.
+    FILE may be the folder of a run that has released: then the files that left are attacked, by what is on record
+    alone. With --known, the attack looks for these homes or labels in a table that was published.
 
     Ends with 4 where an attack does better than the promise allows, beyond its interval.
 
@@ -190,11 +191,16 @@ def attack(
         shoal attack meters.parquet
         shoal attack meters.parquet --properties heating.csv --crowd 20 --out study
         shoal attack people.csv --label person --sensitive smokes
+        shoal attack january
         shoal attack january --known meters.parquet
         shoal attack published.csv --known meters.parquet
         shoal attack published.csv --known people.csv --label person
     """  # fmt: skip
     check_folder(out)
+    if known is None and label is None and (file / "state.json").is_file():
+        left = shoal.attack_run(file)
+        left.save(folder_for(out))
+        return Outcome({"out": str(out), **left.to_dict()}, str(left), code=4 if left.alarms else 0)
     if known is not None:
         study = shoal.find_published(file, known if label else shoal.read_meters(known), label=label, seed=seed)
     elif label is not None:

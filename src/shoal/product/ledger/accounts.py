@@ -52,9 +52,12 @@ class Account:
 
     def __str__(self) -> str:
         worst = "" if self.pair is None else f", worst for {self.pair[0]} and {self.pair[1]}"
+        # A codebook at the budget's ε has δ = 0 there, and still no second one fits.
+        left = f"{lower(self.remaining)} left"
+        left = "though ε may be used up" if self.releases and not self.spent else left
         return (
             f"{self.name}: δ({exactly(self.epsilon)}) ≤ {upper(self.spent)} of {exactly(self.budget)}, "
-            f"{lower(self.remaining)} left, {self.mode}, {self.releases} release(s){worst}"
+            f"{left}, {self.mode}, {self.releases} release(s){worst}"
         )
 
 

@@ -20,8 +20,9 @@ from shoal.product.card.package import package
 from shoal.product.card.pictures import CrowdCurves
 from shoal.product.card.render import report
 from shoal.product.card.statements import RULES, Statement, handing
-from shoal.product.runs.folder import PARQUET, READER, CardFacts, ReportFacts
+from shoal.product.runs.folder import PARQUET, CardFacts, ReportFacts
 from shoal.product.runs.folder import PUBLIC as TABLE
+from shoal.product.runs.release_check import check_package
 from shoal.product.runs.work import StageOutcome, Work
 from shoal.product.studies.attackers import attack_rows
 from shoal.readings.publication import NOISY as VECTOR
@@ -31,7 +32,7 @@ SETTINGS, REPORT_SETTINGS = ("query",), ("title", "licence")
 DOING, REPORTING = "writing the release card", "writing the report"
 REPORT, PUBLIC, PACKAGE = "report.html", "public/report.html", "public/datapackage.json"
 #: What releases write to ``public/``.
-TABLES = (TABLE, READER, PLAN, VECTOR, TOTAL)
+TABLES = (TABLE, PLAN, VECTOR, TOTAL)
 #: Labels that the attack looks for.
 SOUGHT = 2_000
 
@@ -83,11 +84,11 @@ def kept_rules(smallest: int, *, of_meters: bool, largest_share: float | None = 
     """Names of the rules of aggregation that rows keep because of how they are made, never because of their figures.
 
     A name that is there or missing because of one member's figure would be a second figure about it, which no offset
-    hides. Dominance leaves a home at most two thirds of the load of a row of meters; a few-valued column has no
+    hides. Dominance leaves a home at most two thirds of its crowd's load over the horizon; a few-valued column has no
     dominance, so tables are given the rules of size.
 
     >>> kept_rules(12, of_meters=True), kept_rules(12, of_meters=False)
-    (('4/80', 'five devices'), ('five devices',))
+    (('4/80 of the load over the horizon', 'five devices'), ('five devices',))
     """
     most = min(2 / 3, 1.0 if largest_share is None else largest_share) if of_meters else 1.0
     return tuple(
@@ -114,6 +115,7 @@ def report_stage(work: Work) -> StageOutcome:
     work.folder.put(REPORT, report(card, crowds, unit=unit, axis=axis, public=known, made=made, **about))
     precision = work.kind.precision(work)
     files = package(card, known, title=settings.title, licence=settings.licence, made=made, precision=precision)
+    check_package(work, {**known, **files})
     for name, text in files.items():
         work.folder.put(f"public/{name}", text)
     shown = sum(len(crowd.names) for crowd in crowds)

@@ -199,9 +199,14 @@ class Rehearsal:
         return rules.failure([inside[at] for at in members_at(member[inside])]) or "" if len(inside) else ""
 
     @property
+    def today_rules(self) -> Rules | None:
+        """The rules of rows of averages for the figures of today."""
+        return self._rules(self.today, 2)
+
+    @property
     def protected(self) -> list[str]:
         """Columns of a table that crowds are not alike in, and why."""
-        rules = self._rules(self.today, 2)
+        rules = self.today_rules
         if not isinstance(rules, TableRules):
             return []
         columns, whys = rules.columns, ("few values", "half of the labels alike", "named sensitive")
@@ -447,8 +452,10 @@ class FileCheck:
         sections = [("Read", [f"{fit.source}."]), ("Who can be used", used)]
         if fit.about:
             sections.append(("What was understood", list(fit.about)))
-        if fit.doubts:
-            sections.append((WARNINGS, list(fit.doubts)))
+        rules = None if self.rehearsal is None else self.rehearsal.today_rules
+        doubts = [*fit.doubts, *(rules.copies if isinstance(rules, TableRules) else [])]
+        if doubts:
+            sections.append((WARNINGS, doubts))
         if self.refusal:
             sections.append(("A run would be refused", [self.refusal]))
         if self.rehearsal is not None and (protected := self.rehearsal.protected):

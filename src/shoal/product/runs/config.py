@@ -6,10 +6,8 @@ and nowhere else.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import math
-import tomllib
 import typing
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields, replace
@@ -95,7 +93,9 @@ class Config(Record):
         None, "for the secret readings: mean load of a typical home, declared; grids and clips are multiples of it"
     )
     largest_share: float | None = _hiding(
-        None, "no household has more than this share of its crowd's load; 0.15 with --crowd 15 is the 15/15 rule"
+        None,
+        "no household has more than this share of its crowd's load over the horizon; 0.15 with --crowd 15 is "
+        "15/15 of the load over the horizon",
     )
     sensitive: tuple[str, ...] = _hiding(
         (), "sensitive columns of a table, added to those with few values: crowds stay diverse in them; repeatable"
@@ -258,18 +258,16 @@ class Config(Record):
         name, _, value = text.partition("=")
         kind = {**typing.get_type_hints(Config), **typing.get_type_hints(Speed)}.get(name)
         if kind is None or not value:
-            near = difflib.get_close_matches(name, [*typing.get_type_hints(Config), *typing.get_type_hints(Speed)], 1)
-            hint = f"; did you mean {near[0]}?" if near and kind is None else ""
-            raise InputError(
-                f"set must be NAME=VALUE with a setting of shoal.Config, such as max_kw=50 or order=2,1{hint}"
-            )
+            raise InputError("set must be NAME=VALUE with a setting of shoal.Config, such as max_kw=50 or order=2,1")
         if typing.get_origin(kind) is tuple:
             parts = [part.strip() for part in value.split(",")]
             whole = typing.get_args(kind)[0] is int and all(part.isdigit() for part in parts)
             return name, tuple(map(int, parts)) if whole else tuple(parts)
+        if str in (typing.get_args(kind) or (kind,)):
+            return name, value
         try:
-            return name, value if str in (typing.get_args(kind) or (kind,)) else tomllib.loads(f"x = {value}")["x"]
-        except tomllib.TOMLDecodeError:
+            return name, int(value) if value.isdigit() else float(value)
+        except ValueError:
             return name, value  # refused by its type
 
 

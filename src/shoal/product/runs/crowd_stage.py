@@ -48,6 +48,7 @@ def stage(work: Work) -> StageOutcome:
     tables = plan.frames(everybody)
     tables.write(folder)
     silent, doubts = _left_out(work, fit, plan, tables)
+    doubts += plan.doubts
     shown = tables.lasting
     if not len(shown):
         raise InputError("crowd: no label has a crowd yet; left_out.csv lists the reasons")
@@ -94,9 +95,10 @@ def stage(work: Work) -> StageOutcome:
 
 
 def insider_errors(shown: pl.DataFrame, columns: tuple[str, ...]) -> tuple[tuple[str, float], ...]:
-    """What someone who knows all other figures of a crowd errs by about a constant one, in the crowd with the least.
+    """What an unbiased estimate of a constant figure errs by for someone who knows all others of the crowd.
 
-    An offset that is uniform on a window of n b leaves a standard error of n b/√12.
+    From the rows of one column, an offset that is uniform on a window of n b leaves a standard deviation of n b/√12; of
+    the crowd with the least. Columns that say the same have an offset each, and together leave less.
     """
     kept = [(homes, json.loads(text)["bases"]) for homes, text in shown.select("members", "kept").iter_rows() if text]
     windows = [[homes * float(base) for base in bases] for homes, bases in kept]

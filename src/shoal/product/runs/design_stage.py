@@ -158,7 +158,7 @@ def _spend(config: Config, method: str, classes: GaussianClasses, graph: Neighbo
     for number, members in enumerate(groups):
         part = problem.part(members)
         epsilon = part.epsilons[:, 0].copy()
-        designs.append((members, design(part.original, part.graph, method, epsilon, config.rho, **how)))
+        designs.append((members, design(part.classes, part.graph, method, epsilon, config.rho, **how)))
         tick(number + 1, len(groups))
     return merge_mechanisms(method, problem, designs)
 

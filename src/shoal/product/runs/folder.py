@@ -114,8 +114,6 @@ FIT, DESIGN = "fit.json", "design.json"
 FORECASTS, LAWS, MECHANISM, SHARDS = "forecasts", "laws", "mechanism", "shards"
 #: The table of a release: the owner's, with the label of each row, and the one to pass on, without names.
 CSV, PARQUET, PUBLIC = "released.csv", "released.parquet", "public/released.csv"
-#: How far homes lie from rows, to pass on.
-READER = "public/reader.json"
 #: Called with (stage, what is happening, done, total); total 0 where it is not known.
 Progress = Callable[[str, str, float, int], None]
 
@@ -236,11 +234,6 @@ class Folder:
     @property
     def is_run(self) -> bool:
         return (self / STATE).is_file()
-
-    @property
-    def is_as_written(self) -> bool:
-        """Whether the state is what was last read or written here: another process may have worked meanwhile."""
-        return ((self / STATE).read_bytes() if self.is_run else None) == self.written
 
     def create(self) -> None:
         """Make the folder, or take an empty one; anything else that is not a run is refused."""

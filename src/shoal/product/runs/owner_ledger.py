@@ -66,17 +66,6 @@ class Place:
         prefix = "sqlite:///"
         return Path(self.url.removeprefix(prefix)) if self.url.startswith(prefix) else None
 
-    def refuse_read_only(self) -> None:
-        """Refuse, before anything is done for it, a release whose record could not be written."""
-        if self.file is None:
-            return
-        folder = next(path for path in self.file.parents if path.exists())
-        if not all(os.access(path, os.W_OK) for path in (self.file, folder) if path.exists()):
-            raise InputError(
-                f"ledger: {self.where} cannot be written (it, or its folder, is read-only), and every release is "
-                "recorded there; make it writable, or name another with ledger=. Nothing was read"
-            )
-
 
 def user_ledger() -> Path:
     """The ledger in the user's data directory."""
@@ -153,7 +142,7 @@ def without_password(url: str) -> str:
     """A URL as it may be written down."""
     if "://" not in url:
         return url
-    from sqlalchemy.engine import URL, make_url
+    from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError
 
     try:
@@ -164,9 +153,8 @@ def without_password(url: str) -> str:
             "port from 1 to 65535",
             argument="ledger",
         ) from None
-    rest = {name: getattr(parsed, name) for name in ("username", "host", "port", "database")}
-    query = {name: value for name, value in parsed.query.items() if name != "password"}
-    return URL.create(parsed.drivername, **rest, query=query).render_as_string(hide_password=False)
+    bare = parsed.difference_update_query(["password"])._replace(password=None)
+    return bare.render_as_string(hide_password=False)
 
 
 def open_ledger(target: str | Path | None = None, *, create: bool = False) -> Ledger:

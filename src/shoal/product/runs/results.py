@@ -16,12 +16,12 @@ from shoal.errors import InputError
 from shoal.files import digest_of, file_digest
 from shoal.plaintext import sections
 from shoal.product.card.card import ReleaseCard
-from shoal.product.card.facts import AuditFacts, DesignFacts, FitFacts, ReleaseFacts
+from shoal.product.card.facts import DesignFacts, FitFacts, ReleaseFacts
 from shoal.product.card.statements import Statement
 from shoal.product.runs import card_stage, crowd_stage
 from shoal.product.runs.blocks import WorstCurve, prove_shards, worst_curve, worst_frontier
 from shoal.product.runs.config import Config
-from shoal.product.runs.folder import CSV, LEDGER, PARQUET, PUBLIC, READER, RunState
+from shoal.product.runs.folder import CSV, LEDGER, PARQUET, PUBLIC, RunState
 from shoal.product.runs.kinds.kind import Kind
 from shoal.product.runs.owner_ledger import Place
 from shoal.product.runs.work import Stage, Work
@@ -35,6 +35,19 @@ if TYPE_CHECKING:
 
 #: The pages of :meth:`Results.explain`.
 BOARD, ANNEX = "board.html", "annex.html"
+
+
+#: Files that a user looks for, and what they are.
+FILES = {
+    card_stage.REPORT: "the report, for the data owner: it shows true answers",
+    card_stage.PACKAGE: "public/ is what to share, a data package: columns, units, licence, guarantee",
+    card_stage.PUBLIC: "the report to share: the table and its card, without names and true answers",
+    PUBLIC: "the released figures, to share: no names",
+    CSV: "the same with the name behind each row: your key, keep it private (also .parquet)",
+    "card.md": "the release card, to publish with the figures (also .json)",
+    crowd_stage.LEFT_OUT: "who has no row in it, and why",
+    LEDGER: "crowds and what was spent; keep it, and keep it private: it is as private as the readings",
+}
 
 
 class Results:
@@ -150,13 +163,10 @@ class Results:
         return self.work.facts.release
 
     @property
-    def audit(self) -> AuditFacts | None:
-        return self.work.facts.audit
-
-    @property
     def exit_code(self) -> int:
         """A violation found by the audit is a guarantee not met, 4; shards left out are bad input, 2."""
-        if self.audit is not None and self.audit.verdict == "violated" and self.is_done("audit"):
+        audit = self.work.facts.audit
+        if audit is not None and audit.verdict == "violated" and self.is_done("audit"):
             return 4
         return 2 if self.work.facts.has_failed("fit", "design", "release") else 0
 
@@ -204,14 +214,17 @@ class Results:
         return card_stage.handing_of(self.work)
 
     def reader(self, row: int | Sequence[float]) -> pl.DataFrame:
-        """For the recipient: how far homes lie from a row, by step; one law pooled over all crowds of the release.
+        """For the owner: how far homes lie from a row, by step; one law pooled over all crowds of the release.
+
+        It is computed from members' own figures and outside the rules of a row. Someone who has it, the rows and the
+        other members' figures knows a constant load to a range of 0.05 kW (docs/sharp-edges.md): share it as readings.
 
         Args:
             row: the number of a crowd, or the figures of its row as they were released.
 
         Returns:
             entry, row, and below_10 … below_90: the figures below which so many percent of homes lie. It is never a
-            crowd's own spread; ``public/reader.json`` is what it is made from.
+            crowd's own spread.
 
         >>> run.reader(123456)  # doctest: +SKIP
         """
@@ -296,49 +309,30 @@ class Results:
 
     def summary(self, *, verbose: bool = False) -> list[tuple[str, list[str]]]:
         """The run for people: headings with their sentences; five of them, or with ``verbose`` everything."""
-        return summarize(self, verbose=verbose)
+        from shoal.product.card.render import summary
 
-
-#: Files that a user looks for, and what they are.
-FILES = {
-    card_stage.REPORT: "the report, for the data owner: it shows true answers",
-    card_stage.PACKAGE: "public/ is what to share, a data package: columns, units, licence, guarantee",
-    card_stage.PUBLIC: "the report to share: the table and its card, without names and true answers",
-    PUBLIC: "the released figures, to share: no names",
-    READER: "how far homes lie from rows, pooled over all crowds, to share",
-    CSV: "the same with the name behind each row: your key, keep it private (also .parquet)",
-    "card.md": "the release card, to publish with the figures (also .json)",
-    crowd_stage.LEFT_OUT: "who has no row in it, and why",
-    LEDGER: "crowds and what was spent; keep it, and keep it private: it is as private as the readings",
-}
-
-
-def summarize(run: Results, *, verbose: bool) -> list[tuple[str, list[str]]]:
-    """The headings that people need first, or with ``verbose`` everything."""
-    from shoal.product.card.render import summary
-
-    work, facts = run.work, run.work.facts
-    parts = [] if facts.people is None else summary(run.card_so_far, run.handing, verbose=verbose)
-    work.kind.add_sentences(work, parts, new=bool(run.did))
-    if facts.audit is not None and facts.audit.verdict == "violated":
-        parts.insert(0, ("Violated", ["The audit found more than is promised. Do not use this release."]))
-    if run.rehearsed is not None:
-        words = f"A rehearsal: nothing was released, recorded or charged. {run.rehearsed} has what would be."
-        parts.insert(0, ("Not released", [words]))
-    elif work.state.release_key is None and facts.people is not None:
-        parts.insert(0, ("Not released", ["Nothing was released, recorded or charged."]))
-    if run.new_ledger is not None:
-        parts.append(("Ledger", [f"There was none, so one was begun: {run.new_ledger}. Keep it."]))
-    if run.choice is not None:
-        parts.append(("Chosen", run.choice.sentences()))
-    if not verbose:
-        return parts
-    spent = "crowds and everything that is charged about the same labels are on record here"
-    if work.place.own:
-        spent = "of this folder only" + ("; no real person is behind it" if work.source.simulated else "")
-    parts.append(("Ledger", [f"{work.place.where}: {spent}."]))
-    if work.timings:
-        each = ", ".join(f"{name} {value:.1f} s" for name, value in work.timings.items())
-        parts.append(("Time", [f"{each}; {sum(work.timings.values()):.0f} s in all."]))
-    files = [f"{work.path / name}: {text}" for name, text in FILES.items() if (work.folder / name).is_file()]
-    return [*parts, ("Files", files)] if files else parts
+        work, facts = self.work, self.work.facts
+        parts = [] if facts.people is None else summary(self.card_so_far, self.handing, verbose=verbose)
+        work.kind.add_sentences(work, parts, new=bool(self.did))
+        if facts.audit is not None and facts.audit.verdict == "violated":
+            parts.insert(0, ("Violated", ["The audit found more than is promised. Do not use this release."]))
+        if self.rehearsed is not None:
+            words = f"A rehearsal: nothing was released, recorded or charged. {self.rehearsed} has what would be."
+            parts.insert(0, ("Not released", [words]))
+        elif work.state.release_key is None and facts.people is not None:
+            parts.insert(0, ("Not released", ["Nothing was released, recorded or charged."]))
+        if self.new_ledger is not None:
+            parts.append(("Ledger", [f"There was none, so one was begun: {self.new_ledger}. Keep it."]))
+        if self.choice is not None:
+            parts.append(("Chosen", self.choice.sentences()))
+        if not verbose:
+            return parts
+        spent = "crowds and everything that is charged about the same labels are on record here"
+        if work.place.own:
+            spent = "of this folder only" + ("; no real person is behind it" if work.source.simulated else "")
+        parts.append(("Ledger", [f"{work.place.where}: {spent}."]))
+        if work.timings:
+            each = ", ".join(f"{name} {value:.1f} s" for name, value in work.timings.items())
+            parts.append(("Time", [f"{each}; {sum(work.timings.values()):.0f} s in all."]))
+        files = [f"{work.path / name}: {text}" for name, text in FILES.items() if (work.folder / name).is_file()]
+        return [*parts, ("Files", files)] if files else parts

@@ -24,14 +24,38 @@ from shoal.crowds.diversity import CLOSENESS
 from shoal.crowds.formation import Limits
 from shoal.crowds.loads import WATTS, LoadCrowd, begin_loads, next_loads
 from shoal.crowds.publish import rules_failed
-from shoal.crowds.rules import Units, as_figures, decimals_of, in_units, keeps_dominance, round_sums, window_of
-from shoal.crowds.tables import ColumnRoles, TableCrowd, begin_table, column_bases, next_table, rules_kept, table_limits
+from shoal.crowds.rules import (
+    Units,
+    as_figures,
+    decimals_of,
+    exact_units,
+    in_units,
+    keeps_dominance,
+    round_sums,
+    window_of,
+)
+from shoal.crowds.tables import (
+    ColumnRoles,
+    TableCrowd,
+    begin_table,
+    column_bases,
+    near_copies,
+    next_table,
+    rules_kept,
+    table_limits,
+)
 from shoal.errors import InputError
 from shoal.product.runs.inputs import Curves
 from shoal.product.sources.meters import clock
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
 Draw = Callable[[int], int]
+#: Names in a warning, at most.
+NAMED = 6
+COPIES = (
+    "Rounding hides a figure column by column: to someone who knows the other members, 4 copies of a column show a "
+    "constant figure to 0.21 of a usual one, 24 copies to 0.10 (one column: 0.5). Leave copies out."
+)
 #: What a figure of meters, in watts, is stored as.
 LOADS, FIGURES = np.dtype("<i4"), np.dtype("<i8")
 
@@ -85,9 +109,9 @@ class LoadRules:
         loads = np.abs(self.watts).sum(axis=1)
         names = sorted(self.curves.labels[at[int(np.argmax(loads[at]))]] for at in bad)
         return (
-            "rules of a row: no crowds were found that keep them: one home makes most of its row (dominance, "
-            f"{len(bad)} of {len(crowds)} rows): {', '.join(names[:5])}. Ways out: a larger crowd; leave the label "
-            "out; or the promise about the readings, which has no crowds. Nothing was released"
+            "rules of a row: no crowds were found that keep them: one home makes most of its row over the horizon "
+            f"(dominance, {len(bad)} of {len(crowds)} rows): {', '.join(names[:5])}. Ways out: a larger crowd; leave "
+            "the label out; or the promise about the readings, which has no crowds. Nothing was released"
         )
 
     def begin(self, last: Units, everyone: Units, draw: Draw) -> LoadCrowd:
@@ -139,32 +163,40 @@ class TableRules:
     """The rules of rows of a table, asked as :class:`LoadRules`: a base, an offset and who is held for each column."""
 
     def __init__(
-        self, curves: Curves, setting: Mapping[str, Any], sensitive: Sequence[str], closeness: float | None
-    ) -> None:
+        self, curves: Curves, setting: Mapping[str, Any], sensitive: Sequence[str], closeness: float | None,
+        grown: Sequence[int] = (),
+    ) -> None:  # fmt: skip
         self.curves, self.names = curves, list(setting["columns"])
+        self.outgrown: list[str] = []  #: columns in which the last rows lack figures, since bases hide too little
         self.closeness = CLOSENESS if closeness is None else closeness
         k = len(self.names)
         if "few" in setting:  # decided by the first release
-            masks = [np.isin(np.arange(k), setting[name]) for name in ("few", "alike")]
-            self.columns = ColumnRoles(masks[0], masks[1], np.isin(self.names, list(sensitive)))
+            few, alike, more = (np.isin(np.arange(k), at) for at in (setting["few"], setting["alike"], grown))
+            named = np.isin(self.names, list(sensitive))
+            self.columns = ColumnRoles(few & ~more, alike | more, named).after(curves.values)
+            self.grown = np.flatnonzero(np.isin(np.arange(k), setting["few"]) & ~self.columns.few).tolist()
         else:
             self.columns = ColumnRoles.of(curves.values, [self.names.index(name) for name in sensitive])
+            self.grown = []  #: columns that were few-valued when the first crowds were formed
         self.decimals: tuple[int, ...] = tuple(setting.get("decimals") or ())
         if not self.decimals:
             smallest = column_bases(curves.values, self.columns, 2 * int(setting["m"]) + 2)
             self.decimals = tuple(decimals_of([base]) for base in smallest)
-        values = curves.values
-        if values.size and (np.abs(values) * 10.0 ** np.array(self.decimals) * max(len(values), 1)).max() > 2.0**62:
-            raise InputError(
-                "columns: some figures are too large, compared with the rest of their column, to be averaged"
-            )
-        self.units = in_units(values, self.decimals)
+        self.units = exact_units(curves.values, self.decimals, "columns")
 
     @property
     def decided(self) -> dict[str, Any]:
         """What the first release decides for the life of all crowds."""
         few, alike = (np.flatnonzero(mask).tolist() for mask in (self.columns.few, self.columns.alike))
         return {"decimals": list(self.decimals), "few": few, "alike": alike}
+
+    @property
+    def copies(self) -> list[str]:
+        """A warning about columns that say nearly the same, where there are any."""
+        values = self.curves.values
+        names = [self.names[j] for j in near_copies(values, self.columns.few)] if len(values) else []
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        return [f"Columns that say nearly what others say: {', '.join(names[:NAMED])}{more}. {COPIES}"] if names else []
 
     def points(self, at: IndexArray) -> FloatArray:
         """What crowds are alike in: what the first stage wrote as habits, without the protected columns."""
@@ -178,12 +210,12 @@ class TableRules:
 
     def keeps(self, figures: Units) -> bool:
         crowd = np.zeros(len(figures), dtype=np.int64)
-        return bool(rules_kept(figures, crowd, self.columns, self.closeness, None, self.units).all())
+        return bool(rules_kept(figures, crowd, self.columns, self.closeness, None, self.units, self.decimals).all())
 
     def failure(self, crowds: Sequence[IndexArray]) -> str | None:
         at = np.concatenate(crowds)
         crowd = np.repeat(np.arange(len(crowds)), [len(one) for one in crowds])
-        kept = rules_kept(self.units[at], crowd, self.columns, self.closeness)
+        kept = rules_kept(self.units[at], crowd, self.columns, self.closeness, decimals=self.decimals)
         return None if kept.all() else rules_failed(kept, self.columns, self.names)
 
     def begin(self, last: Units, everyone: Units, draw: Draw) -> TableCrowd:
@@ -201,7 +233,7 @@ class TableRules:
         return TableCrowd(bases, tuple(fixed["offsets"]), _figures(stored, FIGURES), tuple(fixed["decimals"]))
 
     def encode(self, crowd: TableCrowd, period: str) -> tuple[str, list[bytes], list[bytes]]:
-        kept = _pack_kept(crowd.bases, crowd.offsets, crowd.decimals, period)
+        kept = _pack_kept(crowd.bases, crowd.offsets, crowd.decimals, period, self.grown)
         return kept, [row.astype(FIGURES).tobytes() for row in crowd.last], [b""] * len(crowd.last)
 
     def make(self, crowds: Sequence[TableCrowd], at: Sequence[IndexArray]) -> list[MadeRow]:
@@ -213,6 +245,7 @@ class TableRules:
             figures.append(now)
             present.append(np.repeat(here[:, None], len(self.names), axis=1))
         step = next_table(crowds, figures, present, self.columns, self.closeness)
+        self.outgrown = [self.names[j] for j in np.flatnonzero(step.outgrown.any(axis=0)).tolist()]
         return [
             MadeRow(row.tolist(), crowd.last.sum(axis=0).tolist(), held, crowd)
             for row, held, crowd in zip(step.rows, step.held, step.crowds, strict=True)
@@ -254,9 +287,11 @@ def redraw(kept: str, members: int, sums: Sequence[int], shown: Sequence[float])
     return [figure if np.isfinite(before) else before for figure, before in zip(row, shown, strict=True)]
 
 
-def _pack_kept(bases: Sequence[Decimal], offsets: Sequence[int], decimals: Sequence[int], period: str) -> str:
+def _pack_kept(
+    bases: Sequence[Decimal], offsets: Sequence[int], decimals: Sequence[int], period: str, grown: Sequence[int] = ()
+) -> str:
     fixed = {"bases": [str(base) for base in bases], "offsets": list(offsets), "decimals": list(decimals)}
-    return json.dumps(fixed | {"from": period}, sort_keys=True)
+    return json.dumps(fixed | {"from": period} | ({"grown": list(grown)} if grown else {}), sort_keys=True)
 
 
 def _figures(rows: Sequence[bytes], kind: np.dtype[Any]) -> Units:

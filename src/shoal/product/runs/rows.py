@@ -23,9 +23,10 @@ import numpy as np
 import polars as pl
 
 from shoal.crowds.loads import LoadCrowd
-from shoal.crowds.membership import can_have_figures, form_crowds, with_blocks
+from shoal.crowds.membership import SEEDS, can_have_figures, form_crowds, with_blocks
+from shoal.crowds.publish import draw_order as shuffle
 from shoal.crowds.rules import Units
-from shoal.crowds.tables import TableCrowd, members_at
+from shoal.crowds.tables import OUTGROWN, TableCrowd, members_at
 from shoal.errors import InputError, LedgerError, UnreachableError
 from shoal.product.ledger.ledger import Ledger
 from shoal.product.runs.config import Config
@@ -148,7 +149,8 @@ class Plan:
         self.rows: list[PlannedRow] = []
         self.waiting: dict[str, str] = {}  #: label -> why it has no row
         self._curves, self._book, self._values, self._settings = curves, book, curves.values, settings
-        rules = rules_of(settings, curves, lasting, period)
+        grown = {j for entry in book.lasting if entry["kept"] for j in json.loads(entry["kept"]).get("grown", ())}
+        rules = rules_of(settings, curves, lasting, period, sorted(grown))
         self.rules = rules if lasting["release"] == "mean" else None
         self._bases = rules  #: of rows that are rounded, under a method too
         self.setting = json.dumps(lasting | (self.rules.decided if self.rules else {}), sort_keys=True)
@@ -171,6 +173,20 @@ class Plan:
         if not isinstance(self.rules, TableRules):
             return ()
         return tuple(self.rules.names[j] for j in np.flatnonzero(self.rules.columns.protected).tolist())
+
+    @property
+    def doubts(self) -> list[str]:
+        """What the owner should know about columns whose figures have changed since crowds were formed."""
+        if not isinstance(self.rules, TableRules):
+            return []
+        grown, outgrown = ", ".join(self.rules.names[j] for j in self.rules.grown), ", ".join(self.rules.outgrown)
+        more = f"More than ten values by now in {grown}: one member may no longer make most of a row there."
+        out = (
+            f"Withheld in {outgrown}: figures have grown to more than {OUTGROWN} times what rounding and offset of a "
+            "crowd hide, and both are permanent. They need new crowds: another folder with a ledger of its own, in "
+            "place of this series."
+        )
+        return [*self.rules.copies, *(text for text, names in ((more, grown), (out, outgrown)) if names)]
 
     def _by_crowd(self, names: Iterable[str]) -> dict[int, list[str]]:
         crowds: dict[int, list[str]] = defaultdict(list)
@@ -211,6 +227,7 @@ class Plan:
         crowd = np.empty(0, dtype=np.int64)
         if len(at):
             more = self._curves.limits(self._settings.largest_share, at)
+            more |= {"seed": draw_offset(SEEDS) if first else None}
             if rules is None:
                 crowd = form_crowds(self._curves.points[at], self.m, None if first else shuffle, **more)
             else:
@@ -228,7 +245,9 @@ class Plan:
         self.waiting |= {name: FEW if first else WAITS for name in newcomers if name not in joined}
         blocks = self._by_crowd(name for name, member in self.members.items() if member.block == member.crowd)
         keeps = None if rules is None else lambda names: rules.keeps(self._figures(names))
-        together, waits = with_blocks(joined, blocks, self.m, keeps)
+        walls = self._curves.boundaries
+        walls = None if walls is None else dict(zip(self._place, walls.tolist(), strict=True))
+        together, waits = with_blocks(joined, blocks, self.m, keeps, walls)
         for block in waits:
             self.waiting |= dict.fromkeys(blocks[block], REST)
         inside: dict[int, list[str]] = defaultdict(list)
@@ -389,11 +408,13 @@ class Plan:
         return CrowdTables(frame.drop("at").with_columns(**known), rows)
 
 
-def rules_of(settings: Config, curves: Curves, setting: Mapping[str, Any], period: str) -> Rules | None:
+def rules_of(
+    settings: Config, curves: Curves, setting: Mapping[str, Any], period: str, grown: Sequence[int] = ()
+) -> Rules | None:
     """The rules of the rows of a release; None where answers are draws of a law, which are not rounded."""
     if setting["kind"] == "table":
         constants = setting["release"] == "mean" or setting.get("constants")
-        return TableRules(curves, setting, settings.sensitive, settings.closeness) if constants else None
+        return TableRules(curves, setting, settings.sensitive, settings.closeness, grown) if constants else None
     if settings.query != "point":
         return None
     return LoadRules(curves, settings.largest_share, setting, period)
@@ -425,13 +446,6 @@ def draw_offset(n: int) -> int:
     return secrets.randbelow(n)
 
 
-def shuffle(n: int) -> list[int]:
-    """A drawn order of n things, from the cryptographic source."""
-    order = list(range(n))
-    secrets.SystemRandom().shuffle(order)
-    return order
-
-
 # ------------------------------------------------------------------ recorded
 
 
@@ -452,9 +466,12 @@ def draw_numbers(work: Work, ledger: Ledger | None) -> tuple[dict[int, int], byt
     return dict(zip(fresh, known["numbers"], strict=True)), bytes.fromhex(known["order"])
 
 
-def record_rows(work: Work, numbers: Mapping[int, int], table_digest: str, *, with_figures: bool) -> None:
+def record_rows(
+    work: Work, numbers: Mapping[int, int], table_digest: str, book: Book | None = None, *, with_figures: bool
+) -> None:
     """Record the crowds of this release, once; nothing happens where all of it was on record before.
 
+    ``book``: what is on record about their members, where it was read already;
     ``with_figures``: the rows are what is released, and are recorded too.
     """
     ledger, plan, tables = work.ledger, work.facts.plan, work.tables
@@ -463,7 +480,7 @@ def record_rows(work: Work, numbers: Mapping[int, int], table_digest: str, *, wi
     members, lines = tables.members, tables.rows.filter(~pl.col("recorded"))
     if not len(lines):
         return
-    book = Book.read(ledger, members["label"].to_list())
+    book = Book.read(ledger, members["label"].to_list()) if book is None else book
     if book.digest != plan.book:
         raise LedgerError(STALE)
 

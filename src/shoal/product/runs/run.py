@@ -125,8 +125,6 @@ def run(
     one = Run(out, source, config, progress, **settings)
     try:
         one.check_ledger()
-        if not rehearse and until in ("release", "report") and (update or not one.has_released):
-            one.place.refuse_read_only()
         with one.hold():
             if update and not rehearse:
                 one.go_on()
@@ -219,7 +217,7 @@ class Run(Results):
             folder = self.work.folder
             folder.create()
             with folder.lock():
-                if not folder.is_as_written:
+                if ((folder / STATE).read_bytes() if folder.is_run else None) != folder.written:
                     raise InputError(f"out: another shoal has worked in {self.path.name} meanwhile; run again")
                 new = self._saved is None
                 if new:

@@ -1,17 +1,13 @@
-"""Callers, what they may call, and how often: decided before anything of a request is read.
+"""Callers, and what they may call: decided before anything of a request is read.
 
-A caller is known by a key, by the cookie of a page, or by the word of a trusted proxy. A header is believed only from
-the one address that was named as the proxy's: who the user is (on pages, never under ``/v1``), and where a request came
-from. Whoever may not make a call gets the answer of an unknown address.
+A caller is known by a key, by the cookie of a page, or by the word of a trusted proxy, whose header says who the user
+is (on pages, never under ``/v1``). A caller who may not make a call gets the answer of an unknown address.
 """
 
 import hashlib
 import hmac
 import ipaddress
 import json
-import threading
-import time
-from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,33 +25,10 @@ from shoal.product.service.questions import QuestionService
 from shoal.product.service.register import FIRST_OWNER, Caller
 
 COOKIE = "shoal_session"
-#: Callers that are remembered.
-CALLERS = 10_000
 
 
 class SignInNeeded(Exception):
     """Whoever asked for a page is not signed in."""
-
-
-class Pace:
-    """A bucket of tokens per caller: ``rate`` requests a second, ``burst`` at once."""
-
-    def __init__(self, rate: float, burst: float) -> None:
-        self._rate, self._burst = rate, burst
-        self._lock = threading.Lock()
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
-
-    def take(self, caller: str) -> None:
-        """Take a token, or raise where there is none."""
-        instant = time.monotonic()
-        with self._lock:
-            left, before = self._left.pop(caller, (self._burst, instant))
-            left = min(left + (instant - before) * self._rate, self._burst)
-            self._left[caller] = (left - 1.0 if left >= 1.0 else left, instant)
-            if len(self._left) > CALLERS:
-                self._left.popitem(last=False)
-        if left < 1.0:
-            raise HTTPException(429)
 
 
 @dataclass(frozen=True)
@@ -88,29 +61,26 @@ class TrustedProxy:
 
 
 class Access:
-    """Tells callers apart and holds them to a pace."""
+    """Tells callers apart."""
 
-    def __init__(
-        self, service: QuestionService, rate: float = 100.0, burst: float = 400.0, proxy: TrustedProxy | None = None
-    ) -> None:
+    def __init__(self, service: QuestionService, proxy: TrustedProxy | None = None) -> None:
         self.service, self.proxy = service, proxy
-        self._people, self._strangers, self._guesses = Pace(rate, burst), Pace(rate, burst), Pace(1.0, 20.0)
 
     def admit(self, request: Request, roles: frozenset[str] | None, path: str) -> Caller | None:
-        """The caller, if ``roles`` may make it and not too often; None for what anyone may call.
+        """The caller, if ``roles`` may make it; None for what anyone may call.
 
         ``path`` is the route's own: what a request says of its address is nothing to go by.
         """
         if roles is None:
-            (self._guesses if request.method == "POST" else self._strangers).take(self._address(request))
             return None
         calls = path.startswith("/v1/")
-        caller = self._key_holder(request) if calls else self._visitor(request)
+        caller = None if calls else self._visitor(request)
+        scheme, _, text = request.headers.get("authorization", "").partition(" ")
+        if calls and scheme.lower() == "bearer":
+            caller = self.service.register.holder(text)
         if caller is None:
-            self._strangers.take(self._address(request))
             raise HTTPException(401) if calls else SignInNeeded
         request.state.person = caller.person
-        self._people.take(caller.person.id)
         if caller.person.role not in roles:
             raise HTTPException(404)
         return caller
@@ -120,18 +90,6 @@ class Access:
         owner = request.cookies.get(COOKIE, "") if caller.key is not None else f"proxy {caller.person.id}"
         message = b"shoal form " + owner.encode("utf-8", "surrogatepass")
         return hmac.new(self.service.ledger.secret, message, hashlib.sha256).hexdigest()
-
-    def _address(self, request: Request) -> str:
-        """Where a request came from: the peer, or whom the trusted proxy names last."""
-        peer = request.client.host if request.client else "-"
-        if self.proxy is not None and self.proxy.sent(request):
-            hops = ",".join(request.headers.getlist("x-forwarded-for")).split(",")
-            return hops[-1].strip() or peer
-        return peer
-
-    def _key_holder(self, request: Request) -> Caller | None:
-        scheme, _, text = request.headers.get("authorization", "").partition(" ")
-        return self.service.register.holder(text) if scheme.lower() == "bearer" else None
 
     def _visitor(self, request: Request) -> Caller | None:
         """The signed-in person: with a cookie, or named once by the trusted proxy and admitted here under that name."""
@@ -146,7 +104,7 @@ class Access:
 
 
 class GuardedRoute(APIRoute):
-    """A route whose caller is known, allowed and within the pace before a body is read; for anyone without roles."""
+    """A route whose caller is known and allowed before a body is read; for anyone without roles."""
 
     roles: frozenset[str] | None
 

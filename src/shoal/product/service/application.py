@@ -6,7 +6,7 @@
 | 403 | refused by a budget or a rule of the ledger; the same document for every handle of a question |
 | 404 | there is no such thing, or not for this key |
 | 409 | it cannot be done as things are |
-| 413, 429 | too long, too often |
+| 413 | too long |
 | 422 | a body that makes no sense, or another one under the same Idempotency-Key |
 
 Errors are problem documents (RFC 9457) with fixed texts: nothing of a request is ever repeated in a response.
@@ -60,7 +60,6 @@ TITLES = {
     409: "It cannot be done as things are",
     413: "The request is too long",
     422: "The request does not make sense",
-    429: "Too many requests; wait a little",
     500: "The service failed; nothing is shown that is not on record",
     503: "The ledger cannot be used now; the service's log says why",
 }
@@ -90,7 +89,7 @@ FIELDS = {name for model in MODELS for name in model.model_fields} | {"idempoten
 def problem(status: int, detail: str = "", headers: Mapping[str, str] | None = None) -> Response:
     """A problem document: fixed words, the same bytes for the same case."""
     content = {"type": "about:blank", "title": TITLES.get(status, "Error"), "status": status}
-    more = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}}.get(status, {}) | dict(headers or {})
+    more = ({"WWW-Authenticate": "Bearer"} if status == 401 else {}) | dict(headers or {})
     return JSONResponse(content | ({"detail": detail} if detail else {}), status, more, "application/problem+json")
 
 
@@ -170,14 +169,9 @@ STATUSES: dict[type[ShoalError], int] = {
 
 
 def application(
-    service: QuestionService,
-    log: RequestLog | None = None,
-    *,
-    rate: float = 100.0,
-    burst: float = 400.0,
-    proxy: TrustedProxy | None = None,
+    service: QuestionService, log: RequestLog | None = None, *, proxy: TrustedProxy | None = None
 ) -> FastAPI:
-    """The service as an ASGI application; ``rate``, ``burst``: requests of a person or address a second and at once."""
+    """The service as an ASGI application; it logs nothing without a ``log``."""
     log = log or RequestLog()
     document = {"application/problem+json": {"schema": DOCUMENT}}
     app = FastAPI(
@@ -190,7 +184,7 @@ def application(
             status: {"description": title, "content": document} for status, title in TITLES.items() if status > 400
         },
     )
-    app.state.access = Access(service, rate, burst, proxy)
+    app.state.access = Access(service, proxy)
 
     async def fail(request: Request, error: Exception) -> Response:
         """An error as a page for a browser, as a problem document for everybody else."""

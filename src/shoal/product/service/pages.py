@@ -214,13 +214,11 @@ def ask(
     return _question(request, caller, service, id, answer=body if handle else None, handle=handle)
 
 
-@analysts.get("/questions/{id}/{name}.csv")
-def download(caller: Visitor, service: Service, id: str, name: Literal["answers", "table"]) -> Response:
-    """All rows by handle, or the table to pass on."""
-    sheet = service.sheet(caller.person, id)
-    content = sheet.question.table if name == "table" else sheet.csv().encode()
-    headers = {"Content-Disposition": f'attachment; filename="{name}.csv"'}
-    return Response(content, media_type="text/csv", headers=headers)
+@analysts.get("/questions/{id}/table.csv")
+def download(caller: Visitor, service: Service, id: str) -> Response:
+    """The table to pass on."""
+    headers = {"Content-Disposition": 'attachment; filename="table.csv"'}
+    return Response(service.sheet(caller.person, id).question.table, media_type="text/csv", headers=headers)
 
 
 def clock(text: str) -> str:

@@ -16,10 +16,8 @@ after the first request each is one look into a table.
 from __future__ import annotations
 
 import base64
-import csv
 import hashlib
 import hmac
-import io
 import json
 import math
 import threading
@@ -31,7 +29,6 @@ from pathlib import Path
 from typing import Any
 
 from shoal.errors import InputError, LedgerError, ShoalError
-from shoal.plaintext import cell
 from shoal.product.ledger import chain
 from shoal.product.ledger.chain import Entry, canonical
 from shoal.product.ledger.ledger import Ledger
@@ -108,18 +105,6 @@ class AnswerSheet:
             bodies[handle] = _json(common | answer | {"receipt": receipt | inside})
         longest = max((len(body) for handle, body in bodies.items() if handle is not None), default=0)
         return {handle: body if handle is None else body.ljust(longest) for handle, body in bodies.items()}
-
-    def csv(self) -> str:
-        """All answers as CSV: handle, step, timestamp (or entry) and value."""
-        out, question = io.StringIO(), self.question
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(
-            ["handle", "step", "timestamp" if question.has_timestamps else "entry", question.unit or "value"]
-        )
-        for handle, values in self.answers.items():
-            named = zip(map(cell, question.entries), values, strict=True)
-            writer.writerows([handle, step, *entry] for step, entry in enumerate(named, start=1))
-        return out.getvalue()
 
 
 class QuestionService:

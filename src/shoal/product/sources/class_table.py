@@ -13,7 +13,6 @@ exact, with 2^{e_j} next to one over its spread.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -35,6 +34,7 @@ from shoal.product.card.facts import Accuracy
 from shoal.product.card.measures import accuracy_facts
 from shoal.product.sources.declaration import open_declared
 from shoal.product.sources.frames import UNREADABLE, encoding_named, load_record, open_file, save_record
+from shoal.product.sources.meters.columns import list_names
 from shoal.product.sources.meters.readings import choose_spellings, readable_name
 from shoal.validation import FloatArray, IndexArray
 
@@ -83,7 +83,7 @@ def table_rows(
     raw, header = pl.concat([part.raw for part in parts]), list(schemas[0])
     for name, setting in ((label, "label"), (time, "timestamp_column"), (value, "value_column")):
         if name is not None and name not in header:
-            raise InputError(f"{setting}: the table has no column {name!r}; its columns are {_list_names(header)}")
+            raise InputError(f"{setting}: the table has no column {name!r}; found {list_names(header)}")
     if (time is None) != (value is None):
         raise InputError("timestamp_column and value_column belong together: a long table has a time and a value")
     if time is not None and columns:
@@ -125,7 +125,7 @@ def declared_rows(
         header = list(raw.raw.collect_schema())
         lacking = next((name for name in missing if name not in header), None)
         if lacking is not None:
-            raise InputError(f"label: {file.name} has no column {lacking!r}; its columns are {_list_names(header)}")
+            raise InputError(f"label: {file.name} has no column {lacking!r}; found {list_names(header)}")
         comma = raw.decimal_comma
         try:
             kinds = raw.raw.collect_schema()
@@ -183,7 +183,7 @@ def _name_columns(given: Sequence[str], header: Sequence[str]) -> tuple[list[str
     dropped = [name[1:] for name in names if name not in named]
     missing = [name for name in (*named, *dropped) if name not in header]
     if missing:
-        raise InputError(f"columns: the table has no column {missing[0]!r}; its columns are {_list_names(header)}")
+        raise InputError(f"columns: the table has no column {missing[0]!r}; found {list_names(header)}")
     return named, dropped
 
 
@@ -229,13 +229,6 @@ def _check(batch: pl.DataFrame, entries: Sequence[str]) -> pl.DataFrame:
             )
         columns.append(column)
     return pl.DataFrame(columns)
-
-
-def _list_names(names: Sequence[str]) -> str:
-    """Names of columns for a message; numbers may be the first row of a file without a header, and stay out."""
-    words = [name for name in names if not re.fullmatch(r"\s*[+-]?[\d.,]+(e[+-]?\d+)?\s*|[+-]?(nan|inf)", name.lower())]
-    more = ", …" if len(words) > 12 or len(words) < len(names) else ""
-    return ", ".join(words[:12]) + more
 
 
 # ------------------------------------------------------------------ a table in a run

@@ -242,7 +242,10 @@ def table_of(source: Any, name: str = "source") -> pl.LazyFrame | None:
     if isinstance(source, (pl.DataFrame, pl.LazyFrame)):
         return source.lazy()
     if is_pandas(source):
-        return from_pandas(source, name).lazy()
+        try:  # column by column, which needs no pyarrow
+            return pl.LazyFrame({str(column): _column(source[column]) for column in source.columns})
+        except (TypeError, OverflowError, pl.exceptions.PolarsError):  # their texts quote values
+            raise InputError(f"{name}: a column mixes numbers, text or times; give each column one type") from None
     try:
         return pl.DataFrame(source).lazy() if hasattr(source, "__arrow_c_stream__") else None
     except pl.exceptions.PolarsError:
@@ -269,14 +272,6 @@ def store_rows(source: Any) -> Scratch | None:
 def is_pandas(frame: Any) -> bool:
     """Whether this is a frame of pandas, which is not imported for the question."""
     return type(frame).__module__.split(".")[0] == "pandas" and hasattr(frame, "columns")
-
-
-def from_pandas(frame: Any, name: str) -> pl.DataFrame:
-    """A pandas frame as a polars one, column by column and without pyarrow; ``name`` is the argument it came in as."""
-    try:
-        return pl.DataFrame({str(column): _column(frame[column]) for column in frame.columns})
-    except (TypeError, OverflowError, pl.exceptions.PolarsError):  # their texts quote values
-        raise InputError(f"{name}: a column mixes numbers, text or times; give each column one type") from None
 
 
 def _column(cells: Any) -> pl.Series:

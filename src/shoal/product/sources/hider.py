@@ -37,8 +37,7 @@ ROUTING = (
 )
 #: What to do where rows reject the laws.
 WAYS_ON = (
-    "Nothing was fitted. Release one row per label, which is a constant and needs no law, or averages of rows of many "
-    "labels (shoal run); LabelHider(accept='doubtful-law') releases these rows all the same"
+    "Nothing was fitted. `shoal run` makes averages; LabelHider(accept='doubtful-law') releases these rows all the same"
 )
 #: δ over plausible laws beyond which a warning says that there are too few rows.
 PLAUSIBLE = 0.1

@@ -146,8 +146,7 @@ def fingerprint(kw: FloatArray, weekend: NDArray[np.bool_]) -> tuple[FloatArray,
     lags = sorted({max(1, round(steps * share)) for share in (1 / 96, 1 / 48, 1 / 24, 1 / 12, 1 / 8, 1 / 2, 1.0)})
     edges = np.linspace(np.log(FLOOR), np.log(12.0), BINS + 1)
     place = np.clip(np.searchsorted(edges, np.log(np.maximum(flat, FLOOR))) - 1, 0, BINS - 1)
-    counts = np.zeros((n, BINS))
-    np.add.at(counts, (np.repeat(np.arange(n), flat.shape[1]), place.ravel()), 1.0)
+    counts = np.bincount((place + BINS * np.arange(n)[:, None]).ravel(), minlength=n * BINS).reshape(n, BINS)
     parts = [
         hours[:, ~weekend].mean(axis=1),
         hours[:, weekend].mean(axis=1),

@@ -150,7 +150,7 @@ class Study:
         made = date.today().isoformat()
         content = {"made": made, "version": __version__, **self.to_dict()}
         written = {
-            "attack.html": questions_page(self, made=made),
+            "attack.html": questions_page(self, made),
             "attack.md": f"{self}\n",
             "attack.json": json.dumps(content, indent=1, ensure_ascii=False) + "\n",
         }

@@ -7,10 +7,11 @@ learned from (:data:`FOLDS`). All members of a row have the same score, so a row
     area under the curve   P(score of a member with the property > score of one without) + ½ P(equal); a guess has ½
     share right            members for whom "more likely than not" is true; a guess says what most members are
 
-Both are means over the origins. The null hypothesis is that rows say nothing about the members behind them: then rows
-may be exchanged, all origins together, and the attack is repeated on :data:`DRAWS` such worlds. An interval reaches as
-far below and above its figure as 95 % of those lie around the guess, and at least over 95 % of resampled rows. So a
-release that tells nothing is above its guess in at most 2.5 % of studies, whatever the properties and the rows are.
+Both are over all origins; the two of a pair are of one. The null hypothesis is that rows say nothing about the members
+behind them: then rows may be exchanged, all origins together, and the attack is repeated on :data:`DRAWS` such worlds.
+An interval reaches as far below and above its figure as 95 % of those lie around the guess, and at least over 95 % of
+resampled rows. So a release that tells nothing is above its guess in at most 2.5 % of studies, whatever the properties
+and the rows are.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ from shoal.validation import FloatArray
 DRAWS = 199
 #: Folds of rows, and the ridge as a share of the rows learned from.
 FOLDS, RIDGE = 5, 0.1
-#: Least members with a property, and without it.
-LEAST = 5
+#: Members with a property, and without it, at least, over all origins.
+LEAST = 10
 AREA, RIGHT = "area under the curve", "share right"
 
 
@@ -71,7 +72,7 @@ def infer(
         measures: the figures that are wanted.
 
     Returns:
-        The findings; none where fewer than :data:`LEAST` members have the property, or lack it, at every origin.
+        The findings; none where fewer than :data:`LEAST` members have the property, or lack it.
 
     >>> draw = np.random.default_rng(0)
     >>> fact = np.repeat(draw.integers(0, 2, 20), 10)[None].astype(float)
@@ -161,8 +162,8 @@ def _attack(rows: Rows, truth: FloatArray, each: bool, seed: int, measures: Sequ
     known = np.isfinite(truth).all(axis=0)
     truth, place = truth[:, known], rows.member[known]
     used, unit = np.unique(place, return_inverse=True)
-    some = np.minimum(truth.sum(axis=1), (1 - truth).sum(axis=1)) >= LEAST
-    if len(used) < 2 * FOLDS or not some.any():
+    some = (truth.max(axis=1, initial=0) == 1) & (truth.min(axis=1, initial=1) == 0)
+    if len(used) < 2 * FOLDS or min(truth[some].sum(), (1 - truth[some]).sum()) < LEAST:
         return []
     count = np.bincount(unit).astype(np.float64)
     having = np.stack([np.bincount(unit, weights=one) for one in truth[some]]).astype(np.float64)
@@ -170,7 +171,7 @@ def _attack(rows: Rows, truth: FloatArray, each: bool, seed: int, measures: Sequ
     draw = np.random.default_rng([seed, len(used)])
     order = np.stack([np.arange(len(used)), *(draw.permutation(len(used)) for _ in range(DRAWS))])
     if each:  # (worlds, origins, rows)
-        scores = np.broadcast_to(np.stack(values)[None, :, :, 0], (DRAWS + 1, *having.shape))
+        scores = np.stack(values)[None, :, :, 0]
     else:
         scores = _learn(values, (having / count)[:, order].transpose(1, 0, 2), draw)
     worlds = having[:, order].transpose(1, 0, 2), count[order][:, None]
@@ -200,25 +201,25 @@ def _learn(values: Sequence[FloatArray], shares: FloatArray, draw: np.random.Gen
 
 
 def area_under(scores: FloatArray, having: FloatArray, count: FloatArray) -> FloatArray:
-    """(worlds,) mean area under the curve of rows with ``having`` of ``count`` members that have the property.
+    """(worlds,) share of right pairs of all origins; ``having`` of a row's ``count`` members have the property.
 
     >>> area_under(np.array([[[1.0, 2.0]]]), np.array([[[0.0, 2.0]]]), np.array([[[2.0, 2.0]]])).tolist()
     [1.0]
     """
-    shape = np.broadcast_shapes(scores.shape, having.shape)
-    scores, having, count = (np.broadcast_to(one, shape) for one in (scores, having, count))
-    order = np.argsort(scores, axis=-1, kind="stable")
-    scores, having, count = (np.take_along_axis(one, order, axis=-1) for one in (scores, having, count))
-    without, place = count - having, np.arange(shape[-1])
-    below = np.cumsum(without, axis=-1)
-    new = np.concatenate([np.full((*shape[:-1], 1), fill_value=True), np.diff(scores, axis=-1) > 1e-12], axis=-1)
+    order = np.argsort(scores, axis=-1, kind="stable")  # once for all worlds with the same scores
+    sort = np.broadcast_to(order, np.broadcast_shapes(order.shape, having.shape))
+    having, count = (np.take_along_axis(np.broadcast_to(one, sort.shape), sort, axis=-1) for one in (having, count))
+    without, place = count - having, np.arange(order.shape[-1])
+    new = np.diff(np.take_along_axis(scores, order, axis=-1), axis=-1, prepend=-np.inf) > 1e-12
     first = np.maximum.accumulate(np.where(new, place, 0), axis=-1)  # of the rows with the same score
-    last = np.concatenate([new[..., 1:], np.full((*shape[:-1], 1), fill_value=True)], axis=-1)
-    last = np.minimum.accumulate(np.where(last, place, shape[-1])[..., ::-1], axis=-1)[..., ::-1]
+    end = np.concatenate([new[..., 1:], np.ones_like(new[..., :1])], axis=-1)
+    last = np.minimum.accumulate(np.where(end, place, len(place))[..., ::-1], axis=-1)[..., ::-1]
+    below = np.cumsum(without, axis=-1)
+    first, last = (np.broadcast_to(one, sort.shape) for one in (first, last))
     before = np.take_along_axis(below - without, first, axis=-1)
     wins = having * (before + np.take_along_axis(below, last, axis=-1)) / 2
-    pairs = np.maximum(having.sum(axis=-1) * without.sum(axis=-1), 1e-12)
-    return np.asarray((wins.sum(axis=-1) / pairs).mean(axis=-1))
+    pairs = having.sum(axis=-1) * without.sum(axis=-1)
+    return np.asarray(wins.sum(axis=(-1, -2)) / np.maximum(pairs.sum(axis=-1), 1e-12))
 
 
 def _right(scores: FloatArray, having: FloatArray, count: FloatArray) -> FloatArray:

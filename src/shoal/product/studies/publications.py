@@ -73,7 +73,7 @@ def find_published(
     table, owners = _read(published)
     key = [name for name in ROW if name in table.columns] or [name for name in NAMES if name in table.columns][:1]
     if label is not None:
-        return _find_labels(table, [label] if label in table.columns else key[:1], known, label, owners, seed)
+        return _find_labels(table, [label] if label in table.columns else key, known, label, owners, seed)
     own = as_readings(known)
     if not key or not {"timestamp", "kw"} <= set(table.columns):
         raise InputError(
@@ -120,27 +120,28 @@ def _find_labels(
     table: pl.DataFrame, key: list[str], known: Any, label: str, owners: Owners | None, seed: int
 ) -> Study:
     """The three questions about a published table of figures."""
-    labels, names, values, gone = read_table(known, label, ())
     if not key:
         raise InputError(f"published: a column crowd, or {label!r}, is needed, which says what a row is about")
-    place = {str(name): row for row, name in enumerate(table[key[0]])}
-    if key[0] == label:
-        owners = {name: (name,) for name in place}
-    elif key[0] in names:
-        at = names.index(key[0])
-        owners = {name: (f"{row[at]:g}",) for name, row in zip(labels, values, strict=True)}
+    record, _ = _read(known, "known")
+    labels, names, values, gone = read_table(record.drop(key if key[0] != label else [], strict=False), label, ())
+    place = {tuple(map(str, row)): number for number, row in enumerate(table.select(key).iter_rows())}
+    if set(key) <= set(record.columns):
+        owners = {
+            str(name): tuple(map(str, row))
+            for name, row in zip(record[label], record.select(key).iter_rows(), strict=True)
+        }
     shared = [name for name in names if name in table.columns and name not in (*key, "members")]
     if len(shared) < 2:
         raise InputError("known: two columns of numbers that the published table has, too, are needed at least")
     whole = table.select(pl.col(shared).cast(pl.Float64, strict=False)).to_numpy().astype(np.float64)
-    here = np.array([owners is None or owners.get(name, ("",))[0] in place for name in labels])
+    here = np.array([owners is None or owners.get(name) in place for name in labels])
     left = {"with an empty cell": gone, "without a row": int((~here).sum())}
     figures = values[here][:, [names.index(name) for name in shared]]
     about = f"A published table of {len(table):,} rows; looked for: {len(figures):,} labels, by {len(shared)} columns."
     if owners is None:
         scaled = (figures[:, None] - fill_rows(whole)) / figures.std(axis=0)
         return _certainty(about, (scaled**2).sum(axis=2), left)
-    member = np.array([place[owners[name][0]] for name, there in zip(labels, here, strict=True) if there])
+    member = np.array([place[owners[name]] for name, there in zip(labels, here, strict=True) if there])
     rows = Rows("published table", (fill_rows(whole),), member)
     findings = tuple(table_findings(rows, figures, shared, (), seed))
     return Study(
@@ -159,23 +160,24 @@ def _certainty(about: str, away: FloatArray, left: dict[str, int]) -> Study:
     return Study(about, len(away), (), ASSUMED, NOT_LOOKED_AT, {k: v for k, v in left.items() if v})
 
 
-def _read(published: Any) -> tuple[pl.DataFrame, Owners | None]:
+def _read(published: Any, name: str = "published") -> tuple[pl.DataFrame, Owners | None]:
     """The table, and whose row is which where a run's record lies beside it."""
     if isinstance(published, pl.DataFrame):
         return published, None
     path = Path(published)
     path = path / "public" / "released.csv" if (path / "public").is_dir() else path
     if not path.is_file():
-        raise InputError(f"published: there is no file {path.name}; name a CSV or Parquet file, or the folder of a run")
+        raise InputError(f"{name}: there is no file {path.name}; name a CSV or Parquet file, or the folder of a run")
     try:
         table = pl.read_parquet(path) if path.suffix == ".parquet" else pl.read_csv(path, infer_schema_length=None)
     except (pl.exceptions.PolarsError, UnicodeDecodeError):  # whose text may quote rows
-        raise InputError(f"published: {path.name} cannot be read as a CSV or Parquet file") from None
+        raise InputError(f"{name}: {path.name} cannot be read as a CSV or Parquet file") from None
     record, owners = path.parent.parent / "released.csv", None
     if path.parent.name == "public" and record.is_file():
         rows = pl.read_csv(record, infer_schema=False)
-        owners = {row["household"]: tuple(row[name] for name in ROW if name in table.columns)
-                  for row in rows.iter_rows(named=True)} if "household" in rows.columns else None  # fmt: skip
+        who = next((name for name in NAMES if name in rows.columns), None)
+        at = [name for name in ROW if name in table.columns]
+        owners = {str(name): tuple(map(str, row)) for name, *row in rows.select(who, *at).iter_rows()} if who else None
     return table, owners
 
 

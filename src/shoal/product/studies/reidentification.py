@@ -134,7 +134,7 @@ def attack_meters(
     rows = {at: weeks.of_homes(fc.households, fc.power) for at, fc in made.items()}
     power, guessed = ([rows[days, week] for week in weeks.judged] for days in (train_days, min(7, train_days)))
     every = [made[train_days, week] for week in weeks.judged]
-    member = form_crowds(weeks.of_homes(every[0].households, likeness(every[0])), crowd, beside=power[0])
+    member = form_crowds(weeks.of_homes(every[0].households, likeness(every[0])), crowd, beside=power[0], seed=seed)
     prints, ends = weeks.prints
     known = [
         np.concatenate([prints[:, week - 1], comparable_curves(guess)], axis=1)
@@ -176,10 +176,11 @@ def attack_meters(
             findings += infer(one, truth, what, seed=seed)
         vectors = [contributions(check_curves(one, plan), plan) for one in exported[:1]]
         findings += infer_among_all(vectors, plan.account, truth[:1], f"{what}; {INSIDER}", seed=seed)
-    findings += infer_steps(Rows(AVERAGES, tuple(averages), member), power, seed)
+    findings += infer_steps(Rows(AVERAGES, (averages[0],), member), power[:1], seed)
     about = (
-        f"{n} homes, readings every {own.step} from {weeks.days[0]} to {weeks.days[1]}; releases of {horizon} steps at "
-        f"{len(power)} origins, a week apart. Averages: {int(member.max()) + 1} crowds of at least {crowd}."
+        f"{n} homes, a reading every {own.step // timedelta(minutes=1)} minutes from {weeks.days[0]} to "
+        f"{weeks.days[1]}; releases of {horizon} steps at {len(power)} origins, a week apart. Averages: "
+        f"{int(member.max()) + 1} crowds of at least {crowd}."
     )
     return Study(about, n, tuple(findings), ASSUMED, NOT_LOOKED_AT, weeks.left_out)
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from shoal import validation
 from shoal.crowds.diversity import CLOSENESS
-from shoal.crowds.publish import RowsState, publish_rows
+from shoal.crowds.publish import RowsState, advance_rows
 from shoal.crowds.tables import ColumnRoles
 from shoal.errors import InputError
 from shoal.product.sources.class_table import LABEL, SOURCE_ROW, table_rows
@@ -50,7 +50,6 @@ def attack_table(
     columns: Sequence[str] = (),
     crowd: int = 10,
     sensitive: Sequence[str] = (),
-    closeness: float = CLOSENESS,
     seed: int = 0,
 ) -> Study:
     """Three questions about a table with one row per label.
@@ -60,8 +59,8 @@ def attack_table(
         label: the column of labels.
         columns: the columns that are released; by default all of numbers.
         crowd: labels of a crowd, at least.
-        sensitive, closeness: columns that crowds must not be alike in, and how close to all labels they are in these.
-        seed: of what attackers learn from.
+        sensitive: columns that crowds must not be alike in.
+        seed: of what attackers learn from, and of rehearsed crowds and offsets.
 
     Returns:
         The findings; ``print`` shows them as tables, ``save`` writes two sheets to file with them.
@@ -80,8 +79,7 @@ def attack_table(
     if lacking:
         raise InputError(f"sensitive: {lacking[0]!r} is not among the released columns")
     at = [names.index(name) for name in sensitive]
-    rows, state = publish_rows((labels, values), None, crowd, sensitive=at, closeness=closeness)
-    released = Rows("averages", (fill_rows(rows.values),), member_of(state, labels))
+    released = rehearse_rows(labels, values, crowd, at, seed)
     findings = table_findings(Rows("raw rows", (values,), np.arange(len(labels))), values, names, at, seed)
     findings += table_findings(released, values, names, at, seed)
     bounds = {name: (float(column.min()), float(column.max())) for name, column in zip(names, values.T, strict=True)}
@@ -90,7 +88,7 @@ def attack_table(
     for j in named_columns(values, at) or [0]:
         truth = above_middle(values[:, j])[None]
         findings += infer_among_all([each], plan.account, truth, f"{names[j]}; {INSIDER}", seed=seed)
-    about = f"{len(labels):,} labels with {len(names)} columns of numbers. Crowds: {len(rows)} of {crowd} or more."
+    about = f"{len(labels):,} labels with {len(names)} columns of numbers; {len(released.values[0])} crowds."
     left = {"with an empty cell": gone} if gone else {}
     return Study(about, len(labels), tuple(findings), ASSUMED, NOT_LOOKED_AT, left)
 
@@ -151,10 +149,15 @@ def read_table(table: Any, label: str, columns: Sequence[str]) -> tuple[list[str
     return whole[LABEL].to_list(), names, values[:, varied], len(rows) - len(whole)
 
 
-def member_of(state: RowsState, labels: Sequence[str]) -> NDArray[np.int64]:
-    """(n,) the row of each label after a first release."""
+def rehearse_rows(labels: Sequence[str], values: FloatArray, crowd: int, sensitive: Sequence[int], seed: int) -> Rows:
+    """Averages as a first release would have them, with seeded draws."""
+    draw = np.random.default_rng(seed)
+    first = RowsState(crowd, CLOSENESS, None, ColumnRoles(*np.zeros((3, 0), dtype=np.bool_)), 0, {})
+    rows, state = advance_rows(
+        (labels, values), first, crowd, sensitive=sensitive, draw=lambda n: int(draw.integers(n))
+    )
     place = {name: row for row, kept in enumerate(state.crowds.values()) for name in kept.labels}
-    return np.array([place[name] for name in labels], dtype=np.int64)
+    return Rows("averages", (fill_rows(rows.values),), np.array([place[name] for name in labels], dtype=np.int64))
 
 
 def fill_rows(rows: FloatArray) -> FloatArray:

@@ -33,7 +33,16 @@ from shoal.product.runs.blocks import Answers, answers_of, members_of
 from shoal.product.runs.config import Config
 from shoal.product.runs.design_stage import hardest_block, intact_pairs
 from shoal.product.runs.folder import DESIGN, SHARDS
-from shoal.product.runs.kinds.kind import RELEASE_SETTINGS, Kind, first_stage, last_stages, release_facts, write_tables
+from shoal.product.runs.kinds.kind import (
+    RELEASE_SETTINGS,
+    Kind,
+    csv_bytes,
+    first_stage,
+    last_stages,
+    release_facts,
+    write_tables,
+)
+from shoal.product.runs.release_check import check_answers
 from shoal.product.runs.row_rules import round_rows
 from shoal.product.runs.rows import draw_numbers, record_rows
 from shoal.product.runs.shards import Part, out_path, put_whole
@@ -229,7 +238,9 @@ def release(work: Work) -> StageOutcome:
         rows = work.tables.lasting.select("crowd", "members", "kept").iter_rows()
         kept = {numbers.get(number, number): (members, text) for number, members, text in rows}
         every = round_rows(every, kept, work.facts.plan.columns or ["kw"])
-    return StageOutcome(write_tables(work, every.drop(private), every), facts)
+    public = every.drop(private)
+    check_answers(work, csv_bytes(public), csv_bytes(every))
+    return StageOutcome(write_tables(work, public, every), facts)
 
 
 def shows_too_much(work: Work) -> bool:

@@ -11,7 +11,6 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,7 +26,7 @@ from shoal.product.card.measures import errors
 from shoal.product.card.pictures import CrowdCurves
 from shoal.product.runs import card_stage, crowd_stage
 from shoal.product.runs.config import Config, no_use
-from shoal.product.runs.folder import PUBLIC, READER
+from shoal.product.runs.folder import PUBLIC
 from shoal.product.runs.kinds.kind import (
     RELEASE_SETTINGS,
     Kind,
@@ -37,6 +36,8 @@ from shoal.product.runs.kinds.kind import (
     release_facts,
     write_tables,
 )
+from shoal.product.runs.owner_ledger import Book
+from shoal.product.runs.release_check import check_averages
 from shoal.product.runs.row_rules import redraw
 from shoal.product.runs.rows import CrowdTables, draw_numbers, record_rows
 from shoal.product.runs.work import Stage, StageOutcome, Work
@@ -99,28 +100,31 @@ class Averages(Kind):
         return card_stage.draw_crowds(work, same=True)
 
     def reader(self, work: Work, row: Any) -> pl.DataFrame:
-        return place_around(work.path, row)
+        return pool_distances(work, row)
 
 
 def release(work: Work) -> StageOutcome:
     """Draw the numbers of new crowds, record every row, write."""
-    plan, tables = work.facts.plan, work.tables
+    plan = work.facts.plan
     numbers, _ = draw_numbers(work, work.ledger)
     public, owner = make_tables(work, numbers)
-    record_rows(work, numbers, hashlib.sha256(csv_bytes(public)).hexdigest(), with_figures=True)
+    leaving = csv_bytes(public)
+    book = Book.read(work.ledger, work.tables.members["label"].to_list())
+    check_averages(work, book, numbers, leaving, csv_bytes(owner))
+    record_rows(work, numbers, hashlib.sha256(leaving).hexdigest(), book, with_figures=True)
     measured = measure(work, public, owner)
     facts = release_facts(work, plan.period, withheld=plan.withheld, recorded_before=plan.recorded, **measured)
-    entries, relative = work.input.entries(work.settings, plan), work.input.of_meters
-    law = pool_distances(tables, entries, relative=relative)
-    (work.folder / READER).unlink(missing_ok=True)
-    if law is not None:
-        work.folder.put(READER, json.dumps(law, indent=1, ensure_ascii=False) + "\n")
-    return StageOutcome((*write_tables(work, public, owner), *([READER] if law is not None else [])), facts)
+    return StageOutcome(write_tables(work, public, owner), facts)
 
 
 def write_rehearsal(work: Work) -> ReleaseFacts:
     """Write what would be released to a file that says that it was not; nothing is recorded, drawn or charged."""
-    tables = replace(work.tables, rows=_with_other_offsets(work.tables.rows))
+    rows = work.tables.rows
+    values = [  # with offsets that are thrown away: those of the release are kept for it
+        redraw(kept, homes, sums, shown) if sums else shown
+        for homes, shown, sums, kept in rows.select("members", "values", "sums", "kept").iter_rows()
+    ]
+    tables = replace(work.tables, rows=rows.with_columns(values=pl.Series(values, dtype=rows.schema["values"])))
     public, owner = make_tables(work, draw_numbers(work, None)[0], tables)
     work.folder.put(REHEARSAL, csv_bytes(owner.select(pl.lit("not released").alias("status"), pl.all())))
     return ReleaseFacts(name="", ledger="", head="", **measure(work, public, owner))
@@ -147,15 +151,6 @@ def measure(work: Work, public: pl.DataFrame, owner: pl.DataFrame) -> dict[str, 
     return sizes | {"accuracy": accuracy, "later_known": known, "later_absolute": absolute}
 
 
-def _with_other_offsets(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows of crowds with offsets that are thrown away: those of the release are kept for it."""
-    values = [
-        redraw(kept, homes, sums, shown) if sums else shown
-        for homes, shown, sums, kept in rows.select("members", "values", "sums", "kept").iter_rows()
-    ]
-    return rows.with_columns(values=pl.Series(values, dtype=rows.schema["values"]))
-
-
 def make_tables(
     work: Work, numbers: Mapping[int, int], tables: CrowdTables | None = None
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -167,73 +162,43 @@ def make_tables(
     return public, key.join(public, on="crowd", how="inner").select(order[0], *public.columns).sort(order)
 
 
-# ------------------------------------------------------------------ for the recipient
+# ------------------------------------------------------------------ for the owner
 
-#: What is told of the pooled law; crowds, at least, over which it is pooled, and decimals of relative distances.
-QUANTILES, FEWEST, DECIMALS = (0.1, 0.25, 0.5, 0.75, 0.9), 10, 2
+#: What is given of the pooled law, and crowds, at least, over which it is pooled.
+QUANTILES, FEWEST = (0.1, 0.25, 0.5, 0.75, 0.9), 10
 
 
-def pool_distances(tables: CrowdTables, entries: Sequence[str], *, relative: bool) -> dict[str, Any] | None:
-    """How far homes lie from the row of their crowd, by step: one law, pooled over all crowds, for the recipient.
+def pool_distances(work: Work, row: int | Sequence[float]) -> pl.DataFrame:
+    """:meth:`shoal.Run.reader`: quantiles of how far homes lie from the row of their crowd, entry by entry.
 
     One law over all homes whose own figures of today are in a row without a withheld figure (docs/theory.md, section
     12, "One kind of figure"),
 
         d = (a home's figure − its row's figure) / the row's level,    level = |mean of the row's entries|,
 
-    and of d, step by step, the quantiles, rounded to hundredths, where at least :data:`FEWEST` crowds are pooled, else
-    None. For a table d is in units of the column. The same under every exchange of members and every order of homes.
+    For a table d is in units of the column. Quantiles are order statistics of exact figures: they stay with the owner.
     """
-    both = tables.with_rows().filter(pl.col("own") & (pl.col("row").list.len() == len(entries)))
-    crowds = both["crowd"].n_unique()
-    if crowds < FEWEST:
-        return None
-    values, means = both["value"].to_numpy(), np.array(both["row"].to_list())
-    off, decimals = values - means, [DECIMALS] * len(entries)
-    if relative:
-        level = np.abs(means.mean(axis=1))
-        off = off[level > 0] / level[level > 0][:, None]
-    else:
-        spread = np.sort(values, axis=0).std(axis=0)
-        decimals = [1 - int(np.floor(np.log10(width))) if width > 0 else DECIMALS for width in spread.tolist()]
-    if not len(off):
-        return None
-    # Order statistics, not interpolated: the same bits in every order of homes.
-    points = np.quantile(off, QUANTILES, axis=0, method="inverted_cdf").T.tolist()
-    return {
-        "relative": relative,
-        "crowds": crowds,
-        "entries": [
-            {"entry": name, "distance": [round(x, digits) + 0.0 for x in row]}
-            for name, row, digits in zip(entries, points, decimals, strict=True)
-        ],
-        "level": "the mean of the row's entries" if relative else "1 (units of the column)",
-        "what": "how far homes lie from the row of their crowd, pooled over all crowds: (home - row) / level",
-        "quantiles": QUANTILES,
-    }
-
-
-def place_around(folder: Path, row: int | Sequence[float]) -> pl.DataFrame:
-    """:meth:`shoal.Run.reader`, from the two files that were passed on."""
-    try:
-        law = json.loads((folder / READER).read_text(encoding="utf-8"))
-        distances = {entry["entry"]: entry["distance"] for entry in law["entries"]}
-    except FileNotFoundError:
+    entries, relative = work.input.entries(work.settings, work.facts.plan), work.input.of_meters
+    both = work.tables.with_rows().filter(pl.col("own") & (pl.col("row").list.len() == len(entries)))
+    if both["crowd"].n_unique() < FEWEST:
         raise InputError(
-            f"reader: fewer than {FEWEST} crowds have new rows in this release. How far so few homes lie from "
-            "their rows is not published: it would be a second figure about the same members"
-        ) from None
-    except (OSError, ValueError, KeyError, TypeError):
-        raise InputError(f"reader: {READER} is damaged; ask for it again") from None
+            f"reader: fewer than {FEWEST} crowds have new rows in this release: how far so few homes lie from their "
+            "rows would be about single ones"
+        )
     if isinstance(row, int):
-        rows = pl.read_csv(folder / PUBLIC).filter(pl.col("crowd") == row)
+        rows = pl.read_csv(work.folder / PUBLIC).filter(pl.col("crowd") == row)
         if not len(rows):
             raise InputError("row must be the number of a crowd in public/released.csv, or its figures")
-        row = rows["kw"].to_list() if "step" in rows.columns else list(rows.select(map(cell, distances)).row(0))
-    given = np.asarray(row, dtype=np.float64)
-    if given.shape != (len(distances),) or not np.isfinite(given).all():
-        raise InputError(f"row must be the number of a crowd, or its {len(distances)} released figures")
-    level = abs(float(given.mean())) if law["relative"] else 1.0
-    bounds = given[:, None] + level * np.array(list(distances.values()))
-    below = {f"below_{100 * q:g}": [round(x, 6) + 0.0 for x in bounds[:, j].tolist()] for j, q in enumerate(QUANTILES)}
-    return pl.DataFrame({"entry": list(distances), "row": given, **below})
+        row = rows["kw"].to_list() if "step" in rows.columns else list(rows.select(map(cell, entries)).row(0))
+    given, means = np.asarray(row, dtype=np.float64), np.array(both["row"].to_list())
+    if given.shape != (len(entries),) or not np.isfinite(given).all():
+        raise InputError(f"row must be the number of a crowd, or its {len(entries)} released figures")
+    off, level = both["value"].to_numpy() - means, 1.0
+    if relative:
+        levels, level = np.abs(means.mean(axis=1)), abs(float(given.mean()))
+        off = off[levels > 0] / levels[levels > 0][:, None]
+    if not len(off):
+        raise InputError("reader: all rows of this release are zero")
+    bounds = given + level * np.quantile(off, QUANTILES, axis=0, method="inverted_cdf")
+    below = {f"below_{100 * q:g}": own.round(6) + 0.0 for q, own in zip(QUANTILES, bounds, strict=True)}
+    return pl.DataFrame({"entry": list(entries), "row": given, **below})

@@ -112,7 +112,7 @@ class Kind:
             attack.append(would_protect(work.facts.people, mean_kw(work)))
 
     def reader(self, work: Work, row: Any) -> pl.DataFrame:
-        """For the recipient: how far members lie from a row; see :meth:`shoal.Run.reader`."""
+        """For the owner: how far members lie from a row; see :meth:`shoal.Run.reader`."""
         raise InputError(self.has_not["reader"])
 
 

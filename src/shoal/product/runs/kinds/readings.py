@@ -34,6 +34,7 @@ from shoal.product.runs.folder import CSV, FIT, PARQUET
 from shoal.product.runs.inputs import read_curves
 from shoal.product.runs.kinds.kind import Kind, first_stage, last_stages, mean_kw, release_facts
 from shoal.product.runs.owner_ledger import as_period
+from shoal.product.runs.release_check import check_readings
 from shoal.product.runs.table_stage import noun_of
 from shoal.product.runs.work import Carry, Stage, StageOutcome, Work
 from shoal.product.sources.class_table import LABEL, declared_rows
@@ -131,7 +132,9 @@ class NoisyReadings(Kind):
     def card(self, work: Work) -> ReleaseCard:
         """A function of the public settings alone; nothing is measured for it."""
         if work.facts.release is not None:
-            return ReleaseCard.of_readings(public_settings(work.path))
+            return ReleaseCard.of_readings(
+                PublicSettings.from_json((work.path / PUBLIC / PLAN).read_text(encoding="utf-8"))
+            )
         return ReleaseCard.of_readings(settings_of(work))
 
     def measured_card(self, work: Work) -> ReleaseCard:
@@ -338,12 +341,16 @@ def release(work: Work) -> StageOutcome:
             f"ledger: this release is on record, and {NOISY} in the folder does not hold what was drawn for it. It "
             "is never drawn again: restore the file, or release a later period"
         )
+    total = None
     if vector is None:
         total = sum_of_homes(homes, settings.plan)
         audit = attack_largest(homes, settings.plan, total)
         noisy = settings.plan.account.release(total)
         vector = {"made from": made_from, "noisy": noisy.tolist(), "audit": asdict(audit)}
         work.folder.put(NOISY, json.dumps(vector))
+    noisy = np.array(vector["noisy"])
+    made = public_files(noisy, settings)
+    check_readings(made, total)
     try:
         ledger.record_readings(
             _name(work, vector),
@@ -360,8 +367,7 @@ def release(work: Work) -> StageOutcome:
             limit=error.limit,
         ) from None
     facts = release_facts(work, settings.period, labels=len(homes.labels))
-    noisy = np.array(vector["noisy"])
-    files = {f"{PUBLIC}/{name}": content for name, content in public_files(noisy, settings).items()}
+    files = {f"{PUBLIC}/{name}": content for name, content in made.items()}
     for name, content in files.items():
         work.folder.put(name, content)
     owner = owner_rows(homes, noisy, settings)
@@ -424,11 +430,6 @@ def errors(homes: Homes, noisy: FloatArray, settings: PublicSettings) -> dict[st
 # ------------------------------------------------------------------ what is said about it
 
 
-def public_settings(folder: Path) -> PublicSettings:
-    """The public settings of the release in a folder."""
-    return PublicSettings.from_json((folder / PUBLIC / PLAN).read_text(encoding="utf-8"))
-
-
 def own_statements(folder: Path) -> tuple[Statement, ...]:
     """What is for the owner only: homes, errors, the attack."""
     try:
@@ -449,6 +450,7 @@ def own_statements(folder: Path) -> tuple[Statement, ...]:
         Statement("attack", TO_OWNER, f"an advantage of {certain}", attack),
     ]
     if "w1" in known:
-        words = f"the curves miss by {known['w1']:.1%} of the mean load (W1), the total by {known['total']:+.1%}"
-        said.append(Statement("cost", TO_OWNER, f"{known['w1']:.1%}", f"Measured, for you only: {words}."))
+        total = f"the total is {percent(abs(known['total']))} too {'high' if known['total'] > 0 else 'low'}"
+        words = f"the curves miss by {percent(known['w1'])} of the mean load (W₁), {total}"
+        said.append(Statement("cost", TO_OWNER, percent(known["w1"]), f"Measured, for you only: {words}."))
     return tuple(said)

@@ -14,6 +14,7 @@ from typing import Literal
 import polars as pl
 
 from shoal.errors import InputError
+from shoal.rounding import count_of
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,8 @@ class ColumnsError(InputError):
 
 #: A column header that is itself a point in time, as in files with one row per household, or a time of the day.
 _DATED = re.compile(r"^\d{4}[-/]?\d{2}[-/]?\d{2}|^\d{2}\.\d{2}\.\d{4}|^\d{1,2}/\d{1,2}/\d{4}")
+#: A cell that is a number, in one of the ways that they are written.
+_NUMBER = re.compile(r"[+-]?\d[\d.,]*(e[+-]?\d+)?|[+-]?(nan|inf)")
 _TIMED = re.compile(r"^\d{1,2}:\d{2}(:\d{2})?$")
 
 
@@ -177,7 +180,8 @@ def recognize(header: Sequence[str], columns: Mapping[str, str] | None, file: st
             return MeterColumns("long", household, timestamp, value, (), clock, unit_in_name(value), unit_field)
         what = "several columns" if saying else "no column"
         raise ColumnsError(
-            f"columns: {file} has {what} that look{'' if saying else 's'} like power or energy; found {_list(header)}"
+            f"columns: {file} has {what} that look{'' if saying else 's'} like power or energy; found "
+            f"{list_names(header)}"
         )
     if timestamp is not None and rest:
         value = value or (rest[0] if len(rest) == 1 and saying else None)
@@ -186,12 +190,12 @@ def recognize(header: Sequence[str], columns: Mapping[str, str] | None, file: st
         quantities = len(saying) == len(rest) and all(QUANTITIES.search(plain(c)) for c in rest)
         if value is not None or 0 < len(saying) < len(rest) or quantities:
             # Columns of one meter, or of readings among others: taken for households, they would be read as power.
-            raise ColumnsError(f"columns: {file} has readings but no household column; found {_list(header)}")
+            raise ColumnsError(f"columns: {file} has readings but no household column; found {list_names(header)}")
         said = set(units.values())
         unit = said.pop() if len(said) == 1 else None
         return MeterColumns("households", None, timestamp, None, tuple(rest), clock, unit, unit_field)
     missing = "timestamp" if timestamp is None else "household or value"
-    raise ColumnsError(f"columns: {file} has no {missing} column; found {_list(header)}")
+    raise ColumnsError(f"columns: {file} has no {missing} column; found {list_names(header)}")
 
 
 def first_known(header: Sequence[str], known: Sequence[str]) -> str | None:
@@ -211,7 +215,7 @@ def _columns_by_role(header: Sequence[str], columns: Mapping[str, str] | None, f
         given["timestamp"], given["clock"] = (part.strip() for part in stamp.split("+", 1))
     for role, column in given.items():
         if column not in header:
-            raise InputError(f"columns: {file} has no column {column!r} for {role}; found {_list(header)}")
+            raise InputError(f"columns: {file} has no column {column!r} for {role}; found {list_names(header)}")
     return given
 
 
@@ -220,6 +224,14 @@ def _numbers_rows(column: str) -> bool:
     return not column.strip() or re.match(r"unnamed: \d+$", column.strip().lower()) is not None
 
 
-def _list(header: Sequence[str], most: int = 12) -> str:
+def list_names(header: Sequence[str], most: int = 12) -> str:
+    """The names of columns for a message; none of a first line that may be data: with numbers, or one entry only.
+
+    >>> list_names(["id", "time", "kw"]), list_names(["H7", "2024-01-01", "1.53"])
+    ("'id', 'time', 'kw'", '3 entries, numbers among them (is the header missing?)')
+    """
+    if len(header) == 1 or any(_NUMBER.fullmatch(name.strip().lower()) for name in header):
+        among = ", numbers among them" if len(header) > 1 else ""
+        return f"{count_of(len(header), 'entry')}{among} (is the header missing?)"
     shown = ", ".join(repr(c) for c in header[:most])
     return f"{shown} and {len(header) - most} more" if len(header) > most else shown or "no columns"

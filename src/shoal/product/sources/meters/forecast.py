@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from shoal import validation
 from shoal.arma import fit_arma, predict
+from shoal.arma.fit import model_order
 from shoal.arma.predict import LAGS, check_models
 from shoal.errors import InputError
 from shoal.product.sources.meters import clock
@@ -76,12 +77,7 @@ def forecast(
     >>> forecasts
     Forecasts(4 households, 3 steps from 2024-01-09 00:00:00)
     """
-    try:
-        p, q = (validation.count(at_least=0, order=number) for number in order)
-    except (TypeError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError("order must be two whole numbers (p, q)") from error
+    p, q = model_order(order)
     if p + q == 0:
         raise InputError("order must have at least one coefficient")
     train_days = validation.count(train_days=train_days)

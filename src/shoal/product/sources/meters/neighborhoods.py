@@ -47,7 +47,7 @@ def crowd_graph(
         by: ``"forecast"``: the answers, in kW for forecasts; ``"profile"``: forecast and habits of the training window
             together, as a run forms its crowds (:func:`likeness`); or an (n, d) array.
         largest_share: nobody has more than this share of the crowd's total of ``source`` over all entries, export
-            counted as consumption; 0.15 with crowds of 15 is the 15/15 rule.
+            counted as consumption; 0.15 with crowds of 15 is 15/15 of the load over the horizon.
         labels: of the rows, where ``source`` is an array.
         boundaries: a value per label that crowds never cross: feeder, postcode, tariff.
 

@@ -99,27 +99,20 @@ def to_scale(kw: FloatArray, floor: float, scale: FloatArray) -> FloatArray:
 
 def phases(timestamps: pl.Series, period: str, step: timedelta) -> NDArray[np.int64]:
     """Position of each instant in the day or week, on the wall clock of its zone."""
-    days = PERIODS[validation.choice(tuple(PERIODS), season=period)]
-    width = int(step / timedelta(seconds=1))
-    second = (
-        timestamps.dt.hour().cast(int) * 3600 + timestamps.dt.minute().cast(int) * 60 + timestamps.dt.second().cast(int)
-    )
+    width, clock = int(step / timedelta(seconds=1)), timestamps.dt
+    second = clock.hour().cast(int) * 3600 + clock.minute().cast(int) * 60 + clock.second().cast(int)
     slot = second.to_numpy().astype(np.int64) // width
-    if days == 1:
+    if PERIODS[period] == 1:
         return slot
-    weekday = timestamps.dt.weekday().to_numpy().astype(np.int64) - 1
-    return np.asarray(weekday * (86400 // width) + slot, dtype=np.int64)
+    return np.asarray((clock.weekday().to_numpy().astype(np.int64) - 1) * (86400 // width) + slot, dtype=np.int64)
 
 
 def fit_season(
     kw: FloatArray, phase: NDArray[np.int64], *, period: str, step: timedelta, floor: float = FLOOR
 ) -> Season:
     """Mean log profiles of (n, T) training readings at phases (T,); NaN entries do not count."""
-    floor = validation.positive(floor=floor)
-    if kw.ndim != 2 or phase.shape != kw.shape[1:]:
-        raise InputError("phase must hold one entry per column of kw")
     per_day = int(timedelta(days=1) / step)
-    total = per_day * PERIODS[validation.choice(tuple(PERIODS), season=period)]
+    total = per_day * PERIODS[period]
     scale = export_scale(kw, floor)
     logs = to_scale(kw, floor, scale)
     profile, repeats = phase_means(logs, phase, total)

@@ -60,6 +60,8 @@ LARGE = (
     f"draw more than a home (the rule of plausible power: on some day a mean above {LARGEST_DAY:g} kW, or a reading "
     f"above {LARGEST_READING:,.0f} kW)"
 )
+#: No meter reads more, in any unit: what is beyond is no number to add, and the reading is missing.
+LARGEST = 1e15
 #: Days that a home may send out power without ever drawing any.
 DAYS_BELOW = 3
 NEGATIVE = "never above zero and often below: a meter of generation, or the sign is turned round"
@@ -257,13 +259,14 @@ def repair(
         rows = rows.with_columns(number * per_hour)
     if phase is None:
         phase = int(rows.select((time % width).drop_nulls().mode().min()).item() or 0)
-    above = pl.lit(False) if register else (number.is_finite() & (number.abs() > ceiling)).fill_null(False)
-    usable = number.is_finite() & ~above & (number >= 0 if register else pl.lit(True))
+    finite = number.is_finite() & (number.abs() <= LARGEST)
+    above = pl.lit(False) if register else (finite & (number.abs() > ceiling)).fill_null(False)
+    usable = finite & ~above & (number >= 0 if register else pl.lit(True))
     rows = rows.with_columns(
         slot=(time - phase) // width,
         off_grid=((time - phase) % width != 0).fill_null(False),
         out_of_order=(time < time.shift(1).over("household")).fill_null(False),
-        invalid=pl.col("invalid") | number.is_infinite().fill_null(False),
+        invalid=pl.col("invalid") | (~finite & number.is_not_nan()).fill_null(False),
         negative=(number < 0).fill_null(False),
         above_max=above,
         kw=pl.when(usable).then(number),

@@ -61,6 +61,9 @@ ROW_NUMBERS = (
     "name the column of the households"
 )
 
+#: Types of cells that are text.
+_TEXT = (pl.String, pl.Categorical, pl.Enum)
+
 
 @dataclass(frozen=True, repr=False)
 class MeterSource:
@@ -368,7 +371,12 @@ def _translate(
 
 
 def melt(raw: pl.LazyFrame, layout: MeterColumns, file: Path) -> pl.LazyFrame:
-    """A table of any layout as rows of household, timestamp and kw."""
+    """A table of any layout as rows of household, timestamp and kw.
+
+    The type of one column says nothing about the others, which may be other households: numbers become doubles before
+    anything is joined, and text beside them makes text of these doubles, which reads back as the same. Cells of other
+    types hold no reading.
+    """
     household = pl.lit(file_household(file)) if layout.household is None else pl.col(layout.household)
     stamp = pl.col(layout.timestamp or "")
     stamp = stamp if layout.clock is None else clock.join_date_and_time(stamp, pl.col(layout.clock))
@@ -377,6 +385,9 @@ def melt(raw: pl.LazyFrame, layout: MeterColumns, file: Path) -> pl.LazyFrame:
     index = [c for c in (layout.household, layout.timestamp, layout.clock) if c is not None]
     if layout.shape == "days":
         raw, index = raw.with_row_index("row_"), ["row_", *index]
+    types = raw.collect_schema()
+    with_text = any(isinstance(types[c], _TEXT) for c in layout.across)
+    raw = raw.with_columns(_readable_cells(c, types[c], with_text) for c in layout.across)
     long = raw.unpivot(on=list(layout.across), index=index, variable_name="across_", value_name="kw_")
     if layout.shape == "households":
         household = pl.col("across_")
@@ -385,6 +396,14 @@ def melt(raw: pl.LazyFrame, layout: MeterColumns, file: Path) -> pl.LazyFrame:
     else:
         long, stamp = long.sort("row_", maintain_order=True), clock.join_date_and_time(stamp, pl.col("across_"))
     return long.select(household=household, timestamp=stamp, kw="kw_")
+
+
+def _readable_cells(column: str, dtype: pl.DataType, with_text: bool) -> pl.Expr:
+    """The cells of a column as doubles, or ``with_text`` as text; null where its type holds no numbers."""
+    cells = pl.col(column).cast(pl.Float64) if dtype.is_numeric() else pl.col(column)
+    if not dtype.is_numeric() and not isinstance(dtype, _TEXT):
+        cells = pl.lit(None, pl.Float64).alias(column)
+    return cells.cast(pl.String) if with_text else cells
 
 
 # ------------------------------------------------------------------ readings
@@ -438,16 +457,7 @@ def read_meters(
     ...     shoal.read_meters(f"{folder}/meters.csv")["kw"].to_list()
     [0.2, 0.4, 0.3]
     """
-    readings = meter_readings(
-        path,
-        unit=unit,
-        interval=interval,
-        time_zone=time_zone,
-        columns=columns,
-        timestamp_format=timestamp_format,
-        max_kw=max_kw,
-        encoding=encoding,
-    )
+    readings = meter_readings(**locals())  # the same arguments
     totals = readings.summary()
     said = [f"{totals['large']} of the households {LARGE}"] if totals["large"] else []
     said += readings.notes()

@@ -115,8 +115,7 @@ def _smooth(rng: np.random.Generator, n: int, memory: float) -> FloatArray:
 
 def _household(rng: np.random.Generator, cal: _Calendar) -> FloatArray:
     """Power in kW at the fine resolution."""
-    size = rng.lognormal(0.3, 0.5)
-    heat = rng.choice(list(MIX), p=list(MIX.values()))
+    size, heat = _kind(rng)
     home, awake = _occupancy(rng, cal)
     load = _base(rng, cal, size) + _active(rng, cal, size, home * awake) + _appliances(rng, cal, size, home)
     if heat == "heat pump":
@@ -126,6 +125,20 @@ def _household(rng: np.random.Generator, cal: _Calendar) -> FloatArray:
     if heat in ("boiler", "storage") or (heat == "heat pump" and rng.random() < 0.45):
         load += _night(rng, cal, power=rng.uniform(2.0, 4.5), hours=rng.uniform(1.2, 3.5), weather=0.1)
     return load
+
+
+def _kind(rng: np.random.Generator) -> tuple[float, str]:
+    """Size of a household, and its main electric heat: the first that is drawn of it."""
+    return float(rng.lognormal(0.3, 0.5)), str(rng.choice(list(MIX), p=list(MIX.values())))
+
+
+def heating_of(number: int, seed: int = 0) -> str:
+    """The main electric heat of a simulated household, one of :data:`MIX`.
+
+    >>> heating_of(0) in MIX
+    True
+    """
+    return _kind(np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1, number))))[1]
 
 
 def _occupancy(rng: np.random.Generator, cal: _Calendar) -> tuple[FloatArray, FloatArray]:

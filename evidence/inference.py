@@ -1,0 +1,199 @@
+"""Three questions on real and simulated homes and on class tables, each with interval, guess and bound.
+
+Singling out and linkability are those of ``shoal attack``. Inference is over many evenings: the readings before 18:00,
+the forecasts of the next steps without protection, averages by the rules of a run, answers inside the same crowds
+(white noise at (1, 1e-5); codebooks at ε = 3), and the readings' promise at ε = 1. Class tables are attacked with the
+rule of diversity and with crowds of likeness in all columns, without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+import shoal
+from evidence import rows
+from evidence.homes import EVERY, SWISS
+from evidence.occasions import occasion
+from evidence.reidentification import noisy
+from shoal.crowds.formation import means, spread
+from shoal.crowds.membership import form_crowds
+from shoal.crowds.tables import ColumnRoles, likeness_of
+from shoal.product.sources.meters.quality import Readings, as_readings
+from shoal.product.sources.meters.simulate import heating_of
+from shoal.product.studies.attackers import fingerprint
+from shoal.product.studies.findings import Finding
+from shoal.product.studies.inference import Rows, above_middle, infer, infer_among_all
+from shoal.product.studies.reidentification import (
+    AVERAGES,
+    AWAY,
+    FORECASTS,
+    INSIDER,
+    LEAST,
+    RAW,
+    attack_meters,
+    curve_features,
+    infer_steps,
+    read_properties,
+)
+from shoal.product.studies.tables import attack_table, fill_rows, named_columns, read_table, rehearse_rows
+from shoal.readings.crowds import check_curves, contributions
+from shoal.readings.plan import noisy_crowds_plan
+from shoal.validation import FloatArray
+
+Progress = Callable[[str, float], None]
+#: Evenings, and how many of them have answers and noisy readings.
+EVENINGS, FEW = 20, 5
+FIRSTS = {"swiss": date(2018, 11, 14), "london": date(2013, 1, 17), "simulated": date(2024, 1, 17)}
+SIMULATED, SIMULATED_DAYS = 300, 37
+PROPERTIES = SWISS.file.with_name("households.csv")
+EPSILON, DELTA, BOOK_EPSILON = 1.0, 1e-5, 3.0
+LEVEL, ABSENCE = "level of use", "absence"
+
+
+def before(own: Readings, origins: Sequence[str], names: Sequence[str]) -> tuple[list[FloatArray], FloatArray]:
+    """What the fifteen days of readings before each origin say of homes, and (origins, n, 15) their mean use by day."""
+    features, every = [], []
+    for origin in origins:
+        steps = int(np.timedelta64(1, "D") / np.timedelta64(own.step))
+        window = own.cut(own.place(origin), -15 * steps)
+        place = {name: i for i, name in enumerate(window.households)}
+        kw = window.kw[[place[name] for name in names]]
+        known = np.isfinite(kw)
+        usual = np.where(known, kw, 0).sum(axis=1) / known.sum(axis=1).clip(1)
+        usual[~known.any(axis=1)] = np.nan  # a home that has gone
+        kw = np.where(known, kw, usual[:, None]).reshape(len(names), 15, steps)
+        first = date.fromisoformat(origin[:10]).weekday()
+        weekend = np.array([(first - 7 + day) % 7 >= 5 for day in range(7)])
+        days = kw.mean(axis=2) + LEAST
+        level = np.log(np.stack([days[:, -1], days.mean(axis=1), days[:, -1] / np.median(days, axis=1)], axis=1))
+        features.append(fill_rows(np.concatenate([fingerprint(kw[:, -7:], weekend)[0], level], axis=1)))
+        every.append(days)
+    return features, np.stack(every)
+
+
+def homes_study(name: str, keep: Path | None, progress: Progress) -> dict[str, Any]:
+    """The three questions about the homes of a data set."""
+    simulated = name == "simulated"
+    source = shoal.simulate_meters(SIMULATED, SIMULATED_DAYS) if simulated else None
+    own = as_readings(source) if source is not None else EVERY[name].read()
+    properties: Any = PROPERTIES if name == "swiss" else None
+    if simulated:
+        kinds = ["heat pump" if heating_of(i) == "heat pump" else "another" for i in range(SIMULATED)]
+        properties = pl.DataFrame({"household": [f"H{i:04d}" for i in range(SIMULATED)], "heating_type": kinds})
+    progress(f"{name}: forecasts", 0.0)
+    origins = rows.evenings(FIRSTS[name], EVENINGS)
+    homes = rows.series(name, origins, keep, readings=own if simulated else None)
+    names = occasion(own, origins[0], keep, f"{name}-{origins[0]}").households
+    features, days = before(own, origins, names)
+    truths = {LEVEL: np.tile(above_middle(days[0].mean(axis=1)), (EVENINGS, 1))}
+    away = np.array(days[:, :, -1] < AWAY * np.median(days, axis=2), dtype=np.float64)
+    truths[ABSENCE] = np.where(np.isfinite(days).all(axis=2), away, np.nan)
+    truths |= read_properties(properties, names, EVENINGS)
+    draw = np.random.default_rng(0)
+    power = list(homes.entering)
+    averages = [fill_rows(one) for one in rows.release(homes, lambda n: int(draw.integers(n))).rows]
+    everyone, few = np.arange(len(names)), list(range(0, EVENINGS, EVENINGS // FEW))
+    progress(f"{name}: answers", 0.3)
+    white, books = answers([power[o] for o in few], names, homes.member)
+    releases = [
+        (Rows(RAW, tuple(features), everyone), list(range(EVENINGS))),
+        (Rows(FORECASTS, curve_features(power), everyone), list(range(EVENINGS))),
+        (Rows(AVERAGES, curve_features(averages), homes.member), list(range(EVENINGS))),
+        (Rows("answers: white noise, ε = 1", tuple(white), everyone), few),
+        (Rows("answers: codebooks, ε = 3", curve_features(books), everyone), few),
+    ]
+    progress(f"{name}: attacks", 0.6)
+    found: list[Finding] = []
+    plan = noisy_crowds_plan(len(names), EPSILON, typical_kw=round(float(np.mean(power)), 1))
+    vectors = [contributions(check_curves(np.maximum(power[o], 0.0), plan), plan) for o in few]
+    for what, truth in truths.items():
+        for one, at in releases:
+            found += infer(one, truth[at], what)
+        found += infer_among_all(vectors, plan.account, truth[few], f"{what}; {INSIDER}")
+    found += infer_steps(Rows(AVERAGES, tuple(averages), homes.member), power, 0)
+    progress(f"{name}: singling out and linkability", 0.8)
+    study = attack_meters(own)
+    found = [one for one in study.findings if one.question != "inference"] + found
+    near = {what: float(np.nanmean(truth)) for what, truth in truths.items()}
+    return {
+        "homes": len(names), "evenings": EVENINGS, "crowds": int(homes.member.max()) + 1, "shares": near,
+        "from": origins[0][:10], "findings": [one.to_dict() for one in found],
+    }  # fmt: skip
+
+
+def answers(
+    power: Sequence[FloatArray], names: Sequence[str], member: Any
+) -> tuple[list[FloatArray], list[FloatArray]]:
+    """Rows that two methods draw for homes inside their crowds: with white noise at (1, 1e-5), and from codebooks."""
+    graph = shoal.NeighborGraph.within_groups(names, member.tolist())
+    white, books = [], []
+    for number, one in enumerate(power):
+        classes = shoal.GaussianClasses.deterministic(one, labels=list(names))
+        mechanism = shoal.calibrate(classes, graph, method="white", epsilon=EPSILON, delta=DELTA)
+        white.append(noisy(mechanism, one, number))
+        draw = np.random.default_rng(number)
+        book = shoal.codebook(one, graph, epsilon=BOOK_EPSILON, labels=names)
+        odds = [book.probabilities(name) for name in names]
+        drawn = [draw.choice(len(p), p=p / p.sum()) for p in odds]
+        books.append(np.stack([book.curves(name)[y] for name, y in zip(names, drawn, strict=True)]))
+    return white, books
+
+
+# ------------------------------------------------------------------ class tables
+
+
+def class_tables() -> dict[str, tuple[pl.DataFrame, list[str]]]:
+    """Two tables that come with scikit-learn, and their column of interest."""
+    from sklearn import datasets
+
+    tables = {}
+    for name, load, sensitive in (
+        ("breast cancer", datasets.load_breast_cancer, "diagnosis"),
+        ("diabetes", datasets.load_diabetes, "sex"),
+    ):
+        frame = pl.DataFrame(load(as_frame=True).frame.rename(columns={"target": "diagnosis"}).to_dict("list"))
+        tables[name] = frame.with_row_index("label"), [sensitive]
+    return tables
+
+
+def table_study(frame: pl.DataFrame, sensitive: list[str]) -> dict[str, Any]:
+    """The three questions about a table, and what the rule of diversity changes for its column of interest."""
+    study = attack_table(frame, "label", sensitive=sensitive)
+    labels, names, values, _ = read_table(frame, "label", ())
+    at = [names.index(one) for one in sensitive]
+    published = rehearse_rows(labels, values, 10, at, 0)
+    plain = ColumnRoles(*np.zeros((3, len(names)), dtype=np.bool_))
+    alike = form_crowds(likeness_of(values, plain), 10, beside=values, seed=0)
+    truth, (j, *_) = above_middle(values), at
+    scaled = (values - values.mean(axis=0)) / values.std(axis=0)
+    diversity: dict[str, Any] = {"column": names[j], "protected": [names[i] for i in named_columns(values, at)]}
+    for rule, member, released in (
+        ("with", published.member, published.values[0]),
+        ("without", alike, means(values, alike)),
+    ):
+        told = [
+            one.to_dict() for one in infer(Rows(AVERAGES, (released[:, [j]],), member), truth[:, j][None], names[j])
+        ]
+        shares = np.bincount(member, weights=truth[:, j]) / np.bincount(member)
+        right = np.maximum(shares, 1 - shares)[member]
+        diversity[rule] = {
+            "findings": told, "known_share": float(right.mean()), "unanimous": float((right == 1).mean()),
+            "lost": spread(scaled, member) / scaled.size, "rows": len(released),
+        }  # fmt: skip
+    return {"labels": len(labels), "columns": len(names), "diversity": diversity,
+            "findings": [one.to_dict() for one in study.findings]}  # fmt: skip
+
+
+def study(keep: Path | None, progress: Progress) -> dict[str, Any]:
+    """All data sets: what attackers answer to the three questions."""
+    found: dict[str, Any] = {name: homes_study(name, keep, progress) for name in FIRSTS}
+    for name, (frame, sensitive) in class_tables().items():
+        progress(f"{name}: attacks", 0.9)
+        found[name] = table_study(frame, sensitive)
+    return found
