@@ -123,24 +123,6 @@ def price_blocks(found: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def blend_blocks(found: dict[str, Any]) -> dict[str, str]:
-    """What was tried when crowds are formed: at once, three weeks later and at other hours, by half of the homes."""
-    figures = {
-        (row["data"], row["half"], row["blend"]): ", ".join(
-            f"{row[name]:.3f}" for name in ("price", "later", "other_hours")
-        )
-        for row in found["rows"]
-    }
-    columns = [(data, half) for half in ("odd", "all") for data in ("swiss", "london")]
-    heads = " | ".join(["how crowds are formed", *(f"{NAMES[data]}, {half}" for data, half in columns)])
-    blends = list(dict.fromkeys(row["blend"] for row in found["rows"]))
-    known = [blend for blend in blends if any((*column, blend) in figures for column in columns)]
-    return {"tried": table(heads, ([b, *(figures.get((*column, b), "") for column in columns)] for b in known))}
-
-
-# ---------------------------------------------------------------- a real year
-
-
 def year_blocks(found: dict[str, Any]) -> dict[str, str]:
     """The year by quarter, and what it comes to."""
     rows = found["rows"]

@@ -14,7 +14,6 @@ import shoal
 from evidence import opening, reidentification, storage
 from evidence.attack_pictures import reidentification_picture
 from evidence.blocks import (
-    blend_blocks,
     paper_blocks,
     price_blocks,
     question_blocks,
@@ -189,7 +188,6 @@ STORED: dict[str, Callable[[dict[str, Any]], dict[str, str]]] = {
     "year": year_blocks,
     "rivals": rival_blocks,
     "rows": row_blocks,
-    "blends": blend_blocks,
     "rule_year": rule_year_blocks,
     "three": question_blocks,
 }

@@ -143,6 +143,13 @@ def test_no_two_sentences_contradict_each_other(releases: dict[str, shoal.Run], 
             assert "differential privacy of the label" in text or "differential privacy" not in text, document
         for epsilon, delta in re.findall(r"\(ε, δ\) = \(([^,]+), ([^)]+)\)", text):
             assert f"(ε, δ) = ({epsilon}, {delta})" in sentence(run), document
+    for figure in (
+        r"\d+ \w+ in \d+ crowds? of [\d to]*\d",
+        r"[Aa]t least \d+ \w+ share each row",
+        r"register of [\d,]+",
+    ):
+        said = {found for _, text in documents(run) for found in re.findall(figure, text)}
+        assert len(said) <= 1, said
 
 
 @pytest.mark.parametrize("name", [name for name in RELEASES if "readings" not in name])

@@ -182,8 +182,18 @@ def test_a_regulators_rule_is_never_named_without_what_it_is_about(means: shoal.
         assert "of a row's load" not in shown, name
 
 
+def test_accuracy_is_named_as_outside_of_what_rows_hide(means: shoal.Run) -> None:
+    """It is one more figure computed from the members' own: over ten crowds and more, with two digits."""
+    said = "It is computed from members' own figures, over all crowds, and has two digits (a ratio three); what rows"
+    assert said in means.card.to_markdown()
+    known, none = means.card.release, replace(means.card.release, crowds=9)
+    assert known.crowds >= 10
+    assert said not in replace(means.card, release=none).to_markdown()
+
+
 def test_the_insiders_figure_is_of_one_column_and_no_least(means: shoal.Run) -> None:
     text = means.card.to_markdown()
+    assert "A row times its `members` is the total of figures that entered" in text, "a held one's is older"
     assert "An unbiased estimate from the rows of one column has a standard deviation of" in text
     assert "near copies of the column, and other knowledge about the member, can do better" in text
     assert "Over all releases together" not in text
