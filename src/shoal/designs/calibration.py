@@ -2,8 +2,8 @@
 
 Where a method can make labels equal, the price of that (:func:`shoal.perfect_rho`) meets the target, and the search
 looks for something cheaper: first a little below the price, since where δ jumps up there the rest need not be tried
-(constant answers are such a case), then by bisection. Other methods start from a guess that is doubled until it is
-enough. Bounded by ``iterations`` no clock is looked at, and the same arguments give the same mechanism.
+(constant answers are such a case), then in growing steps, then by bisection. Other methods start from a guess that is
+doubled until it is enough. Bounded by ``iterations`` no clock is looked at: equal arguments, equal mechanisms.
 """
 
 from __future__ import annotations
@@ -169,12 +169,10 @@ class _Group:
                 )
         best = self._enough(self._guess(method))
         # What a mechanism really spends can be less than its budget.
-        high, low, ratio = float(best.rho.max()), floor, 0.5
+        high, low, ratio = float(best.rho.max()), floor, 0.5 if method.center is None else 1 - tolerance
         if method.meets_only and not self.part.classes.stored_variances.any():
             return best  # constants either meet or can be told apart: there is nothing in between
-        middle = (
-            high * (1 - tolerance) if method.center is not None else high * ratio if low == 0 else math.sqrt(low * high)
-        )
+        middle = high * ratio if low == 0 or method.center is not None else math.sqrt(low * high)
         while high > low * (1 + 1.5 * tolerance) and low < middle < high:
             if self.iterations is None and time.monotonic() > self.end:
                 break

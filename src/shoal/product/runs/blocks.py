@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 BLOCKS, MEMBERS = "blocks", "members.parquet"
 #: Entries of a table that a block holds, at most: what a worker has in memory.
 ENTRIES = 2_000_000
+#: Numbers in the covariances of a block of forecasts, at most: of a day of quarter-hours, those of some twenty homes.
+COVARIANCES = 200_000
 
 
 @dataclass(frozen=True, repr=False)
@@ -164,6 +166,8 @@ def make_blocks(work: Work) -> list[Part]:
     shards: list[Any] = []
     if work.input.of_meters:
         shards = [Forecasts.load(part.path) for part in listing.parts]
+        if config.query != "point":
+            size = max(min(size, COVARIANCES // config.horizon**2), 2 * config.crowd)
     else:
         shards, suffix = [ClassTable.load(listing.parts[0].path)], SUFFIX
         size = max(min(size, ENTRIES * len(members) // max(shards[0].values.size, 1)), 2 * config.crowd)
