@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import shoal
 from shoal.crowds.formation import means
 from shoal.crowds.membership import form_crowds
-from shoal.product.sources.meters.neighborhoods import blend, usual_day
+from shoal.product.sources.meters.neighborhoods import crowd_points, usual_day
 from shoal.product.sources.meters.predictive import phase_means, phases
 from shoal.validation import FloatArray
 
@@ -123,7 +123,7 @@ def _occasion(
     unsteady: FloatArray,
     ahead: Any,
 ) -> Occasion:
-    points, habits = blend(power, day, ahead), Habits(day, roots, unsteady, ahead)
+    points, habits = crowd_points(power, day, ahead), Habits(day, roots, unsteady, ahead)
     return Occasion(tuple(households.tolist()), power, metered, points, day[:, ahead], habits)
 
 

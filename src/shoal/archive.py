@@ -132,8 +132,8 @@ def form_of(content: bytes) -> str | None:
     return form if isinstance(form, str) else None
 
 
-def content_of(path: str | Path, form: str) -> bytes:
-    """The bytes of a file."""
+def read_input(path: str | Path, form: str) -> bytes:
+    """Read a file whole; an ``InputError`` names it without its folder, and the ``form`` it should have."""
     name, kind = Path(path).name, form.removeprefix("shoal ")
     try:
         return Path(path).read_bytes()

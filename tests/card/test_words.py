@@ -184,9 +184,7 @@ def test_a_regulators_rule_is_never_named_without_what_it_is_about(means: shoal.
 
 def test_accuracy_is_named_as_outside_of_what_rows_hide(means: shoal.Run) -> None:
     """It is one more figure computed from the members' own: over ten crowds and more, with two digits."""
-    said = (
-        "It is computed from members' own figures, over all crowds, and has two digits (a ratio three); what rows"
-    )
+    said = "It is computed from members' own figures, over all crowds, and has two digits (a ratio three); what rows"
     assert said in means.card.to_markdown()
     known, none = means.card.release, replace(means.card.release, crowds=9)
     assert known.crowds >= 10

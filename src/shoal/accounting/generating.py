@@ -102,10 +102,11 @@ def slopes(t: float, law: LossLaw) -> tuple[float, float]:
 
 @kernel
 def complex_value(re: float, im: float, law: LossLaw) -> tuple[float, float]:
-    """K(t) for complex t with Im t ≥ 0, as (real, imaginary).
+    """K(t), the cumulant generating function of the loss, for complex t with Im t ≥ 0, as (real, imaginary).
 
-    The logarithms of the u's are one logarithm of their running product. Im u has the sign of −g, so every factor turns
-    the product by less than half a turn in a known sense, and a change of sign of its imaginary part counts turns.
+    With u = 1 − t g, the logarithms of the u's are one logarithm of their running product. Im u has the sign of −g, so
+    every factor turns the product by less than half a turn in a known sense, and a change of sign of its imaginary part
+    counts turns.
     """
     k_re, k_im = -0.5 * re * law.lam_sum, -0.5 * im * law.lam_sum
     n_re, n_im = re + re * re - im * im, im + 2.0 * re * im

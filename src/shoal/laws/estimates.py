@@ -190,7 +190,7 @@ def estimate(
         raise InputError("labels must name at least two labels: with one there is nothing to hide it among")
     out = rng.random(len(rows)) < held_out
     out[first] = False  # the first row of a label is never held out
-    out &= ~_rare(rows, places, Moments.of(rows[~out], places[~out], len(known)))
+    out &= ~_needed_in_fit(rows, places, Moments.of(rows[~out], places[~out], len(known)))
     fit, held = (Moments.of(rows[part], places[part], len(known)) for part in (~out, out))
     both = fit.merge(held)
     entries = np.flatnonzero(both.varying)
@@ -240,8 +240,8 @@ def estimate(
     return checks.labels, both.means, covs, fitted
 
 
-def _rare(rows: FloatArray, places: IndexArray, fit: Moments) -> BoolArray:
-    """(m,) rows that vary in an entry which no row of ``fit`` varies in: held out, they would leave it no variance."""
+def _needed_in_fit(rows: FloatArray, places: IndexArray, fit: Moments) -> BoolArray:
+    """(m,) mask of rows not to hold out: they alone vary in an entry that is constant in ``fit``."""
     flat = np.flatnonzero(~fit.varying)
     means = fit.means[:, flat]
     gaps = np.abs(rows[:, flat] - means[places])

@@ -248,7 +248,7 @@ class Stored(ABC):
         ...     shoal.Mechanism.load(f"{folder}/white.shoal").digest == mechanism.digest
         True
         """
-        return cls.from_bytes(archive.content_of(path, cls.FORMAT), f"path: {Path(path).name}")
+        return cls.from_bytes(archive.read_input(path, cls.FORMAT), f"path: {Path(path).name}")
 
     @classmethod
     def from_bytes(cls, content: bytes, name: str = "content") -> Self:
@@ -278,7 +278,7 @@ def load(path: str | Path) -> Mechanism | Codebook:
     ...     shoal.load(f"{folder}/two.shoal").digest == book.digest
     True
     """
-    return from_bytes(archive.content_of(path, "shoal mechanism"), f"path: {Path(path).name}")
+    return from_bytes(archive.read_input(path, "shoal mechanism"), f"path: {Path(path).name}")
 
 
 def from_bytes(content: bytes, name: str = "content") -> Mechanism | Codebook:

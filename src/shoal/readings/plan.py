@@ -149,7 +149,7 @@ def noisy_crowds_plan(
     unit = ReadingsAccount.calibrate(UNIT**2, UNIT**2, 1, float(UNIT), epsilon=epsilon, delta=bound)
     mu = unit.mu if cap_mu is None else min(validation.positive(cap_mu=cap_mu), unit.mu)
     plan = _loud(customers, epsilon, bound, typical, method, mu).calibrate(cap_mu)
-    w1, total = _predict_errors(plan, plan.account.sigma, plan.mu)
+    w1, total = _expected_w1_and_total(plan, plan.account.sigma, plan.mu)
     return replace(plan, expected_w1=w1, expected_total=total)
 
 
@@ -166,7 +166,7 @@ def expected_errors(customers: int, epsilon: float, *, typical_kw: float) -> tup
     customers, epsilon, bound = check_declared(customers, epsilon, None)
     mu = _rough_mu(epsilon, bound)
     plan = _loud(customers, epsilon, bound, validation.positive(typical_kw=typical_kw), None, mu)
-    return _predict_errors(plan, math.sqrt(plan.squares[0]) / mu, mu)
+    return _expected_w1_and_total(plan, math.sqrt(plan.squares[0]) / mu, mu)
 
 
 def _rough_mu(epsilon: float, delta: float) -> float:
@@ -215,8 +215,8 @@ def _loud(customers: int, epsilon: float, delta: float, typical: float, method: 
     )
 
 
-def _predict_errors(plan: CrowdsPlan, sigma: float, mu: float) -> tuple[float, float]:
-    """Expected W₁ over the mean load and relative error of the total, in two and three digits."""
+def _expected_w1_and_total(plan: CrowdsPlan, sigma: float, mu: float) -> tuple[float, float]:
+    """Expected errors of a plan: (W₁ over the mean load, relative error of the total), in two and three digits."""
     noise = sigma * plan.load_clip / plan.load_weight / (plan.customers * plan.typical_kw)
     strength = plan.customers * mu
     w1 = 0.22 + 1.2 / strength if plan.method == "mean" else 0.19 + 0.45 / math.sqrt(strength)

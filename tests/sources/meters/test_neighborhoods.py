@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from shoal import Forecasts, InputError, crowd_graph, forecast, simulate_meters
-from shoal.product.sources.meters.neighborhoods import blend, likeness
+from shoal.product.sources.meters.neighborhoods import crowd_points, likeness
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_homes_are_alike_whatever_others_are_there(forecasts: Forecasts) -> None
     points = likeness(forecasts)
     rows = np.random.default_rng(2).permutation(30)[:7]
     assert likeness(forecasts.take(rows)).tobytes() == points[rows].tobytes()
-    export = blend(np.array([[-4.0]]), np.array([[-1.0, 4.0]]), np.array([0]), (0.5, 1.0, 2.0))
+    export = crowd_points(np.array([[-4.0]]), np.array([[-1.0, 4.0]]), np.array([0]), (0.5, 1.0, 2.0))
     assert export == pytest.approx(np.array([[-1.5, -1.0, -np.sqrt(2), 2 * np.sqrt(2)]]))
 
 

@@ -240,7 +240,7 @@ def audit_facts(audit: Audit, *, guard: ModelGuard | None = None, equal_noise_de
 
 
 def codebook_audit_facts(audit: CodebookAudit, book: Codebook) -> AuditFacts:
-    """Result of an audit of a codebook."""
+    """The card's facts of an audit of a codebook."""
     groups = sum(len(group.members) > 1 for group in book.crowds)
     wrong = Found("law", (), "draws do not come as often as the stored probabilities say", True)
     return AuditFacts(

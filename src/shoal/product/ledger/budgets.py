@@ -33,7 +33,7 @@ from shoal.mechanism.atoms import sum_up
 from shoal.mechanism.releasable import Releasable
 from shoal.mechanism.sequence import ORDERS, SLACK, FilterRule
 from shoal.plaintext import name_key
-from shoal.product.ledger.composition import Charges, PairAccount, Span, cover
+from shoal.product.ledger.composition import Charges, PairAccount, Span, add_precision_loss
 from shoal.product.ledger.storage import word
 
 #: The mode that holds where none is named comes first.
@@ -283,7 +283,7 @@ def bound_delta(about: Charges, opposite: Charges, epsilon: float, bound_of: Bou
         units += [(bound.table_at, tables)] if tables else []
         units += [(bound.delta_at, times - 2 * tables)] if times > 2 * tables else []
     most = min(_share(units, Fraction(epsilon)), _moments(uses, epsilon)) if uses else 0.0
-    return cover(together.tv, epsilon, most)
+    return add_precision_loss(together.tv, epsilon, most)
 
 
 def bound_filter(about: Charges, opposite: Charges, rule: FilterRule, bound_of: BoundOf) -> float:
@@ -297,7 +297,7 @@ def bound_filter(about: Charges, opposite: Charges, rule: FilterRule, bound_of: 
             return 1.0
         sums += times * np.array([bound.renyi.get(order, math.inf) for order in rule.orders])
         largest += times * Fraction(min((e for e, d in bound.delta.items() if d == 0.0), default=10**9))
-    aside = cover(together.tv, rule.epsilon, 0.0)
+    aside = add_precision_loss(together.tv, rule.epsilon, 0.0)
     return float(rule.least_delta(sums * (1 + SLACK), largest=sum_up(largest), aside=aside))
 
 

@@ -260,7 +260,7 @@ class Composer:
         elif edges and gaussian.parts:
             curve = gaussian.curve(np.array([epsilon]), edges)
             worst = Composed(float(curve.delta_upper[0]), curve.worst_edge[0])
-        return Composed(cover(tv, epsilon, worst.delta_upper), worst.pair)
+        return Composed(add_precision_loss(tv, epsilon, worst.delta_upper), worst.pair)
 
     def filter(self, account: LabelAccount, rule: FilterRule, mechanisms: Lookup) -> Composed:
         """Part of δ that the filter of a budget counts for the worst pair of ``account``, in its worse direction."""
@@ -268,7 +268,7 @@ class Composer:
         orders = np.array(rule.orders)
         for pairs in _comparable(account):
             tv = max(sum_tv(pair.about.tv, pair.opposite.tv) for pair in pairs)
-            aside = cover(tv, rule.epsilon, 0.0)
+            aside = add_precision_loss(tv, rule.epsilon, 0.0)
             gaussian, books = self._lay_out(account.label, pairs, mechanisms)
             label, *names = gaussian.labels
             edges = np.array([(0, j + 1) for j in range(len(names))], dtype=np.intp).reshape(-1, 2)
@@ -386,8 +386,11 @@ def _comparable(account: LabelAccount) -> list[list[PairAccount]]:
     return list(alike.values())
 
 
-def cover(tv: float, epsilon: float, together: float) -> float:
-    """``together`` + (1 + e^ε) Σ τ rounded up, where ``together`` bounds what the mechanisms cost at ε."""
+def add_precision_loss(tv: float, epsilon: float, together: float) -> float:
+    """δ at ε with finite precision: ``together`` + (1 + e^ε) ``tv``, rounded up and at most 1.
+
+    ``together`` bounds δ of the mechanisms at ε, ``tv`` the total variation between what they draw and their laws.
+    """
     if tv == 0:
         return min(together, 1.0)
     added = _up(_up(1.0 + math.exp(epsilon)) * tv) if epsilon < 700 else 1.0

@@ -118,7 +118,7 @@ def charge(
     labels = list(dict.fromkeys(question.label for question in fresh))
     refuse_seen(state.transaction, [(q.label, q.readings) for q in fresh if q.readings is not None], series)
     if fresh:
-        graph, new = _refuse_missing_neighbors(state, mechanism, labels)
+        graph, new = _check_against_record(state, mechanism, labels)
         if new:
             for name in mechanism.graph.labels:
                 word(label=name)
@@ -155,14 +155,15 @@ def charge(
 def refuse_unusable(state: State, mechanisms: Iterable[Releasable]) -> None:
     """Refuse mechanisms that could not be used one after the other, each for all its labels."""
     for mechanism in mechanisms:
-        graph, _ = _refuse_missing_neighbors(state, mechanism, mechanism.graph.labels)
+        graph, _ = _check_against_record(state, mechanism, mechanism.graph.labels)
         state.join(mechanism.digest, graph)
 
 
-def _refuse_missing_neighbors(state: State, mechanism: Releasable, labels: Sequence[str]) -> tuple[str, bool]:
-    """Refuse a mechanism without neighbors that some labels have on record, in crowds or through mechanisms.
+def _check_against_record(state: State, mechanism: Releasable, labels: Sequence[str]) -> tuple[str, bool]:
+    """Hold a mechanism against the record: its graph's digest, and whether it is new.
 
-    One that is not on record yet is held against all its labels. Returns its graph's digest, and whether it is new.
+    Refused is one without neighbors that labels have on record, in crowds or through mechanisms, with other spellings,
+    or about labels whose readings were released. One that is not on record yet is held against all its labels.
     """
     state.hold(mechanism)
     known = state.graph_name(mechanism.digest)
@@ -268,7 +269,7 @@ def new_bound(state: State, mechanism: Releasable) -> MechanismBound | None:
 
 def cost(state: State, mechanism: Releasable, names: list[str], query_id: str | None, times: int) -> Cost:
     """Cost of ``times`` releases about each of some labels; nothing is written."""
-    graph, _ = _refuse_missing_neighbors(state, mechanism, names)
+    graph, _ = _check_against_record(state, mechanism, names)
     digest, tv = mechanism.digest, mechanism.finite_precision_tv
     state.join(digest, graph)
     on_record = (

@@ -578,10 +578,10 @@ def check(
 # ------------------------------------------------------------------ what people write
 
 
-def naming_bound(given: float | str) -> Fraction:
+def parse_naming_risk(given: float | str) -> Fraction:
     """A risk as people write it: 1-in-20, 1/20, 5% or 0.05.
 
-    >>> naming_bound("1-in-20"), naming_bound("5%"), naming_bound(1 / 20)
+    >>> parse_naming_risk("1-in-20"), parse_naming_risk("5%"), parse_naming_risk(1 / 20)
     (Fraction(1, 20), Fraction(1, 20), Fraction(1, 20))
     """
     parts = re.fullmatch(r"\s*1\s*-?\s*in\s*-?\s*(\d{1,9})\s*", str(given).lower())

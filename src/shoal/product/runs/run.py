@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING, Any
 from shoal.designs.methods import METHODS
 from shoal.errors import InputError, ShoalError
 from shoal.numerics import warmup
-from shoal.product.runs.choice import Choice, by_error, by_risk, naming_bound, rehearse_days, share
+from shoal.product.runs.choice import Choice, by_error, by_risk, parse_naming_risk, rehearse_days, share
 from shoal.product.runs.config import Config, split_settings
 from shoal.product.runs.fit_stage import with_steps
 from shoal.product.runs.folder import (
@@ -231,7 +231,7 @@ class Run(Results):
                 try:
                     yield self
                 except ShoalError as error:
-                    self._undo(before, files)
+                    self._undo_refused_release(before, files)
                     # After a full disk, or without workers, which are no ValueErrors, there is something to go on with.
                     if new and not self.state.stages and isinstance(error, ValueError):
                         folder.clear()
@@ -242,8 +242,8 @@ class Run(Results):
             if not self._depth:
                 self.work.close_ledger()
 
-    def _undo(self, before: RunState, files: Snapshot) -> None:
-        """Forget a release that was begun, or a new period, and was refused and is not on record."""
+    def _undo_refused_release(self, before: RunState, files: Snapshot) -> None:
+        """Go back to before a release or a period that was refused, unless the ledger has it or cannot be asked."""
         new = self.state.release > before.release
         if self.has_released:
             try:
@@ -327,10 +327,10 @@ class Run(Results):
                 )
             if stage == "release":
                 self._begin()
-            self._stage(stage)
+            self._do_stage(stage)
 
-    def _stage(self, name: str) -> None:
-        """Do the steps of a stage, and remember it."""
+    def _do_stage(self, name: str) -> None:
+        """Do the steps of a stage, and save its key, files and facts, so that it is not done again."""
         stage, work = self.pipeline[name], self.work
         self._say(name, stage.doing, 0, 0)
         begun = time.monotonic()
@@ -411,7 +411,7 @@ class Run(Results):
         if Book.read(ledger, labels).digest != self.work.facts.plan.book:
             self._forget("crowds", "design", "audit")
             for stage in self._stages("audit")[1:]:
-                self._stage(stage)
+                self._do_stage(stage)
 
     def _begin(self) -> None:
         """Seal the ledger. What is refused here was not begun, and no ledger is made for it."""
@@ -515,7 +515,7 @@ class Run(Results):
             self.kind.refuse(name)  # a table's rows may have decided it
             self._say("choose", "rehearsing", 0, 0)
             if at_most is not None:
-                choice = by_risk(rehearse_days(self.work, days=False), naming_bound(at_most))
+                choice = by_risk(rehearse_days(self.work, days=False), parse_naming_risk(at_most))
             else:
                 choice = by_error(rehearse_days(self.work), share(error if error is not None else ""))
             self._say("choose", "rehearsing", 1, 1)

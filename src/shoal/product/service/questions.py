@@ -166,7 +166,7 @@ class QuestionService:
     def grant(
         self, analyst: str, questions: Sequence[str], *budget: float | None, **terms: Any
     ) -> tuple[Grant, Key | None]:
-        """Grant questions that are on offer, as :meth:`shoal.product.service.register.Register.grant` does."""
+        """Grant an analyst questions on offer, with (ε, δ) if one is charged; its key too, if one was made."""
         offered = self.catalog.questions
         if not questions or not set(questions) <= set(offered):
             raise Unknown("question must be the id of a question on offer; see GET /v1/questions")

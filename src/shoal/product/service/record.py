@@ -79,7 +79,7 @@ class Tree:
         path: list[bytes] = []
         low, high = 0, size
         while high - low > 1:
-            middle = low + _split(high - low)
+            middle = low + _left_leaves(high - low)
             if index < middle:
                 path.append(self._range(middle, high))
                 high = middle
@@ -99,12 +99,12 @@ class Tree:
         height = count.bit_length() - 1
         if count == 1 << height and low % count == 0:
             return self._levels[height][low >> height]
-        middle = low + _split(count)
+        middle = low + _left_leaves(count)
         return node_hash(self._range(low, middle), self._range(middle, high))
 
 
-def _split(count: int) -> int:
-    """The largest power of two below ``count``."""
+def _left_leaves(count: int) -> int:
+    """Leaves in the left part of a tree of ``count`` > 1 leaves (RFC 9162): the largest power of two below it."""
     return 1 << ((count - 1).bit_length() - 1)
 
 

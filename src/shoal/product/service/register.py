@@ -199,7 +199,7 @@ class Register:
         """Admit someone, with a first key; who was dismissed comes back as the same person, with the same account."""
         with self._writing() as transaction:
             person = _admit(transaction, name, role, by)
-            return person, _new_key(transaction, person, by, _instant(expires))[1]
+            return person, _new_key(transaction, person, by, _future_expiry(expires))[1]
 
     def dismiss(self, id: str) -> None:
         """End someone's grants, keys and sessions, all that was made with these keys, and what they made without."""
@@ -245,7 +245,7 @@ class Register:
             person = _person(transaction, PEOPLE.c.id == id)
             if person is None or not (by.is_owner or id == by.person.id):
                 raise Unknown("there is no such person")
-            return _new_key(transaction, person, by, _instant(expires))
+            return _new_key(transaction, person, by, _future_expiry(expires))
 
     def replace_key(self, id: str, by: Caller) -> tuple[KeyRecord, Key]:
         """A key in the place of another, which ends: of the caller's own key, or of one that was made with it."""
@@ -321,7 +321,7 @@ class Register:
         """
         if (epsilon is None) != (delta is None):
             raise InputError("epsilon and delta are one budget: give both, or neither for what is never charged")
-        until, name = _instant(expires), _spelling(analyst)
+        until, name = _future_expiry(expires), _spelling(analyst)
         with self._writing() as transaction:
             person = _person(transaction, PEOPLE.c.name == name)
             if person is None and not new:
@@ -377,8 +377,8 @@ def _now(later: timedelta = timedelta()) -> str:
     return (datetime.now(UTC) + later).isoformat(timespec="microseconds")
 
 
-def _instant(expires: datetime | None) -> str | None:
-    """An instant to come, as it is stored; without a zone it is UTC."""
+def _future_expiry(expires: datetime | None) -> str | None:
+    """Refuse an expiry that is past; else the text to store, ISO 8601 in UTC, None for None."""
     if expires is None:
         return None
     try:

@@ -34,7 +34,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from shoal.archive import Arrays, content_of, pack, unpack
+from shoal.archive import Arrays, pack, read_input, unpack
 from shoal.errors import InputError
 from shoal.files import disk_space, private, write_private
 from shoal.plaintext import FORMULA, cell
@@ -315,7 +315,7 @@ def save_record(record: Any, path: str | Path, form: str, version: int) -> None:
 def load_record(kind: type[Kind], path: str | Path, form: str, version: int) -> Kind:
     """Read a file that :func:`save_record` wrote; one that is damaged, altered or of another version is refused."""
     name = f"path: {Path(path).name}"
-    header, arrays = unpack(content_of(path, form), form, version, name, "fit again")
+    header, arrays = unpack(read_input(path, form), form, version, name, "fit again")
     try:
         record: Kind = _put_together(kind, header["record"], "", arrays)
     except (KeyError, TypeError) as error:

@@ -334,8 +334,8 @@ class PublicTable:
         return [float(text) if text else math.nan for text in self.figures(crowd, row)]
 
 
-def owner_key(content: bytes, table: PublicTable) -> tuple[dict[str, list[tuple[int, int]]], int]:
-    """Label -> (crowd, row) of each of its rows, and how many rows of the owner's table are not in the public one."""
+def match_owner_table(content: bytes, table: PublicTable) -> tuple[dict[str, list[tuple[int, int]]], int]:
+    """Match the owner's table to the public one: label -> (crowd, row) of each row, and how many rows do not match."""
     key: dict[str, list[tuple[int, int]]] = {}
     lines = csv.reader(io.StringIO(content.decode()))
     header = next(lines)
@@ -600,7 +600,7 @@ class _Look:
 
     def members(self) -> None:
         """Whose rows the public ones are."""
-        self.key, lost = owner_key(self.files.owner, self.table)
+        self.key, lost = match_owner_table(self.files.owner, self.table)
         self.fault(lost, "rows of the owner's table that are not those of the public one")
         for label, places in self.key.items():
             self.crowds[places[0][0]].append(label)
@@ -1080,7 +1080,7 @@ class _Look:
         """Which row of this table belongs to a member of the last one: within a crowd it must be a guess."""
         public, owner = self.files.earlier or (b"", b"")
         before = PublicTable(public)
-        key, _ = owner_key(owner, before)
+        key, _ = match_owner_table(owner, before)
         both = sorted(label for label in self.key if label in key)
         if not both or before.header != self.table.header:
             return

@@ -80,24 +80,24 @@ def crowd_graph(
     return NeighborGraph.within_groups(names, members.tolist())
 
 
-#: Weights in :func:`blend`: share of the usual load in what stands for the forecast, weight of the usual load at the
-#: forecast's times, and weight of the whole usual day. Chosen on every second home of two data sets, for the first
+#: Weights in :func:`crowd_points`: share of the usual load in what stands for the forecast, weight of the usual load at
+#: the forecast's times, and weight of the whole usual day. Chosen on every second home of two data sets, for the first
 #: release and for later ones at the same hour and at others; the other halves are reported in docs/evidence.md.
 USUAL_SHARE, AHEAD_WEIGHT, DAY_WEIGHT = 0.2, 0.4, 0.3
 
 
 def likeness(forecasts: Forecasts) -> FloatArray:
     """(n, d) points whose nearness makes a crowd that serves at once and for life: forecast and usual day together."""
-    return blend(forecasts.power, usual_day(forecasts), phases(forecasts.timestamps, "day", forecasts.step))
+    return crowd_points(forecasts.power, usual_day(forecasts), phases(forecasts.timestamps, "day", forecasts.step))
 
 
-def blend(
+def crowd_points(
     curves: FloatArray,
     day: FloatArray,
     ahead: NDArray[np.int64],
     weights: tuple[float, float, float] = (USUAL_SHARE, AHEAD_WEIGHT, DAY_WEIGHT),
 ) -> FloatArray:
-    """Put the forecast of each home and its usual day side by side, in √kW.
+    """Points whose nearness makes crowds: a row per home, its forecast and usual day side by side, in √kW.
 
         [(1 − s) √f + s √u,  a √u,  b √(k/H) √d]     s = 0.2, a = 0.4, b = 0.3
 

@@ -31,6 +31,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -154,13 +155,19 @@ class Readings:
         """``steps`` grid points from ``at``, microseconds of the epoch: from it on, or up to it if negative."""
         width, length = self.step // MICROSECOND, abs(steps)
         start = min(at, at + steps * width)
-        households = self.frame["household"].unique().sort()
-        slot = (pl.col("timestamp").dt.epoch("us") - start) // width
-        part = self.frame.select("household", "kw", slot=slot).filter(pl.col("slot").is_between(0, length - 1))
+        households, time = self._ends["household"], pl.col("timestamp").dt.epoch("us")
+        inside = self.frame.filter(time.is_between(start, start + length * width - 1))
+        part = inside.select("household", "kw", slot=(time - start) // width)
         kw = np.full((len(households), length), np.nan)
         row = part["household"].cast(pl.Enum(households)).to_physical().to_numpy()
         kw[row, part["slot"].to_numpy()] = part["kw"].fill_null(float("nan")).to_numpy()
         return TrainingWindow(tuple(households.to_list()), clock.stamps(start, self.step, length, self.time_zone), kw)
+
+    @cached_property
+    def _ends(self) -> pl.DataFrame:
+        """First and last instant of each household, in microseconds of the epoch, by name."""
+        time = pl.col("timestamp").dt.epoch("us")
+        return self.frame.group_by("household").agg(first=time.min(), end=time.max()).sort("household")
 
     def place(self, origin: datetime | str | None, *, anywhere: bool = False) -> int:
         """The end of the training window, in microseconds of the epoch.
@@ -168,15 +175,14 @@ class Readings:
         By default the latest one that at least half of the households reach with their readings. One that no household
         reaches is refused, unless it may be ``anywhere``: then no home decides whether others have a forecast.
         """
-        width, time = self.step // MICROSECOND, pl.col("timestamp").dt.epoch("us")
-        ends = self.frame.group_by("household").agg(end=time.max())["end"].sort()
+        width, ends = self.step // MICROSECOND, self._ends["end"].sort()
         if not len(ends):
             raise NothingToForecast("readings: no household is left; the quality table says why")
         if origin is None:
             return int(ends[(len(ends) - 1) // 2]) + width
         at, first = (
             clock.epoch(clock.instant(origin, self.time_zone, name="origin")),
-            self.frame.select(time.min()).item(),
+            int(self._ends["first"].sort()[0]),
         )
         if (at - first) % width:
             raise InputError("origin must fall on the grid of the readings", argument="origin")
