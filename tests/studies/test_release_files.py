@@ -18,10 +18,12 @@ import pytest
 import seeded_bugs as bugs
 from scipy import stats
 from seeded_bugs import Released
+from typer.testing import CliRunner
 
 import shoal
 from shoal.errors import UnreachableError
 from shoal.product.card.package import package as PACKAGE
+from shoal.product.cli.main import app
 from shoal.product.studies import release_files as attack
 
 SOURCE = Path(shoal.__file__).parent
@@ -296,8 +298,14 @@ def test_a_folder_is_attacked(second: Released, tmp_path: Path) -> None:
     assert "No alarm" in str(found)
     assert json.loads(json.dumps(found.to_dict()))["members"] == 60
     assert {finding.question for finding in found.findings} == {"singling out", "linkability"}
+    sheets = ["--out", str(tmp_path / "sheets")]
+    honest = CliRunner().invoke(app, ["attack", str(out), *sheets])
+    assert honest.exit_code == 0, honest.output
+    assert "No alarm" in honest.output
+    assert (tmp_path / "sheets" / "attack.html").is_file()
     page = out / "public" / "report.html"
     page.write_text(page.read_text() + "P0007")
+    assert CliRunner().invoke(app, ["attack", str(out), *sheets]).exit_code == 4
     assert any("names of members" in words for words in shoal.attack_run(out).alarms)
     with pytest.raises(shoal.InputError, match="shoal run"):
         shoal.attack_run(tmp_path)

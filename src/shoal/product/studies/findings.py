@@ -140,7 +140,10 @@ class Study:
             f"## {question.capitalize()}\n\n{markdown_table(HEADS, [one.cells for one in self.of(question)])}"
             for question in QUESTIONS if self.of(question)
         ]  # fmt: skip
-        rest = [f"Assumed: {' '.join(self.assumed)}", f"Not looked at: {' '.join(self.not_looked_at)}"]
+        rest = [
+            f"Assumed: {' '.join(self.assumed)}",
+            f"Not looked at: {' '.join(self.not_looked_at) or 'nothing more.'}",
+        ]
         return "\n\n".join([self.head, *tables, *rest])
 
     def save(self, out: str | Path) -> list[Path]:
