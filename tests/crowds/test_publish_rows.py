@@ -222,6 +222,17 @@ def test_a_column_of_one_value_that_becomes_pay_is_withheld() -> None:
     assert state.columns.protected.tolist() == [False, True]
 
 
+def test_a_column_of_two_values_that_becomes_pay_is_withheld_sooner() -> None:
+    """{0, 50} in January, amounts in February: n b = 120 showed each bonus of 1,100 to within 45."""
+    rng = np.random.default_rng(1)
+    pay, bonus = np.round(rng.lognormal(8, 0.3, 24)), np.round(rng.lognormal(7, 0.5, 24))
+    first = np.where(np.arange(24) % 12 == 3, 50.0, 0.0)
+    _, state = shoal.publish_rows((names(24), np.column_stack([pay, first])))
+    rows, state = shoal.publish_rows((names(24), np.column_stack([pay, bonus])), state)
+    assert np.isnan(rows.values[:, 1]).all()
+    assert state.outgrown == (1,)
+
+
 def test_a_column_with_more_than_ten_values_by_now_is_ruled_by_dominance_from_then_on() -> None:
     rng = np.random.default_rng(1)
     pay, bonus = np.round(rng.lognormal(8, 0.3, 24)), np.where(np.arange(24) == 0, 9.0, 0.0)

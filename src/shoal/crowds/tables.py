@@ -46,8 +46,8 @@ from shoal.validation import BoolArray, FloatArray, IndexArray
 
 #: Values of a few-valued column, at most.
 FEW = 10
-#: The usual figure of all labels over n b of a crowd, at most.
-OUTGROWN = 5
+#: The usual figure of all labels over n b of a crowd, at most; in columns that had few values or many alike, sooner.
+OUTGROWN, SOONER = 5, 2
 #: |correlation| of columns that are nearly copies.
 COPIES = 0.95
 
@@ -231,7 +231,9 @@ def next_table(
     member = np.repeat(np.arange(len(crowds)), [len(one) for one in entered])
     everyone = np.concatenate(entered)
     usual = [usual_of_numbers(column) for column in everyone.T]
-    outgrown = np.array([[s > OUTGROWN * int(w) for s, w in zip(usual, one.windows, strict=True)] for one in crowds])
+    most = [SOONER if half else OUTGROWN for half in (columns.alike & ~columns.few).tolist()]
+    largest = [[times * int(w) for times, w in zip(most, one.windows, strict=True)] for one in crowds]
+    outgrown = np.array([[s > limit for s, limit in zip(usual, row, strict=True)] for row in largest])
     kept = rules_kept(everyone, member, columns, closeness, largest_share, decimals=crowds[0].decimals)
     kept &= ~outgrown
     rows = np.array([crowd.row(own) for crowd, own in zip(crowds, entered, strict=True)])

@@ -26,7 +26,7 @@ from shoal.crowds.loads import LoadCrowd
 from shoal.crowds.membership import SEEDS, can_have_figures, form_crowds, with_blocks
 from shoal.crowds.publish import draw_order as shuffle
 from shoal.crowds.rules import Units
-from shoal.crowds.tables import OUTGROWN, TableCrowd, members_at
+from shoal.crowds.tables import TableCrowd, members_at
 from shoal.errors import InputError, LedgerError, UnreachableError
 from shoal.product.ledger.ledger import Ledger
 from shoal.product.runs.config import Config
@@ -182,8 +182,8 @@ class Plan:
         grown, outgrown = ", ".join(self.rules.names[j] for j in self.rules.grown), ", ".join(self.rules.outgrown)
         more = f"More than ten values by now in {grown}: one member may no longer make most of a row there."
         out = (
-            f"Withheld in {outgrown}: figures have grown to more than {OUTGROWN} times what rounding and offset of a "
-            "crowd hide, and both are permanent. They need new crowds: another folder with a ledger of its own, in "
+            f"Withheld in {outgrown}: figures have grown to several times what rounding and offset of a crowd hide, "
+            "and both are permanent. They need new crowds: another folder with a ledger of its own, in "
             "place of this series."
         )
         return [*self.rules.copies, *(text for text, names in ((more, grown), (out, outgrown)) if names)]
