@@ -164,7 +164,7 @@ def test_a_table_is_chosen_for_by_its_spread(ledger: Path) -> None:
     assert choice.crowd < shoal.choose(LABELS, error=0.6, label="name").crowd
 
 
-def test_check_previews_what_a_run_then_forms(meters: Path, ledger: Path, tmp_path: Path) -> None:
+def test_check_previews_crowds_as_a_run_then_forms_them(meters: Path, ledger: Path, tmp_path: Path) -> None:
     before = set(os.listdir(tmp_path))
     preview = shoal.check(meters, crowd=5, **SMALL)
     assert set(os.listdir(tmp_path)) == before, "no folder, no ledger"
@@ -174,9 +174,13 @@ def test_check_previews_what_a_run_then_forms(meters: Path, ledger: Path, tmp_pa
     price = next(price for price in preview.prices if price.crowd == 5)
     run = shoal.run(meters, tmp_path / "run", crowd=5, until="release", **SMALL)
     assert run.fit is not None
-    assert (price.crowds, price.smallest, price.largest) == (
-        run.fit.groups, run.fit.smallest_group, run.fit.largest_group
-    )  # fmt: skip
+    # First crowds rest on a secret noise: those of the run are of the sizes that were previewed, and not the same.
+    for crowds, smallest, largest in (
+        (price.crowds, price.smallest, price.largest),
+        (run.fit.groups, run.fit.smallest_group, run.fit.largest_group),
+    ):
+        assert 6 <= smallest <= largest <= 11
+        assert crowds * smallest <= 24 <= crowds * largest
     on_record = shoal.check(meters, **SMALL)
     assert on_record.to_dict()["on_record"]
     assert on_record.crowd == 5

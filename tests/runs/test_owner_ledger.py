@@ -16,6 +16,7 @@ from small_run import CHARGED, CONFIG, Days, charged, go, on_call
 
 import shoal
 from shoal.product.ledger import decide
+from shoal.product.runs import release_check
 
 Patch = pytest.MonkeyPatch
 
@@ -149,7 +150,9 @@ def test_a_password_is_used_and_written_nowhere(designed: Path, monkeypatch: Pat
         opened.append(str(url))
         return real(tmp_path / "server.db", **named)
 
+    read = release_check.record_of
     monkeypatch.setattr(shoal.Ledger, "open", elsewhere)
+    monkeypatch.setattr(release_check, "record_of", lambda url, *more: read(str(tmp_path / "server.db"), *more))
     run = go(designed, ledger="postgresql://owner:s3cret@one/books?password=s3cret")
     assert opened
     assert all("s3cret" in url for url in opened)

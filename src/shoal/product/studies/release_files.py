@@ -1024,7 +1024,11 @@ class _Look:
         telling = [name for name in labels if TELLING.fullmatch(name) and name.lower() not in HARMLESS]
         seen = sum(name in words or html.escape(name) in words or (" " in name and name in text) for name in telling)
         self.fault(seen, "names of members in public files", "names")
-        period = {*table.stamps, *(crowd.period for crowd in record.crowds.values())}
+        period = {
+            *table.stamps,
+            *CLOCK.findall("\n".join(table.header)),
+            *(one.period for one in record.crowds.values()),
+        }
         if record.kind == "readings":
             period |= set(re.findall(r'"(?:origin|period)": "([^"]+)"', public["plan.json"].decode()))
         allowed = {one[:16].replace(" ", "T") for one in period}
