@@ -205,6 +205,17 @@ def test_figures_that_are_not_the_answers_on_record() -> None:
     assert any("not the answers on record" in words for words in alarms(one, package=False))
 
 
+@pytest.mark.parametrize(("methods", "wrong"), [(("transport", "mean"), False), (("mean",), False), (("white",), True)])
+def test_a_stated_method_is_on_record_or_was_answered_with_the_mean(methods: tuple[str, ...], wrong: bool) -> None:
+    """A design for several crowds may answer one with its mean; a mechanism of another kind is none of them."""
+    one = bugs.answers(60)
+    laws = tuple(replace(one.record.laws[0], method=method) for method in methods)
+    look = attack._Look(one.files, replace(one.record, laws=laws))
+    card = {"guarantee": {"epsilon": laws[0].epsilon}, "mechanism": {"method": "transport"}}
+    look.statement({"guarantee": {"statement": ""}}, card)
+    assert bool(look.alarms) is wrong
+
+
 def test_a_statement_of_less_than_was_spent() -> None:
     """δ of the worst pair of constants is recomputed from Φ; half of it is too little."""
     one = bugs.answers(60)
