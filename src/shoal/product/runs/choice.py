@@ -217,7 +217,7 @@ def rehearse_days(work: Work, *, days: bool = True) -> Rehearsal:
 
     Without ``days`` only the labels and what is on record are looked at.
     """
-    settings, fit, parts = work.settings, work.facts.people, work.listing(FIT).parts
+    settings, fit, parts = work.settings, work.facts.people, work.read_listing(FIT).parts
     assert fit is not None
     today = work.input.curves(settings, fit, parts)
     book = Book.read(work.find_ledger(), today.labels)
@@ -247,10 +247,10 @@ def _earlier_days(work: Work, fit: FitFacts, today: Curves) -> list[Curves]:
 def _forecast_from(work: Work, fit: FitFacts, origin: datetime, today: Curves) -> Curves | None:
     """Return forecasts from an earlier instant; None where too few homes of today have one."""
     instant = origin.isoformat()
-    with tempfile.TemporaryDirectory(prefix="shoal-") as folder, work.workers() as executor:
-        jobs = [fit_job(Path(folder), shard, work.settings, instant, None) for shard in work.listing(FIT).inputs]
+    with tempfile.TemporaryDirectory(prefix="shoal-") as folder, work.open_workers() as executor:
+        jobs = [fit_job(Path(folder), shard, work.settings, instant, None) for shard in work.read_listing(FIT).inputs]
         try:
-            parts = run_jobs(executor, "rehearsing", jobs, work.tell).parts
+            parts = run_jobs(executor, "rehearsing", jobs, work.report).parts
         except InputError:  # no home reaches back so far
             return None
         day = work.input.curves(work.settings, replace(fit, origin=instant), parts, today.labels)
@@ -409,7 +409,7 @@ class FileCheck:
 
     fit: FitFacts
     crowd: int
-    rehearsal: Rehearsal | None  #: None under a method, whose crowds have another price
+    rehearsal: Rehearsal | None  #: None where crowds have another price, or there are none
     prices: tuple[CrowdPrice, ...]
     refusal: str = ""  #: why a run would be refused; empty where it would not
     comparison: Comparison | None = None  #: methods beside averages, where an ε was given to compare at
@@ -529,7 +529,7 @@ def check(
     with trial(source, settings, progress) as run, run.hold():
         run.do("fit")
         fit, crowd = run.work.facts.known_fit, run.config.crowd
-        if run.kind.row_per_label:
+        if "within" in run.kind.has_not:
             return FileCheck(fit, crowd, None, ())
         rehearsal = rehearse_days(run.work)
     recorded, most, refusal = rehearsal.recorded_size, rehearsal.today.most, ""
