@@ -44,7 +44,7 @@ from shoal.product.runs.folder import FIT
 from shoal.product.runs.inputs import Curves
 from shoal.product.runs.owner_ledger import Book, as_period
 from shoal.product.runs.row_rules import Rules
-from shoal.product.runs.rows import rules_of, too_few
+from shoal.product.runs.rows import formation_terms, rules_of, too_few
 from shoal.product.runs.shards import run_jobs
 from shoal.product.runs.work import Work
 from shoal.readings.plan import expected_errors
@@ -174,12 +174,9 @@ class Rehearsal:
         """Return (n,) the crowd of each label of a day; −1 for those without one."""
         if self.recorded_size is not None:
             return np.array([self.recorded.get(name, -1) for name in day.labels], dtype=np.int64)
-        rules = self._row_rules(day, crowd)
-        if rules is None:
-            return form_crowds(day.points, crowd, **day.limits(self.config.largest_share))
         every = np.arange(len(day.labels))
-        limits = day.limits(None) | {"limits": rules.limits(every)}
-        return form_crowds(rules.points(every), crowd, **limits)
+        points, terms = formation_terms(day, self._row_rules(day, crowd), self.config.largest_share, every)
+        return form_crowds(points, crowd, **terms)
 
     def _row_rules(self, day: Curves, crowd: int) -> Rules | None:
         """Return the rules of rows of averages for the figures of a day; None without any label."""
