@@ -223,7 +223,7 @@ def rehearse_days(work: Work, *, days: bool = True) -> Rehearsal:
     past, measure = [today], SPREAD
     if work.input.of_meters:
         past, measure = _earlier_days(work, fit, today) if days else [], LATER
-    setting = work.input.setting(settings, fit, work.input.columns(parts), None)
+    setting = work.input.setting(settings, fit, work.input.columns(parts))
     return Rehearsal(settings, today, tuple(past), measure, recorded, book.size, fit.noun, setting)
 
 

@@ -43,8 +43,9 @@ def stage(work: Work) -> StageOutcome:
     if work.state.previous is not None and (folder / work.state.previous / CROWDS).is_file():
         everybody |= set(pl.read_parquet(folder / work.state.previous / CROWDS, columns=["label"])["label"])
     book, columns = Book.read(work.find_ledger(), sorted(everybody)), work.input.columns(parts)
-    declared = work.input.time_text(fit, work.declared_period)
-    plan = CrowdPlan(settings, curves, book, as_period(declared), crowd_setting(work, settings, fit, columns, curves))
+    declared = fit.origin or work.declared_period
+    zoned = fit.origin is None and len(declared) > 10 and datetime.fromisoformat(declared).tzinfo is not None
+    plan = CrowdPlan(settings, curves, book, as_period(declared), crowd_setting(work, settings, fit, columns))
     tables = plan.tables(everybody)
     tables.write(folder)
     silent, doubts = _left_out(work, fit, plan, tables)
@@ -70,7 +71,7 @@ def stage(work: Work) -> StageOutcome:
     others = Counter(dict(fit.reasons)) - silent
     fit = replace(
         fit,
-        time_zone=work.input.time_zone(fit, declared),
+        time_zone="UTC" if zoned else fit.time_zone,
         labels=sum(sizes),
         groups=len(sizes),
         smallest_group=min(sizes),

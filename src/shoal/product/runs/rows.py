@@ -98,13 +98,11 @@ class CrowdTables:
 # ------------------------------------------------------------------ made
 
 
-def crowd_setting(
-    work: Work, settings: Config, fit: FitFacts, columns: tuple[str, ...] = (), curves: Curves | None = None
-) -> dict[str, Any]:
-    """The part of the settings that is fixed for a crowd's life; without ``curves``, but for decimals of a table."""
+def crowd_setting(work: Work, settings: Config, fit: FitFacts, columns: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the part of the settings that is fixed for a crowd's life, but for what the first release decides."""
     boundaries = (settings.boundaries or "").rpartition(":")[2] or None
     common = {"m": settings.crowd, "boundaries": boundaries} | work.kind.crowd_terms(settings, fit)
-    return common | work.input.setting(settings, fit, columns, curves)
+    return common | work.input.setting(settings, fit, columns)
 
 
 @dataclass

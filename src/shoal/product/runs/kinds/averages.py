@@ -178,7 +178,7 @@ def pool_distances(work: Work, row: int | Sequence[float]) -> pl.DataFrame:
 
     For a table d is in units of the column. Quantiles are order statistics of exact figures: they stay with the owner.
     """
-    entries, relative = work.input.entries(work.settings, work.facts.plan), work.input.of_meters
+    entries: Sequence[str] = work.facts.plan.columns or [str(step + 1) for step in range(work.settings.horizon)]
     both = work.tables.with_rows().filter(pl.col("own") & (pl.col("row").list.len() == len(entries)))
     if both["crowd"].n_unique() < FEWEST:
         raise InputError(
@@ -194,7 +194,7 @@ def pool_distances(work: Work, row: int | Sequence[float]) -> pl.DataFrame:
     if given.shape != (len(entries),) or not np.isfinite(given).all():
         raise InputError(f"row must be the number of a crowd, or its {len(entries)} released figures")
     off, level = both["value"].to_numpy() - means, 1.0
-    if relative:
+    if work.input.of_meters:
         levels, level = np.abs(means.mean(axis=1)), abs(float(given.mean()))
         off = off[levels > 0] / levels[levels > 0][:, None]
     if not len(off):

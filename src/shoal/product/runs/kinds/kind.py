@@ -88,10 +88,6 @@ class Kind:
         """The crowds that the owner's page draws, members' figures beside what was released."""
         return []
 
-    def day(self, work: Work) -> str:
-        """The day that the pages name, on which the release was made."""
-        return work.released_on
-
     def precision(self, work: Work) -> dict[str, Any]:
         """The public number of each crowd -> the base of its row, or a base for each column; empty without bases."""
         return {}

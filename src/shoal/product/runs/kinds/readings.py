@@ -138,10 +138,6 @@ class NoisyReadings(Kind):
     def measured_card(self, work: Work) -> ReleaseCard:
         return self.card(work)
 
-    def day(self, work: Work) -> str:
-        card = self.card(work).readings
-        return "" if card is None else card.day
-
     def owner_statements(self, work: Work) -> tuple[Statement, ...]:
         return own_statements(work.path)
 
