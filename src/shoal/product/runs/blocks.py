@@ -1,8 +1,7 @@
-"""Blocks of whole crowds, for the methods that design something: laws of everybody, gathered and cut anew.
+"""Blocks of whole crowds, for the methods that design something, and what a run's mechanisms promise together.
 
-A block is a file like a shard of the first stage (``<key>.zip`` or ``<key>.table``) with the members of some crowds who
-have an answer today, and beside it ``<key>.members.parquet``: label, crowd and what was metered later of every member,
-those without an answer included, since who has one hides beside them too.
+A block is a file like a shard of the first stage with the members of some crowds who have an answer today, and beside
+it ``<key>.members.parquet``: label, crowd and what was metered later of every member of these crowds.
 """
 
 from __future__ import annotations
@@ -255,9 +254,6 @@ def laws_of(block: str | Path, answers: Answers) -> tuple[GaussianClasses, Neigh
             covs = np.broadcast_to(laws.stored_covs, (*laws.means.shape, laws.n_dims))
             laws = GaussianClasses(means, every(covs), labels)
     return laws, NeighborGraph.within_groups(laws.labels, [crowds[name] for name in laws.labels])
-
-
-# ------------------------------------------------------------------ looked at from outside
 
 
 #: The folder of proofs.

@@ -6,13 +6,10 @@
 | within 10 % | the largest crowd, of ten or more, whose expected price, rehearsed on these data, is at most that |
 
 For forecasts the price is the error of the crowd's mean against what was metered later, over that of the home's own
-forecast, minus one. What comes after the origin is not known yet, so the same forecasts are made from the instants one,
-two and three days before it, where the readings reach back far enough, crowds are formed there, and errors are added up
-over these days. Of n alike days another is worse than all with probability 1/(n + 1). For a table nothing comes later:
-the price is how far a row is from a label's own, root mean square, in standard deviations of the columns.
-
-Sums are exact, so that a price and the choice do not depend on who is who. Nothing is recorded, drawn or written to the
-folder of a run; where crowds are on record, they are what is used, and what was asked for must hold for them.
+forecast, minus one, added up over forecasts from one, two and three days before the origin. Of n alike days another is
+worse than all with probability 1/(n + 1). For a table the price is how far a row is from a label's own, root mean
+square, in standard deviations of the columns. Sums are exact, so that a price does not depend on who is who. Nothing is
+recorded, drawn or written; crowds on record are what is used, and what was asked for must hold for them.
 """
 
 from __future__ import annotations

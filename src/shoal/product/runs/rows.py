@@ -95,9 +95,6 @@ class CrowdTables:
         return both.filter(pl.col("row").list.len() == width)
 
 
-# ------------------------------------------------------------------ made
-
-
 def crowd_setting(work: Work, settings: Config, fit: FitFacts, columns: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return the part of the settings that is fixed for a crowd's life, but for what the first release decides."""
     boundaries = (settings.boundaries or "").rpartition(":")[2] or None
@@ -408,9 +405,6 @@ def too_few(m: int, curves: Curves, noun: str) -> str:
 def draw_offset(n: int) -> int:
     """A secret offset below n, from the cryptographic source."""
     return secrets.randbelow(n)
-
-
-# ------------------------------------------------------------------ recorded
 
 
 def draw_numbers(work: Work, ledger: Ledger | None) -> tuple[dict[int, int], bytes]:

@@ -1,8 +1,7 @@
 """Averages, the default: the row of each crowd is its mean, recorded in the ledger in one transaction, then written.
 
-No noise, no ε, nothing charged: aggregation with a least crowd (k-anonymity). Rows come from the stage of crowds
-(:mod:`shoal.product.runs.rows`); here the numbers of new crowds are drawn. The public table has crowd, members,
-then step, timestamp and kw, or a table's columns.
+Nothing is charged: aggregation with a least crowd (k-anonymity). Rows come from the stage of crowds; the public table
+has crowd, members, then step, timestamp and kw, or the columns of a table.
 """
 
 from __future__ import annotations
@@ -161,8 +160,6 @@ def make_tables(
     key = work.tables.members.filter(~pl.col("waits")).select(pl.col("label").alias(order[0]), number)
     return public, key.join(public, on="crowd", how="inner").select(order[0], *public.columns).sort(order)
 
-
-# ------------------------------------------------------------------ for the owner
 
 #: What is given of the pooled law, and crowds, at least, over which it is pooled.
 QUANTILES, FEWEST = (0.1, 0.25, 0.5, 0.75, 0.9), 10

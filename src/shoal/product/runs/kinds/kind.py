@@ -60,8 +60,6 @@ class Kind:
         """The stages by name, in order; each rests on the one before it."""
         raise NotImplementedError
 
-    # ------------------------------------------------------------------ before a release
-
     def begin(self, work: Work) -> None:
         """Refuse, before anything is recorded, a release that could not be finished or hides nobody."""
 
@@ -73,8 +71,6 @@ class Kind:
         """Refuse what releases of this kind do not have."""
         if asked in self.has_not:
             raise InputError(self.has_not[asked].format(asked))
-
-    # ------------------------------------------------------------------ what is said about it
 
     def card(self, work: Work) -> ReleaseCard:
         """The card of the stages that are done."""
@@ -129,8 +125,6 @@ def last_stages() -> dict[str, Stage]:
         "report": Stage(card_stage.REPORTING, card_stage.REPORT_SETTINGS, card_stage.report_stage),
     }
 
-
-# ------------------------------------------------------------------ the stage of the release
 
 RELEASE_SETTINGS = ("query",)
 
