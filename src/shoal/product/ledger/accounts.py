@@ -112,7 +112,7 @@ def account(state: State, label: str, budget: Budget) -> Account:
     """The part of a budget that has been spent, composed exactly: by the worst pair of a label."""
     charged, composer, parts = state.account(label), state.memory.composer, []
     for filtered in (False, True):
-        pairs = tuple(pair for pair in charged.pairs if budget.filters(pair.span) == filtered)
+        pairs = tuple(pair for pair in charged.pairs if budget.filters(pair.batches) == filtered)
         if pairs and filtered:
             parts.append(composer.filter(replace(charged, pairs=pairs), budget.rule, state.mechanism))
         elif pairs:

@@ -26,7 +26,6 @@ from shoal import validation
 from shoal.errors import InputError
 from shoal.mechanism.sequence import FilterRule
 from shoal.plaintext import name_key
-from shoal.product.ledger.composition import Span
 from shoal.product.ledger.storage import word
 
 #: The mode that holds where none is named comes first.
@@ -52,9 +51,9 @@ class Budget:
         """The filter of the budget."""
         return FilterRule(self.epsilon, self.delta)
 
-    def filters(self, span: Span | None) -> bool:
+    def filters(self, batches: frozenset[int]) -> bool:
         """Whether a filter decides: what was made in one batch was fixed in advance in any mode."""
-        return self.mode == "adaptive" and span is not None and span.first < span.last
+        return self.mode == "adaptive" and len(batches) > 1
 
 
 def budget_entry(epsilon: float, delta: float, before: Budget | None, mode: str | None = None) -> dict[str, Any]:

@@ -18,7 +18,6 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from threading import Lock
 from typing import Generic, NamedTuple, TypeVar
 
@@ -30,7 +29,6 @@ from shoal.accounting.edges import EdgeBatch
 from shoal.accounting.releases import side_by_side
 from shoal.accounting.renyi import equal_covariances, upper_divergences
 from shoal.accounting.spectrum import EdgeSpectra, edge_spectra
-from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.mechanism.atoms import compose_losses, sum_up
 from shoal.mechanism.codebook import Codebook
@@ -48,35 +46,23 @@ SpectraOf = Callable[[bool], EdgeSpectra]
 
 
 @dataclass(frozen=True)
-class Span:
-    """When charges were made: the first and the last batch."""
-
-    first: int
-    last: int
-
-    def join(self, other: Span | None) -> Span:
-        """The span of two sets of charges together."""
-        return self if other is None else Span(min(self.first, other.first), max(self.last, other.last))
-
-
-@dataclass(frozen=True)
 class Charges:
     """Charges against one account: mechanisms, how often each was used, and the total variation of these uses.
 
-    ``span`` says when; nothing that is composed depends on it.
+    ``batches`` has the first and the last transaction that charged; nothing that is composed depends on them.
     """
 
     uses: tuple[tuple[str, int, float], ...] = ()
-    span: Span | None = None
+    batches: frozenset[int] = frozenset()
 
     @classmethod
-    def of(cls, uses: Iterable[tuple[str, int, float]], span: Span | None) -> Charges:
+    def of(cls, uses: Iterable[tuple[str, int, float]], batches: frozenset[int] = frozenset()) -> Charges:
         """Charges from uses, those of one mechanism together."""
         sums: dict[str, tuple[int, float]] = {}
         for digest, times, tv in uses:
             before = sums.get(digest, (0, 0.0))
             sums[digest] = (before[0] + times, sum_tv(before[1], tv))
-        return cls(tuple((digest, *sums[digest]) for digest in sorted(sums)), span)
+        return cls(tuple((digest, *sums[digest]) for digest in sorted(sums)), batches)
 
     @property
     def tv(self) -> float:
@@ -92,8 +78,7 @@ class Charges:
         """These charges and others."""
         if not self.uses or not other.uses:
             return self if self.uses else other
-        span = other.span if self.span is None else self.span.join(other.span)
-        return Charges.of((*self.uses, *other.uses), span)
+        return Charges.of((*self.uses, *other.uses), self.batches | other.batches)
 
     def through(self, counts: Callable[[str], bool]) -> Charges:
         """The part of the charges whose mechanisms count."""
@@ -119,10 +104,10 @@ class PairAccount:
     names: tuple[str, ...]
     tie: int = 0
 
-    @cached_property
-    def span(self) -> Span | None:
-        """When all of it was released."""
-        return self.opposite.span if self.about.span is None else self.about.span.join(self.opposite.span)
+    @property
+    def batches(self) -> frozenset[int]:
+        """The first and the last transactions that released any of it."""
+        return self.about.batches | self.opposite.batches
 
 
 @dataclass(frozen=True)
@@ -148,10 +133,7 @@ def incident_spectra(
     family: GaussianClasses, label: str, neighbors: Sequence[str], *, precise: bool = False
 ) -> EdgeSpectra:
     """Spectra of the edges label → neighbor, one row per neighbor in the order given."""
-    try:
-        rows = [(family.places[label], family.places[other]) for other in neighbors]
-    except KeyError:
-        raise InputError("label and its neighbors must be labels of every release") from None
+    rows = [(family.places[label], family.places[other]) for other in neighbors]
     return edge_spectra(family, np.array(rows, dtype=np.intp).reshape(-1, 2), precise=precise)
 
 
@@ -313,22 +295,24 @@ class Composer:
             for counts, charged in ((about, pair.about), (opposite, pair.opposite)):
                 for digest, times, _ in charged.uses:
                     counts[row[digest], at] = times
-        books = [_codebook(mechanisms(digest)) for digest in used]
-        laws = [i for i, book in enumerate(books) if book is None]
+        tools = [mechanisms(digest) for digest in used]
+        laws = [i for i, tool in enumerate(tools) if not isinstance(tool, Codebook)]
         parts = tuple(self._part(used[i], label, neighbors, mechanisms) for i in laws)
-        counted = [(book, about[i], opposite[i]) for i, book in enumerate(books) if book is not None]
+        counted = [(tool, about[i], opposite[i]) for i, tool in enumerate(tools) if isinstance(tool, Codebook)]
         return IncidentReleases((label, *neighbors), parts, about[laws], opposite[laws]), counted
 
     def _part(self, digest: str, label: str, neighbors: list[str], mechanisms: Lookup) -> SpectraOf:
         """Spectra at the edges to ``neighbors``. Those of all the label's edges in the mechanism are kept."""
 
         def spectra(precise: bool) -> EdgeSpectra:
+            tool = mechanisms(digest)
+            assert tool.output is not None, "a codebook has no Gaussian laws"
             if precise:
-                return incident_spectra(self._laws(digest, mechanisms), label, neighbors, precise=True)
+                return incident_spectra(tool.output, label, neighbors, precise=True)
             known = self._spectra.get((digest, label))
             if known is None:
-                every = sorted(mechanisms(digest).graph.neighbors(label))
-                known = every, incident_spectra(self._laws(digest, mechanisms), label, every)
+                every = sorted(tool.graph.neighbors(label))
+                known = every, incident_spectra(tool.output, label, every)
                 self._spectra.put((digest, label), known, 6 * known[1].lam.nbytes)
             every, spectra_of = known
             if every == neighbors:
@@ -337,17 +321,6 @@ class Composer:
             return spectra_of.take(np.array([place[name] for name in neighbors], dtype=np.intp))
 
         return spectra
-
-    @staticmethod
-    def _laws(digest: str, mechanisms: Lookup) -> GaussianClasses:
-        output = mechanisms(digest).output
-        assert output is not None, "a codebook has no Gaussian laws"
-        return output
-
-
-def _codebook(released: Releasable) -> Codebook | None:
-    """The thing that is released, where it is a codebook."""
-    return released.by_kind(mechanism=lambda _: None, codebook=lambda book: book)
 
 
 def _with_codebooks(

@@ -212,13 +212,9 @@ class Ledger:
         ids = None if query_id is None else [query_id]
         return np.asarray(self.charge(mechanism, values[None], None, [label], query_ids=ids)[0])
 
-    def release_many(self, mechanism: Releasable, answers: Any, labels: Sequence[Any], **named: Any) -> FloatArray:
-        """Release (m, k) answers in one transaction, all or none of them; ``query_ids`` as in :meth:`charge`."""
-        return self.charge(mechanism, answers, None, labels, **named)
-
     def charge(
         self,
-        mechanism: Releasable | bytes,
+        mechanism: Releasable,
         answers: Any,
         drawn: Any,
         labels: Sequence[Any],
@@ -235,7 +231,6 @@ class Ledger:
         caller vouches that ``drawn`` came from this mechanism's ``release``, for these answers and labels.
 
         Args:
-            mechanism: the mechanism, or the content of its file, which spares packing it again.
             answers, drawn: (m, k) the true and the noisy answers; None draws them here.
             labels: m labels.
             query_ids: one name per answer, or one for all; without, equal answers are the same question.

@@ -194,7 +194,6 @@ class _Walk:
         if state.lacking(mechanism.graph, content["graph"], mechanism.graph.labels):
             return "the mechanism's graph lacks neighbors that were recorded before"
         state.memory.remember_mechanism(mechanism)
-        state.memory.remember_graph(content["graph"], mechanism.graph)
         return ""
 
     def _release(self, seq: int, content: Mapping[str, Any]) -> str:
