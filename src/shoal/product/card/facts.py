@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from shoal.accounting.risk import named_in_group
 from shoal.errors import InputError
-from shoal.product.card.words import question
+from shoal.product.card.promises import question
 from shoal.records import Record, first, merging, merging_parts
 from shoal.rounding import exactly, upper
 
@@ -340,16 +340,6 @@ class Named(Record):
 
 
 @dataclass(frozen=True)
-class Found(Record):
-    """One thing that an audit found."""
-
-    kind: str
-    labels: tuple[str, ...]
-    meaning: str
-    lessens_privacy: bool
-
-
-@dataclass(frozen=True)
 class Guard(Record):
     """Change of δ over the models that the training data leave plausible; worst over the crowds looked at.
 
@@ -388,10 +378,6 @@ class AuditFacts(Record):
     rule: str = ""  #: how the attacked crowds were chosen
     violations: int = merging(sum, 0)
     mismatches: int = merging(sum, 0)
-    findings: tuple[Found, ...] = merging(
-        lambda every: tuple(sorted((f for part in every for f in part), key=lambda f: not f.lessens_privacy)[:LISTED]),
-        (),
-    )
     named: Named | None = merging(_merge_known, None)  # noqa: RUF009
     guard: Guard | None = merging(_merge_known, None)  # noqa: RUF009
     equal_noise_delta: float | None = merging(_largest_known, None)  #: what equal noise of this error would leave there
