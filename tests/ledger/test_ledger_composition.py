@@ -22,7 +22,6 @@ from shoal.accounting.curve import edge_brackets
 from shoal.product.ledger.composition import (
     Composer,
     IncidentReleases,
-    LabelAccount,
     PairAccount,
     incident_spectra,
 )
@@ -178,7 +177,7 @@ def test_random_sequences_of_releases(sequence: list[tuple[int, str]], epsilon: 
     by_digest = {tool.digest: tool for tool in TOOLS}.__getitem__
     for label in labels:
         sides = tuple(PairAccount(charged[label], charged[other], (other,)) for other in labels if other != label)
-        composed = COMPOSER.compose(LabelAccount(label, charged[label].releases, sides), epsilon, by_digest)
+        composed = COMPOSER.compose(label, sides, epsilon, by_digest)
         worst, certain, alone = -math.inf, -math.inf, -math.inf
         for other in labels:
             counts = [[sum(pair == (i, name) for pair in sequence) for i in (0, 1)] for name in (label, other)]

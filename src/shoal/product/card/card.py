@@ -375,17 +375,10 @@ def _composition(release: ReleaseFacts | None) -> dict[str, Any] | None:
 def _audit(design: DesignFacts, audit: AuditFacts | None) -> dict[str, Any] | None:
     if audit is None:
         return None
-    named = audit.named
+    names = ("verdict", "confidence", "n_samples", "source", "groups", "of_groups", "labels", "rule", "violations")
     return {
-        **audit.part("verdict", "confidence", "n_samples", "source", "groups", "of_groups", "labels", "rule"),
-        **audit.part("violations", "mismatches"),
+        **audit.part(*names),
         "detectable_delta": up(audit.detectable_delta),
-        "detectable_shortage": up(audit.detectable_shortage),
-        "naming": None
-        if named is None
-        else named.to_json()
-        | {"accuracy_lower": down(named.accuracy_lower)}
-        | {name: up(getattr(named, name), most=1.0) for name in ("accuracy_upper", "promise_upper")},
         "delta_proved": down(audit.delta_proved),
         "delta_promised": up(promised_delta(design, audit)),
     }

@@ -115,7 +115,10 @@ def _every_epsilon(card: ReleaseCard, design: DesignFacts) -> Figures:
 
 def _guarantee(card: ReleaseCard, design: DesignFacts) -> Figures:
     rows: list[tuple[str, ...]]
-    rows = [("notion", _notion(card)), ("finite precision", f"adds {upper(design.finite_precision, 3)} to δ; included")]
+    rows = [
+        ("notion", _notion(design)),
+        ("finite precision", f"adds {upper(design.finite_precision, 3)} to δ; included"),
+    ]
     if len(design.epsilons) > 1:
         rows.append(("different ε of pairs", f"{len(design.epsilons)}; the largest is stated"))
     return "Of the guarantee", ("figure", "value"), [*rows, *(("note", note) for note in design.notes)]
@@ -141,9 +144,7 @@ def _errors(card: ReleaseCard, design: DesignFacts) -> Figures | None:
 TABLES: tuple[Callable[[ReleaseCard, DesignFacts], Figures | None], ...] = (_every_epsilon, _guarantee, _errors)
 
 
-def _notion(card: ReleaseCard) -> str:
-    design = card.design
-    assert design is not None
+def _notion(design: DesignFacts) -> str:
     if design.designed_for == design.notion:
         return "(ε, δ)-differential privacy of the label, hockey-stick δ"
     return f"(ε, δ)-differential privacy of the label; designed for {design.designed_for}, which rounding does not keep"

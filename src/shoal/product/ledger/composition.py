@@ -1,15 +1,12 @@
 """Exact cost of everything released about a label and its neighbors.
 
-The account of a pair of neighbors counts what was released about either of them (docs/theory.md, section 5). A label
-has not spent less than any pair it belongs to. A release counts for a pair if its mechanism has their edge
-(:mod:`shoal.product.ledger.state`). That a label is missing on a day is not an answer, and no δ covers it.
+The account of a pair of neighbors counts what was released about either of them through a mechanism that has their edge
+(docs/theory.md, section 5). A label has not spent less than any pair it belongs to.
 
     δ(ε) ≤ δ_exact(ε) + (1 + e^ε) Σ τ
 
-is taken as upper ends, rounded up: the contour integral of the stacked spectra, beside codebooks its mean at ε less
-their loss (section 11.3), and what finite precision costs: of the pairs that are compared, the largest Σ τ is added to
-the largest δ. For a series that may have been chosen in the light of answers :meth:`Composer.filter` says how far it is
-from the limit of a budget that holds for every way of choosing.
+is rounded up: the contour integral of the stacked spectra, with codebooks its mean at ε less their loss (section 11.3),
+and what finite precision costs: of the pairs that are compared, the largest Σ τ is added to the largest δ.
 """
 
 from __future__ import annotations
@@ -110,18 +107,6 @@ class PairAccount:
         return self.about.batches | self.opposite.batches
 
 
-@dataclass(frozen=True)
-class LabelAccount:
-    """Charges of the pairs of a label, and the number of ``releases`` made about the label itself.
-
-    A label without neighbors has one pair account without names.
-    """
-
-    label: str
-    releases: int
-    pairs: tuple[PairAccount, ...]
-
-
 class Composed(NamedTuple):
     """An upper end of what the worst pair of a label has spent, and that pair (from, to): None if nothing was used."""
 
@@ -214,17 +199,17 @@ class Composer:
     def __init__(self) -> None:
         self._spectra: Recent[tuple[list[str], EdgeSpectra]] = Recent(256 * 2**20)
 
-    def compose(self, account: LabelAccount, epsilon: float, mechanisms: Lookup) -> Composed:
-        """The composed δ(ε) of the worst pair of ``account``."""
-        alike = (self._alike(account.label, pairs, epsilon, mechanisms) for pairs in _comparable(account))
+    def compose(self, label: str, pairs: Sequence[PairAccount], epsilon: float, mechanisms: Lookup) -> Composed:
+        """The composed δ(ε) of the worst of a label's ``pairs``."""
+        alike = (self._alike(label, group, epsilon, mechanisms) for group in _comparable(pairs))
         return max(alike, key=lambda part: part.delta_upper)
 
     def prepare(self, mechanism: Releasable, label: str) -> None:
         """Do the part of the work that depends on one mechanism only, and compile, before anything is locked."""
         if mechanism.output is not None and self._spectra.get((mechanism.digest, label)) is None:
             one_use = Charges(((mechanism.digest, 1, 0.0),))
-            account = LabelAccount(label, 1, (PairAccount(one_use, one_use, tuple(mechanism.graph.neighbors(label))),))
-            self.compose(account, 1.0, lambda _: mechanism)
+            pair = PairAccount(one_use, one_use, tuple(mechanism.graph.neighbors(label)))
+            self.compose(label, [pair], 1.0, lambda _: mechanism)
 
     def _alike(self, label: str, pairs: list[PairAccount], epsilon: float, mechanisms: Lookup) -> Composed:
         """The worst of comparable pairs: of the largest exact part, since the rest is the same or not larger."""
@@ -239,15 +224,15 @@ class Composer:
             worst = Composed(float(curve.delta_upper[0]), curve.worst_edge[0])
         return Composed(add_precision_loss(tv, epsilon, worst.delta_upper), worst.pair)
 
-    def filter(self, account: LabelAccount, rule: FilterRule, mechanisms: Lookup) -> Composed:
-        """Part of δ that the filter of a budget counts for the worst pair of ``account``, in its worse direction."""
+    def filter(self, label: str, pairs: Sequence[PairAccount], rule: FilterRule, mechanisms: Lookup) -> Composed:
+        """Part of δ that the filter of a budget counts for the worst of a label's pairs, in its worse direction."""
         worst = Composed(-1.0, None)
         orders = np.array(rule.orders)
-        for pairs in _comparable(account):
-            tv = max(sum_tv(pair.about.tv, pair.opposite.tv) for pair in pairs)
+        for group in _comparable(pairs):
+            tv = max(sum_tv(pair.about.tv, pair.opposite.tv) for pair in group)
             aside = add_precision_loss(tv, rule.epsilon, 0.0)
-            gaussian, books = self._lay_out(account.label, pairs, mechanisms)
-            label, *names = gaussian.labels
+            gaussian, books = self._lay_out(label, group, mechanisms)
+            names = gaussian.labels[1:]
             edges = np.array([(0, j + 1) for j in range(len(names))], dtype=np.intp).reshape(-1, 2)
             sums = np.zeros((max(len(names), 1), 2, len(orders)))
             exact = np.full(sums.shape[:2], math.inf)
@@ -346,10 +331,10 @@ def _with_codebooks(
     return worst
 
 
-def _comparable(account: LabelAccount) -> list[list[PairAccount]]:
+def _comparable(pairs: Iterable[PairAccount]) -> list[list[PairAccount]]:
     """The pair accounts by the mechanisms that join them."""
     alike: dict[int, list[PairAccount]] = {}
-    for pair in account.pairs:
+    for pair in pairs:
         alike.setdefault(pair.tie, []).append(pair)
     return list(alike.values())
 

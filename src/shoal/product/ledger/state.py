@@ -1,12 +1,9 @@
 """State after the entries of a ledger, one after the other: the only bookkeeping there is.
 
-:meth:`State.apply` takes an entry into account. A decision starts from the ledger's index, tables that hold the state
-of every label (:data:`~shoal.product.ledger.storage.INDEX`), applies the entries that it is about to write, and asks;
-verification starts from nothing and applies every entry, and compares what that gives with the index.
-
-A release counts for a pair if its mechanism has the edge between the two. Two labels that are neighbors on record stay
-neighbors: a mechanism whose graph does not join a label to all its neighbors on record is not used for it, under any
-name (docs/theory.md, section 5, "Neighbors that join").
+A decision starts from the ledger's index (:data:`~shoal.product.ledger.storage.INDEX`), applies the entries that it is
+about to write, and asks; verification starts from nothing, applies every entry, and compares the result with the index.
+Two labels that are neighbors on record stay neighbors: a mechanism whose graph does not join a label to all of these is
+not used for it, under any name (docs/theory.md, section 5, "Neighbors that join").
 """
 
 from __future__ import annotations
@@ -26,7 +23,7 @@ from shoal.mechanism.releasable import Releasable, check_releasable, from_bytes
 from shoal.product.ledger import chain
 from shoal.product.ledger.budgets import REGISTER, Budget, ReadingsTotal
 from shoal.product.ledger.chain import Entry, Journal
-from shoal.product.ledger.composition import NOTHING, Charges, Composer, LabelAccount, PairAccount, Recent, sum_tv
+from shoal.product.ledger.composition import NOTHING, Charges, Composer, PairAccount, Recent, sum_tv
 from shoal.product.ledger.crowds import NOBODY
 from shoal.product.ledger.storage import (
     GRAPH_LABELS,
@@ -126,9 +123,10 @@ class State:
         self.labels: dict[str, LabelState] = {}
         #: The digest of the graph of each mechanism, as far as it was asked for.
         self.mechanisms: dict[str, str] = {}
+        #: Mechanisms that are about to be used, on record or not.
+        self.held: dict[str, Releasable] = {}
         self._replayed = replayed
         self._journal: Journal | None = None
-        self._held: dict[str, Releasable] = {}
         self._graphs: dict[str, NeighborGraph] = {}
         #: What the index does not hold yet: uses of mechanisms, labels of graphs, accounts of readings.
         self._changed: set[tuple[str, str]] = set()
@@ -175,10 +173,6 @@ class State:
         entry, stamped = self._journal.append(kind, content)
         self.apply(entry, stamped)
         return entry
-
-    def hold(self, mechanism: Releasable) -> None:
-        """Have a mechanism at hand that is about to be used, on record or not."""
-        self._held[mechanism.digest] = mechanism
 
     def join(self, mechanism: str, graph: str) -> None:
         """Take a mechanism into account, and its graph where that is new."""
@@ -261,7 +255,7 @@ class State:
 
     def mechanism(self, digest: str) -> Releasable:
         """A mechanism that is held, or on record; its digest is derived anew when it is read."""
-        mechanism = self._held.get(digest) or self.memory.mechanisms.get(digest)
+        mechanism = self.held.get(digest) or self.memory.mechanisms.get(digest)
         if mechanism is None:
             content = self.transaction.value(select(MECHANISMS.c.content).where(MECHANISMS.c.digest == digest))
             if content is None:
@@ -327,8 +321,8 @@ class State:
             if not self.of(label).graphs <= {name}
         )
 
-    def account(self, label: str) -> LabelAccount:
-        """The pairs of a label, which its budget is held against."""
+    def pairs(self, label: str) -> tuple[PairAccount, ...]:
+        """The pairs of a label, which its budget is held against; one without names where it has no neighbors."""
         about, ties = self.charges(label), self.ties(label)
         self.read(name for tie in ties for name in tie.names)
         pairs: dict[tuple[int, int], tuple[Charges, Charges, list[str]]] = {}
@@ -344,7 +338,7 @@ class State:
                 reason="damaged",
             )
         accounts = (PairAccount(own, other, tuple(names), key[0]) for key, (own, other, names) in pairs.items())
-        return LabelAccount(label, about.releases, tuple(accounts) or (PairAccount(about, NOTHING, ()),))
+        return tuple(accounts) or (PairAccount(about, NOTHING, ()),)
 
     def _cut(self, label: str, charges: Charges, graphs: frozenset[str]) -> Charges:
         """The part of a label's charges that was made through mechanisms of some graphs; equal ones are one object."""
