@@ -30,7 +30,6 @@ import numpy as np
 import scipy
 
 from shoal import validation
-from shoal.accounting.deterministic import analytic_sigma
 from shoal.errors import InputError, UnreachableError
 from shoal.noise.affine import ExactMap
 from shoal.noise.grid import NoiseGrid, edge_loss, label_tv
@@ -44,6 +43,8 @@ DRAWN = 4096
 UNIT = 1 << 20
 #: No plan has a larger Δ_rep²/Δ², nor more entries: so a series counts its other releases. Variance before calibration.
 FARTHEST, ENTRIES, LOUD = 2.4, 1 << 16, 1e300
+#: Between these the μ of a release is searched.
+SMALLEST_MU, LARGEST_MU = 1e-12, 1e3
 #: How many releases of readings a series takes: no μ is below cap/√that.
 MOST_READINGS = 10_000
 #: Draws of each world, at least, and normals drawn in all, at least.
@@ -69,17 +70,20 @@ class ReadingsAccount:
         cls, zero_out_square: int, replace_square: int, entries: int, reach: float, *, epsilon: float, delta: float
     ) -> ReadingsAccount:
         """The least noise with δ(ε) ≤ ``delta`` for zero-out neighbors, finite precision included."""
-        target = delta
-        for _ in range(8):
-            target = math.nextafter(target * (1 - 1e-12), 0.0)
-            sigma = analytic_sigma(_root_up(zero_out_square), epsilon, target)
-            account = cls(zero_out_square, replace_square, entries, math.nextafter(sigma * sigma, math.inf), reach)
-            if account.delta(epsilon) <= delta:
-                return account
-            target = delta - 2 * (account.delta(epsilon) - target)
-            if target <= 0:
-                break
-        raise UnreachableError("delta is below what finite precision allows here: ask for a larger one")
+        root = _root_up(zero_out_square)
+
+        def of(mu: float) -> ReadingsAccount:
+            variance = math.nextafter((root / mu) ** 2, math.inf)
+            return cls(zero_out_square, replace_square, entries, variance, reach)
+
+        low, high = SMALLEST_MU, LARGEST_MU
+        delta *= 1 - 1e-12  # another machine's exponential may be off by a rounding
+        if of(low).delta(epsilon) > delta:
+            raise UnreachableError("delta is below what finite precision allows here: ask for a larger one")
+        for _ in range(60):
+            mu = math.sqrt(low * high)
+            low, high = (mu, high) if of(mu).delta(epsilon) <= delta else (low, mu)
+        return of(low)
 
     @property
     def sigma(self) -> float:

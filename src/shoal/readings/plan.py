@@ -153,37 +153,6 @@ def noisy_crowds_plan(
     return replace(plan, expected_w1=w1, expected_total=total)
 
 
-def expected_errors(customers: int, epsilon: float, *, typical_kw: float) -> tuple[float, float]:
-    """What :func:`noisy_crowds_plan` would state as ``expected_w1`` and ``expected_total``, without exact accounting.
-
-    The noise is that of Balle & Wang's formula in doubles: good for a preview, not for a plan.
-
-    >>> from shoal.readings.plan import expected_errors, noisy_crowds_plan
-    >>> plan = noisy_crowds_plan(500, 1.0, typical_kw=1.5)
-    >>> expected_errors(500, 1.0, typical_kw=1.5) == (plan.expected_w1, plan.expected_total)
-    True
-    """
-    customers, epsilon, bound = check_declared(customers, epsilon, None)
-    mu = _rough_mu(epsilon, bound)
-    plan = _loud(customers, epsilon, bound, validation.positive(typical_kw=typical_kw), None, mu)
-    return _expected_w1_and_total(plan, math.sqrt(plan.squares[0]) / mu, mu)
-
-
-def _rough_mu(epsilon: float, delta: float) -> float:
-    """μ with Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) = δ, by bisection."""
-
-    def cdf(x: float) -> float:
-        return 0.5 * math.erfc(-x / math.sqrt(2))
-
-    low, high = 0.0, 100.0
-    for _ in range(60):
-        mu = 0.5 * (low + high)
-        far = cdf(-mu / 2 - epsilon / mu)
-        spent = cdf(mu / 2 - epsilon / mu) - (math.exp(epsilon + math.log(far)) if far > 0 else 0.0)
-        low, high = (mu, high) if spent <= delta else (low, mu)
-    return low
-
-
 def _loud(customers: int, epsilon: float, delta: float, typical: float, method: str | None, mu: float) -> CrowdsPlan:
     """A plan for noise of about μ, before its noise is calibrated."""
     strength = customers * mu  # how many noise deviations the count of all customers is
