@@ -1,12 +1,9 @@
-"""The privacy loss of discrete answers: finitely many values with their probabilities.
+"""Privacy losses of discrete answers, for codebooks: finitely many values with their probabilities, both rounded up.
 
-For two laws P, Q on curves, L = ln P(y)/Q(y) with probability P(y), and with everything else that is released
+    L = ln P(y)/Q(y) with probability P(y),    δ(ε) = E (1 − e^{ε − L})₊,    K(t) = ln E e^{tL}
 
-    δ(ε) = E (1 − e^{ε − L})₊,        K(t) = ln E e^{tL} = ln Σ_y P(y)^{1+t} Q(y)^{−t}.
-
-Losses of independent releases add (docs/theory.md, section 11.3). δ and K(t) for t > 0 grow with L and with
-probabilities, so that rounding these up is safe. Losses are whole multiples of a small unit, rounded up: sums of them
-are exact, and equal ones are one.
+Losses of independent releases add (docs/theory.md, section 11.3). Losses are whole multiples of a small unit: their
+sums are exact, and equal ones are merged.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""A codebook: one of finitely many curves is released, with probabilities that differ by at most e^ε between labels.
+"""Codebooks: one of finitely many curves is released, with probabilities that differ by at most e^ε between labels.
 
-For constants q_1 … q_n of a complete crowd: curve c_y, a convex combination of the members' answers, with probability
-N_iy / 2^62 under label i, N_iy ≤ e^ε N_jy for all i, j, y. δ = 0, nothing is assumed about the data, and what is drawn
-is exactly what is promised (docs/theory.md, section 11). What a codebook hides is whose answer it is; the file holds
-the answers and must be guarded like the data they came from.
+Label i of a crowd gets curve c_y, a convex combination of the members' answers, with probability N_iy / 2^62, and
+N_iy ≤ e^ε N_jy for all i, j, y: δ = 0 without any assumption about the data, and what is drawn is exactly what is
+promised (docs/theory.md, section 11). The file of a codebook holds the answers and must be guarded like the data.
 """
 
 from __future__ import annotations

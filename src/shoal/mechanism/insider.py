@@ -1,20 +1,9 @@
-"""How closely someone who knows every other member's answer has a label's own, from what a mechanism releases.
+"""Insider error: how precisely someone who knows all other members' answers can infer a label's own from a release.
 
-Two cases, with proofs in docs/theory.md, section 17:
-
-**Random answers.** With A = I + gain, the answer given the row has covariance Σ − Σ Aᵀ (A Σ Aᵀ + N)⁻¹ A Σ, by Bayes.
-
-**Constants.** Where all labels of a crowd are released at one point c, every row shows c, and c moves by J d where the
-answer moves by d: the rows together have the information Jᵀ (Σ_Y N_Y⁻¹) J about it.
-
-- c the mean of n answers: J = I/n.
-- c the center of the smallest ball that holds them (the minimax center), Σ w_i q_i, u_i = q_i − c of equal length on
-  the sphere: J d = w d⊥ + g (u · d) with d⊥ orthogonal to all u_i, and u_i · g + w = 1 for the label itself, 0 for
-  others on the sphere. Inside the ball J = 0: the attacker knows the ball, (k + 2)/radius² of information.
-- else J = I.
-
-Where they are not released at one point, the label's own row shows its answer up to the noise, and where means are
-shifted every other row is taken to do so as well, which is more than it does.
+Random answers: the covariance of the answer given the row. Constants that are released at one point c: every row shows
+c, and c moves by J d where the answer moves by d, so that the rows have the information Jᵀ (Σ N⁻¹) J about it, with J
+for the mean and for the center of the smallest ball. Other constants: the label's own row shows its answer up to the
+noise, and every other row is counted as well where means are shifted. Proofs: docs/theory.md, section 17.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
-"""A designed mechanism: what is done to each label's answer, what it costs, and how private the result is.
+"""Mechanisms: what is done to each label's answer, what that costs in accuracy, and how private the result is.
 
     q̃ = q + shift + gain (q − μ) + noise,   noise ~ N(0, noise_cov)
 
-with the sum μ + shift rounded to a multiple of 2^mean_grid where there is one, so that labels that meet up to rounding
-meet exactly.
-
-Everything a claim rests on is recomputed from these stored, rounded parameters: the output laws, the error spent and
-the certificate. ``release`` draws from a cryptographic source and rounds q̃ to a grid; what that costs is part of the
-certificate (docs/theory.md, section 9). A mechanism file holds the class laws and must be guarded like the data they
-came from.
+The sum μ + shift is rounded to a multiple of 2^mean_grid where there is one, so that labels which meet up to rounding
+meet exactly. Output laws, error and certificate are computed from these stored parameters; ``release`` rounds q̃ to a
+grid, and the certificate includes what that costs (docs/theory.md, section 9). A file of a mechanism holds the class
+laws and must be guarded like the data.
 """
 
 from __future__ import annotations

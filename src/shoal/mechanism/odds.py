@@ -1,8 +1,7 @@
-"""Probabilities as integers over 2^62, so that what is promised holds exactly, and is drawn exactly.
+"""Probabilities as integers over 2^62, so that a ratio of at most e^ε holds exactly and is drawn exactly.
 
-Label i gets curve y with probability N_iy / 2^62. Every row sums to 2^62, and N_iy ≤ R N_jy for all i, j and y with a
-rational R below e^ε: compared in integers, no rounding anywhere. A draw is 62 bits from the operating system's
-cryptographic generator and a search in running sums.
+Label i gets curve y with probability N_iy / 2^62; rows sum to 2^62, and N_iy ≤ R N_jy for a rational R below e^ε is
+compared in integers (docs/theory.md, section 11.2).
 """
 
 from __future__ import annotations

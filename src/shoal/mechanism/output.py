@@ -1,9 +1,9 @@
-"""The laws of what a mechanism releases, from its stored parameters, with bounds on what rounding took off them.
+"""Laws of what a mechanism releases, from its stored parameters, with bounds on what rounding took off them.
 
     mean = μ + shift,     cov = (I + G) Σ (I + G)ᵀ + N
 
-A release uses these sums exactly (``noise.affine``), so the accounting must know how far the stored doubles are from
-them. Products are summed in double-double arithmetic: what is left is one rounding of the result, whatever cancels.
+A release uses these sums exactly (``noise.affine``). Here products are summed in double-double arithmetic, so that one
+rounding of the result is left, whatever cancels.
 """
 
 from __future__ import annotations

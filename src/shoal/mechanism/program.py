@@ -1,23 +1,13 @@
-"""Column generation: which sets of labels a codebook uses, and how often.
+"""Column generation for codebooks: the sets of labels whose curves are released, and how often each.
 
     minimize Σ_S x_S V(S)   subject to   Σ_S x_S v_i(S) = 1 for every label i,  x ≥ 0
 
-A column is a set S of labels: v_i(S) = 1 for i in S, e^−ε for the others. With label weights p and D_ij = |q_i − q_j|²,
-the least weighted squared error of releasing one curve with probabilities v is
-
-    V(S) = min_c Σ_i p_i v_i |q_i − c|² = Σ_{i<j} p_i v_i p_j v_j D_ij / Σ_i p_i v_i,
-
-(docs/theory.md, section 11). A few columns are kept; their linear program gives multipliers λ; sets of negative reduced
-cost V(S) − Σ λ_i v_i(S) join until none is left. Up to :data:`LARGEST` labels all subsets are looked at, split in two
-halves, so that all 2^n values cost one matrix product. For any numbers λ, every ε-private mechanism has
-
-    Σ p_i E|released − q_i|² ≥ Σ λ_i + n min(0, min_S (V(S) − Σ λ_i v_i(S))),
-
-evaluated with e^−ε rounded down and everything else to the safe side. Beyond, sets are looked for by Lloyd steps: for a
-curve c the best set is {i : p_i |q_i − c|² < λ_i}, and for a set the best curve is its weighted mean.
-
-Prices are asked halfway between the multipliers of the program and the best known ones: the program's jump about, and
-would bring in many columns that are never used.
+with v_i(S) = 1 for i in S and e^−ε for the others, and V(S) the least weighted squared error of one curve released with
+probabilities v (docs/theory.md, section 11.1). The program of a few columns gives multipliers λ, and sets of negative
+reduced cost V(S) − Σ λ_i v_i(S) join until none is left. Up to :data:`LARGEST` labels all subsets are priced and
+prove a lower bound; beyond, Lloyd steps find sets: for a curve c the best one is {i : p_i |q_i − c|² < λ_i}, and for a
+set the best curve is its weighted mean. Prices are taken halfway between the program's multipliers and the best ones so
+far, which brings in fewer columns that are never used.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""Releasable things: mechanisms and codebooks, with one interface, their files, and the certificate both carry.
+"""What mechanisms and codebooks have in common: files, certificates, and one interface for code that takes either.
 
-Who releases, charges, audits or describes takes a ``Releasable`` and uses what both have under the same names (the type
-checker sees to it); ``by_kind`` is for the few places where the two need different algorithms. A certificate speaks of
-the answers that are really released: rounded, and drawn with finite precision.
-A file is arrays and a JSON header in one zip, sealed by a digest; no pickle. What is claimed is recomputed from the
-parameters, and parameters that no mechanism has are refused whatever the digest says: a file that was altered and
-sealed anew can never carry a better certificate than it deserves.
+Callers take a ``Releasable`` and use what both have under the same names; ``by_kind`` is for the few places where they
+need different algorithms. A file is arrays and a JSON header in one zip, sealed by a digest; no pickle. Figures are
+computed from the parameters, and impossible parameters are refused: a file that was altered and sealed anew never
+carries a better certificate than it deserves.
 """
 
 from __future__ import annotations

@@ -1,19 +1,14 @@
-"""Codebooks and Gaussian releases about the same label: a sequence fixed in advance, or one chosen along the way.
+"""Composition of codebooks and Gaussian releases about the same label: fixed in advance, or chosen along the way.
 
-**Filters** say when a sequence chosen along the way must end, whatever is chosen.
+:func:`composed_delta` is exact for a sequence that was fixed in advance. A filter (:class:`FilterRule`) holds for
+mechanisms chosen in the light of earlier answers: with D_t the sum of their Rényi divergences of order 1 + t and
+c_t = t^t / (1+t)^{1+t}, a sequence that goes on only while one of
 
-Exact composition is a guarantee for a sequence that was fixed in advance; what is decided here holds whatever is
-chosen, and whenever it ends (proof: docs/theory.md, section 15). With D_t the sum of the Rényi divergences of order
-1 + t of the mechanisms used so far, c_t = t^t / (1+t)^{1+t} and weights w that sum to 1, who goes on only as long as
-one of these holds, whichever it is, stays within (ε, δ):
+    c_t e^{t(D_t − ε)} ≤ w_t δ           for one of a few orders 1 + t, fixed with the budget
+    δ_gauss(ε) ≤ w_gauss δ               all answers Gaussian with equal covariances; that of Σ μ²
+    largest loss ≤ ε                     all answers with a bounded loss
 
-    c_t e^{t(D_t − ε)} ≤ w_t δ           for one of a few orders 1 + t, fixed with the budget;
-    δ_gauss(ε) ≤ w_gauss δ               all answers Gaussian with equal covariances; that of Σ μ²;
-    largest loss ≤ ε                     all answers with a bounded loss: pure ε adds up;
-
-and in each case Σ δᵢ + (1 + e^ε) Σ τᵢ ≤ w_aside δ, which is what is claimed to happen beside the losses, and finite
-precision. By how much the largest loss exceeds ε may be counted there too: five times 0.2 is a little above 1. Both
-directions of a pair, and for a table both of its answers, are sums of their own.
+and Σ δᵢ + (1 + e^ε) Σ τᵢ ≤ w_aside δ hold stays within (ε, δ), where the weights sum to 1 (docs/theory.md, section 15).
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """``prove``: δ(ε) as a theorem about stored parameters, over every edge of a graph.
 
-The worst edge, by the accounting, is enclosed first, as narrowly as possible (``enclosure``). All others need only lie
-below its upper end: an edge is passed over where its laws are equal, exactly, or where Chernoff's bound in balls says
-so, and enclosed just narrowly enough where it does not. What is proved holds for the real numbers that the stored
-doubles are; what finite precision adds to δ of released answers is bounded by ``noise.grid`` and added. A proof is
-a small JSON file, which ``checker`` checks again without shoal.
+The worst edge, by the accounting, is enclosed first, as narrowly as possible. All others need only lie below its upper
+end: their laws are equal, Chernoff's bound says so, or they are enclosed just narrowly enough. What finite precision
+adds to δ of released answers is bounded by ``noise.grid`` and added. ``checker`` checks a proof file without shoal.
 """
 
 from __future__ import annotations

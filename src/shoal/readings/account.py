@@ -1,20 +1,15 @@
-"""Cost of one release about readings: the exact δ of its Gaussian pair, plus what finite precision costs.
+"""Privacy account of one release about readings: the exact δ of its Gaussian pair, plus what finite precision costs.
 
-A release is y = Σ_i v_i + σ z: integer vectors v_i, one a home, and independent normals z. A home's readings move the
-sum by at most Δ (``zero-out``: all its readings, or none) or Δ_rep (``replace``: any others in their place), and y is
-then a pair of Gaussians with equal covariances, μ = Δ/σ apart:
+A release is y = Σ_i v_i + σ z: integer vectors v_i, one a home, and independent normals z. A home moves the sum by at
+most Δ (``zero-out``: all its readings, or none) or Δ_rep (``replace``: any others), and with μ = Δ/σ
 
     δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ)            (Balle & Wang 2018), plus (1 + e^ε) tv
 
-where tv bounds the total variation between what is drawn and the ideal normal (``noise/grid``). The formula is
-evaluated in ball arithmetic from the integer Δ² and the stored variance: what is printed is never below the exact value
-and above it by at most a relative 1e-14. Theory: docs/theory.md, section 16.
+where tv bounds the total variation between what is drawn and the ideal normal (docs/theory.md, section 16). Upper ends
+in ball arithmetic from the integer Δ² and the stored variance, above the exact value by a relative 1e-14 at most.
 
-**An attack before it is used**, by somebody who knows the exact sum s of all other homes and asks whether home i is in
-it. The best test compares (y − s)·v_i with a threshold (Neyman & Pearson). Both worlds are drawn through the sampler
-that the release uses; thresholds are fixed beforehand, so that the bounds of Clopper and Pearson hold exactly. So few
-draws find gross mistakes only, such as noise that is missing. Beside it the home's vector is held against the stated
-sensitivity, in exact integers, and the sizes of the drawn normals against the stated variance by an exact χ² test.
+:func:`audit_membership` attacks a release before it is used, by the likelihood ratio of a home's presence (Neyman &
+Pearson) with exact bounds (Clopper & Pearson): it finds gross mistakes, such as noise that is missing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The plan of noisy crowds: what is asked of each home and how loudly, from declared numbers, never from readings.
+"""Plans of noisy crowds: what is asked of each home and how loudly, from declared numbers, never from readings.
 
-Each home adds one integer vector to a sum (``noisy``; docs/theory.md, section 16):
+Each home adds one integer vector to a sum (docs/theory.md, section 16):
 
 | part | entries | what a home adds |
 | --- | --- | --- |
@@ -9,12 +9,10 @@ Each home adds one integer vector to a sum (``noisy``; docs/theory.md, section 1
 | load | 1 | its mean load, clipped, in units of ``load_clip / load_weight`` |
 | swing | ``swings`` | the first cosines of its curve, clipped together, in units of ``swing_clip / swing_weight`` |
 
-Weights are whole numbers, clipped entries are rounded toward zero, so that the sensitivities are exact integers:
-
     Δ² = level² + shape² + load² + swing²,    Δ_rep² = 2 level² + 2 shape² + load² + 4 swing²
 
-A weight of 0 leaves its part out: with level and shape left out the release is one private mean times public curves,
-which for few homes is the better one.
+in whole numbers, exactly. A weight of 0 leaves its part out; without level and shape the release is one private mean
+times public curves, which for few homes is the better one.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""The paper's Algorithm 1, as repaired (docs/theory.md, section 8).
+"""``paper``: the paper's Algorithm 1, as repaired (docs/theory.md, section 8).
 
-Block-coordinate descent on the surrogate g_{XX'} = vᵀ A_X' v − ln|A_X'| + ln|A_X| with A = Σ̃⁻¹ and v = μ_X' − μ_X: find
-the worst pair (X, X'), step A_X' along −(v vᵀ − A_X'⁻¹), project onto the positive semidefinite matrices, repeat; then
-eq. (dpnoisecov) turns A⁻¹ − Σ into noise covariances that spend the budget. Lemma 2's step length is the first trial;
-it is halved until the largest surrogate does not rise. The surrogate guides and never certifies: the exact δ is
-evaluated after the rescaling, for some iterates from the start (white noise) to the last, and the best is the answer.
+Block-coordinate descent on the surrogate g_{XX'} = vᵀ A_X' v − ln|A_X'| + ln|A_X| with A = Σ̃⁻¹ and v = μ_X' − μ_X: step
+A_X' of the worst pair along −(v vᵀ − A_X'⁻¹), project onto the positive semidefinite matrices, repeat. Lemma 2's step
+length is halved until the largest surrogate does not rise; eq. (dpnoisecov) turns A⁻¹ − Σ into noise that spends the
+budget. The surrogate never certifies: of some iterates the one with the least exact δ is the answer.
 """
 
 from __future__ import annotations
