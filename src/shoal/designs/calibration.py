@@ -200,7 +200,7 @@ class _Group:
             attempt = self.attempt(budget)
             if self.meets(attempt):
                 return attempt
-            if attempt.ideal.delta_upper <= self.delta <= attempt.certificate.finite_precision < 1:
+            if attempt.ideal_curve.delta_upper <= self.delta <= attempt.certificate.finite_precision < 1:
                 floors.append(attempt.certificate.finite_precision)
             if len(floors) == FLOORS:
                 raise UnreachableError(

@@ -55,7 +55,7 @@ def certify(problem: DesignProblem, moves: Moves) -> float:
     mechanism = mechanism_of("", problem, moves)
     if mechanism.rests_on_rounding[mechanism.pairs].any():
         return 0.0
-    return float(mechanism.ideal.log_delta_upper)
+    return float(mechanism.ideal_curve.log_delta_upper)
 
 
 def on_common_grid(mechanism: Mechanism, components: Sequence[IndexArray]) -> Mechanism | None:
