@@ -65,9 +65,9 @@ if TYPE_CHECKING:  # the product: pip install 'shoal[run]'
     from shoal.product.sources.meters.predictive import Forecasts as Forecasts
     from shoal.product.sources.meters.readings import read_meters as read_meters
     from shoal.product.sources.meters.simulate import simulate_meters as simulate_meters
-    from shoal.product.studies.publications import find_published as find_published
     from shoal.product.studies.reidentification import attack_meters as attack_meters
     from shoal.product.studies.tables import attack_table as attack_table
+    from shoal.product.studies.tables import find_published as find_published
 
 __version__: str
 __all__: list[str]
