@@ -114,11 +114,8 @@ def _every_epsilon(card: ReleaseCard, design: DesignFacts) -> Figures:
 
 
 def _guarantee(card: ReleaseCard, design: DesignFacts) -> Figures:
-    rows: list[tuple[str, ...]]
-    rows = [
-        ("notion", _notion(design)),
-        ("finite precision", f"adds {upper(design.finite_precision, 3)} to δ; included"),
-    ]
+    precision = f"adds {upper(design.finite_precision, 3)} to δ; included"
+    rows: list[tuple[str, ...]] = [("notion", _notion(design)), ("finite precision", precision)]
     if len(design.epsilons) > 1:
         rows.append(("different ε of pairs", f"{len(design.epsilons)}; the largest is stated"))
     return "Of the guarantee", ("figure", "value"), [*rows, *(("note", note) for note in design.notes)]

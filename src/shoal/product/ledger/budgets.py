@@ -1,8 +1,9 @@
 """Budgets of labels, the account of the readings' promise, and the order of periods.
 
 A budget δ(ε) ≤ δ is held against pairs of neighbors (:mod:`shoal.product.ledger.composition`); a later one replaces it.
-Its mode is "adaptive", a filter that holds for every way of choosing (:mod:`shoal.mechanism.sequence`; the first batch
-counts as fixed), or "fixed", exact composition of a series that was fixed in advance (docs/theory.md, section 15).
+Its mode is "adaptive", a filter that holds for every way of choosing (:mod:`shoal.mechanism.composition`; the first
+batch counts as fixed), or "fixed", exact composition of a series that was fixed in advance (docs/theory.md, section
+15).
 
 The readings' promise has an account of its own (docs/theory.md, section 16): Σμ² and its cap M², in exact fractions,
 for everybody on the register. It does not cover what a label's promise releases from the same readings. So a release of
@@ -21,7 +22,7 @@ from typing import Any, NamedTuple
 
 from shoal import validation
 from shoal.errors import InputError
-from shoal.mechanism.sequence import FilterRule
+from shoal.mechanism.composition import FilterRule
 from shoal.plaintext import name_key
 from shoal.product.ledger.storage import word
 

@@ -99,8 +99,8 @@ class AnswerSheet:
         for place, (handle, answer) in enumerate(told.items()):
             path = [step.hex() for step in tree.inclusion(place, tree.size)]
             inside = {"handle": handle, "inside": {"index": place, "size": tree.size, "path": path}}
-            content = common | answer | {"receipt": receipt | inside}
-            bodies[handle] = json.dumps(content, ensure_ascii=True, allow_nan=False).encode()
+            body = common | answer | {"receipt": receipt | inside}
+            bodies[handle] = json.dumps(body, ensure_ascii=True, allow_nan=False).encode()
         longest = max((len(body) for handle, body in bodies.items() if handle is not None), default=0)
         return {handle: body if handle is None else body.ljust(longest) for handle, body in bodies.items()}
 
