@@ -21,7 +21,7 @@ from shoal.plaintext import printable
 from shoal.product.card.facts import CROWD, MEANINGLESS, DesignFacts, FitFacts, promised_delta
 from shoal.product.card.ladder import sentence
 from shoal.product.card.words import HOLDERS, factor, promise, question
-from shoal.readings.plan import expected_errors
+from shoal.readings.plan import noisy_crowds_plan
 from shoal.rounding import count_of, exactly, lower, many, nearest, percent, upper
 
 if TYPE_CHECKING:
@@ -76,8 +76,8 @@ SUMMARY = ("promise", "hidden", "cost", "attack", "pass_on", "keep")
 RULES: dict[str, tuple[int, float | None, str]] = {
     "15/15 of the load over the horizon": (15, 0.15, "at least 15, and none with more than 15 % of it"),
     "4/80 of the load over the horizon": (4, 0.80, "at least 4, and none with more than 80 % of it"),
-    "five devices": (5, None, "at least five devices"),
-    "100 accounts": (100, None, "at least 100 accounts"),
+    "five devices": (5, None, "at least five members"),
+    "100 accounts": (100, None, "at least 100 members"),
 }
 #: Where a statement begins in what the template of them prints: a character that no value can bring along.
 BEGINS = "\x1e"
@@ -222,9 +222,10 @@ def would_protect(fit: FitFacts, mean_kw: float | None = None, *, options: bool 
         return protects
     load = float(f"{mean_kw:.2g}")
     customers = max(fit.labels, 2)
-    w1, total = expected_errors(customers, 1.0, typical_kw=load)  # compiles nothing
+    plan = noisy_crowds_plan(customers, 1.0, typical_kw=load)
+    curves, total = percent(plan.expected_w1), percent(plan.expected_total)
     return (
         f"{protects} With {count_of(customers, 'customer')} of {load:g} kW, the mean load here, and a privacy budget "
-        f"(epsilon) of 1, its curves as a population would miss by about {percent(w1)} of the mean load, its total by "
-        f"about {percent(total)}."
+        f"(epsilon) of 1, its curves as a population would miss by about {curves} of the mean load, its total by "
+        f"about {total}."
     )

@@ -1,4 +1,4 @@
-"""ledger show, log, verify and budget: what has been spent and when, whether the record is intact, what is left."""
+"""Commands of `shoal ledger`: show, log, verify and budget."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def show(target: Target = None, label: Label = None) -> Outcome:
         shoal ledger show january
         shoal ledger show postgresql://owner@db/ledger --label H0003
     """
-    with _open(target) as ledger:
-        content, lines = _accounts(ledger, label)
+    with _open_ledger(target) as ledger:
+        content, lines = _account_lines(ledger, label)
         head = str(ledger.head)
     words = "seal (write it down elsewhere; `shoal ledger verify --head` then detects a rewrite)"
     return Outcome({**content, "head": head}, "\n".join([*lines, f"{words}: {head}"]))
@@ -47,7 +47,7 @@ def verify(
         shoal ledger verify january
         shoal ledger verify sqlite:///ledger.db --head SEAL
     """
-    with _open(target) as ledger:
+    with _open_ledger(target) as ledger:
         report = ledger.verify(head)
     content = {name: getattr(report, name) for name in ("ok", "entries", "bad_entry", "problem")}
     content |= {"head": str(report.head), "notes": list(report.notes)}
@@ -81,10 +81,10 @@ def budget(
         raise shoal.InputError("mode: give --epsilon and --delta too; a mode is set with its budget")
     if label is not None and setting:
         raise shoal.InputError("label: a budget holds for every label; set it without --label")
-    with _open(target, create=setting) as ledger:
+    with _open_ledger(target, create=setting) as ledger:
         if epsilon is not None and delta is not None:
             ledger.budget(epsilon, delta, mode=mode)
-        content, lines = _accounts(ledger, label)
+        content, lines = _account_lines(ledger, label)
     return Outcome({"set": setting, **content}, "\n".join([*(["budget set"] if setting else []), *lines]))
 
 
@@ -95,7 +95,7 @@ def log(target: Target = None) -> Outcome:
     Examples:
         shoal ledger log
     """
-    with _open(target) as ledger:
+    with _open_ledger(target) as ledger:
         rows = ledger.log()
     lines = [
         f"{row.time[:16].replace('T', ' ')}  {row.kind:8}  {row.name}"
@@ -106,37 +106,35 @@ def log(target: Target = None) -> Outcome:
     return Outcome({"rows": rows}, "\n".join(lines) or "nothing is on record yet")
 
 
-def _open(target: str | None, *, create: bool = False) -> shoal.Ledger:
+def _open_ledger(target: str | None, *, create: bool = False) -> shoal.Ledger:
     from shoal.product.runs.owner_ledger import open_ledger
 
     return open_ledger(target, create=create)
 
 
-def _accounts(ledger: shoal.Ledger, label: str | None) -> tuple[dict[str, Any], list[str]]:
-    """The fullest accounts, composed exactly; all others are judged by bounds, however many there are."""
-    accounts: list[Any]
-    lines, more = [], 0
-    if label is not None:
-        spent = ledger.spent(label)
-        accounts = list(spent)
-        content: dict[str, Any] = {"releases": spent.releases, "labels": 1, "largest_share": None}
-    else:
-        whole = ledger.overview(exact=SHOWN)
-        accounts, more = list(whole.worst), whole.labels - len(whole.worst)
-        content = {name: getattr(whole, name) for name in ("releases", "labels", "largest_share", "tables")}
-        if whole.tables:
-            lines.append(f"{count_of(whole.tables, 'released table')} on record; `shoal ledger log` lists them")
-        readings = [] if whole.releases else [one.content for one in ledger.entries() if one.kind == "readings"]
+def _account_lines(ledger: shoal.Ledger, label: str | None) -> tuple[dict[str, Any], list[str]]:
+    """The accounts that have used the largest shares of their budgets, as JSON content and as lines."""
+    lines = []
+    spent = ledger.spent(label) if label is not None or ledger.has_budget else ()
+    accounts = sorted(spent, key=lambda account: (-account.share, account.name))
+    releases = sum(account.releases for account in accounts)
+    content: dict[str, Any] = {"releases": releases, "labels": len(accounts), "largest_share": None}
+    if label is None:
+        content["largest_share"] = accounts[0].share if accounts else 0.0
+        content["tables"] = sum(row.kind in ("crowds", "readings") for row in ledger.log())
+        if content["tables"]:
+            lines.append(f"{count_of(content['tables'], 'released table')} on record; `shoal ledger log` lists them")
+        readings = [] if releases else [one.content for one in ledger.entries() if one.kind == "readings"]
         if readings:
             about, cost = count_of(len(readings[-1]["labels"]), "label"), upper(readings[-1]["mu"])
             limit = upper(readings[-1]["cap"])
             lines.append(f"{count_of(len(readings), 'release')} of the readings of {about}: μ = {cost} of {limit}")
         lines.append(
-            f"{count_of(whole.releases, 'charged answer')} about {count_of(whole.labels, 'label')}"
-            + "; most spent first" * bool(whole.labels)
+            f"{count_of(releases, 'charged answer')} about {count_of(len(accounts), 'label')}"
+            + "; most spent first" * bool(accounts)
         )
-    lines += [f"  {account}" for account in accounts]
-    if more > 0:
-        lines.append(f"  … and {more} more (--label shows one)")
+    lines += [f"  {account}" for account in accounts[:SHOWN]]
+    if len(accounts) > SHOWN:
+        lines.append(f"  … and {len(accounts) - SHOWN} more (--label shows one)")
     names = ("name", "epsilon", "budget", "spent", "remaining", "releases", "mode")
-    return {**content, "accounts": [{name: getattr(one, name) for name in names} for one in accounts]}, lines
+    return {**content, "accounts": [{name: getattr(one, name) for name in names} for one in accounts[:SHOWN]]}, lines
