@@ -100,7 +100,7 @@ class ForecastAnswers:
         if self.answer_unit == "kw":
             return accuracy_facts(mechanism, self.labels, "kW")
         return mechanism.by_kind(
-            mechanism=lambda gaussian: power_accuracy(gaussian.part(self.labels)),
+            mechanism=lambda gaussian: power_accuracy(gaussian.for_labels(self.labels)),
             codebook=lambda book: accuracy_facts(book, self.labels, "kW"),
         )
 

@@ -44,7 +44,7 @@ from shoal.product.runs.row_rules import Rules
 from shoal.product.runs.rows import formation_terms, rules_of, too_few
 from shoal.product.runs.shards import run_jobs
 from shoal.product.runs.work import Work
-from shoal.readings.plan import expected_errors
+from shoal.readings.plan import noisy_crowds_plan
 from shoal.records import Record
 from shoal.rounding import count_of, exactly, many, percent, upper
 
@@ -165,7 +165,8 @@ class Rehearsal:
         load = float(self.today.values.mean()) if len(self.today.labels) else 0.0
         if self.measure == SPREAD or load <= 0:
             return None
-        return expected_errors(max(len(self.today.labels), 2), epsilon, typical_kw=float(f"{load:.2g}"))
+        plan = noisy_crowds_plan(max(len(self.today.labels), 2), epsilon, typical_kw=float(f"{load:.2g}"))
+        return plan.expected_w1, plan.expected_total
 
     def _crowd_of_each(self, day: Curves, crowd: int) -> NDArray[np.int64]:
         """Return (n,) the crowd of each label of a day; −1 for those without one."""

@@ -217,7 +217,7 @@ def attack(mechanism: str, block: str, component: int, config: Config, confidenc
     members = [whole.graph.labels[i] for i in np.flatnonzero(whole.graph.components == component)]
     return whole.by_kind(
         mechanism=lambda m: _attack(m, members, block, config, confidence),
-        codebook=lambda book: _attack_book(book.part(members), confidence),
+        codebook=lambda book: _attack_book(book.for_labels(members), confidence),
     )
 
 
@@ -226,7 +226,7 @@ def _attack_book(book: Codebook, confidence: float) -> AuditFacts:
 
 
 def _attack(mechanism: Mechanism, members: list[str], block: str, config: Config, confidence: float) -> AuditFacts:
-    crowd = mechanism.part(members)
+    crowd = mechanism.for_labels(members)
     attacked = audit(
         crowd,
         n_samples=SAMPLES,
