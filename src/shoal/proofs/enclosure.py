@@ -94,11 +94,11 @@ def gaussian(pair: Compared, sides: tuple[bool, ...], epsilon: float) -> Enclosu
         ends = square.lower(), square.upper()
     if not ends[1] > 0:
         return Enclosure(arb(0), arb(0))
-    lower = _normal_delta(ends[0], epsilon).lower() if ends[0] > 0 else arb(0)
-    return Enclosure(lower, _at_most_one(_normal_delta(ends[1], epsilon)))
+    lower = normal_delta(ends[0], epsilon).lower() if ends[0] > 0 else arb(0)
+    return Enclosure(lower, _at_most_one(normal_delta(ends[1], epsilon)))
 
 
-def _normal_delta(square: Ball, epsilon: float) -> Ball:
+def normal_delta(square: Ball, epsilon: float) -> Ball:
     """δ(ε) of N(0, 1) against N(μ, 1) at μ² = ``square``, a ball of a few digits more than a double has."""
     value = arb(0, 1)
     for precision in (PRECISION, 4 * PRECISION, 16 * PRECISION):

@@ -209,24 +209,15 @@ def check_declared(customers: int, epsilon: float, delta: float | None) -> tuple
 
 
 def _delta_up(square: int, variance: float, epsilon: float) -> float:
-    """Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) with μ² = square/variance, rounded up; 1 where no precision decides it."""
+    """Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) with μ² = square/variance, rounded up."""
     from flint import arb, ctx
 
-    before = ctx.prec
-    try:
-        for bits in (128, 512, 2048, 8192):
-            ctx.prec = bits
-            mu = (arb(square) / arb(variance)).sqrt()
-            half, far = mu / arb(8).sqrt(), arb(epsilon) / mu / arb(2).sqrt()
-            ball = ((far - half).erfc() - arb(epsilon).exp() * (far + half).erfc()) / 2
-            top, width = float(ball.upper()), float(ball.rad())
-            if width <= 1e-15 * top:
-                return min(math.nextafter(top * (1 + 1e-15), math.inf), 1.0)
-            if top < 1e-300:
-                return 1e-300
-    finally:
-        ctx.prec = before
-    return 1.0
+    from shoal.proofs.dyadic_laws import up
+    from shoal.proofs.enclosure import normal_delta
+
+    with ctx.workprec(2048):
+        ratio = arb(square) / arb(variance)
+    return min(up(normal_delta(ratio, epsilon)), 1.0)
 
 
 def _root_up(square: int) -> float:
