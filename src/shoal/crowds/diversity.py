@@ -54,7 +54,9 @@ def keeps_closeness(
 
 
 def standing(values: FloatArray, closeness: float = CLOSENESS, among: FloatArray | None = None) -> FloatArray:
-    """(n, r) protected figures as (figure − mean of all) / (κ · standard deviation): crowds keep means within ±1.
+    """(n, r) protected figures in the unit of closeness, (figure − mean of all) / (κ · standard deviation).
+
+    A crowd is close to all labels where its mean is within ±1.
 
     >>> standing(np.array([[0.0], [1.0]]), 0.5).tolist()
     [[-2.0], [2.0]]
@@ -65,9 +67,9 @@ def standing(values: FloatArray, closeness: float = CLOSENESS, among: FloatArray
 
 
 def deal(points: FloatArray, protected: FloatArray, number: int) -> NDArray[np.int64]:
-    """(n,) crowd of each row, 0 … number − 1, sizes differing by at most one.
+    """(n,) crowd of each row, 0 … number − 1: alike in ``points`` (n, d), mixed in ``protected`` (n, r).
 
-    Crowds are alike in ``points`` (n, d) and differ in ``protected`` (n, r), in standard deviations of each column.
+    Rows that are alike in the protected columns are dealt one to each crowd, to near crowds by linear assignment.
 
     >>> deal(np.array([[0.0], [0.1], [9.0], [9.1]]), np.array([[0.0], [1.0], [0.0], [1.0]]), 2).tolist()
     [1, 1, 0, 0]
@@ -91,7 +93,7 @@ def deal(points: FloatArray, protected: FloatArray, number: int) -> NDArray[np.i
 
 
 def deal_blocks(points: FloatArray, protected: FloatArray, number: int) -> NDArray[np.int64]:
-    """(n,) block of each row, 0 … number − 1: alike in ``points``, each with its share of every stratum."""
+    """(n,) block of each row, 0 … number − 1: alike in ``points``, with equal shares of rows alike in ``protected``."""
     n = len(points)
     order = np.argsort(parts(protected, -(-n // (TABLE * number))), kind="stable")
     strata = np.array_split(order, max(n // (TABLE * number), 1))

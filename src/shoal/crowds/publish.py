@@ -213,7 +213,7 @@ def advance_rows(
     draw: Callable[[int], int] = secrets.randbelow,
     shuffle: Shuffle | None = None,
 ) -> tuple[PublicRows, RowsState]:
-    """The same with given draws: for them, rows are a function of the multiset of figures and what is on record."""
+    """:func:`publish_rows` with given draws: rows are then a function of the multiset of figures and the state."""
     labels, values = _parse(figures)
     limits = validation.by_label(labels, boundaries=boundaries)
     if limits is not None and np.shape(limits) != (len(labels),):
@@ -237,7 +237,7 @@ def advance_rows(
 
 
 class _Release:
-    """One release in the making."""
+    """A release in the making: its figures, its draws, and the crowds and column roles that it changes."""
 
     def __init__(
         self,
@@ -255,7 +255,7 @@ class _Release:
         self.decimals: tuple[int, ...] = ()
 
     def begin(self, sensitive: Sequence[int]) -> None:
-        """Form the first crowds; a rule that they do not keep is refused."""
+        """Form the first crowds; raise UnreachableError if they do not keep the rules of a row."""
         whole = np.flatnonzero(np.isfinite(self.values).all(axis=1))
         values, m, k = self.values[whole], self.state.size, self.values.shape[1]
         if any(j >= k for j in sensitive):
@@ -284,7 +284,7 @@ class _Release:
         self.waiting = tuple(sorted(set(self.labels) - set(names)))
 
     def add(self, names: Sequence[str], units: Units, crowd: NDArray[np.int64], bases: Sequence[Any]) -> None:
-        """New crowds, numbered by a draw over the order of their figures: no number depends on names or on figures."""
+        """Add new crowds, numbered by a draw over the order of their figures: no number tells names or figures."""
         every = [(sorted(units[at].tolist()), at, base) for at, base in zip(members_at(crowd), bases, strict=True)]
         ordered = sorted(every, key=lambda one: one[0])
         while ordered:
@@ -393,7 +393,10 @@ class _Release:
 
 
 def rules_failed(kept: BoolArray, columns: ColumnRoles, names: Sequence[str] | None = None) -> str:
-    """Why crowds cannot be formed: the rule, the columns, the number of rows, and the ways out."""
+    """Sentence that explains which rule of a row fails, in which columns and how many rows, and the ways out.
+
+    ``kept`` (crowds, k) says where the rules hold; ``names`` are those of the columns.
+    """
     failed = np.flatnonzero(~kept.all(axis=0)).tolist()
     words = []
     for j in failed[:_NAMED]:
@@ -431,7 +434,7 @@ def _parse(figures: Any) -> tuple[tuple[str, ...], FloatArray]:
 
 
 def draw_order(n: int) -> list[int]:
-    """A drawn order of n things, from the cryptographic source."""
+    """A random permutation of range(n) from the cryptographic source."""
     order = list(range(n))
     secrets.SystemRandom().shuffle(order)
     return order

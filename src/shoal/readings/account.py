@@ -52,7 +52,7 @@ CONFIDENCE = 1 - 1e-6
 
 @dataclass(frozen=True)
 class ReadingsAccount:
-    """Sensitivities of an integer vector, squared and exact, and the variance of the noise in each of its entries."""
+    """Privacy account of a noisy integer vector: exact squared sensitivities, and the noise variance of each entry."""
 
     zero_out_square: int
     replace_square: int
@@ -87,11 +87,11 @@ class ReadingsAccount:
 
     @property
     def mu(self) -> float:
-        """μ = Δ/σ for zero-out neighbors, rounded up: what adds, squared, over a series."""
+        """μ = Δ/σ for zero-out neighbors, rounded up; the squares of a series of releases add."""
         return math.nextafter(_root_up(self.zero_out_square) / self.sigma, math.inf)
 
     def delta(self, epsilon: float, neighbors: str = "zero-out", meters: int = 1) -> float:
-        """δ at ``epsilon`` of what is given out, never below the exact value."""
+        """δ at ``epsilon`` of the released vector, never below the exact value; as :meth:`NoisePlan.delta`."""
         epsilon = validation.non_negative(epsilon=epsilon)
         chosen = validation.choice(("zero-out", "replace"), neighbors=neighbors)
         square = self.zero_out_square if chosen == "zero-out" else self.replace_square
@@ -105,6 +105,7 @@ class ReadingsAccount:
 
     @property
     def _grid(self) -> NoiseGrid:
+        """The grid that noisy sums are rounded to."""
         return NoiseGrid.of(np.array([[self.reach]]), np.array([[math.sqrt(self.variance)]]))
 
     def release(self, sums: FloatArray) -> FloatArray:
@@ -146,7 +147,7 @@ class NoisePlan:
 
     @cached_property
     def account(self) -> ReadingsAccount:
-        """Cost of the release."""
+        """The privacy account of the release."""
         return ReadingsAccount(*self.squares, self.entries, self.variance, float(self.customers * UNIT))
 
     @property
@@ -163,7 +164,7 @@ class NoisePlan:
         return self.account.delta(epsilon, neighbors, meters)
 
     def calibrate(self, cap_mu: float | None = None) -> Self:
-        """The plan with the least noise that its (ε, δ) allow, and that keeps μ within ``cap_mu``."""
+        """The plan with the least noise at which its (ε, δ) hold and μ is at most ``cap_mu``."""
         reach, epsilon, delta = float(self.customers * UNIT), self.epsilon, self.delta_bound
         account = ReadingsAccount.calibrate(*self.squares, self.entries, reach, epsilon=epsilon, delta=delta)
         variance = account.variance
@@ -221,7 +222,7 @@ def _delta_up(square: int, variance: float, epsilon: float) -> float:
 
 
 def _root_up(square: int) -> float:
-    """√square, never below the exact root."""
+    """Square root of an integer, never below the exact one."""
     root = math.sqrt(square)
     while Fraction(root) ** 2 < square:
         root = math.nextafter(root, math.inf)
@@ -233,7 +234,7 @@ def _root_up(square: int) -> float:
 
 @dataclass(frozen=True)
 class MembershipAudit:
-    """Result of an attacker who has everything but one home; for the data owner."""
+    """Result of :func:`audit_membership`: bounds of an attack by someone who has everything but one home."""
 
     draws: int
     epsilon: float
@@ -256,7 +257,11 @@ class MembershipAudit:
 def audit_membership(
     account: ReadingsAccount, vector: FloatArray, others: FloatArray, epsilon: float
 ) -> MembershipAudit:
-    """Attack one home that adds the whole numbers ``vector`` (entries,) to the exact sum of all ``others``."""
+    """Attack the presence of one home that adds ``vector`` (entries,) to the exact sum of all ``others``.
+
+    Both worlds are drawn through the sampler of the release, thresholds are fixed beforehand. The vector is held
+    against the stated sensitivity in exact integers, the size of the noise against the stated variance by a χ² test.
+    """
     # The attacker has no use for entries that the home leaves alone; of a home that adds nothing, only noise is seen.
     touched = np.flatnonzero(vector) if vector.any() else np.arange(len(vector))
     own, rest = vector[touched], others[touched]

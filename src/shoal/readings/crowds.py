@@ -40,7 +40,7 @@ REGISTER_TRUST = 0.03
 
 @dataclass(frozen=True)
 class PublicTables:
-    """The part that may leave, noise included: weighted curves and the total."""
+    """Public tables of a noisy vector: weighted curves and the total."""
 
     curves: FloatArray  #: (m, k) kW
     counts: FloatArray  #: (m,) homes, fractions included
@@ -57,7 +57,6 @@ class NoisyCrowds(PublicTables):
     crowd_of: IndexArray = field(repr=False)  #: (n,) the row of ``curves`` each home is in: the owner's, never to leave
 
     def __repr__(self) -> str:
-        """Sizes and the account."""
         rows, steps = self.curves.shape
         return f"NoisyCrowds({rows} curves of {count_of(steps, 'step')}, {self.plan!r})"
 
@@ -101,7 +100,7 @@ def noisy_crowds(curves: Any, plan: CrowdsPlan) -> NoisyCrowds:
 
 
 def describe(curves: Any, noisy: FloatArray, plan: CrowdsPlan) -> NoisyCrowds:
-    """The release of a noisy vector that was drawn before, with the row of each home: for the data owner."""
+    """The release made from a noisy vector that was drawn before, with the curve that each home is in."""
     homes = check_curves(curves, plan)
     tables = publish(noisy, plan, homes.shape[1])
     level = np.clip(np.searchsorted(tables.levels, mean_load(homes), side="right") - 1, 0, len(tables.levels) - 2)
@@ -113,7 +112,7 @@ def describe(curves: Any, noisy: FloatArray, plan: CrowdsPlan) -> NoisyCrowds:
 
 
 def check_curves(curves: object, plan: CrowdsPlan) -> FloatArray:
-    """Curves (n, k) in kW that a plan can take; refuses more homes than customers, and homes that export."""
+    """Curves (n, k) in kW as a plan can take them; refuse more homes than customers, and homes that export."""
     checked = validation.array(ndim=2, curves=curves)
     if checked.shape[1] < 1:
         raise InputError("curves must have at least one step")
@@ -130,7 +129,7 @@ def check_curves(curves: object, plan: CrowdsPlan) -> FloatArray:
 
 
 def mean_load(curves: FloatArray) -> FloatArray:
-    """(n,) each home's mean over the steps, summed step by step."""
+    """(n,) mean of each home's curve in kW, summed step by step so that no row depends on the others."""
     total = np.zeros(len(curves))
     for step in range(curves.shape[1]):
         total = total + curves[:, step]
@@ -138,7 +137,7 @@ def mean_load(curves: FloatArray) -> FloatArray:
 
 
 def places(curves: FloatArray, plan: CrowdsPlan) -> tuple[IndexArray, IndexArray, IndexArray]:
-    """(n,) level cell, level group and nearest public curve of every home; without load that is the flat curve."""
+    """Three (n,) positions for every home: level cell, level group and nearest public curve (flat without load)."""
     level = mean_load(curves)
     shapes = np.where(level[:, None] > 0, curves / np.where(level > 0, level, 1.0)[:, None], 1.0)
     public = curves_over(curves.shape[1])
@@ -154,14 +153,14 @@ def places(curves: FloatArray, plan: CrowdsPlan) -> tuple[IndexArray, IndexArray
 
 
 def cosines(steps: int, count: int) -> FloatArray:
-    """(count, steps) the first cosines after the constant, each of mean square 1; zeros beyond steps − 1 of them."""
+    """(count, steps) cosine basis after the constant, each of mean square 1; zeros beyond steps − 1 of them."""
     at = (np.arange(steps) + 0.5) / steps
     order = np.arange(1, count + 1)[:, None]
     return np.asarray(np.where(order < steps, np.sqrt(2.0) * np.cos(np.pi * order * at), 0.0))
 
 
 def contributions(curves: FloatArray, plan: CrowdsPlan) -> FloatArray:
-    """(n, entries) one integer vector a home, with ‖v‖² at most the plan's Δ²."""
+    """(n, entries) the integer vector that each home adds, with ‖v‖² at most the plan's Δ²."""
     (level, group, shape), parts = places(curves, plan), plan.parts
     rows = np.arange(len(curves))
     vectors = np.zeros((len(curves), plan.entries))
@@ -187,7 +186,7 @@ def contributions(curves: FloatArray, plan: CrowdsPlan) -> FloatArray:
 
 
 def vector_sum(curves: FloatArray, plan: CrowdsPlan) -> FloatArray:
-    """(entries,) the exact sum of all homes' vectors; memory does not grow with the homes."""
+    """(entries,) exact sum of the vectors of all homes; memory does not grow with their number."""
     total = np.zeros(plan.entries)
     for start in range(0, len(curves), HOMES):
         total = total + contributions(curves[start : start + HOMES], plan).sum(axis=0)
@@ -198,7 +197,7 @@ def vector_sum(curves: FloatArray, plan: CrowdsPlan) -> FloatArray:
 
 
 def publish(noisy: Any, plan: CrowdsPlan, steps: int) -> PublicTables:
-    """The public tables of a noisy vector: a pure function of it, the plan and the number of steps."""
+    """Public tables of a noisy vector: a pure function of it, the plan and the number of steps."""
     vector = validation.array(ndim=1, noisy=noisy)
     if vector.shape != (plan.entries,):
         raise InputError(f"noisy must hold the plan's {plan.entries} entries")
@@ -224,7 +223,7 @@ def publish(noisy: Any, plan: CrowdsPlan, steps: int) -> PublicTables:
 
 
 def _levels(vector: FloatArray, plan: CrowdsPlan, load: float, std: float) -> tuple[FloatArray, FloatArray]:
-    """Bounds in kW of the levels released, and how many homes have each."""
+    """(levels + 1,) bounds in kW of the released levels of load, and (levels,) the estimated homes in each."""
     edges = np.array([plan.typical_kw * LOWEST, *plan.edges, plan.typical_kw * HIGHEST])
     public = relative_levels() * load / plan.customers
     seats = np.bincount(np.searchsorted(edges[1:-1], public, side="right"), minlength=len(edges) - 1)
@@ -245,7 +244,7 @@ def _levels(vector: FloatArray, plan: CrowdsPlan, load: float, std: float) -> tu
 
 
 def _together(seen: FloatArray, spread: float, expected: FloatArray, trust: float) -> FloatArray:
-    """Counts made non-negative together: least squares of noisy and expected counts, each by its deviation."""
+    """Non-negative counts nearest to noisy and expected ones: least squares, each weighted by its deviation."""
     width = trust * np.maximum(expected, 0.1 * expected.sum() / len(expected))
     rows = np.vstack([np.eye(len(seen)) / spread, np.diag(1 / width)])
     return np.asarray(scipy.optimize.nnls(rows, np.concatenate([seen / spread, expected / width]))[0])
@@ -254,7 +253,7 @@ def _together(seen: FloatArray, spread: float, expected: FloatArray, trust: floa
 def _shape_weights(
     vector: FloatArray, plan: CrowdsPlan, levels: FloatArray, counts: FloatArray, std: float
 ) -> FloatArray:
-    """(levels, 60) share of each public curve at each level."""
+    """(levels, 60) estimated share of each public curve among the homes of each level."""
     public = shares()
     if not plan.shape_weight:
         return np.tile(public, (len(levels), 1))
@@ -276,26 +275,27 @@ def _shape_weights(
 
 @cache
 def _london() -> dict[str, Any]:
+    """Content of the file of public curves and levels."""
     content: dict[str, Any] = json.loads(files("shoal.readings").joinpath("london.json").read_text(encoding="utf-8"))
     return content
 
 
 @cache
 def shares() -> FloatArray:
-    """(60,) how often each curve occurs; they sum to 1."""
+    """(60,) share of homes with each public curve; they sum to 1."""
     counts = np.array(_london()["counts"], dtype=np.float64)
     return np.asarray(counts / counts.sum())
 
 
 @cache
 def relative_levels() -> FloatArray:
-    """Even quantiles of homes' mean loads over the mean of all, increasing."""
+    """Even quantiles of public homes' mean loads, over the mean of all; increasing."""
     return np.array(_london()["levels"])
 
 
 @cache
 def curves_over(steps: int) -> FloatArray:
-    """(60, steps) the curves at so many steps, each of mean 1."""
+    """(60, steps) public curves at so many steps, each of mean 1."""
     stored = np.array(_london()["curves"])
     at, known = (np.arange(steps) + 0.5) / steps, (np.arange(stored.shape[1]) + 0.5) / stored.shape[1]
     curves = np.array([np.interp(at, known, curve) for curve in stored])
@@ -304,5 +304,5 @@ def curves_over(steps: int) -> FloatArray:
 
 @cache
 def class_of(classes: int) -> IndexArray:
-    """(60,) the class of each curve when they are joined into so many."""
+    """(60,) class of each public curve when they are joined into ``classes`` classes."""
     return np.array(_london()["classes"][str(classes)], dtype=np.intp)

@@ -89,7 +89,7 @@ def population_error(curves: Any, crowds: NoisyCrowds) -> PopulationError:
 
 
 def w1(homes: FloatArray, curves: FloatArray, counts: FloatArray) -> tuple[float, float]:
-    """Upper and lower end of W₁ over the mean load."""
+    """Upper and lower end of W₁ between homes (n, k) and curves (m, k) with counts (m,), over the mean load."""
     scale = float(homes.mean())
     if len(homes) > LARGEST:
         order = np.argsort(homes.mean(axis=1), kind="stable")

@@ -74,7 +74,7 @@ class CrowdsPlan(NoisePlan):
 
     @cached_property
     def parts(self) -> dict[str, slice]:
-        """Where each part of the vector lies; the others are empty."""
+        """Slice of the vector for each part of the table above; empty for parts that are left out."""
         sizes = {
             "level": (len(self.edges) + 1) * bool(self.level_weight),
             "shape": (len(self.cuts) + 1) * self.classes * bool(self.shape_weight),
@@ -91,12 +91,13 @@ class CrowdsPlan(NoisePlan):
 
     @property
     def squares(self) -> tuple[int, int]:
-        """Δ² and Δ_rep², as the head of this module has them."""
+        """Exact squared sensitivities Δ² (zero-out) and Δ_rep² (replace)."""
         level, shape, load, swing = (weight**2 for weight in self._weights)
         return level + shape + load + swing, 2 * level + 2 * shape + load + 4 * swing
 
     @property
     def _weights(self) -> tuple[int, int, int, int]:
+        """Weights of level, shape, load and swing."""
         return self.level_weight, self.shape_weight, self.load_weight, self.swing_weight
 
     def __post_init__(self) -> None:
@@ -152,7 +153,7 @@ def noisy_crowds_plan(
 
 
 def _loud(customers: int, epsilon: float, delta: float, typical: float, method: str | None, mu: float) -> CrowdsPlan:
-    """A plan for noise of about μ, before its noise is calibrated."""
+    """The plan for a release with this μ and typical load in kW, before its noise is calibrated."""
     strength = customers * mu  # how many noise deviations the count of all customers is
     choice = ("mean" if strength < CELLS_FROM else "cells") if method is None else method
     validation.choice(("mean", "cells"), method=choice)
@@ -191,4 +192,5 @@ def _expected_w1_and_total(plan: CrowdsPlan, sigma: float, mu: float) -> tuple[f
 
 
 def _six(value: float) -> float:
+    """The number rounded to six significant digits."""
     return float(f"{value:.6g}")

@@ -85,7 +85,7 @@ class PublicSettings:
         return bool(self.origin) and datetime.fromisoformat(self.origin).tzinfo is not None
 
     def to_json(self) -> str:
-        """The settings as text."""
+        """The settings as the text of ``plan.json``."""
         content = {"format": FORM, "secret": "readings", **plain(self), "plan": json.loads(self.plan.to_json())}
         return json.dumps(content, indent=1, sort_keys=True) + "\n"
 
@@ -141,7 +141,10 @@ def series_plan(
 
 
 def _cap_of(whole: Any) -> float:
-    """A cap whose δ, with what finite precision costs a whole series, is the one declared; where none is, nearly so."""
+    """The cap on √Σμ² of a series whose δ, finite precision of all releases included, is the declared one, or nearly.
+
+    ``whole`` is the plan of a single release with the (ε, δ) of the series.
+    """
     for room in (ROOM * 8**i for i in range(8)):
         series = Series(whole.epsilon, whole.delta_bound, MOST_READINGS, whole.mu * (1 - room))
         if series.deltas(whole.account)[0] <= whole.delta_bound:
@@ -176,7 +179,7 @@ def public_files(noisy: Any, settings: PublicSettings) -> dict[str, bytes]:
 
 
 def public_curves(noisy: FloatArray, settings: PublicSettings) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Curves (m, k), counts (m,) and total (k,) of the public table, before rounding; sorted by their level."""
+    """Joined curves (m, k), counts (m,) and total (k,) of the public table before rounding, sorted by mean load."""
     assert isinstance(settings.plan, CrowdsPlan)
     tables = publish(noisy, settings.plan, settings.horizon)
     into = join_curves(tables)
@@ -188,7 +191,7 @@ def public_curves(noisy: FloatArray, settings: PublicSettings) -> tuple[FloatArr
 
 
 def join_curves(tables: PublicTables, most: int = MOST) -> IndexArray:
-    """(m,) which joined curve each of the table's is in: at most ``most``, numbered by level.
+    """(m,) number of the joined curve that each curve of the tables goes into: at most ``most``, sorted by mean load.
 
     The heaviest part is cut in two along its widest step until there are enough, then curves move to the nearest middle
     for a few rounds. Weighted absolute distances, as W₁ counts them.
@@ -222,15 +225,17 @@ def join_curves(tables: PublicTables, most: int = MOST) -> IndexArray:
 
 
 def _middle(curves: FloatArray, weights: FloatArray) -> FloatArray:
+    """(k,) weighted mean of curves (m, k)."""
     return np.asarray((curves * weights[:, None]).sum(axis=0) / weights.sum())
 
 
 def _spread(curves: FloatArray, weights: FloatArray) -> float:
+    """Weighted sum of the absolute distances of curves (m, k) from their weighted mean."""
     return float((np.abs(curves - _middle(curves, weights)).sum(axis=1) * weights).sum())
 
 
 def timestamps(settings: PublicSettings) -> list[str]:
-    """The instants of the horizon as ISO text; in UTC where the origin has an offset."""
+    """Instants of the horizon as ISO 8601 text; in UTC where the origin has an offset."""
     origin = datetime.fromisoformat(settings.origin)
     origin = origin if origin.tzinfo is None else origin.astimezone(UTC)
     step = timedelta(minutes=settings.step_minutes)
@@ -238,7 +243,7 @@ def timestamps(settings: PublicSettings) -> list[str]:
 
 
 def _class_table(noisy: FloatArray, plan: TablePlan) -> bytes:
-    """A row per cell: its edges, the noisy count, and the mean of every column."""
+    """CSV with a row per cell of a class table: its edges, the noisy count, and the noisy mean of every column."""
     counts, means = publish_table(noisy, plan)
     header = [f"{name} {end}" for name, _ in plan.cells for end in ("from", "below")]
     rows = []
@@ -252,7 +257,7 @@ def _class_table(noisy: FloatArray, plan: TablePlan) -> bytes:
 
 
 def figure(value: float, digits: int) -> str:
-    """A number with so many significant digits, never in powers of ten.
+    """A number as text with so many significant digits, never in powers of ten.
 
     >>> figure(1234.56, 3), figure(0.0123456, 3), figure(0.0, 3)
     ('1230', '0.0123', '0')
@@ -262,6 +267,7 @@ def figure(value: float, digits: int) -> str:
 
 
 def _csv(header: Any, rows: Any) -> bytes:
+    """Bytes of a CSV file with these column names and rows."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([cell(name) for name in header])

@@ -49,7 +49,7 @@ class TablePlan(NoisePlan):
 
     @property
     def squares(self) -> tuple[int, int]:
-        """Δ² and Δ_rep², as the head of this module has them."""
+        """Exact squared sensitivities Δ² (zero-out) and Δ_rep² (replace)."""
         values = len(self.bounds) * self.value_weight**2
         whole = self.count_weight**2 + values
         return whole, max(2 * whole, 4 * values)
@@ -95,7 +95,7 @@ def noisy_table_plan(
 
 
 def table_sum(columns: Mapping[str, Any], plan: TablePlan) -> FloatArray:
-    """(entries,) the exact sum of all labels' integer vectors."""
+    """(entries,) exact sum of the integer vectors of all labels, from a mapping of column names to (n,) figures."""
     names = {name for name, _, _ in plan.bounds} | {name for name, _ in plan.cells}
     missing = names - set(columns)
     if missing:
@@ -120,7 +120,7 @@ def table_sum(columns: Mapping[str, Any], plan: TablePlan) -> FloatArray:
 
 
 def publish_table(noisy: Any, plan: TablePlan) -> tuple[FloatArray, dict[str, FloatArray]]:
-    """Counts and means of a noisy vector: a pure function of it and the plan.
+    """Noisy counts by cell and noisy means by column and cell: a pure function of the noisy vector and the plan.
 
     Means are drawn toward the middle of the bounds where a cell's noisy count is within two deviations of none.
     """
