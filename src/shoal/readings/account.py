@@ -65,7 +65,7 @@ class ReadingsAccount:
         cls, zero_out_square: int, replace_square: int, entries: int, reach: float, *, epsilon: float, delta: float
     ) -> ReadingsAccount:
         """The least noise with δ(ε) ≤ ``delta`` for zero-out neighbors, finite precision included."""
-        root = _root_up(zero_out_square)
+        root = _square_root_rounded_up(zero_out_square)
 
         def of(mu: float) -> ReadingsAccount:
             variance = math.nextafter((root / mu) ** 2, math.inf)
@@ -88,17 +88,17 @@ class ReadingsAccount:
     @property
     def mu(self) -> float:
         """μ = Δ/σ for zero-out neighbors, rounded up; the squares of a series of releases add."""
-        return math.nextafter(_root_up(self.zero_out_square) / self.sigma, math.inf)
+        return math.nextafter(_square_root_rounded_up(self.zero_out_square) / self.sigma, math.inf)
 
     def delta(self, epsilon: float, neighbors: str = "zero-out", meters: int = 1) -> float:
         """δ at ``epsilon`` of the released vector, never below the exact value; as :meth:`NoisePlan.delta`."""
         epsilon = validation.non_negative(epsilon=epsilon)
         chosen = validation.choice(("zero-out", "replace"), neighbors=neighbors)
         square = self.zero_out_square if chosen == "zero-out" else self.replace_square
-        ideal = _delta_up(square * validation.count(meters=meters) ** 2, self.variance, epsilon)
-        return min(math.nextafter(ideal + self.precision(epsilon), math.inf), 1.0)
+        ideal = _gaussian_delta_upper(square * validation.count(meters=meters) ** 2, self.variance, epsilon)
+        return min(math.nextafter(ideal + self.precision_loss(epsilon), math.inf), 1.0)
 
-    def precision(self, epsilon: float) -> float:
+    def precision_loss(self, epsilon: float) -> float:
         """The part of δ that finite precision costs: (1 + e^ε) tv, tv summed over the entries."""
         tv = min(self.entries * float(label_tv(np.array([[math.sqrt(self.variance)]]), self._grid.steps)[0]), 1.0)
         return edge_loss(np.array([tv, tv]), np.array([[0, 1]]), np.array([epsilon]))
@@ -141,14 +141,14 @@ class NoisePlan:
         raise NotImplementedError
 
     @property
-    def squares(self) -> tuple[int, int]:
+    def squared_sensitivities(self) -> tuple[int, int]:
         """Δ² and Δ_rep², exact."""
         raise NotImplementedError
 
     @cached_property
     def account(self) -> ReadingsAccount:
         """The privacy account of the release."""
-        return ReadingsAccount(*self.squares, self.entries, self.variance, float(self.customers * UNIT))
+        return ReadingsAccount(*self.squared_sensitivities, self.entries, self.variance, float(self.customers * UNIT))
 
     @property
     def mu(self) -> float:
@@ -165,11 +165,11 @@ class NoisePlan:
 
     def calibrate(self, cap_mu: float | None = None) -> Self:
         """The plan with the least noise at which its (ε, δ) hold and μ is at most ``cap_mu``."""
-        reach, epsilon, delta = float(self.customers * UNIT), self.epsilon, self.delta_bound
-        account = ReadingsAccount.calibrate(*self.squares, self.entries, reach, epsilon=epsilon, delta=delta)
-        variance = account.variance
+        reach, squares = float(self.customers * UNIT), self.squared_sensitivities
+        epsilon, delta = self.epsilon, self.delta_bound
+        variance = ReadingsAccount.calibrate(*squares, self.entries, reach, epsilon=epsilon, delta=delta).variance
         if cap_mu is not None:
-            smallest = (1 + 1e-12) * self.squares[0] / validation.positive(cap_mu=cap_mu) ** 2
+            smallest = (1 + 1e-12) * squares[0] / validation.positive(cap_mu=cap_mu) ** 2
             variance = max(variance, math.nextafter(smallest, math.inf))
         return replace(self, variance=variance)
 
@@ -192,15 +192,16 @@ class NoisePlan:
 
     def __post_init__(self) -> None:
         """Refuse a plan that no series counts on, or whose noise does not give the δ that it states."""
-        check_declared(self.customers, self.epsilon, self.delta_bound)
+        check_declared_numbers(self.customers, self.epsilon, self.delta_bound)
         validation.positive(variance=self.variance)
-        if self.entries > ENTRIES or self.squares[1] > FARTHEST * self.squares[0] or self.customers >= 1 << 32:
+        zero_out, replaced = self.squared_sensitivities
+        if self.entries > ENTRIES or replaced > FARTHEST * zero_out or self.customers >= 1 << 32:
             raise InputError(f"plan: above {ENTRIES} entries, or with shares or customers that no plan made here has")
         if self.delta(self.epsilon) > self.delta_bound:
             raise InputError("plan: its noise does not give the delta that it states")
 
 
-def check_declared(customers: int, epsilon: float, delta: float | None) -> tuple[int, float, float]:
+def check_declared_numbers(customers: int, epsilon: float, delta: float | None) -> tuple[int, float, float]:
     """Customers, ε and δ of a plan, checked; δ is by default 1/(10 customers)."""
     number = validation.count(customers=customers)
     bound = 1 / (10 * number)
@@ -209,7 +210,7 @@ def check_declared(customers: int, epsilon: float, delta: float | None) -> tuple
     return number, validation.positive(epsilon=epsilon), bound
 
 
-def _delta_up(square: int, variance: float, epsilon: float) -> float:
+def _gaussian_delta_upper(square: int, variance: float, epsilon: float) -> float:
     """Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) with μ² = square/variance, rounded up."""
     from flint import arb, ctx
 
@@ -221,7 +222,7 @@ def _delta_up(square: int, variance: float, epsilon: float) -> float:
     return min(up(normal_delta(ratio, epsilon)), 1.0)
 
 
-def _root_up(square: int) -> float:
+def _square_root_rounded_up(square: int) -> float:
     """Square root of an integer, never below the exact one."""
     root = math.sqrt(square)
     while Fraction(root) ** 2 < square:
