@@ -102,10 +102,12 @@ class DyadicLaw:
 
     @property
     def k(self) -> int:
+        """Number of entries."""
         return len(self.mean)
 
     @property
     def is_exact(self) -> bool:
+        """Whether mean and covariance are known exactly."""
         return self.cov_doubt is None and self.mean_doubt is None
 
     def equals(self, other: DyadicLaw) -> bool:
@@ -131,6 +133,7 @@ class DyadicLaw:
 
     @property
     def is_definite(self) -> bool:
+        """Whether the covariance is proved positive definite."""
         return self.log_det is not None
 
     @cached_property
@@ -182,6 +185,7 @@ class LawPair(NamedTuple):
 
     @property
     def k(self) -> int:
+        """Number of entries."""
         return int(self.base.nrows())
 
     @property
@@ -200,6 +204,7 @@ class DyadicLaws:
 
     @property
     def shares_cov(self) -> bool:
+        """Whether all labels have one covariance, with one and the same unknown error."""
         classes, noise = self.mechanism.classes, self.mechanism.noise_cov
         one = classes.errors is None or len(classes.errors[0]) == 1 or not classes.errors[0].any()
         return classes.is_shared and one and self.mechanism.gain is None and bool((noise == noise[0]).all())

@@ -293,6 +293,7 @@ class _EdgeSearch:
         self.excluded.sort()
 
     def _settle_edge(self, row: int, guesses: FloatArray, orders: FloatArray) -> None:
+        """Settle all directions of one edge, given estimates of ln δ and orders for Chernoff's bound."""
         directions, epsilon = DIRECTIONS[self.scope], float(self.epsilon[row])
         frame: Pencil | None = None
         try:
@@ -329,6 +330,7 @@ class _EdgeSearch:
     def _integrate_edge(
         self, row: int, direction: str, pair: LawPair, frame: Pencil, epsilon: float, guess: float
     ) -> None:
+        """Enclose δ in one direction by integrals, as coarsely as what lies between it and the worst allows."""
         room = -math.expm1(min(guess - math.log(self.upper), 0.0)) if self.upper > 0 else 0.0
         coarse = min(COARSEST, SHARE * room)
         for goal in (coarse, enclosure.GOAL) if coarse > 2.0**-30 else (enclosure.GOAL,):
@@ -345,6 +347,7 @@ class _EdgeSearch:
                 return
 
     def _record(self, one: EdgeProof) -> None:
+        """Add an enclosure to the proof; its upper end may become the worst."""
         self.proved.append(one)
         self.upper = max(self.upper, one.upper)
 
