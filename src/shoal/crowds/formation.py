@@ -61,9 +61,7 @@ class Limits(NamedTuple):
     amounts: FloatArray  #: (n, p) ≥ 0: what each row has of its crowd's totals
     shares: FloatArray  #: (p,) no row has more than this share of a total; 1 for any
     ruled: NDArray[np.bool_]  #: (p,) whether the amounts keep dominance (:mod:`shoal.crowds.rules`)
-    close: (
-        FloatArray  #: (n, r) crowds keep the means of these within ±1 (:func:`shoal.crowds.diversity.closeness_scores`)
-    )
+    close: FloatArray  #: (n, r) crowds keep the means of these within ±1 (``diversity.closeness_scores``)
 
     @classmethod
     def none(cls, n: int) -> Limits:
