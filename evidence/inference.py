@@ -26,7 +26,7 @@ from shoal.crowds.membership import form_crowds
 from shoal.crowds.tables import ColumnRoles, likeness_of
 from shoal.product.sources.meters.quality import Readings, as_readings
 from shoal.product.sources.meters.simulate import heating_of
-from shoal.product.studies.attackers import fingerprint
+from shoal.product.studies.attackers import week_fingerprint
 from shoal.product.studies.findings import Finding
 from shoal.product.studies.inference import Rows, above_middle, infer, infer_among_all
 from shoal.product.studies.reidentification import (
@@ -61,7 +61,7 @@ def before(own: Readings, origins: Sequence[str], names: Sequence[str]) -> tuple
     features, every = [], []
     for origin in origins:
         steps = int(np.timedelta64(1, "D") / np.timedelta64(own.step))
-        window = own.cut(own.place(origin), -15 * steps)
+        window = own.window(own.find_origin(origin), -15 * steps)
         place = {name: i for i, name in enumerate(window.households)}
         kw = window.kw[[place[name] for name in names]]
         known = np.isfinite(kw)
@@ -72,7 +72,7 @@ def before(own: Readings, origins: Sequence[str], names: Sequence[str]) -> tuple
         weekend = np.array([(first - 7 + day) % 7 >= 5 for day in range(7)])
         days = kw.mean(axis=2) + LEAST
         level = np.log(np.stack([days[:, -1], days.mean(axis=1), days[:, -1] / np.median(days, axis=1)], axis=1))
-        features.append(fill_withheld(np.concatenate([fingerprint(kw[:, -7:], weekend)[0], level], axis=1)))
+        features.append(fill_withheld(np.concatenate([week_fingerprint(kw[:, -7:], weekend)[0], level], axis=1)))
         every.append(days)
     return features, np.stack(every)
 

@@ -35,7 +35,7 @@ from shoal.mechanism.mechanism import Mechanism
 from shoal.numerics.threads import one_library_thread
 from shoal.product.sources.meters.neighborhoods import AHEAD_WEIGHT, DAY_WEIGHT, USUAL_SHARE, likeness
 from shoal.product.sources.meters.quality import as_readings
-from shoal.product.studies.attackers import Attacker, Table, WeekMetric, curves, rank_rows
+from shoal.product.studies.attackers import Attacker, Table, WeekMetric, curve_metrics, rank_rows
 from shoal.product.studies.findings import ERROR, markdown_table
 from shoal.product.studies.reidentification import Weeks, comparable_curves, curve_scores, inside_crowds, raw_scores
 from shoal.records import plain
@@ -400,7 +400,7 @@ def boosted(
 
 def attacked(release: Release, known: Sequence[FloatArray], judged: int, seed: int, learned: bool) -> dict[str, Any]:
     """Chances of every attacker on the curves of one origin."""
-    more = partial(boosted, curves, seed) if learned else None
+    more = partial(boosted, curve_metrics, seed) if learned else None
     scores = curve_scores(known, release.rows, judged, seed, more)
     if release.crowds is not None:
         scores[INFORMED] = informed(release.crowds, release.likelihoods[judged])
@@ -474,7 +474,8 @@ def study(
     books = sum(size <= BOOKS for size in sizes)
     # Forecasts; noise and codebooks; attacks on six kinds of data, on crowds by size, and by weeks known.
     total = len(wanted) + len(judged) * (1 + books + 6 + len(sizes) + books) + (6 * len(reach) - 1) * len(late)
-    terms = [weeks.origins, weeks.names, crowd, epsilon, delta, book_epsilon, order, train_days, horizon, learned, seed]
+    starts = tuple(weeks.starts[week].isoformat() for week in judged)
+    terms = [starts, weeks.names, crowd, epsilon, delta, book_epsilon, order, train_days, horizon, learned, seed]
     terms += [ROOM, USUAL_SHARE, AHEAD_WEIGHT, DAY_WEIGHT]  # what crowds are formed by
     digest = hashlib.sha256(json.dumps([shoal.__version__, *terms], default=str).encode()).hexdigest()[:8]
     parts = Parts(None if keep is None else keep / f"reidentify-{digest}", progress, total)
@@ -546,7 +547,7 @@ def study(
             )
             by_weeks += [one for one in strongest(findings_of(release, every, count)) if one.attacker != INFORMED]
     return AttackStudy(
-        homes=len(weeks.names), days=weeks.days, origins=weeks.origins, crowd=crowd, findings=tuple(findings),
+        homes=len(weeks.names), days=weeks.days, origins=starts, crowd=crowd, findings=tuple(findings),
         left_out=weeks.left_out, epsilon=epsilon, delta=delta,
         by_rows=tuple(by_rows), by_size=tuple(by_size), by_weeks=tuple(by_weeks),
     )  # fmt: skip

@@ -109,10 +109,10 @@ def test_what_is_never_above_zero_is_no_home(readings: pl.DataFrame, tmp_path: P
     assert reason.startswith("never above zero and often below: a meter of generation")
     generation.write_parquet(tmp_path / "meters.parquet")
     data = meter_readings(tmp_path / "meters.parquet")
-    assert data.summary()["left out"] == 1
-    (note,) = data.notes()
+    assert data.totals()["left out"] == 1
+    (note,) = data.owner_notes()
     assert "in 4 households, taken for export" in note  # the meter of generation is left out, and is not among them
-    (note,) = data.notes(export=False)
+    (note,) = data.owner_notes(export=False)
     assert "in 5 households, taken for missing" in note
     short = generation.filter(pl.col("timestamp") < datetime(2024, 1, 2))
     assert not meter_readings(short).left_out  # a day without drawing any is possible

@@ -58,9 +58,9 @@ from shoal.product.runs.shards import (
     seal_shard,
 )
 from shoal.product.runs.work import Carry, StageOutcome, Work
-from shoal.product.sources.frames import as_cells
+from shoal.product.sources.frames import spreadsheet_safe
 from shoal.product.sources.meters import clock
-from shoal.product.sources.meters.columns import ColumnsError, named_meter
+from shoal.product.sources.meters.columns import ColumnsError, parse_meter_kind
 from shoal.product.sources.meters.forecast import ABSENT, ShortHistory, forecast, update_forecasts
 from shoal.product.sources.meters.neighborhoods import usual_day
 from shoal.product.sources.meters.predictive import Forecasts, off_by
@@ -121,7 +121,7 @@ def do(readings: str, origin: str, config: Config, before: str | None, lasting: 
             Forecasts.load(before), data, origin=instant, horizon=config.horizon, export=config.exports
         )
     names = forecasts.households
-    part = data.cut(data.place(forecasts.origin, anywhere=True), forecasts.horizon)
+    part = data.window(data.find_origin(forecasts.origin, anywhere=True), forecasts.horizon)
     later = dict(zip(part.households, part.kw, strict=True))
     unknown = np.full(forecasts.horizon, np.nan)
     truth = np.array([later.get(name, unknown) for name in names])
@@ -211,7 +211,7 @@ def _sort(work: Work, folder: Path, buckets: int | None) -> MeterRows:
             grid = declared_grid(config, energy=rows.energy)
         else:
             surveys = work.executor.every([partial(survey, rows, number) for number in rows.filled])
-            grid = common_grid(surveys, config.interval, energy=rows.energy, meter=named_meter(config.unit))
+            grid = common_grid(surveys, config.interval, energy=rows.energy, meter=parse_meter_kind(config.unit))
     except ColumnsError as error:
         raise InputError(f"{error.what}. Name them: household_column=, timestamp_column= and value_column=") from None
     return replace(rows, grid=grid, unit_reason=rows.unit_reason + (REGISTER if grid.register else ""))
@@ -322,7 +322,7 @@ def with_steps(settings: Config, horizon: str | None, step_minutes: float | None
     """Settings in which a horizon that was given as a time, such as 3h, is a number of steps."""
     if horizon is None or not step_minutes:
         return settings
-    return replace(settings, horizon=clock.steps(horizon, timedelta(minutes=step_minutes)))
+    return replace(settings, horizon=clock.parse_steps(horizon, timedelta(minutes=step_minutes)))
 
 
 def fit_forecasts(work: Work) -> StageOutcome:
@@ -382,17 +382,17 @@ def _quality(
     tables = [*(pl.scan_parquet(part.beside(QUALITY)) for part in forecasts), *gone]
     every = pl.concat(tables, how="diagonal_relaxed").unique("household", keep="first", maintain_order=True)
     table = every.sort("household").collect()
-    work.folder.write(QUALITY_TABLE, lambda path: as_cells(table).write_csv(path))
+    work.folder.write(QUALITY_TABLE, lambda path: spreadsheet_safe(table).write_csv(path))
     frame = pl.DataFrame(schema={"household": pl.String, "timestamp": pl.Datetime("us", rows.time_zone)})
-    notes = Readings(frame, table, rows.step).notes(export=work.settings.exports)
+    notes = Readings(frame, table, rows.step).owner_notes(export=work.settings.exports)
     return Counter(table.filter(pl.col("verdict") == "left out")["reason"].drop_nulls().to_list()), notes
 
 
 def _origin(shards: Sequence[ShardFacts], rows: MeterRows, given: str | None) -> str:
     """The given origin, else the latest one that at least half of the households reach."""
     if given is not None:
-        return clock.instant(given, rows.time_zone, name="origin").isoformat()
+        return clock.parse_instant(given, rows.time_zone, name="origin").isoformat()
     ends = tally(facts.ends for facts in shards)
     if not ends:
         raise InputError(f"readings: no household is left; {QUALITY_TABLE} says why")
-    return clock.in_zone(median_low(ends.elements()) + rows.grid.step_us, rows.time_zone).isoformat()
+    return clock.instant_in_zone(median_low(ends.elements()) + rows.grid.step_us, rows.time_zone).isoformat()

@@ -263,7 +263,9 @@ def input_of(settings: Config) -> Input:
 def horizon_stamps(fit: FitFacts, horizon: int) -> pl.Series:
     """The instants of the horizon, on the clock of the readings."""
     instant = datetime.fromisoformat(fit.origin or "")
-    return clock.stamps(clock.epoch(instant), timedelta(minutes=fit.step_minutes or 0), horizon, fit.time_zone)
+    return clock.grid_instants(
+        clock.microseconds_of(instant), timedelta(minutes=fit.step_minutes or 0), horizon, fit.time_zone
+    )
 
 
 def _among(frame: pl.DataFrame, labels: Sequence[str] | None) -> pl.DataFrame:

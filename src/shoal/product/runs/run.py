@@ -67,7 +67,7 @@ from shoal.product.runs.shards import find_shard, put_whole, sweep
 from shoal.product.runs.work import Carry, Work
 
 if TYPE_CHECKING:
-    from shoal.product.sources.frames import Scratch
+    from shoal.product.sources.frames import ScratchFile
 
 #: What a run can be stopped after -> its last stage.
 UNTIL = {"fit": "crowds", "design": "design", "audit": "audit", "release": "release", "report": "report"}
@@ -174,7 +174,7 @@ class Run(Results):
         chosen = base.with_settings(**given)
         if chosen.ledger not in (None, IN_FOLDER):
             chosen = replace(chosen, ledger=place_of(chosen.ledger).stored)
-        self._rows: Scratch | None = None
+        self._rows: ScratchFile | None = None
         self._period = given.get("period")
         state = None if saved is None else replace(saved, config=chosen)
         if source is not None:

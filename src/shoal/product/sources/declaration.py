@@ -20,7 +20,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,13 +34,13 @@ from shoal.product.sources.frames import (
     SEPARATORS,
     UNREADABLE,
     FileTable,
-    Scratch,
-    encoding_named,
-    text_of,
+    ScratchFile,
+    declared_encoding,
+    open_text,
 )
 from shoal.product.sources.meters import clock
-from shoal.product.sources.meters.columns import MeterColumns, Unit, named_unit, recognize
-from shoal.product.sources.meters.readings import MeterSource, Opened, file_household, melt
+from shoal.product.sources.meters.columns import MeterColumns, Unit, parse_unit, recognize_columns
+from shoal.product.sources.meters.readings import MeterSource, OpenedSources, long_table
 
 if TYPE_CHECKING:
     from shoal.product.runs.config import Config
@@ -65,8 +65,8 @@ def open_declared(file: Path, encoding: str, is_whole: Callable[[list[str]], boo
 
 
 def _rewrite(file: Path, encoding: str, is_whole: Callable[[list[str]], bool]) -> FileTable:
-    scratch = Scratch("lines.csv")
-    with disk_space(), text_of(file, encoding, newline="\n") as source, scratch.path.open(
+    scratch = ScratchFile("lines.csv")
+    with disk_space(), open_text(file, encoding, newline="\n") as source, scratch.path.open(
         "w", encoding="utf-8", newline=""
     ) as out:  # fmt: skip
         first = next(source, "").lstrip("\ufeff").rstrip("\r\n")
@@ -140,25 +140,16 @@ def _strip_quotes(part: str) -> str:
 FORMS = tuple(form for forms in clock.LAYOUTS.values() for form in forms)
 
 
-@dataclass(frozen=True, repr=False)
-class UnreadableFile(MeterSource):
-    """A file of one household that cannot be read: the household is there, without a reading."""
-
-    def pieces(self, number: int) -> Iterator[pl.DataFrame]:
-        """One row without a reading."""
-        kinds = {"household": pl.String, "file": pl.UInt32, "turn": pl.UInt32, "time": pl.Int64, "wall": pl.Boolean}
-        row = (file_household(self.file), number, 0, None, self.time_zone is None, None, True, False)
-        yield pl.DataFrame(
-            [row], schema={**kinds, "kw": pl.Float64, "invalid": pl.Boolean, "empty": pl.Boolean}, orient="row"
-        )
-
-
-def open_by_header(files: Sequence[Path], settings: Config, *, instants: bool) -> Opened:
+def open_by_header(files: Sequence[Path], settings: Config, *, instants: bool) -> OpenedSources:
     """Understand files that are read together by what was declared and their headers alone.
 
     ``instants``: timestamps have an offset from UTC.
     """
-    unit, zone, encoding = named_unit(settings.unit), clock.zone(settings.time_zone), encoding_named(settings.encoding)
+    unit, zone, encoding = (
+        parse_unit(settings.unit),
+        clock.parse_time_zone(settings.time_zone),
+        declared_encoding(settings.encoding),
+    )
     assert unit is not None
     read: dict[Path, MeterSource] = {}
     faults: list[InputError] = []
@@ -170,9 +161,12 @@ def open_by_header(files: Sequence[Path], settings: Config, *, instants: bool) -
     first = next(iter(read.values()), None)
     if first is None or (faults and any(one.layout.household or one.layout.across for one in read.values())):
         raise faults[0]
-    nobody = {**vars(first), "layout": MeterColumns("single", None, None, None)}
-    sources = [read[file] if file in read else UnreadableFile(**{**nobody, "file": file}) for file in files]
-    return Opened(sources, unit.energy, unit.name, first.reason, first.taken, zone, None)
+    # Where a file of one household cannot be read, the household is there, without a reading.
+    empty = pl.LazyFrame({"timestamp": pl.Series([None], dtype=first.types["timestamp"]), "kw": ["?"]})
+    unreadable = replace(first, table=FileTable(empty), layout=MeterColumns("single", None, "timestamp", "kw"),
+                         types={**first.types, "kw": pl.String()})  # fmt: skip
+    sources = [read.get(file) or replace(unreadable, file=file) for file in files]
+    return OpenedSources(sources, unit.energy, unit.name, first.reason, first.taken, zone, None)
 
 
 def _open(file: Path, settings: Config, instants: bool, encoding: str, unit: Unit) -> MeterSource:
@@ -180,11 +174,11 @@ def _open(file: Path, settings: Config, instants: bool, encoding: str, unit: Uni
     columns = settings.named_columns or None
 
     def is_whole(header: list[str]) -> bool:
-        return recognize(header, columns, file.name).shape == "households"
+        return recognize_columns(header, columns, file.name).shape == "households"
 
     table = open_declared(file, encoding, is_whole)
-    layout = recognize(list(table.raw.collect_schema()), columns, file.name)
-    types = melt(table.raw, layout, file).collect_schema()
+    layout = recognize_columns(list(table.raw.collect_schema()), columns, file.name)
+    types = long_table(table.raw, layout, file).collect_schema()
     stamp, value = types["timestamp"], types["kw"]
     text = isinstance(stamp, pl.String)
     if not text and not isinstance(stamp, (pl.Datetime, pl.Date)):

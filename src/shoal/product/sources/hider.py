@@ -22,7 +22,7 @@ from shoal.laws.graph import NeighborGraph
 from shoal.noise.source import NotPrivate
 from shoal.numerics.threads import one_library_thread
 from shoal.product.sources.class_table import refuse_copies
-from shoal.product.sources.frames import is_pandas
+from shoal.product.sources.frames import is_pandas_frame
 from shoal.rounding import upper
 from shoal.validation import FloatArray
 
@@ -207,7 +207,7 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         varies = np.isnan(self.constants_)
         result = np.broadcast_to(self.constants_, rows.shape).copy()
         result[:, varies] = self._release(rows[:, varies], names)
-        if is_pandas(X):
+        if is_pandas_frame(X):
             frame = type(X)(result, index=X.index, columns=X.columns)
             frame.attrs["not_private"] = self.seed is not None
             return frame

@@ -1,7 +1,7 @@
 """Attackers who compare what they know of a home with rows, and how often they are right.
 
 A plain attacker expects a row of a home, learns from other homes how far off that is, one covariance for all, and takes
-the nearest row in that metric (:class:`WeekMetric`). What a week of readings says of a home is :func:`fingerprint`.
+the nearest row in that metric (:class:`WeekMetric`). What a week of readings says of a home: :func:`week_fingerprint`.
 Where labels have several rows, an attacker who knows whose all other rows are names the label of a held-out one within
 its crowd, by gradient boosting (:func:`attack_rows`); the share of the crowd's largest label is what a guess gets.
 """
@@ -67,7 +67,7 @@ class WeekMetric:
         return scores
 
 
-def weekly_scatter(tables: Sequence[Table]) -> FloatArray:
+def fingerprint_scatter(tables: Sequence[Table]) -> FloatArray:
     """(f, f) how homes scatter from week to week around their own mean, with a share of how they differ."""
     prints = np.stack([rows for _, rows in tables], axis=1)
     homes, weeks, width = prints.shape
@@ -77,15 +77,15 @@ def weekly_scatter(tables: Sequence[Table]) -> FloatArray:
     return scatter
 
 
-def weekly(tables: Sequence[Table], ends: Sequence[int]) -> list[WeekMetric]:
+def fingerprint_metrics(tables: Sequence[Table], ends: Sequence[int]) -> list[WeekMetric]:
     """Comparisons of fingerprints, from those of other homes in several weeks: by their scatter, and by the hour."""
-    scatter = weekly_scatter(tables)
+    scatter = fingerprint_scatter(tables)
     width = len(scatter)
     metrics = (inverse_root(scatter), np.eye(width)[:, : ends[1]])
     return [WeekMetric(np.zeros(width), np.eye(width), metric) for metric in metrics]
 
 
-def curves(tables: Sequence[Table]) -> list[WeekMetric]:
+def curve_metrics(tables: Sequence[Table]) -> list[WeekMetric]:
     """Comparisons with released curves, from tables of (m, f + k) known of other homes and (m, k) their rows.
 
     The last k columns known are the curve that the attacker forecasts itself; the first comparison is with that one,
@@ -111,11 +111,11 @@ def curves(tables: Sequence[Table]) -> list[WeekMetric]:
 
 def score_rows(attacker: Attacker, known: FloatArray, rows: FloatArray) -> FloatArray:
     """(homes, rows) scores; rows that are the same get the same."""
-    different, which = distinct(rows)
+    different, which = distinct_rows(rows)
     return attacker.scores(known, different)[:, which]
 
 
-def distinct(rows: FloatArray) -> tuple[FloatArray, NDArray[np.intp]]:
+def distinct_rows(rows: FloatArray) -> tuple[FloatArray, NDArray[np.intp]]:
     """The rows that differ, and which of them each row is."""
     different, which = np.unique(rows, axis=0, return_inverse=True)
     return different, which.ravel()
@@ -129,7 +129,7 @@ LEVELS, JUMPS = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0), (0.1, 
 BINS = 32
 
 
-def fingerprint(kw: FloatArray, weekend: NDArray[np.bool_]) -> tuple[FloatArray, tuple[int, ...]]:
+def week_fingerprint(kw: FloatArray, weekend: NDArray[np.bool_]) -> tuple[FloatArray, tuple[int, ...]]:
     """(n, 7, s) readings of a week, s a day, to (n, f) numbers and where its blocks end; ``weekend`` (7,) says which.
 
     Blocks: mean log-power by hour on working days and at the weekend, its scatter over days, quantiles of power and of

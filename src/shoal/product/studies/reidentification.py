@@ -36,11 +36,11 @@ from shoal.product.studies.attackers import (
     Attacker,
     Table,
     WeekMetric,
-    curves,
-    fingerprint,
+    curve_metrics,
+    fingerprint_metrics,
     rank_rows,
     score_rows,
-    weekly,
+    week_fingerprint,
 )
 from shoal.product.studies.findings import Finding, Study, share_right, unique_share
 from shoal.product.studies.inference import Rows, above_middle, infer, infer_among_all, infer_columns
@@ -149,7 +149,7 @@ def attack_meters(
     unique = np.mean([unique_share(one, KNOWN, WIDTH / 2, seed + i) for i, one in enumerate(flat)], axis=0)
     what = f"the one home with {KNOWN} readings that are known, each to {WIDTH:g} kW"
     findings = [share_right("singling out", RAW, what, unique, 1 / n)]
-    findings += _links(RAW, [raw_scores(prints, ends, week, 1, seed) for week in weeks.judged])
+    findings += _link_findings(RAW, [raw_scores(prints, ends, week, 1, seed) for week in weeks.judged])
 
     def attack(curves: Sequence[FloatArray]) -> list[dict[str, FloatArray]]:
         return [
@@ -158,9 +158,9 @@ def attack_meters(
         ]
 
     tell("attacking unprotected forecasts", 0.6)
-    findings += _links(FORECASTS, attack(power))
+    findings += _link_findings(FORECASTS, attack(power))
     tell("attacking averages", 0.75)
-    findings += _links(AVERAGES, attack([one[member] for one in averages]), member)
+    findings += _link_findings(AVERAGES, attack([one[member] for one in averages]), member)
     tell("attacking properties", 0.9)
     truths = weeks.properties() | read_properties(properties, weeks.names, len(weeks.judged))
     everyone = np.arange(n)
@@ -296,7 +296,7 @@ class Weeks:
         skipped = max(count - most, 0) * 7 * DAY
         begin, start = stamps.min() + skipped, int(stamps.dt.epoch("us").min()) + skipped // timedelta(microseconds=1)
         count = min(count, most)
-        whole = own.cut(start, count * 7 * steps)
+        whole = own.window(start, count * 7 * steps)
         enough = np.isfinite(whole.kw).mean(axis=1) >= OBSERVED
         kw = _fill(whole.kw[enough], steps).reshape(int(enough.sum()), count, 7, steps)
         names = tuple(name for name, there in zip(whole.households, enough, strict=True) if there)
@@ -358,18 +358,13 @@ class Weeks:
     @cached_property
     def prints(self) -> tuple[FloatArray, tuple[int, ...]]:
         """(homes, weeks, f) fingerprints of every week, and where their blocks end."""
-        printed = [fingerprint(*week) for week in zip(self.readings, self.weekends, strict=True)]
+        printed = [week_fingerprint(*week) for week in zip(self.readings, self.weekends, strict=True)]
         return np.stack([one for one, _ in printed], axis=1), printed[0][1]
 
     @property
     def days(self) -> tuple[str, str]:
         """The first and the last day of the readings."""
         return self.starts[0].date().isoformat(), (self.starts[-1] + 6 * DAY).date().isoformat()
-
-    @property
-    def origins(self) -> tuple[str, ...]:
-        """Where the weeks that are looked at begin."""
-        return tuple(self.starts[week].isoformat() for week in self.judged)
 
 
 def _fill(kw: FloatArray, steps: int) -> FloatArray:
@@ -380,7 +375,7 @@ def _fill(kw: FloatArray, steps: int) -> FloatArray:
     return np.where(np.isfinite(kw), kw, usual)
 
 
-# ------------------------------------------------------------------ what is found
+# ------------------------------------------------------------------ what attackers find
 
 
 def raw_scores(
@@ -390,48 +385,43 @@ def raw_scores(
 
     They learn from other homes, for each other week from the weeks next to it, the judged one never among them.
     """
-    count = prints.shape[1]
-
-    def tables(others: NDArray[np.int64]) -> list[Table]:
-        learned_from = []
-        for later in (w for w in range(count) if w != judged):
-            apart = np.abs(np.arange(count) - later) + np.where(np.isin(range(count), (later, judged)), count, 0)
-            near = np.argsort(apart, kind="stable")[:weeks]
-            learned_from.append((prints[others][:, near].mean(axis=1), prints[others, later]))
-        return learned_from
-
-    known = prints[:, judged - weeks : judged].mean(axis=1)
-    compare = partial(weekly, ends=ends)
-    return _scores((known, prints[:, judged]), tables, compare, (FEATURES, PROFILE), seed, more)
+    count, learned_from = prints.shape[1], []
+    for later in (week for week in range(count) if week != judged):
+        distance = np.abs(np.arange(count) - later) + np.where(np.isin(range(count), (later, judged)), count, 0)
+        near = np.argsort(distance, kind="stable")[:weeks]
+        learned_from.append((prints[:, near].mean(axis=1), prints[:, later]))
+    attacked = prints[:, judged - weeks : judged].mean(axis=1), prints[:, judged]
+    return _score_by_fold(
+        attacked, learned_from, partial(fingerprint_metrics, ends=ends), (FEATURES, PROFILE), seed, more
+    )
 
 
 def curve_scores(
     known: Sequence[FloatArray], rows: Sequence[FloatArray], judged: int, seed: int, more: More | None = None
 ) -> dict[str, FloatArray]:
     """Attacker -> its (homes, rows) scores on the curves of one origin; it learns from other homes at the others."""
-
-    def tables(others: NDArray[np.int64]) -> list[Table]:
-        return [(known[o][others], rows[o][others]) for o in range(len(known)) if o != judged]
-
-    return _scores((known[judged], rows[judged]), tables, curves, (OWN, EXPECTED), seed, more)
+    tables = list(zip(known, rows, strict=True))
+    attacked = tables.pop(judged)
+    return _score_by_fold(attacked, tables, curve_metrics, (OWN, EXPECTED), seed, more)
 
 
-def _scores(
-    at: Table,
-    tables: Callable[[NDArray[np.int64]], list[Table]],
+def _score_by_fold(
+    attacked: Table,
+    learned_from: Sequence[Table],
     compare: Callable[[Sequence[Table]], list[WeekMetric]],
     names: Sequence[str],
     seed: int,
     more: More | None,
 ) -> dict[str, FloatArray]:
-    """Attacker -> its (homes, rows) scores, each home judged by who learned from others; ``tables`` are of these."""
-    known, rows = at
+    """Attacker -> its (homes, rows) scores; each home is judged by attackers who learned from other homes only."""
+    known, rows = attacked
     n = len(known)
     scores: dict[str, FloatArray] = {}
     for fold in np.array_split(np.random.default_rng(seed).permutation(n), FOLDS):
-        learned_from = tables(np.setdiff1d(np.arange(n), fold))
-        attackers: dict[str, Attacker] = dict(zip(names, compare(learned_from), strict=True))
-        attackers |= more(learned_from) if more is not None else {}
+        others = np.setdiff1d(np.arange(n), fold)
+        tables = [(before[others], after[others]) for before, after in learned_from]
+        attackers: dict[str, Attacker] = dict(zip(names, compare(tables), strict=True))
+        attackers |= more(tables) if more is not None else {}
         for name, attacker in attackers.items():
             scores.setdefault(name, np.empty((n, n)))[fold] = score_rows(attacker, known[fold], rows)
     return scores
@@ -442,7 +432,7 @@ def inside_crowds(scores: FloatArray, member: NDArray[np.int64]) -> FloatArray:
     return np.where(member[:, None] == member[None], scores, -np.inf)
 
 
-def _links(
+def _link_findings(
     release: str, scores: Sequence[Mapping[str, FloatArray]], member: NDArray[np.int64] | None = None
 ) -> list[Finding]:
     """Findings from every attacker's scores at all origins; inside crowds of identical rows, a guess bounds them."""

@@ -30,7 +30,7 @@ from shoal.crowds.publish import RowsState, advance_rows
 from shoal.crowds.tables import ColumnRoles
 from shoal.errors import InputError
 from shoal.product.sources.class_table import LABEL, SOURCE_ROW, table_rows
-from shoal.product.sources.frames import read_frame, table_of
+from shoal.product.sources.frames import lazy_table, read_frame
 from shoal.product.sources.meters.forecast import forecast
 from shoal.product.sources.meters.quality import Readings, as_readings
 from shoal.product.studies.findings import Finding, Study, share_right, unique_share
@@ -155,7 +155,7 @@ def named_columns(values: FloatArray, sensitive: Sequence[int]) -> list[int]:
 
 def read_table(table: Any, label: str, columns: Sequence[str]) -> tuple[list[str], list[str], FloatArray, int]:
     """Labels, columns and figures (n, k) of a table with one row per label, and how many rows have empty cells."""
-    frame = table_of(table, "table")
+    frame = lazy_table(table, "table")
     if frame is None:
         rows, entries, _ = table_rows([Path(table)], label, columns)
     else:
@@ -369,7 +369,7 @@ def _distances(times: list[str]) -> set[timedelta]:
 def _expected_curves(own: Readings, origin: str, steps: int, days: int) -> dict[str, dict[str, FloatArray]]:
     """Knowledge -> home -> the curve that is expected of it."""
     try:
-        later = own.cut(own.place(origin), steps)
+        later = own.window(own.find_origin(origin), steps)
     except InputError as error:
         raise InputError(f"known: no home of these readings can be looked for at {origin}: {error}") from None
     used = {name: kw for name, kw in zip(later.households, later.kw, strict=True) if np.isfinite(kw).all()}

@@ -18,7 +18,13 @@ from shoal.arma.predict import LAGS, check_models
 from shoal.errors import InputError
 from shoal.product.sources.meters import clock
 from shoal.product.sources.meters.predictive import FLOOR, PERIODS, Forecasts, by_row, export_scale, fit_season, phases
-from shoal.product.sources.meters.quality import NothingToForecast, Readings, TrainingWindow, as_readings, repair
+from shoal.product.sources.meters.quality import (
+    NothingToForecast,
+    Readings,
+    TrainingWindow,
+    as_readings,
+    repair_readings,
+)
 
 #: A household with fewer than this share of its training readings is left out.
 LEAST_OBSERVED = 0.8
@@ -91,8 +97,8 @@ def forecast(
     least = max(10 * (p + q + 1), 4 * max(LAGS, p + q + 2))
     if length < least:
         raise InputError(f"order does not fit: ({p}, {q}) needs {least} training readings, train_days gives {length}")
-    at = data.place(origin, anywhere=interval is not None)
-    return _fit(data, data.cut(at, -length), at, (p, q), train_days, horizon, season, floor, export, progress)
+    at = data.find_origin(origin, anywhere=interval is not None)
+    return _fit(data, data.window(at, -length), at, (p, q), train_days, horizon, season, floor, export, progress)
 
 
 def _fit(
@@ -140,7 +146,7 @@ def _fit(
     fitted, models = np.flatnonzero(varies)[models.ok], models.take(models.ok)
     rows, profile = rows[fitted], by_row([profile], lambda arrays: arrays[0][fitted])
     ahead = predict(models, x[fitted], horizon)
-    future = clock.stamps(at, step, horizon, data.time_zone)
+    future = clock.grid_instants(at, step, horizon, data.time_zone)
     part = profile.profile[:, phases(future, season, step)]
     checks = check_models(ahead.innovations, sum(order))
     names = np.array(past.households, dtype=object)
@@ -246,7 +252,7 @@ def update_forecasts(
     length = history.kw.shape[1]
     if length * step != timedelta(days=forecasts.train_days):
         raise InputError("forecasts hold no training window to go on from; make them with forecast()")
-    data = readings if isinstance(readings, Readings) else repair(readings, interval=step)
+    data = readings if isinstance(readings, Readings) else repair_readings(readings, interval=step)
     zone = getattr(forecasts.timestamps.dtype, "time_zone", None)
     if data.step != step:
         raise InputError(f"readings must come every {step}, as those that the forecasts were made from")
@@ -256,7 +262,7 @@ def update_forecasts(
             f"time_zone: the readings so far had {had}, and these have {has}; write their timestamps as before, or "
             "read them with the same time_zone="
         )
-    at = data.place(origin)
+    at = data.find_origin(origin)
     steps, rest = divmod(at - int(forecasts.timestamps.dt.epoch("us")[0]), step // clock.MICROSECOND)
     if rest:
         raise InputError("readings must lie on the grid of those that the forecasts were made from")
@@ -264,7 +270,7 @@ def update_forecasts(
         raise InputError(
             "origin must lie after that of the forecasts: the readings hold nothing new", argument="origin"
         )
-    new = data.cut(at, -max(length, steps))
+    new = data.window(at, -max(length, steps))
     names = sorted({*history.households, *new.households})
     place = {name: i for i, name in enumerate(names)}
     kw, overlap = np.full((len(names), length), np.nan), max(length - steps, 0)

@@ -1,8 +1,7 @@
 """Meter files of many shapes, read into one frame: household, timestamp, kw.
 
-Files are opened and understood first: which layout, clock, unit, encoding and decimal sign. Rows are taken in batches
-(:meth:`MeterSource.pieces`), so that a run reads files larger than memory. Files in other formats (NEM12) or encodings
-are written anew as CSV in UTF-8, line by line, to a temporary folder that only this user can read.
+Files are opened and understood first: which layout, clock, unit, encoding and decimal sign. Rows are then taken in
+batches (:meth:`MeterSource.standard_batches`), so that a run reads files larger than memory.
 """
 
 from __future__ import annotations
@@ -28,13 +27,14 @@ from shoal.product.sources.frames import (
     UNREADABLE,
     FileTable,
     Paths,
-    Scratch,
-    beginning,
-    encoding_named,
-    in_batches,
-    meter_files,
-    open_file,
-    table_of,
+    ScratchFile,
+    declared_encoding,
+    find_meter_files,
+    lazy_table,
+    number_of,
+    open_table_file,
+    read_beginning,
+    row_batches,
 )
 from shoal.product.sources.meters import clock, formats
 from shoal.product.sources.meters.columns import (
@@ -42,12 +42,20 @@ from shoal.product.sources.meters.columns import (
     ColumnsError,
     MeterColumns,
     Unit,
-    named_meter,
-    named_unit,
-    recognize,
+    parse_meter_kind,
+    parse_unit,
+    recognize_columns,
     unit_in_name,
 )
-from shoal.product.sources.meters.quality import LARGE, REGISTER, QualityWarning, Readings, decided, repair, rising
+from shoal.product.sources.meters.quality import (
+    LARGE,
+    REGISTER,
+    QualityWarning,
+    Readings,
+    are_registers,
+    count_registers,
+    repair_readings,
+)
 from shoal.rounding import count_of
 
 #: Readings taken from the input at a time.
@@ -99,7 +107,7 @@ class MeterSource:
         what = "" if layout.value is None else f", readings from {layout.value!r}"
         return who + (f", times from {times}" if layout.timestamp else "") + what
 
-    def pieces(self, number: int) -> Iterator[pl.DataFrame]:
+    def standard_batches(self, number: int) -> Iterator[pl.DataFrame]:
         """The rows in standard types, about :data:`BATCH` readings at a time; ``number`` is that of the file.
 
         Columns: household, file, turn (order of appearance where batches do not follow it), time in microseconds, wall
@@ -110,9 +118,9 @@ class MeterSource:
         rows = readable = 0
         by_column = layout.shape == "times"  # unpivoted batches go column by column, and so must the whole file
         try:
-            for batch in in_batches(self.table.raw.select(layout.needed), max(BATCH // max(len(layout.across), 1), 1)):
+            for batch in row_batches(self.table.raw.select(layout.needed), max(BATCH // max(len(layout.across), 1), 1)):
                 turn = pl.int_range(pl.len()) // max(len(batch), 1) if by_column else pl.lit(0)
-                piece = self._standard(melt(batch.lazy(), layout, self.file)).select(
+                piece = self._standard_columns(long_table(batch.lazy(), layout, self.file)).select(
                     pl.col("household").fill_null(""),
                     file=pl.lit(number, pl.UInt32),
                     turn=turn.cast(pl.UInt32),
@@ -136,35 +144,29 @@ class MeterSource:
                 f"columns: no timestamp of {name} can be read; pass timestamp_format=, such as '%d/%m/%Y %H:%M'"
             )
 
-    def _standard(self, long: pl.LazyFrame) -> pl.LazyFrame:
+    def _standard_columns(self, long: pl.LazyFrame) -> pl.LazyFrame:
         """Household, timestamp and kw in the types of the file in standard types, and whether kw is ``invalid``."""
         dtype = self.types["timestamp"]
         stamp = pl.col("timestamp")
         if self.epoch is not None:
-            stamp = clock.since_1970(stamp, self.epoch)
+            stamp = clock.instants_since_1970(stamp, self.epoch)
         elif isinstance(dtype, pl.String):
             # Each distinct text is parsed once: households share their timestamps.
-            parsed = clock.parse(stamp, self.forms, offsets=self.offsets, named=self.named)
+            parsed = clock.parse_timestamps(stamp, self.forms, offsets=self.offsets, named=self.named)
             known = long.select("timestamp").unique().with_columns(_stamp=parsed)
             long = long.join(known, on="timestamp", how="left", maintain_order="left")
             stamp = pl.col("_stamp")
         else:
             stamp = stamp.cast(pl.Datetime("us", getattr(dtype, "time_zone", None)))
-        value = pl.col("kw")
-        if isinstance(self.types["kw"], pl.String):
-            value = value.str.strip_chars()
-            value = value.str.replace(",", ".", literal=True) if self.table.decimal_comma else value
-            number = value.cast(pl.Float64, strict=False)
-            invalid = number.is_null() & value.is_not_null() & (value != "")
-        else:
-            number = value.cast(pl.Float64)
-            invalid = pl.lit(False)
-        name = readable_name() if self.declared else household_name()
+        value, text = pl.col("kw"), self.types["kw"] == pl.String
+        number = number_of(value, self.types["kw"], decimal_comma=self.table.decimal_comma)
+        invalid = number.is_null() & value.is_not_null() & (value.str.strip_chars() != "") if text else pl.lit(False)
+        name = readable_names() if self.declared else household_names()
         return long.select(name, timestamp=stamp, kw=self.unit.in_kilo(number), invalid=invalid)
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedSources:
     """Files that are read together: one unit for all, said why, and which columns were taken."""
 
     sources: list[MeterSource]
@@ -176,21 +178,21 @@ class Opened:
     numbering: str | None  #: the column that numbers rows, should every household have one row
 
 
-def household_name() -> pl.Expr:
+def household_names() -> pl.Expr:
     """The column ``household`` as names."""
     return pl.col("household").cast(pl.String).str.strip_chars()
 
 
-def readable_name() -> pl.Expr:
+def readable_names() -> pl.Expr:
     """The column ``household`` as names, null where one cannot be read or recorded: such rows are of no household."""
-    name = household_name()
+    name = household_names()
     return pl.when(~name.str.contains("[\x00\ufffd]") & (name.str.len_chars() <= LONGEST)).then(name)
 
 
-def file_household(file: Path) -> str:
+def household_of_file(file: Path) -> str:
     """The household that a file with one of them is named after: its name without the suffixes that files have.
 
-    >>> file_household(Path("site.1.csv.gz")), file_household(Path("H7.PARQUET")), file_household(Path("a.b"))
+    >>> household_of_file(Path("site.1.csv.gz")), household_of_file(Path("H7.PARQUET")), household_of_file(Path("a.b"))
     ('site.1', 'H7', 'a.b')
     """
     name = file.name.encode("utf-8", "backslashreplace").decode()  # of bytes that are no text
@@ -225,27 +227,27 @@ def choose_spellings(names: Iterable[str], on_record: Mapping[str, str], *, toge
     return chosen
 
 
-def open_sources(
+def understand_files(
     files: Sequence[Path] | pl.LazyFrame,
     columns: Mapping[str, str] | None,
     timestamp_format: str | None,
     unit: str | None,
     time_zone: str | None,
     encoding: str | None = None,
-) -> Opened:
+) -> OpenedSources:
     """Understand files that are read together, or a table, by headers and first rows."""
-    said, zone = named_unit(unit), clock.zone(time_zone)
-    encoding = None if encoding is None else encoding_named(encoding)
+    said, zone = parse_unit(unit), clock.parse_time_zone(time_zone)
+    encoding = None if encoding is None else declared_encoding(encoding)
     if isinstance(files, pl.LazyFrame):
-        opened = [_open_source(Path(FRAME), FileTable(files), columns, timestamp_format, said)]
+        opened = [_understand_file(Path(FRAME), FileTable(files), columns, timestamp_format, said)]
     else:
-        opened = [_open_source(file, None, columns, timestamp_format, said, encoding) for file in files]
+        opened = [_understand_file(file, None, columns, timestamp_format, said, encoding) for file in files]
     sources = [source for source, _, _ in opened]
     largest = [numbers for _, _, numbers in opened if numbers is not None]
     if largest:
         name = sources[0].file.name if len(sources) == 1 else "these files"
         sources = [
-            source if numbers is None else replace(source, forms=clock.numbered_layouts(sample, largest, name))
+            source if numbers is None else replace(source, forms=clock.layouts_by_largest(sample, largest, name))
             for source, sample, numbers in opened
         ]
     if len({source.unit.energy for source in sources}) > 1:
@@ -261,10 +263,10 @@ def open_sources(
         raise InputError("time_zone: some files have zoned timestamps and others not; pass time_zone=")
     zone = zone or (zones.pop() if len(zones) == 1 else "UTC")
     numbering = sources[0].layout.household if all(source.layout.shape == "long" for source in sources) else None
-    return Opened(sources, sources[0].unit.energy, units, reason, taken, zone, numbering)
+    return OpenedSources(sources, sources[0].unit.energy, units, reason, taken, zone, numbering)
 
 
-def _open_source(
+def _understand_file(
     file: Path,
     table: FileTable | None,
     columns: Mapping[str, str] | None,
@@ -275,26 +277,26 @@ def _open_source(
     """A file, the first entries of its timestamps, and the largest numbers of dates that leave day and month open."""
     try:
         table, own_unit, reason = _open(file, encoding) if table is None else (table, None, "")
-        layout = recognize(list(table.raw.collect_schema()), columns if own_unit is None else None, file.name)
+        layout = recognize_columns(list(table.raw.collect_schema()), columns if own_unit is None else None, file.name)
         if layout.clock is not None:
             second = table.raw.select(layout.clock).head(200).collect().to_series()
-            if not clock.texts(second).str.contains(clock.TIME_OF_DAY).all():  # it holds whole timestamps
+            if not clock.stripped_texts(second).str.contains(clock.TIME_OF_DAY).all():  # it holds whole timestamps
                 layout = replace(layout, timestamp=layout.clock, clock=None)
-        known, reason = _unit(table.raw, layout, file, unit) if own_unit is None else (own_unit, reason)
-        long = melt(table.raw, layout, file)
+        known, reason = _unit_and_reason(table.raw, layout, file, unit) if own_unit is None else (own_unit, reason)
+        long = long_table(table.raw, layout, file)
         types = long.collect_schema()
-        sample = clock.texts(long.select("timestamp").head(200).collect()["timestamp"])
+        sample = clock.stripped_texts(long.select("timestamp").head(200).collect()["timestamp"])
         text = isinstance(types["timestamp"], pl.String)
         named = timestamp_format is not None and own_unit is None
-        epoch = clock.epoch_unit(sample) if (text and not named) or types["timestamp"].is_numeric() else None
+        epoch = clock.unit_since_1970(sample) if (text and not named) or types["timestamp"].is_numeric() else None
         forms: tuple[str, ...] = ()
         numbers = None
         if text and named:
             forms = (str(timestamp_format),)
-        elif text and epoch is None and clock.is_numbered(sample):
-            numbers = clock.largest_numbers(long)
+        elif text and epoch is None and clock.is_day_or_month_first(sample):
+            numbers = clock.largest_day_and_month(long)
         elif text and epoch is None:
-            forms = clock.layouts(sample)
+            forms = clock.likely_layouts(sample)
     except UNREADABLE:  # their texts may quote readings
         raise InputError(f"path: {file.name} is empty or cannot be read as a table") from None
     if not isinstance(types["timestamp"], (pl.String, pl.Datetime, pl.Date)) and epoch is None:
@@ -309,7 +311,7 @@ def _open_source(
     return source, sample, numbers
 
 
-def _unit(raw: pl.LazyFrame, layout: MeterColumns, file: Path, named: Unit | None) -> tuple[Unit, str]:
+def _unit_and_reason(raw: pl.LazyFrame, layout: MeterColumns, file: Path, named: Unit | None) -> tuple[Unit, str]:
     """The unit of a file's readings, and why: the caller says so, a column of units, or the names of its columns."""
     if named is not None:
         return named, "you said so (unit)"
@@ -339,20 +341,20 @@ def _unit(raw: pl.LazyFrame, layout: MeterColumns, file: Path, named: Unit | Non
 def _open(file: Path, encoding: str | None) -> tuple[FileTable, Unit | None, str]:
     """A lazy table; with its unit and why, where the format of the file has one of its own."""
     if not file.name.lower().endswith((*PARQUET, *ARROW)):
-        _, text = beginning(file, encoding)
+        _, text = read_beginning(file, encoding)
         for one in formats.FORMATS:
             if text.startswith(one.beginnings):
                 if one.rows is None:
                     raise InputError(f"path: {file.name} is {one.name}, {one.words}")
-                return _translate(one.rows, file, one.unit, one.words)
-    return open_file(file, encoding), None, ""
+                return _rewrite_as_csv(one.rows, file, one.unit, one.words)
+    return open_table_file(file, encoding), None, ""
 
 
-def _translate(
+def _rewrite_as_csv(
     rows: Callable[[Path], Iterable[tuple[str, str, str, str]]], file: Path, unit: str, reason: str
 ) -> tuple[FileTable, Unit, str]:
     """Another format as a long table of mean power; channels of one household that meet are added."""
-    scratch = Scratch("meters.csv")
+    scratch = ScratchFile("meters.csv")
     with disk_space(), scratch.path.open("w", newline="", encoding="utf-8") as handle:
         writer = csv.writer(handle)
         writer.writerow(("household", "channel", "timestamp", "kw"))
@@ -370,14 +372,14 @@ def _translate(
     return FileTable(raw, scratch=scratch), replace(UNITS["kw"], name=unit), reason
 
 
-def melt(raw: pl.LazyFrame, layout: MeterColumns, file: Path) -> pl.LazyFrame:
+def long_table(raw: pl.LazyFrame, layout: MeterColumns, file: Path) -> pl.LazyFrame:
     """A table of any layout as rows of household, timestamp and kw.
 
     The type of one column says nothing about the others, which may be other households: numbers become doubles before
     anything is joined, and text beside them makes text of these doubles, which reads back as the same. Cells of other
     types hold no reading.
     """
-    household = pl.lit(file_household(file)) if layout.household is None else pl.col(layout.household)
+    household = pl.lit(household_of_file(file)) if layout.household is None else pl.col(layout.household)
     stamp = pl.col(layout.timestamp or "")
     stamp = stamp if layout.clock is None else clock.join_date_and_time(stamp, pl.col(layout.clock))
     if layout.shape in ("long", "single"):
@@ -458,9 +460,9 @@ def read_meters(
     [0.2, 0.4, 0.3]
     """
     readings = meter_readings(**locals())  # the same arguments
-    totals = readings.summary()
+    totals = readings.totals()
     said = [f"{totals['large']} of the households {LARGE}"] if totals["large"] else []
-    said += readings.notes()
+    said += readings.owner_notes()
     if totals["repaired"] or totals["left out"]:
         said.append(
             f"of {len(readings.quality)} households, {totals['repaired']} were repaired and {totals['left out']} left "
@@ -483,16 +485,18 @@ def meter_readings(
     encoding: str | None = None,
 ) -> Readings:
     """The frame of :func:`read_meters`, from the same arguments, with its quality table."""
-    table = table_of(path)
-    files = meter_files(path) if table is None else table
-    opened = open_sources(files, columns, timestamp_format, unit, time_zone, encoding)
-    pieces = pl.concat([piece for number, source in enumerate(opened.sources) for piece in source.pieces(number)])
-    other = choose_spellings(pieces["household"].unique().to_list(), {})
-    rows = in_order(pieces.with_columns(pl.col("household").replace(other)), opened.time_zone)
+    table = lazy_table(path)
+    files = find_meter_files(path) if table is None else table
+    opened = understand_files(files, columns, timestamp_format, unit, time_zone, encoding)
+    standard_batches = pl.concat(
+        [piece for number, source in enumerate(opened.sources) for piece in source.standard_batches(number)]
+    )
+    other = choose_spellings(standard_batches["household"].unique().to_list(), {})
+    rows = order_rows(standard_batches.with_columns(pl.col("household").replace(other)), opened.time_zone)
     if interval is None and opened.numbering is not None and rows["household"].n_unique() == len(rows) > 2:
         raise ColumnsError(ROW_NUMBERS.format(opened.numbering))
-    register = decided(*rising(rows), energy=opened.energy, meter=named_meter(unit))
-    return repair(
+    register = are_registers(*count_registers(rows), energy=opened.energy, meter=parse_meter_kind(unit))
+    return repair_readings(
         rows,
         interval=interval,
         max_kw=max_kw,
@@ -503,7 +507,7 @@ def meter_readings(
     )
 
 
-def in_order(rows: pl.DataFrame, time_zone: str | None) -> pl.DataFrame:
+def order_rows(rows: pl.DataFrame, time_zone: str | None) -> pl.DataFrame:
     """Pieces of files in the order of the input and on the clock of a zone, as :func:`repair` takes them.
 
     Empty cells are dropped before anything is counted, but for households that have nothing else: in a wide file there
@@ -517,7 +521,7 @@ def in_order(rows: pl.DataFrame, time_zone: str | None) -> pl.DataFrame:
     frame = rows.with_columns(timestamp=stamp, bad_time=time.is_null(), no_such_time=pl.lit(False))
     if time_zone is not None and rows["wall"].any():
         walls = rows.lazy().with_columns(timestamp=clock.on_clock(time, None))
-        local = clock.localize(walls, time_zone, within=("file",)).collect(engine="in-memory")
+        local = clock.resolve_clock_changes(walls, time_zone, within=("file",)).collect(engine="in-memory")
         shown = pl.when(wall).then(local["timestamp"]).otherwise("timestamp")
         frame = frame.with_columns(timestamp=shown, no_such_time=wall & local["no_such_time"])
     return frame.select("household", "timestamp", "kw", "invalid", "bad_time", "no_such_time")
