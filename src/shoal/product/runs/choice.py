@@ -46,7 +46,7 @@ from shoal.product.runs.fit_stage import fit_job
 from shoal.product.runs.folder import FIT
 from shoal.product.runs.inputs import Curves
 from shoal.product.runs.owner_ledger import Book, as_period
-from shoal.product.runs.row_rules import Rules, TableRules
+from shoal.product.runs.row_rules import Rules
 from shoal.product.runs.rows import rules_of, too_few
 from shoal.product.runs.shards import run_jobs
 from shoal.product.runs.work import Work
@@ -205,17 +205,9 @@ class Rehearsal:
 
     @property
     def protected(self) -> list[str]:
-        """Columns of a table that crowds are not alike in, and why."""
+        """The columns of a table that crowds are not alike in, each with the reason."""
         rules = self.today_rules
-        if not isinstance(rules, TableRules):
-            return []
-        columns, whys = rules.columns, ("few values", "half of the labels alike", "named sensitive")
-        masks = columns.few, columns.alike, columns.sensitive
-        return [
-            f"{name}: {', '.join(why for why, mask in zip(whys, masks, strict=True) if mask[j])}"
-            for j, name in enumerate(rules.names)
-            if columns.protected[j]
-        ]
+        return [] if rules is None else [f"{name}: {why}" for name, why in rules.protected.items()]
 
 
 # ------------------------------------------------------------------ days that are past
@@ -453,7 +445,7 @@ class FileCheck:
         if fit.about:
             sections.append(("What was understood", list(fit.about)))
         rules = None if self.rehearsal is None else self.rehearsal.today_rules
-        doubts = [*fit.doubts, *(rules.copies if isinstance(rules, TableRules) else [])]
+        doubts = [*fit.doubts, *(rules.copies if rules else [])]
         if doubts:
             sections.append((WARNINGS, doubts))
         if self.refusal:

@@ -64,7 +64,7 @@ from shoal.product.runs.owner_ledger import IN_FOLDER, Book, Seal, note_ledger, 
 from shoal.product.runs.results import ANNEX, BOARD, Results
 from shoal.product.runs.rows import NUMBERS
 from shoal.product.runs.shards import find_shard, put_whole, sweep
-from shoal.product.runs.work import Carry, Work
+from shoal.product.runs.work import Work
 
 if TYPE_CHECKING:
     from shoal.product.sources.frames import ScratchFile
@@ -265,7 +265,6 @@ class Run(Results):
 
     def _forget(self, *stages: str, **changes: Any) -> None:
         left = {name: done for name, done in self.state.stages.items() if name not in stages}
-        self.work.carry = Carry()
         self._remember(replace(self.state, stages=left, **changes))
 
     def _configure(self, **settings: Any) -> None:
@@ -334,16 +333,9 @@ class Run(Results):
         stage, work = self.pipeline[name], self.work
         self._say(name, stage.doing, 0, 0)
         begun = time.monotonic()
-        try:
-            for step in stage.steps:
-                outcome = step(work)
-                if outcome.settings is not None:
-                    work.state = replace(work.state, config=outcome.settings)
-                work.carry = outcome.carry or work.carry
-        finally:
-            work.end_stage()
+        outcome = stage.do(work)
         facts: Any = decode_facts(name, outcome.facts.to_json())  # as they will be read
-        state = work.state
+        work.state = state = replace(work.state, config=outcome.settings or work.settings)
         if name == "fit":
             kind = choose_kind(state.config, facts)
             kind.check_rows(state.config, facts)
@@ -351,6 +343,8 @@ class Run(Results):
         digests = {file: work.folder.digest(file) for file in outcome.files}
         seconds = round(time.monotonic() - begun, 3)
         stages = {**state.stages, name: Done(self.key(name), digests, seconds, _now(), facts)}
+        if outcome.tables is not None:
+            work.known_tables = stages[name], outcome.tables
         state = replace(state, stages={one: stages[one] for one in STAGES if one in stages})
         if name == "release" and state.ledger is not None:
             state = replace(state, releasing=None, ledger=replace(state.ledger, head=facts.head))
@@ -480,7 +474,6 @@ class Run(Results):
             state = replace(
                 self.state, release=self.state.release + 1, releasing=None, kind=choose_kind(self.config).word
             )
-            self.work.carry = Carry()
             self._remember(replace(state, stages={}, previous=aside, day=_now()[:10]))
 
     # ------------------------------------------------------------------ before a release

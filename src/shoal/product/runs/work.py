@@ -1,7 +1,7 @@
 """The work of a stage: what it is given, and what it returns.
 
 A stage is ``stage(work) -> StageOutcome``. :class:`Work` has settings, source, ledger and the facts of the stages
-before it as attributes; a stage changes none of them. What later ones need in memory it hands on as :class:`Carry`.
+before it as attributes; a stage changes none of them.
 The ledger is opened at its first use and stays open until the command ends.
 """
 
@@ -9,54 +9,44 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal.errors import LedgerError
 from shoal.product.ledger.ledger import Ledger
 from shoal.product.runs.config import Config, Speed
-from shoal.product.runs.folder import Facts, Folder, Progress, RunState, Source
+from shoal.product.runs.folder import Done, Facts, Folder, Progress, RunState, Source
 from shoal.product.runs.inputs import Input, input_of
 from shoal.product.runs.owner_ledger import IN_FOLDER, VARIABLE, Place, open_sealed, place_of_run, warn_elsewhere
 from shoal.product.runs.shards import Listing
 from shoal.product.workers import Executor, open_executor
 
 if TYPE_CHECKING:
-    from shoal.product.runs.fit_stage import MeterShards
     from shoal.product.runs.kinds.kind import Kind
     from shoal.product.runs.rows import CrowdTables
 
 
 @dataclass(frozen=True)
-class Carry:
-    """What steps hand on in memory: readings in shards, whether crowds are on record, members and rows of crowds."""
+class StageOutcome:
+    """The files that a stage wrote and its record; where it has them, settings that hold from here on, and crowds."""
 
-    meters: MeterShards | None = None
-    lasting: bool = False
+    files: tuple[str, ...]
+    facts: Any
+    settings: Config | None = None
     tables: CrowdTables | None = None
 
 
 @dataclass(frozen=True)
-class StageOutcome:
-    """The files that a stage wrote and its record; the settings that hold from here on, and what it hands on."""
-
-    files: tuple[str, ...] = ()
-    facts: Any = None
-    settings: Config | None = None
-    carry: Carry | None = None
-
-
-@dataclass(frozen=True)
 class Stage:
-    """One stage: words for its progress, settings that its result depends on, its steps, in order.
+    """One stage: words for its progress, settings that its result depends on, and the function that does it.
 
-    The outcome of the last step is the stage's. ``daily``: settings that may differ from release to release.
+    ``daily``: settings that may differ from release to release.
     """
 
     doing: str
     settings: tuple[str, ...]
-    steps: tuple[Callable[[Work], StageOutcome], ...]
+    do: Callable[[Work], StageOutcome]
     daily: tuple[str, ...] = ()
 
 
@@ -71,9 +61,8 @@ class Work:
         self.folder, self.speed, self.progress = folder, speed, progress
         self.horizon = horizon  #: as a time, such as 3h, until the step is known
         self.named_ledger: str | None = None  #: as it was given, with its password, which is written nowhere
-        self.carry = Carry()
         self._ledger: Ledger | None = None
-        self._executor: Executor | None = None
+        self.known_tables: tuple[Done, CrowdTables] | None = None  #: of the stage that formed these crowds
 
     @property
     def path(self) -> Path:
@@ -131,13 +120,13 @@ class Work:
 
     @property
     def tables(self) -> CrowdTables:
-        """Members and rows of the crowds, loaded once."""
-        if self.carry.tables is None:
-            from shoal.product.runs.rows import CrowdTables
+        """Members and rows of the crowds that were formed last, loaded once."""
+        from shoal.product.runs.rows import CrowdTables
 
-            self.carry = replace(self.carry, tables=CrowdTables.load(self.folder))
-        assert self.carry.tables is not None
-        return self.carry.tables
+        formed, known = self.state.stages["crowds"], self.known_tables
+        if known is None or known[0] is not formed:
+            self.known_tables = known = formed, CrowdTables.load(self.folder)
+        return known[1]
 
     def tell(self, text: str, done: float, total: int) -> None:
         """Report how far the stage is."""
@@ -156,19 +145,6 @@ class Work:
     def workers(self, shards: int | None = None) -> Executor:
         """Where tasks run, to be used in a ``with`` statement; ``shards``: how many the run has, where it is known."""
         return open_executor(self.speed.workers, self.speed.cores, shards)
-
-    @property
-    def executor(self) -> Executor:
-        """Where the tasks of all steps of this stage run, until it ends."""
-        if self._executor is None:
-            self._executor = self.workers().__enter__()
-        return self._executor
-
-    def end_stage(self) -> None:
-        """Send the workers of a stage home."""
-        executor, self._executor = self._executor, None
-        if executor is not None:
-            executor.__exit__(None, None, None)
 
     # ------------------------------------------------------------------ the ledger
 

@@ -31,12 +31,12 @@ from shoal.product.runs import card_stage, crowd_stage, design_stage
 from shoal.product.runs.blocks import Answers, answers_of, members_of
 from shoal.product.runs.config import Config
 from shoal.product.runs.design_stage import hardest_block, intact_pairs
+from shoal.product.runs.fit_stage import first_stage
 from shoal.product.runs.folder import DESIGN, SHARDS
 from shoal.product.runs.kinds.kind import (
     RELEASE_SETTINGS,
     Kind,
     csv_bytes,
-    first_stage,
     last_stages,
     release_facts,
     write_tables,
@@ -111,10 +111,10 @@ class ProtectedAnswers(Kind):
     def stages(self, *, of_table: bool) -> dict[str, Stage]:
         return {
             "fit": first_stage(of_table=of_table),
-            "crowds": Stage(crowd_stage.DOING, crowd_stage.SETTINGS, (crowd_stage.stage,)),
-            "design": Stage(design_stage.DOING, design_stage.SETTINGS, (design_stage.stage,)),
-            "audit": Stage(design_stage.ATTACKING, ("query",), (design_stage.audit_stage,)),
-            "release": Stage(DOING, RELEASE_SETTINGS, (release,)),
+            "crowds": Stage(crowd_stage.DOING, crowd_stage.SETTINGS, crowd_stage.stage),
+            "design": Stage(design_stage.DOING, design_stage.SETTINGS, design_stage.stage),
+            "audit": Stage(design_stage.ATTACKING, ("query",), design_stage.audit_stage),
+            "release": Stage(DOING, RELEASE_SETTINGS, release),
             **last_stages(),
         }
 

@@ -10,7 +10,7 @@ from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import FitFacts, ReleaseFacts, SpentFacts
 from shoal.product.card.pictures import CrowdCurves
 from shoal.product.card.statements import HEADINGS, Statement, would_protect
-from shoal.product.runs import card_stage, fit_stage, table_stage
+from shoal.product.runs import card_stage
 from shoal.product.runs.config import OF_READINGS, Config
 from shoal.product.runs.folder import CSV, FIT, PARQUET, PUBLIC
 from shoal.product.runs.inputs import read_curves
@@ -127,19 +127,11 @@ def mean_kw(work: Work) -> float | None:
     return float(every["value"].to_numpy().mean()) if "value" in every.columns and len(every) else None
 
 
-def first_stage(*, of_table: bool) -> Stage:
-    """The first stage, over meters or a table."""
-    if of_table:
-        return Stage(table_stage.DOING, table_stage.SETTINGS, (table_stage.stage,), table_stage.DAILY)
-    steps = (fit_stage.read_meters, fit_stage.ask_ledger, fit_stage.fit_forecasts)
-    return Stage("reading meters", fit_stage.SETTINGS, steps, fit_stage.DAILY)
-
-
 def last_stages() -> dict[str, Stage]:
     """The last stages of every release."""
     return {
-        "card": Stage(card_stage.DOING, card_stage.SETTINGS, (card_stage.stage,)),
-        "report": Stage(card_stage.REPORTING, card_stage.REPORT_SETTINGS, (card_stage.report_stage,)),
+        "card": Stage(card_stage.DOING, card_stage.SETTINGS, card_stage.stage),
+        "report": Stage(card_stage.REPORTING, card_stage.REPORT_SETTINGS, card_stage.report_stage),
     }
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import islice
 from math import inf
@@ -28,15 +28,14 @@ from shoal.product.card.facts import FitFacts
 from shoal.product.card.statements import OWNER as TO_OWNER
 from shoal.product.card.statements import WARNINGS, Statement
 from shoal.product.ledger.budgets import window_start
-from shoal.product.runs import table_stage
 from shoal.product.runs.config import OF_READINGS, Config
+from shoal.product.runs.fit_stage import first_stage, noun_of
 from shoal.product.runs.folder import CSV, FIT, PARQUET
 from shoal.product.runs.inputs import read_curves
-from shoal.product.runs.kinds.kind import Kind, first_stage, last_stages, mean_kw, release_facts
+from shoal.product.runs.kinds.kind import Kind, last_stages, mean_kw, release_facts
 from shoal.product.runs.owner_ledger import as_period
 from shoal.product.runs.release_check import check_readings
-from shoal.product.runs.table_stage import noun_of
-from shoal.product.runs.work import Carry, Stage, StageOutcome, Work
+from shoal.product.runs.work import Stage, StageOutcome, Work
 from shoal.product.sources.class_table import LABEL, declared_rows
 from shoal.product.sources.frames import spreadsheet_safe
 from shoal.readings.account import MembershipAudit, audit_membership
@@ -121,10 +120,10 @@ class NoisyReadings(Kind):
             bounds_of(settings), cells_of(settings)
 
     def stages(self, *, of_table: bool) -> dict[str, Stage]:
-        declared = (*table_stage.SETTINGS, "secret", "bounds", "cells")
-        table = Stage(table_stage.DOING, declared, (read_table,), table_stage.DAILY)
-        fit = table if of_table else first_stage(of_table=False)
-        return {"fit": fit, "release": Stage(DOING, SETTINGS, (release,)), **last_stages()}
+        fit = first_stage(of_table=of_table)
+        if of_table:
+            fit = replace(fit, settings=(*fit.settings, "secret", "bounds", "cells"), do=read_table)
+        return {"fit": fit, "release": Stage(DOING, SETTINGS, release), **last_stages()}
 
     def begin(self, work: Work) -> None:
         homes_of(work)
@@ -244,7 +243,7 @@ def read_table(work: Work) -> StageOutcome:
     work.folder.write(ROWS, lambda path: whole.select(LABEL, *names).write_parquet(path))
     noun, doubts = noun_of(str(config.label)), work.other_ledgers(whole[LABEL].to_list())
     facts = FitFacts(str(work.source), len(whole), left_out=left_out, noun=noun, entry="column", doubts=doubts)
-    return StageOutcome((ROWS,), facts, carry=Carry())
+    return StageOutcome((ROWS,), facts)
 
 
 def settings_of(work: Work) -> PublicSettings:
