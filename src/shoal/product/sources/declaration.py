@@ -28,16 +28,7 @@ import polars as pl
 
 from shoal.errors import InputError
 from shoal.files import disk_space
-from shoal.product.sources.frames import (
-    ARROW,
-    PARQUET,
-    SEPARATORS,
-    UNREADABLE,
-    FileTable,
-    ScratchFile,
-    declared_encoding,
-    open_text,
-)
+from shoal.product.sources import frames
 from shoal.product.sources.meters import clock
 from shoal.product.sources.meters.columns import MeterColumns, Unit, parse_unit, recognize_columns
 from shoal.product.sources.meters.readings import MeterSource, OpenedSources, long_table
@@ -49,24 +40,24 @@ if TYPE_CHECKING:
 UNIT, LOST = "\x1f", "\ufffd"
 
 
-def open_declared(file: Path, encoding: str, is_whole: Callable[[list[str]], bool]) -> FileTable:
+def open_declared(file: Path, encoding: str, is_whole: Callable[[list[str]], bool]) -> frames.FileTable:
     """A CSV, Parquet or Arrow file as a lazy table that is read line by line.
 
     ``is_whole`` says from the header whether every row must have all its fields (else a wrong one is left out).
     """
     try:
-        if file.name.lower().endswith((*PARQUET, *ARROW)):
-            table = pl.scan_parquet(file) if file.name.lower().endswith(PARQUET) else pl.scan_ipc(file)
+        if file.name.lower().endswith((*frames.PARQUET, *frames.ARROW)):
+            table = pl.scan_parquet(file) if file.name.lower().endswith(frames.PARQUET) else pl.scan_ipc(file)
             table.collect_schema()
-            return FileTable(table)
+            return frames.FileTable(table)
         return _rewrite(file, encoding, is_whole)
-    except UNREADABLE:
+    except frames.UNREADABLE:
         raise InputError(f"path: {file.name} is empty or cannot be read as a table") from None
 
 
-def _rewrite(file: Path, encoding: str, is_whole: Callable[[list[str]], bool]) -> FileTable:
-    scratch = ScratchFile("lines.csv")
-    with disk_space(), open_text(file, encoding, newline="\n") as source, scratch.path.open(
+def _rewrite(file: Path, encoding: str, is_whole: Callable[[list[str]], bool]) -> frames.FileTable:
+    scratch = frames.ScratchFile("lines.csv")
+    with disk_space(), frames.open_text(file, encoding, newline="\n") as source, scratch.path.open(
         "w", encoding="utf-8", newline=""
     ) as out:  # fmt: skip
         first = next(source, "").lstrip("\ufeff").rstrip("\r\n")
@@ -79,7 +70,7 @@ def _rewrite(file: Path, encoding: str, is_whole: Callable[[list[str]], bool]) -
             raise InputError(
                 f"path: {file.name} is in a format with units of its own; with secret='readings' give CSV or Parquet"
             )
-        separator = max(SEPARATORS, key=first.count)
+        separator = max(frames.SEPARATORS, key=first.count)
         header = _column_names(next(csv.reader([first], delimiter=separator), []), file)
         whole, rows = is_whole(header), _rows(source, separator, len(header))
         out.write(UNIT.join(header) + "\n")
@@ -92,7 +83,7 @@ def _rewrite(file: Path, encoding: str, is_whole: Callable[[list[str]], bool]) -
                     "and in a file with a column for every household it is unknown which cell is wrong. Repair the row"
                 )
     table = pl.scan_csv(scratch.path, separator=UNIT, quote_char=None, infer_schema=False)
-    return FileTable(table, separator != ",", scratch)
+    return frames.FileTable(table, separator != ",", scratch)
 
 
 def _column_names(header: list[str], file: Path) -> list[str]:
@@ -148,7 +139,7 @@ def open_by_header(files: Sequence[Path], settings: Config, *, instants: bool) -
     unit, zone, encoding = (
         parse_unit(settings.unit),
         clock.parse_time_zone(settings.time_zone),
-        declared_encoding(settings.encoding),
+        frames.declared_encoding(settings.encoding),
     )
     assert unit is not None
     read: dict[Path, MeterSource] = {}
@@ -163,7 +154,7 @@ def open_by_header(files: Sequence[Path], settings: Config, *, instants: bool) -
         raise faults[0]
     # Where a file of one household cannot be read, the household is there, without a reading.
     empty = pl.LazyFrame({"timestamp": pl.Series([None], dtype=first.types["timestamp"]), "kw": ["?"]})
-    unreadable = replace(first, table=FileTable(empty), layout=MeterColumns("single", None, "timestamp", "kw"),
+    unreadable = replace(first, table=frames.FileTable(empty), layout=MeterColumns("single", None, "timestamp", "kw"),
                          types={**first.types, "kw": pl.String()})  # fmt: skip
     sources = [read.get(file) or replace(unreadable, file=file) for file in files]
     return OpenedSources(sources, unit.energy, unit.name, first.reason, first.taken, zone, None)

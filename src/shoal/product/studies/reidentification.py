@@ -32,16 +32,8 @@ from shoal.product.sources.meters.forecast import forecast
 from shoal.product.sources.meters.neighborhoods import likeness, usual_day
 from shoal.product.sources.meters.predictive import Forecasts, phases
 from shoal.product.sources.meters.quality import Readings, as_readings
-from shoal.product.studies.attackers import (
-    Attacker,
-    Table,
-    WeekMetric,
-    curve_metrics,
-    fingerprint_metrics,
-    rank_rows,
-    score_rows,
-    week_fingerprint,
-)
+from shoal.product.studies import attackers
+from shoal.product.studies.attackers import Table
 from shoal.product.studies.findings import Finding, Study, share_right, unique_share
 from shoal.product.studies.inference import Rows, above_middle, infer, infer_among_all, infer_columns
 from shoal.readings.crowds import check_curves, contributions
@@ -50,7 +42,7 @@ from shoal.validation import FloatArray
 
 Progress = Callable[[str, float], None]
 #: Makes further attackers, by name, from the tables of other homes.
-More = Callable[[Sequence[Table]], Mapping[str, Attacker]]
+More = Callable[[Sequence[Table]], Mapping[str, attackers.Attacker]]
 DAY = timedelta(days=1)
 #: Least share of a home's readings that must be there.
 OBSERVED = 0.95
@@ -358,7 +350,7 @@ class Weeks:
     @cached_property
     def prints(self) -> tuple[FloatArray, tuple[int, ...]]:
         """(homes, weeks, f) fingerprints of every week, and where their blocks end."""
-        printed = [week_fingerprint(*week) for week in zip(self.readings, self.weekends, strict=True)]
+        printed = [attackers.week_fingerprint(*week) for week in zip(self.readings, self.weekends, strict=True)]
         return np.stack([one for one, _ in printed], axis=1), printed[0][1]
 
     @property
@@ -392,7 +384,7 @@ def raw_scores(
         learned_from.append((prints[:, near].mean(axis=1), prints[:, later]))
     attacked = prints[:, judged - weeks : judged].mean(axis=1), prints[:, judged]
     return _score_by_fold(
-        attacked, learned_from, partial(fingerprint_metrics, ends=ends), (FEATURES, PROFILE), seed, more
+        attacked, learned_from, partial(attackers.fingerprint_metrics, ends=ends), (FEATURES, PROFILE), seed, more
     )
 
 
@@ -402,13 +394,13 @@ def curve_scores(
     """Attacker -> its (homes, rows) scores on the curves of one origin; it learns from other homes at the others."""
     tables = list(zip(known, rows, strict=True))
     attacked = tables.pop(judged)
-    return _score_by_fold(attacked, tables, curve_metrics, (OWN, EXPECTED), seed, more)
+    return _score_by_fold(attacked, tables, attackers.curve_metrics, (OWN, EXPECTED), seed, more)
 
 
 def _score_by_fold(
     attacked: Table,
     learned_from: Sequence[Table],
-    compare: Callable[[Sequence[Table]], list[WeekMetric]],
+    compare: Callable[[Sequence[Table]], list[attackers.WeekMetric]],
     names: Sequence[str],
     seed: int,
     more: More | None,
@@ -420,10 +412,10 @@ def _score_by_fold(
     for fold in np.array_split(np.random.default_rng(seed).permutation(n), FOLDS):
         others = np.setdiff1d(np.arange(n), fold)
         tables = [(before[others], after[others]) for before, after in learned_from]
-        attackers: dict[str, Attacker] = dict(zip(names, compare(tables), strict=True))
-        attackers |= more(tables) if more is not None else {}
-        for name, attacker in attackers.items():
-            scores.setdefault(name, np.empty((n, n)))[fold] = score_rows(attacker, known[fold], rows)
+        tried: dict[str, attackers.Attacker] = dict(zip(names, compare(tables), strict=True))
+        tried |= more(tables) if more is not None else {}
+        for name, attacker in tried.items():
+            scores.setdefault(name, np.empty((n, n)))[fold] = attackers.score_rows(attacker, known[fold], rows)
     return scores
 
 
@@ -440,12 +432,12 @@ def _link_findings(
     n = len(next(iter(scores[0].values())))
     for attacker in scores[0]:
         every = [one[attacker] for one in scores]
-        found = np.mean([rank_rows(one)[0] for one in every], axis=0)
+        found = np.mean([attackers.rank_rows(one)[0] for one in every], axis=0)
         what = f"the row of a home of which one week is known ({attacker})"
         findings.append(share_right("linkability", release, what, found, 1 / n))
     if member is not None:
         guess = float((1 / np.bincount(member)[member]).mean())
-        found = np.mean([rank_rows(inside_crowds(one, member))[0] for one in every], axis=0)
+        found = np.mean([attackers.rank_rows(inside_crowds(one, member))[0] for one in every], axis=0)
         what = f"the home behind a row, its crowd and one week being known ({attacker})"
         findings.append(share_right("singling out", release, what, found, guess, guess))
     return findings

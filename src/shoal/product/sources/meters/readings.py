@@ -19,23 +19,7 @@ import polars as pl
 from shoal.errors import InputError
 from shoal.files import disk_space
 from shoal.plaintext import spellings
-from shoal.product.sources.frames import (
-    ARROW,
-    FRAME,
-    PARQUET,
-    SUFFIXES,
-    UNREADABLE,
-    FileTable,
-    Paths,
-    ScratchFile,
-    declared_encoding,
-    find_meter_files,
-    lazy_table,
-    number_of,
-    open_table_file,
-    read_beginning,
-    row_batches,
-)
+from shoal.product.sources import frames
 from shoal.product.sources.meters import clock, formats
 from shoal.product.sources.meters.columns import (
     UNITS,
@@ -78,7 +62,7 @@ class MeterSource:
     """A file and how to read it."""
 
     file: Path
-    table: FileTable
+    table: frames.FileTable
     layout: MeterColumns
     types: Mapping[str, Any]  #: of household, timestamp and kw as they come
     unit: Unit
@@ -118,7 +102,9 @@ class MeterSource:
         rows = readable = 0
         by_column = layout.shape == "times"  # unpivoted batches go column by column, and so must the whole file
         try:
-            for batch in row_batches(self.table.raw.select(layout.needed), max(BATCH // max(len(layout.across), 1), 1)):
+            for batch in frames.row_batches(
+                self.table.raw.select(layout.needed), max(BATCH // max(len(layout.across), 1), 1)
+            ):
                 turn = pl.int_range(pl.len()) // max(len(batch), 1) if by_column else pl.lit(0)
                 piece = self._standard_columns(long_table(batch.lazy(), layout, self.file)).select(
                     pl.col("household").fill_null(""),
@@ -132,7 +118,7 @@ class MeterSource:
                 ).collect(engine="in-memory")  # fmt: skip
                 rows, readable = rows + len(piece), readable + piece["time"].count()
                 yield piece
-        except UNREADABLE:
+        except frames.UNREADABLE:
             if not self.declared or layout.shape != "single":
                 raise InputError(ODD_ROWS.format(name)) from None
         if self.declared:
@@ -159,7 +145,7 @@ class MeterSource:
         else:
             stamp = stamp.cast(pl.Datetime("us", getattr(dtype, "time_zone", None)))
         value, text = pl.col("kw"), self.types["kw"] == pl.String
-        number = number_of(value, self.types["kw"], decimal_comma=self.table.decimal_comma)
+        number = frames.number_of(value, self.types["kw"], decimal_comma=self.table.decimal_comma)
         invalid = number.is_null() & value.is_not_null() & (value.str.strip_chars() != "") if text else pl.lit(False)
         name = readable_names() if self.declared else household_names()
         return long.select(name, timestamp=stamp, kw=self.unit.in_kilo(number), invalid=invalid)
@@ -197,7 +183,7 @@ def household_of_file(file: Path) -> str:
     """
     name = file.name.encode("utf-8", "backslashreplace").decode()  # of bytes that are no text
     name = name[: -len(".gz")] if name.lower().endswith(".gz") else name
-    suffix = next((end for end in SUFFIXES if name.lower().endswith(end)), "")
+    suffix = next((end for end in frames.SUFFIXES if name.lower().endswith(end)), "")
     return name[: len(name) - len(suffix)].strip()
 
 
@@ -237,9 +223,9 @@ def understand_files(
 ) -> OpenedSources:
     """Understand files that are read together, or a table, by headers and first rows."""
     said, zone = parse_unit(unit), clock.parse_time_zone(time_zone)
-    encoding = None if encoding is None else declared_encoding(encoding)
+    encoding = None if encoding is None else frames.declared_encoding(encoding)
     if isinstance(files, pl.LazyFrame):
-        opened = [_understand_file(Path(FRAME), FileTable(files), columns, timestamp_format, said)]
+        opened = [_understand_file(Path(frames.FRAME), frames.FileTable(files), columns, timestamp_format, said)]
     else:
         opened = [_understand_file(file, None, columns, timestamp_format, said, encoding) for file in files]
     sources = [source for source, _, _ in opened]
@@ -268,7 +254,7 @@ def understand_files(
 
 def _understand_file(
     file: Path,
-    table: FileTable | None,
+    table: frames.FileTable | None,
     columns: Mapping[str, str] | None,
     timestamp_format: str | None,
     unit: Unit | None,
@@ -297,7 +283,7 @@ def _understand_file(
             numbers = clock.largest_day_and_month(long)
         elif text and epoch is None:
             forms = clock.likely_layouts(sample)
-    except UNREADABLE:  # their texts may quote readings
+    except frames.UNREADABLE:  # their texts may quote readings
         raise InputError(f"path: {file.name} is empty or cannot be read as a table") from None
     if not isinstance(types["timestamp"], (pl.String, pl.Datetime, pl.Date)) and epoch is None:
         raise InputError(
@@ -338,23 +324,23 @@ def _unit_and_reason(raw: pl.LazyFrame, layout: MeterColumns, file: Path, named:
 # ------------------------------------------------------------------ files as tables
 
 
-def _open(file: Path, encoding: str | None) -> tuple[FileTable, Unit | None, str]:
+def _open(file: Path, encoding: str | None) -> tuple[frames.FileTable, Unit | None, str]:
     """A lazy table; with its unit and why, where the format of the file has one of its own."""
-    if not file.name.lower().endswith((*PARQUET, *ARROW)):
-        _, text = read_beginning(file, encoding)
+    if not file.name.lower().endswith((*frames.PARQUET, *frames.ARROW)):
+        _, text = frames.read_beginning(file, encoding)
         for one in formats.FORMATS:
             if text.startswith(one.beginnings):
                 if one.rows is None:
                     raise InputError(f"path: {file.name} is {one.name}, {one.words}")
                 return _rewrite_as_csv(one.rows, file, one.unit, one.words)
-    return open_table_file(file, encoding), None, ""
+    return frames.open_table_file(file, encoding), None, ""
 
 
 def _rewrite_as_csv(
     rows: Callable[[Path], Iterable[tuple[str, str, str, str]]], file: Path, unit: str, reason: str
-) -> tuple[FileTable, Unit, str]:
+) -> tuple[frames.FileTable, Unit, str]:
     """Another format as a long table of mean power; channels of one household that meet are added."""
-    scratch = ScratchFile("meters.csv")
+    scratch = frames.ScratchFile("meters.csv")
     with disk_space(), scratch.path.open("w", newline="", encoding="utf-8") as handle:
         writer = csv.writer(handle)
         writer.writerow(("household", "channel", "timestamp", "kw"))
@@ -369,7 +355,7 @@ def _rewrite_as_csv(
             .join(channels.lazy(), on="household", how="left", maintain_order="left")
             .select("household", "timestamp", kw=pl.when(pl.col("known") == pl.col("channels")).then("kw"))
         )
-    return FileTable(raw, scratch=scratch), replace(UNITS["kw"], name=unit), reason
+    return frames.FileTable(raw, scratch=scratch), replace(UNITS["kw"], name=unit), reason
 
 
 def long_table(raw: pl.LazyFrame, layout: MeterColumns, file: Path) -> pl.LazyFrame:
@@ -412,7 +398,7 @@ def _readable_cells(column: str, dtype: pl.DataType, with_text: bool) -> pl.Expr
 
 
 def read_meters(
-    path: Paths | Any,
+    path: frames.Paths | Any,
     *,
     unit: str | None = None,
     interval: Any = None,
@@ -474,7 +460,7 @@ def read_meters(
 
 
 def meter_readings(
-    path: Paths | Any,
+    path: frames.Paths | Any,
     *,
     unit: str | None = None,
     interval: Any = None,
@@ -485,8 +471,8 @@ def meter_readings(
     encoding: str | None = None,
 ) -> Readings:
     """The frame of :func:`read_meters`, from the same arguments, with its quality table."""
-    table = lazy_table(path)
-    files = find_meter_files(path) if table is None else table
+    table = frames.lazy_table(path)
+    files = frames.find_meter_files(path) if table is None else table
     opened = understand_files(files, columns, timestamp_format, unit, time_zone, encoding)
     standard_batches = pl.concat(
         [piece for number, source in enumerate(opened.sources) for piece in source.standard_batches(number)]
