@@ -26,7 +26,7 @@ from shoal.arma import fit_arma, predict
 from shoal.arma.predict import check_models
 from shoal.product.sources.meters import clock
 from shoal.product.sources.meters.forecast import forecast
-from shoal.product.sources.meters.predictive import Forecasts, log_power, phases, power_error
+from shoal.product.sources.meters.predictive import Forecasts, log_power, phase_numbers, power_error
 from shoal.product.sources.meters.quality import Readings, repair_readings
 from shoal.product.sources.meters.readings import meter_readings
 from shoal.product.sources.meters.simulate import simulate_meters
@@ -122,7 +122,7 @@ def stages(readings: Readings) -> tuple[dict[str, tuple[float, float]], Forecast
     fc, whole = timed(lambda: forecast(readings))
     at = readings.find_origin(None)
     past, cutting = timed(lambda: readings.window(at, -15 * 96))
-    phase = phases(past.timestamps, "week", readings.step)
+    phase = phase_numbers(past.timestamps, "week", readings.step)
     rows = np.searchsorted(np.array(past.households), np.array(fc.households))
     x = fc.season.remove(past.kw[rows], phase)
     models, fitting = timed(lambda: fit_arma(x, order=(6, 5)))
@@ -167,7 +167,7 @@ def compare_auto_arima(readings: Readings, options: argparse.Namespace) -> None:
             seconds["shoal"] += spent[1]
             past, future = some.window(at, -15 * 96), some.window(at, 12)
             keep = np.searchsorted(np.array(past.households), np.array(fc.households))
-            x = fc.season.remove(past.kw[keep], phases(past.timestamps, season, some.step))
+            x = fc.season.remove(past.kw[keep], phase_numbers(past.timestamps, season, some.step))
             truth = future.kw[keep]
             for i in range(len(x)):
                 with warnings.catch_warnings():

@@ -19,7 +19,7 @@ from shoal import validation
 from shoal.errors import InputError
 from shoal.product.sources.meters import clock
 from shoal.product.sources.meters.forecast import forecast
-from shoal.product.sources.meters.predictive import FLOOR, PERIODS, Forecasts, Season, log_power, phases
+from shoal.product.sources.meters.predictive import FLOOR, PERIODS, Forecasts, Season, log_power, phase_numbers
 from shoal.product.sources.meters.quality import Readings, as_readings
 from shoal.validation import FloatArray
 
@@ -158,7 +158,9 @@ def _compare(data: Readings, fc: Forecasts, place: int, back: int) -> dict[str, 
 
 def wide_std(fc: Forecasts) -> FloatArray:
     """(n, h) standard deviation of ln p given the history, the error of the estimated season counted in."""
-    return np.asarray(fc.error_std * np.sqrt(inflation(fc.season, phases(fc.timestamps, fc.season.period, fc.step))))
+    return np.asarray(
+        fc.error_std * np.sqrt(inflation(fc.season, phase_numbers(fc.timestamps, fc.season.period, fc.step)))
+    )
 
 
 def inflation(season: Season, phase: NDArray[np.int64]) -> FloatArray:

@@ -33,11 +33,11 @@ from shoal.crowds.formation import means
 from shoal.crowds.membership import ROOM, form_crowds
 from shoal.mechanism.mechanism import Mechanism
 from shoal.numerics.threads import one_library_thread
-from shoal.product.sources.meters.neighborhoods import AHEAD_WEIGHT, DAY_WEIGHT, USUAL_SHARE, likeness
+from shoal.product.sources.meters.neighborhoods import AHEAD_WEIGHT, DAY_WEIGHT, USUAL_SHARE, likeness_points
 from shoal.product.sources.meters.quality import as_readings
 from shoal.product.studies.attackers import Attacker, Table, WeekMetric, curve_metrics, rank_rows
 from shoal.product.studies.findings import ERROR, markdown_table
-from shoal.product.studies.reidentification import Weeks, comparable_curves, curve_scores, inside_crowds, raw_scores
+from shoal.product.studies.reidentification import Weeks, curve_scores, inside_crowds, log_curves, raw_scores
 from shoal.records import plain
 from shoal.rounding import percent
 from shoal.validation import FloatArray
@@ -231,7 +231,7 @@ class Ways:
     def all(self, crowd: int) -> list[Release]:
         """Forecasts without protection, and releases of them of every kind."""
         return [
-            Release(PLAIN, tuple(comparable_curves(one) for one in self.power)),
+            Release(PLAIN, tuple(log_curves(one) for one in self.power)),
             *self.noisy(crowd),
             self.means(crowd),
             self.books(crowd),
@@ -308,7 +308,7 @@ class Ways:
         likelihoods: Sequence[FloatArray],
     ) -> Release:
         off = float(np.sqrt(((np.concatenate(rows) - np.concatenate(self.power)) ** 2).mean()))
-        compared = rows if name in (WHITE, PAPER) else [comparable_curves(one) for one in rows]
+        compared = rows if name in (WHITE, PAPER) else [log_curves(one) for one in rows]
         return Release(name, tuple(compared), crowds, naming_bound(crowds, epsilon, delta), off, tuple(likelihoods))
 
 
@@ -483,26 +483,26 @@ def study(
     def forecast_at(days: int, week: int) -> dict[str, Any]:
         options: dict[str, Any] = {"order": order, "horizon": horizon, "season": "day"}
         fc = shoal.forecast(own, train_days=days, origin=weeks.starts[week], **options)
-        return {"households": np.array(fc.households), "power": fc.power, "points": likeness(fc)}
+        return {"households": np.array(fc.households), "power": fc.power, "points": likeness_points(fc)}
 
     made = {at: parts.get("forecast-{}-{}".format(*at), partial(forecast_at, *at)) for at in wanted}
     weeks = weeks.with_forecasts([one["households"].tolist() for one in made.values()], crowd)
-    curve = {at: weeks.of_homes(one["households"].tolist(), one["power"]) for at, one in made.items()}
+    curve = {at: weeks.rows_of_homes(one["households"].tolist(), one["power"]) for at, one in made.items()}
     start = made[train_days, judged[0]]
-    prints, ends = weeks.prints
+    fingerprints, ends = weeks.fingerprints
 
     def knowledge(at: Sequence[int], count: int) -> list[FloatArray]:
         """(homes, f + k) what so many weeks before each origin say: fingerprints, and what one would forecast."""
         days = min(7 * count, train_days)
         return [
-            np.concatenate([prints[:, week - count : week].mean(axis=1), comparable_curves(curve[days, week])], axis=1)
+            np.concatenate([fingerprints[:, week - count : week].mean(axis=1), log_curves(curve[days, week])], axis=1)
             for week in at
         ]
 
     def raw(at: Sequence[int], count: int) -> list[dict[str, Any]]:
         def made_at(week: int) -> dict[str, Any]:
             more = partial(boosted, partial(weekly_blocks, ends=ends), seed) if learned else None
-            return chances(raw_scores(prints, ends, week, count, seed, more), None)
+            return chances(raw_scores(fingerprints, ends, week, count, seed, more), None)
 
         return [parts.get(f"attack-raw-{count}-{week}", partial(made_at, week)) for week in at]
 
@@ -518,10 +518,10 @@ def study(
         ]
 
     power = [curve[train_days, week] for week in judged]
-    points = weeks.of_homes(start["households"].tolist(), start["points"])
+    points = weeks.rows_of_homes(start["households"].tolist(), start["points"])
     ways = Ways(weeks.names, power, points, epsilon, delta, book_epsilon, seed, parts)
     known = knowledge(judged, 1)
-    readings_left = Release(RAW, tuple(prints[:, week] for week in judged))
+    readings_left = Release(RAW, tuple(fingerprints[:, week] for week in judged))
     every = raw(judged, 1)
     findings = findings_of(readings_left, every)
     by_rows = among_fewer(findings, every)

@@ -81,8 +81,8 @@ def test_printed_bounds_are_not_below_what_is_certified(figures: dict[str, dict[
 def test_raw_readings_of_real_homes_are_found_as_often_as_is_stored(figures: dict[str, dict[str, object]]) -> None:
     study = page.stored_as(AttackStudy, figures["reidentify"])
     weeks = Weeks.of(SWISS.read(), 3, len(study.origins), study.crowd)
-    prints, ends = weeks.prints
-    scores = [raw_scores(prints, ends, week, 1, 0) for week in weeks.judged]
+    fingerprints, ends = weeks.fingerprints
+    scores = [raw_scores(fingerprints, ends, week, 1, 0) for week in weeks.judged]
     stored = {one.attacker: one for one in study.findings if one.what == "raw readings"}
     for attacker in scores[0]:
         hits = Hits.over([rank_rows(one[attacker]) for one in scores])

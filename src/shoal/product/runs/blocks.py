@@ -37,8 +37,8 @@ from shoal.product.sources.class_table import SUFFIX, ClassTable, refuse_copies,
 from shoal.product.sources.meters.predictive import (
     AccountingWarning,
     Forecasts,
-    joined_forecasts,
-    off_by,
+    absolute_errors,
+    join_forecasts,
     power_accuracy,
 )
 from shoal.records import Record
@@ -117,7 +117,7 @@ class ForecastAnswers:
 
     def off(self, released: FloatArray, truth: FloatArray) -> tuple[int, float]:
         """Entries whose ``truth``, (n, h) in kW, came later, and the sum of the absolute errors there."""
-        return off_by(truth, self._power(released))
+        return absolute_errors(truth, self._power(released))
 
     def table(self, order: IndexArray, group: IndexArray, row: IndexArray, released: FloatArray) -> pl.DataFrame:
         """household, crowd, row, step, timestamp, kw."""
@@ -192,7 +192,7 @@ def _write_block(path: Path, members: pl.DataFrame, shards: Sequence[Any]) -> Pa
         put_whole(path, table.save)
     else:
         places = [[i for i, name in enumerate(shard.households) if name in here] for shard in shards]
-        forecasts = joined_forecasts([shard.take(at) for shard, at in zip(shards, places, strict=True) if at])
+        forecasts = join_forecasts([shard.take(at) for shard, at in zip(shards, places, strict=True) if at])
         put_whole(path, forecasts.save)
     put_frame(path.with_suffix(f".{MEMBERS}"), members.select("label", "crowd", "truth"))
     return seal_shard(path, BlockFacts(len(here), members["crowd"].n_unique(), strange))

@@ -63,7 +63,7 @@ from shoal.product.sources.frames import spreadsheet_safe
 from shoal.product.sources.meters import clock
 from shoal.product.sources.meters.forecast import ABSENT, ShortHistory, forecast, update_forecasts
 from shoal.product.sources.meters.neighborhoods import usual_day
-from shoal.product.sources.meters.predictive import Forecasts, off_by
+from shoal.product.sources.meters.predictive import Forecasts, absolute_errors
 from shoal.product.sources.meters.quality import NothingToForecast, Readings
 from shoal.product.sources.meters.readings import choose_spellings
 from shoal.product.workers import tick
@@ -146,7 +146,7 @@ def do(readings: str, origin: str, config: Config, before: str | None, lasting: 
     )
     put_frame(path.with_suffix(f".{QUALITY}"), quality)
     put_whole(path, forecasts.save)
-    known, off = off_by(truth, forecasts.power)
+    known, off = absolute_errors(truth, forecasts.power)
     return replace(forecasts.facts(), later_known=known, later_absolute=off)
 
 

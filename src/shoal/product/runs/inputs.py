@@ -24,8 +24,8 @@ from shoal.product.runs.folder import CrowdFacts
 from shoal.product.runs.shards import Part, put_frame
 from shoal.product.sources.class_table import ClassTable
 from shoal.product.sources.meters import clock
-from shoal.product.sources.meters.neighborhoods import crowd_points
-from shoal.product.sources.meters.predictive import phases
+from shoal.product.sources.meters.neighborhoods import points_of_homes
+from shoal.product.sources.meters.predictive import phase_numbers
 from shoal.rounding import count_of
 from shoal.validation import FloatArray
 
@@ -140,8 +140,8 @@ class MeterInput:
     ) -> Curves:
         """Curves of some households, or of all; forecast and usual day together make homes alike."""
         frame = _among(read_curves(shards), among)
-        times = phases(horizon_stamps(fit, settings.horizon), "day", timedelta(minutes=fit.step_minutes or 0))
-        points = crowd_points(frame["value"].to_numpy(), frame["stored"].to_numpy(), times)
+        times = phase_numbers(horizon_stamps(fit, settings.horizon), "day", timedelta(minutes=fit.step_minutes or 0))
+        points = points_of_homes(frame["value"].to_numpy(), frame["stored"].to_numpy(), times)
         boundaries = read_boundaries(settings, frame["label"].to_list())
         return Curves(frame, points, boundaries, tuple(times.tolist()), fit.origin or "")
 

@@ -134,10 +134,10 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
             The hider itself, with ``laws_``, ``mechanism_``, ``checks_`` and ``guard_``.
         """
         with one_library_thread():  # the matrices are small: threads of BLAS would wait for each other
-            self._fit(*self._rows(X, y if labels is None else labels, reset=True))
+            self._fit_rows(*self._rows_and_labels(X, y if labels is None else labels, reset=True))
         return self
 
-    def _fit(self, rows: FloatArray, names: Any) -> None:
+    def _fit_rows(self, rows: FloatArray, names: Any) -> None:
         epsilon = validation.non_negative(epsilon=self.epsilon)
         delta = validation.probability(delta=self.delta, below_one=True)
         method = validation.choice(list(METHODS), method=self.method)
@@ -197,7 +197,7 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         check_is_fitted(self)
         if y is not None and labels is not None:
             raise InputError("give the labels as y or as labels, not both")
-        rows, names = self._rows(X, labels if y is None else y, reset=False)
+        rows, names = self._rows_and_labels(X, labels if y is None else y, reset=False)
         unknown = ~np.isin(names, self.laws_.labels)
         if unknown.any():
             raise InputError(
@@ -206,14 +206,14 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
             )
         varies = np.isnan(self.constants_)
         result = np.broadcast_to(self.constants_, rows.shape).copy()
-        result[:, varies] = self._release(rows[:, varies], names)
+        result[:, varies] = self._release_rows(rows[:, varies], names)
         if is_pandas_frame(X):
             frame = type(X)(result, index=X.index, columns=X.columns)
             frame.attrs["not_private"] = self.seed is not None
             return frame
         return result if self.seed is None else result.view(NotPrivate)
 
-    def _release(self, rows: FloatArray, names: Any) -> FloatArray:
+    def _release_rows(self, rows: FloatArray, names: Any) -> FloatArray:
         if self.seed is None:
             return np.asarray(self.mechanism_.release(rows, names))
         release, result = seeded_release(self.mechanism_, self.seed), np.empty(rows.shape)
@@ -231,7 +231,7 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         names = y if labels is None else labels
         return self.fit(X, names).transform(X, names)
 
-    def _rows(self, X: Any, y: Any, reset: bool) -> tuple[FloatArray, Any]:
+    def _rows_and_labels(self, X: Any, y: Any, reset: bool) -> tuple[FloatArray, Any]:
         rows = validate_data(self, X, dtype=np.float64, reset=reset)
         if y is None:
             raise InputError(

@@ -2,8 +2,8 @@
 
 A plain attacker expects a row of a home, learns from other homes how far off that is, one covariance for all, and takes
 the nearest row in that metric (:class:`WeekMetric`). What a week of readings says of a home: :func:`week_fingerprint`.
-Where labels have several rows, an attacker who knows whose all other rows are names the label of a held-out one within
-its crowd, by gradient boosting (:func:`attack_rows`); the share of the crowd's largest label is what a guess gets.
+Where labels have several rows, an attacker who knows whose all other rows are names the label of a held-out one
+within its crowd, by gradient boosting (:func:`name_held_out_rows`).
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def week_fingerprint(kw: FloatArray, weekend: NDArray[np.bool_]) -> tuple[FloatA
     return np.concatenate(parts, axis=1), tuple(np.cumsum([part.shape[1] for part in parts]).tolist())
 
 
-def attack_rows(
+def name_held_out_rows(
     values: FloatArray, labels: NDArray[np.int64], crowd: NDArray[np.int64], *, seed: int = 0
 ) -> tuple[int, float, float] | None:
     """(labels, share of held-out rows whose label is named within its crowd, share of the majority guess)."""

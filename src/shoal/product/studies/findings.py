@@ -61,9 +61,9 @@ class Finding:
         return content
 
     @property
-    def cells(self) -> list[str]:
+    def table_cells(self) -> list[str]:
         """Its row of a table."""
-        shown = percent if self.measure == "share right" else _two_digits
+        shown = percent if self.measure == "share right" else _area_text
         ends = f"{shown(self.figure, 'nearest')} ({shown(self.interval[0], 'lower')} to {shown(self.interval[1])})"
         least = "" if self.power is None else shown(self.power)
         bound = "none" if self.bound is None else f"≤ {shown(self.bound)}"
@@ -74,7 +74,7 @@ class Finding:
 HEADS = ("release", "what is looked for", "measure", "figure (95 % interval)", "guess", "bound", "least excess seen")
 
 
-def share_right(
+def share_finding(
     question: str, release: str, what: str, values: FloatArray, guess: float, bound: float | None = None
 ) -> Finding:
     """The mean over members of their chance to be named, with an interval that takes members as independent."""
@@ -84,7 +84,7 @@ def share_right(
     return Finding(question, release, what, "share right", float(values.mean()), ends, guess, len(values), power, bound)
 
 
-def _two_digits(value: float, side: str = "upper") -> str:
+def _area_text(value: float, side: str = "upper") -> str:
     return nearest(round(value, 3))
 
 
@@ -137,7 +137,7 @@ class Study:
 
     def __str__(self) -> str:
         tables = [
-            f"## {question.capitalize()}\n\n{markdown_table(HEADS, [one.cells for one in self.of(question)])}"
+            f"## {question.capitalize()}\n\n{markdown_table(HEADS, [one.table_cells for one in self.of(question)])}"
             for question in QUESTIONS if self.of(question)
         ]  # fmt: skip
         rest = [
@@ -164,10 +164,10 @@ class Study:
         return [folder / name for name in written]
 
 
-def unique_share(records: FloatArray, known: int, width: FloatArray | float, seed: int) -> FloatArray:
+def isolation_chances(records: FloatArray, known: int, width: FloatArray | float, seed: int) -> FloatArray:
     """(n,) chance to isolate each record by ``known`` of its entries, drawn, each known to within ``width``.
 
-    >>> unique_share(np.array([[1.0, 2.0], [1.0, 2.0], [5.0, 6.0]]), 2, 0.1, 0).tolist()
+    >>> isolation_chances(np.array([[1.0, 2.0], [1.0, 2.0], [5.0, 6.0]]), 2, 0.1, 0).tolist()
     [0.5, 0.5, 1.0]
     """
     draw, n = np.random.default_rng(seed), len(records)

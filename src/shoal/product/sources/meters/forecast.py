@@ -17,7 +17,15 @@ from shoal.arma.fit import model_order
 from shoal.arma.predict import LAGS, check_models
 from shoal.errors import InputError
 from shoal.product.sources.meters import clock
-from shoal.product.sources.meters.predictive import FLOOR, PERIODS, Forecasts, by_row, export_scale, fit_season, phases
+from shoal.product.sources.meters.predictive import (
+    FLOOR,
+    PERIODS,
+    Forecasts,
+    export_scale,
+    fit_season,
+    map_arrays,
+    phase_numbers,
+)
 from shoal.product.sources.meters.quality import (
     NothingToForecast,
     Readings,
@@ -98,10 +106,10 @@ def forecast(
     if length < least:
         raise InputError(f"order does not fit: ({p}, {q}) needs {least} training readings, train_days gives {length}")
     at = data.find_origin(origin, anywhere=interval is not None)
-    return _fit(data, data.window(at, -length), at, (p, q), train_days, horizon, season, floor, export, progress)
+    return _fit_window(data, data.window(at, -length), at, (p, q), train_days, horizon, season, floor, export, progress)
 
 
-def _fit(
+def _fit_window(
     data: Readings,
     past: TrainingWindow,
     at: int,
@@ -122,7 +130,7 @@ def _fit(
         below = (past.kw < 0).sum(axis=1)
         past = replace(past, kw=np.where(past.kw < 0, np.nan, past.kw))
     kw, step = past.kw, data.step
-    reasons = _reasons(kw, floor, train_days, below)
+    reasons = _reasons_to_leave_out(kw, floor, train_days, below)
     rows = np.flatnonzero(reasons == "")
     if not len(rows):
         seen = int(np.isfinite(kw).sum(axis=1).max(initial=0))
@@ -132,7 +140,7 @@ def _fit(
             f"readings: no household can be fitted. train_days={train_days} needs {length} readings before origin "
             f"(at least {LEAST_OBSERVED:.0%} of them); the fullest household has {seen}, or is constant{enough}"
         )
-    phase = phases(past.timestamps, season, step)
+    phase = phase_numbers(past.timestamps, season, step)
     profile = fit_season(kw[rows], phase, period=season, step=step, floor=floor)
     x = profile.remove(kw[rows], phase)
     varies = np.nanstd(x, axis=1) > FLAT
@@ -144,10 +152,10 @@ def _fit(
     if not models.ok.any():
         raise NothingToForecast(f"order does not fit: no household's model of order {order} could be estimated")
     fitted, models = np.flatnonzero(varies)[models.ok], models.take(models.ok)
-    rows, profile = rows[fitted], by_row([profile], lambda arrays: arrays[0][fitted])
+    rows, profile = rows[fitted], map_arrays([profile], lambda arrays: arrays[0][fitted])
     ahead = predict(models, x[fitted], horizon)
     future = clock.grid_instants(at, step, horizon, data.time_zone)
-    part = profile.profile[:, phases(future, season, step)]
+    part = profile.profile[:, phase_numbers(future, season, step)]
     checks = check_models(ahead.innovations, sum(order))
     names = np.array(past.households, dtype=object)
     # trained and floored count readings of the window, borrowed phases without one; fit names the model of the fallback
@@ -182,7 +190,9 @@ def _fit(
     )
 
 
-def _reasons(kw: NDArray[Any], floor: float, train_days: int, below: NDArray[np.int64]) -> NDArray[np.object_]:
+def _reasons_to_leave_out(
+    kw: NDArray[Any], floor: float, train_days: int, below: NDArray[np.int64]
+) -> NDArray[np.object_]:
     """(n,) why the training window (n, T) rules a household out, or nothing; the same text for the same trouble.
 
     ``below`` counts readings below zero that are missing from the window, because export was not asked for.
@@ -280,7 +290,7 @@ def update_forecasts(
     news = np.asarray((new.kw[:, -steps:] >= (-np.inf if export else 0.0)).any(axis=1))
     there = np.flatnonzero(np.isfinite(kw).any(axis=1))
     past = TrainingWindow(tuple(names[i] for i in there), new.timestamps[-length:], kw[there])
-    moved = _fit(
+    moved = _fit_window(
         replace(data, quality=_with_absent_homes(data.quality, past.households)),
         past,
         at,

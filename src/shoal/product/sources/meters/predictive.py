@@ -67,7 +67,7 @@ class Season:
 
     def remove(self, kw: FloatArray, phase: NDArray[np.int64]) -> FloatArray:
         """(n, T) kW at the given phases (T,) to x; NaN stays NaN."""
-        return np.asarray(to_scale(kw, self.floor, self.scale) - self.profile[:, phase], dtype=np.float64)
+        return np.asarray(on_home_scale(kw, self.floor, self.scale) - self.profile[:, phase], dtype=np.float64)
 
     def power(self, values: FloatArray) -> FloatArray:
         """(n, h) values on the scale of each home back to kW."""
@@ -91,13 +91,13 @@ def export_scale(kw: FloatArray, floor: float) -> FloatArray:
     return scale
 
 
-def to_scale(kw: FloatArray, floor: float, scale: FloatArray) -> FloatArray:
+def on_home_scale(kw: FloatArray, floor: float, scale: FloatArray) -> FloatArray:
     """(n, T) readings on the scale of each home: ln max(p, floor), or asinh(p/s) where s is above zero."""
     s = scale[:, None]
     return np.where(s > 0, np.arcsinh(kw / np.where(s > 0, s, 1.0)), log_power(kw, floor))
 
 
-def phases(timestamps: pl.Series, period: str, step: timedelta) -> NDArray[np.int64]:
+def phase_numbers(timestamps: pl.Series, period: str, step: timedelta) -> NDArray[np.int64]:
     """Position of each instant in the day or week, on the wall clock of its zone."""
     width, clock = int(step / timedelta(seconds=1)), timestamps.dt
     second = clock.hour().cast(int) * 3600 + clock.minute().cast(int) * 60 + clock.second().cast(int)
@@ -114,7 +114,7 @@ def fit_season(
     per_day = int(timedelta(days=1) / step)
     total = per_day * PERIODS[period]
     scale = export_scale(kw, floor)
-    logs = to_scale(kw, floor, scale)
+    logs = on_home_scale(kw, floor, scale)
     profile, repeats = phase_means(logs, phase, total)
     empty = repeats == 0
     if empty.any():
@@ -225,11 +225,11 @@ class Forecasts:
         >>> forecasts.classes("trajectory")
         GaussianClasses(4 labels, 3 entries, full covariance)
         """
-        in_power = self._in_power(query, unit)
+        in_power = self._is_in_kilowatts(query, unit)
         if query == "point":
             return GaussianClasses.deterministic(self.power if in_power else self.log_mean, self.households)
         if query == "marginal":
-            return GaussianClasses(self.season_part, semidefinite(self.mean_cov), self.households)
+            return GaussianClasses(self.season_part, clip_to_semidefinite(self.mean_cov), self.households)
         if query == "as_in_paper":
             warnings.warn(
                 "query='as_in_paper' accounts for the prediction error as if it were released; what is released is the "
@@ -237,7 +237,7 @@ class Forecasts:
                 AccountingWarning,
                 stacklevel=2,
             )
-        return GaussianClasses(self.log_mean, semidefinite(self.error_cov), self.households)
+        return GaussianClasses(self.log_mean, clip_to_semidefinite(self.error_cov), self.households)
 
     def answer(self, query: str = "point", normals: FloatArray | None = None, *, unit: str = "log") -> FloatArray:
         """(n, h) the answers in ln kW, or kW, that go into the mechanism.
@@ -246,7 +246,7 @@ class Forecasts:
         release its normals come from the same cryptographic source as the mechanism's noise, and a repeated question
         gets the stored draw again.
         """
-        if self._in_power(query, unit):
+        if self._is_in_kilowatts(query, unit):
             return self.power
         if query != "trajectory":
             return self.log_mean
@@ -259,7 +259,7 @@ class Forecasts:
         root = vectors * np.sqrt(np.maximum(values, 0))[:, None, :]
         return np.asarray(self.log_mean + np.einsum("nij,nj->ni", root, z), dtype=np.float64)
 
-    def _in_power(self, query: str, unit: str) -> bool:
+    def _is_in_kilowatts(self, query: str, unit: str) -> bool:
         """Constants may be released in any unit; laws in log power are Gaussian there alone."""
         validation.choice(QUERIES, query=query)
         if validation.choice(("log", "kw"), unit=unit) == "kw" and query != "point":
@@ -318,7 +318,7 @@ class Forecasts:
         if not set(labels) <= set(place):
             raise InputError("training must hold a forecast for every label of the mechanism")
         rows = np.array([place[name] for name in labels])
-        ahead = phases(self.timestamps, self.season.period, self.step)
+        ahead = phase_numbers(self.timestamps, self.season.period, self.step)
         repeats = np.maximum(self.season.repeats[rows][:, ahead].min(axis=1), 1)
         fitted = self.season.profile.shape[1] + sum(self.models.order) + 1
         degrees = self.models.n_obs[rows] - fitted
@@ -327,7 +327,7 @@ class Forecasts:
 
     def take(self, rows: Any) -> Forecasts:
         """The forecasts of some households, by position."""
-        part = _combine([self], lambda arrays: arrays[0][np.asarray(rows)])
+        part = _map_all_arrays([self], lambda arrays: arrays[0][np.asarray(rows)])
         return replace(part, households=tuple(self.households[i] for i in rows))
 
     def save(self, path: str | Path) -> None:
@@ -344,13 +344,13 @@ class Forecasts:
         return load_record(Forecasts, path, FORMAT, VERSION)
 
 
-def joined_forecasts(parts: Sequence[Forecasts]) -> Forecasts:
+def join_forecasts(parts: Sequence[Forecasts]) -> Forecasts:
     """Forecasts of one origin and one kind as one, with the last day of their training windows."""
     first = parts[0]
     names = tuple(name for part in parts for name in part.households)
     recent = np.concatenate([part.recent for part in parts])
     return replace(
-        _combine(parts, np.concatenate),
+        _map_all_arrays(parts, np.concatenate),
         households=names,
         quality=pl.concat([part.quality for part in parts], how="diagonal_relaxed"),
         left_out={},
@@ -358,22 +358,22 @@ def joined_forecasts(parts: Sequence[Forecasts]) -> Forecasts:
     )
 
 
-def _combine(parts: Sequence[Forecasts], change: Callable[[list[Any]], Any]) -> Forecasts:
+def _map_all_arrays(parts: Sequence[Forecasts], change: Callable[[list[Any]], Any]) -> Forecasts:
     """Forecasts with ``change`` of all arrays of the parts, which have a row per household."""
     inside: dict[str, Any] = {
-        name: by_row([getattr(part, name) for part in parts], change) for name in ("season", "models", "checks")
+        name: map_arrays([getattr(part, name) for part in parts], change) for name in ("season", "models", "checks")
     }
-    return replace(by_row(parts, change), **inside)
+    return replace(map_arrays(parts, change), **inside)
 
 
-def by_row(parts: Sequence[Kind], change: Callable[[list[Any]], Any]) -> Kind:
+def map_arrays(parts: Sequence[Kind], change: Callable[[list[Any]], Any]) -> Kind:
     """The first of some records with ``change`` of all arrays that have one name."""
     names = [one.name for one in fields(parts[0]) if isinstance(getattr(parts[0], one.name), np.ndarray)]
     arrays: dict[str, Any] = {name: change([getattr(part, name) for part in parts]) for name in names}
     return replace(parts[0], **arrays)
 
 
-def semidefinite(covs: FloatArray) -> FloatArray:
+def clip_to_semidefinite(covs: FloatArray) -> FloatArray:
     """Covariances without the negative eigenvalues of their correlations that rounding leaves, where they are singular.
 
     Anything larger is left to be refused.
@@ -389,7 +389,7 @@ def semidefinite(covs: FloatArray) -> FloatArray:
     return np.asarray(covs, dtype=np.float64)
 
 
-def off_by(truth: FloatArray, power: FloatArray) -> tuple[int, float]:
+def absolute_errors(truth: FloatArray, power: FloatArray) -> tuple[int, float]:
     """Entries whose truth is known, and the sum of the absolute errors there."""
     known = np.isfinite(truth) & np.isfinite(power)
     return int(known.sum()), float(np.abs(power - truth)[known].sum())
