@@ -124,7 +124,7 @@ def stages(readings: Readings) -> tuple[dict[str, tuple[float, float]], Forecast
     past, cutting = timed(lambda: readings.window(at, -15 * 96))
     phase = phase_numbers(past.timestamps, "week", readings.step)
     rows = np.searchsorted(np.array(past.households), np.array(fc.households))
-    x = fc.season.remove(past.kw[rows], phase)
+    x = fc.season.residuals(past.kw[rows], phase)
     models, fitting = timed(lambda: fit_arma(x, order=(6, 5)))
     ahead, predicting = timed(lambda: predict(models, x, 12))
     _, checking = timed(lambda: check_models(ahead.innovations, sum(models.order)))
@@ -167,7 +167,7 @@ def compare_auto_arima(readings: Readings, options: argparse.Namespace) -> None:
             seconds["shoal"] += spent[1]
             past, future = some.window(at, -15 * 96), some.window(at, 12)
             keep = np.searchsorted(np.array(past.households), np.array(fc.households))
-            x = fc.season.remove(past.kw[keep], phase_numbers(past.timestamps, season, some.step))
+            x = fc.season.residuals(past.kw[keep], phase_numbers(past.timestamps, season, some.step))
             truth = future.kw[keep]
             for i in range(len(x)):
                 with warnings.catch_warnings():

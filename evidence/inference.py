@@ -25,7 +25,7 @@ from shoal.crowds.formation import means, spread
 from shoal.crowds.membership import form_crowds
 from shoal.crowds.tables import ColumnRoles, likeness_of
 from shoal.product.sources.meters.quality import Readings, as_readings
-from shoal.product.sources.meters.simulate import heating_of
+from shoal.product.sources.meters.simulate import simulated_heating
 from shoal.product.studies.attackers import week_fingerprint
 from shoal.product.studies.findings import Finding
 from shoal.product.studies.inference import Rows, infer_from_noisy_sum, infer_property, is_above_median
@@ -90,7 +90,7 @@ def homes_study(name: str, keep: Path | None, progress: Progress) -> dict[str, A
     own = as_readings(source) if source is not None else EVERY[name].read()
     properties: Any = PROPERTIES if name == "swiss" else None
     if simulated:
-        kinds = ["heat pump" if heating_of(i) == "heat pump" else "another" for i in range(SIMULATED)]
+        kinds = ["heat pump" if simulated_heating(i) == "heat pump" else "another" for i in range(SIMULATED)]
         properties = pl.DataFrame({"household": [f"H{i:04d}" for i in range(SIMULATED)], "heating_type": kinds})
     progress(f"{name}: forecasts", 0.0)
     origins = rows.evenings(FIRSTS[name], EVENINGS)

@@ -101,9 +101,9 @@ def occasion(readings: Any, origin: Any, keep: Path | None = None, name: str = "
     metered = wide.select(sorted(wide.columns[1:])).to_numpy().astype(np.float64)
     day, ahead = usual_day(fc), phase_numbers(fc.timestamps, "day", fc.step)
     hour = np.array([time.hour for time in fc.history.timestamps], dtype=np.int64)
-    roots, _ = phase_means(np.sign(fc.past) * np.sqrt(np.abs(fc.past)), hour, 24)
+    roots, _ = phase_means(np.sign(fc.training_kw) * np.sqrt(np.abs(fc.training_kw)), hour, 24)
     column = phase_numbers(fc.history.timestamps, "day", fc.step)
-    unsteady, count = phase_means(np.abs(fc.past - day[:, column]), column, day.shape[1])
+    unsteady, count = phase_means(np.abs(fc.training_kw - day[:, column]), column, day.shape[1])
     parts: dict[str, Any] = {
         "households": np.array(fc.households), "power": fc.power, "metered": metered, "day": day, "roots": roots,
         "unsteady": np.where(count > 0, unsteady, 0.0), "ahead": ahead,

@@ -462,7 +462,7 @@ def study(
     """The whole study on meter data; with ``keep``, each part is kept in that folder and not made twice."""
     own = as_readings(readings)
     first = -(-train_days // 7)
-    weeks = Weeks.of(own, first, origins, crowd, max(WEEKS))
+    weeks = Weeks.of_readings(own, first, origins, crowd, max(WEEKS))
     judged = weeks.judged
     reach = [count for count in (1, *WEEKS) if sum(week >= count for week in judged) >= 2]
     late = [number for number, week in enumerate(judged) if week >= reach[-1]]

@@ -80,7 +80,7 @@ def test_printed_bounds_are_not_below_what_is_certified(figures: dict[str, dict[
 @pytest.mark.skipif(not SWISS.there, reason="the Swiss homes are not here")
 def test_raw_readings_of_real_homes_are_found_as_often_as_is_stored(figures: dict[str, dict[str, object]]) -> None:
     study = page.stored_as(AttackStudy, figures["reidentify"])
-    weeks = Weeks.of(SWISS.read(), 3, len(study.origins), study.crowd)
+    weeks = Weeks.of_readings(SWISS.read(), 3, len(study.origins), study.crowd)
     fingerprints, ends = weeks.fingerprints
     scores = [raw_scores(fingerprints, ends, week, 1, 0) for week in weeks.judged]
     stored = {one.attacker: one for one in study.findings if one.what == "raw readings"}

@@ -138,14 +138,22 @@ def test_three_questions_about_a_table(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "Singling out" in done.stdout
     study = shoal.attack_table(people(), "person", sensitive=["smokes"], crowd=5)
-    (raw,) = (one for one in study.of("inference", "raw rows") if one.what.startswith("smokes") and one.measure == AREA)
-    (row,) = (one for one in study.of("inference", "averages") if one.what.startswith("smokes") and one.measure == AREA)
+    (raw,) = (
+        one
+        for one in study.findings_of("inference", "raw rows")
+        if one.what.startswith("smokes") and one.measure == AREA
+    )
+    (row,) = (
+        one
+        for one in study.findings_of("inference", "averages")
+        if one.what.startswith("smokes") and one.measure == AREA
+    )
     assert raw.figure > 0.9 > row.figure  # the rule of diversity leaves a part
-    assert study.of("singling out", "raw rows")[0].figure == 1.0
-    (named,) = study.of("singling out", "averages")
+    assert study.findings_of("singling out", "raw rows")[0].figure == 1.0
+    (named,) = study.findings_of("singling out", "averages")
     assert named.bound is not None
     assert named.figure <= named.bound <= 1 / 5
-    assert study.of("inference", "readings")[0].bound is not None
+    assert study.findings_of("inference", "readings")[0].bound is not None
     for message, given in (
         ("label", {"label": "name"}),
         ("sensitive", {"sensitive": ["weight"]}),
@@ -164,14 +172,14 @@ def test_a_published_table_of_figures_is_judged_by_a_record_or_names() -> None:
     )
     record = table.with_columns(crowd=pl.col("person").replace_strict(crowd))
     study = shoal.find_published(published, record, label="person")
-    (named,) = study.of("singling out")
+    (named,) = study.findings_of("singling out")
     assert named.figure <= named.guess < 1 / 5 + 1e-12
-    assert study.of("linkability")[0].is_above_guess  # which crowd it is, is not hidden
-    assert {one.measure for one in study.of("inference")} == {AREA, RIGHT}
+    assert study.findings_of("linkability")[0].is_above_guess  # which crowd it is, is not hidden
+    assert {one.measure for one in study.findings_of("inference")} == {AREA, RIGHT}
     alone = shoal.find_published(published, table, label="person")
     assert alone.findings == ()
     assert "unknown" in alone.about
     open_rows = shoal.find_published(table, table, label="person")
-    assert open_rows.of("linkability")[0].figure == 1.0
+    assert open_rows.findings_of("linkability")[0].figure == 1.0
     with pytest.raises(shoal.InputError, match="known: two columns"):
         shoal.find_published(published.select("crowd", "age"), record, label="person")

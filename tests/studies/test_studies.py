@@ -95,7 +95,7 @@ def test_rows_that_are_the_same_get_the_same_score() -> None:
 
 
 def found(study: Study, question: str, release: str, attacker: str) -> Finding:
-    (one,) = (one for one in study.of(question, release) if one.what.endswith(f"({attacker})"))
+    (one,) = (one for one in study.findings_of(question, release) if one.what.endswith(f"({attacker})"))
     return one
 
 
@@ -106,9 +106,9 @@ def test_three_questions_about_meters(tmp_path: Path, study: Study) -> None:
     inside = found(study, "singling out", "averages", EXPECTED)
     assert inside.figure == pytest.approx(inside.guess) == inside.bound  # rows of a crowd are the same: a guess
     assert found(study, "linkability", "raw readings", FEATURES).tests == study.members == 24
-    (unique,) = study.of("singling out", "raw readings")
+    (unique,) = study.findings_of("singling out", "raw readings")
     assert unique.interval[0] > 0.5 > unique.guess == 1 / 24
-    assert {one.release for one in study.of("inference")} >= {"raw readings", "unprotected forecasts"}
+    assert {one.release for one in study.findings_of("inference")} >= {"raw readings", "unprotected forecasts"}
     assert study.exceeded == ()
     assert {path.name for path in study.save(tmp_path)} == {"attack.html", "attack.json", "attack.md"}
     assert (tmp_path / "attack.md").read_text(encoding="utf-8") == f"{study}\n"

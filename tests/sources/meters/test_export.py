@@ -47,7 +47,7 @@ def test_every_home_has_a_forecast_and_noon_is_below_zero(forecasts: Forecasts, 
     metered = truth.sort("household", "timestamp")["kw"].to_numpy().reshape(-1, 24)[forecasts.exports]
     off = np.abs(forecasts.power[forecasts.exports] - metered).mean()
     assert off < 0.5 * np.abs(metered - metered.mean(axis=1, keepdims=True)).mean()
-    low, high = (forecasts.season.power(forecasts.log_mean + z * forecasts.error_std) for z in (-1.645, 1.645))
+    low, high = (forecasts.season.to_kilowatts(forecasts.log_mean + z * forecasts.error_std) for z in (-1.645, 1.645))
     assert ((low < forecasts.power) & (forecasts.power < high)).all()
     inside = ((low[forecasts.exports] <= metered) & (metered <= high[forecasts.exports])).mean()
     assert inside > 0.6
@@ -96,7 +96,7 @@ def test_the_scale_is_the_homes_own(readings: pl.DataFrame) -> None:
     once = (pl.col("household") == "H0007") & (pl.col("timestamp") == ORIGIN - timedelta(days=3))
     data = readings.with_columns(kw=pl.when(once).then(-0.01).otherwise("kw"))
     made = shoal.forecast(data, origin=ORIGIN - timedelta(days=1), export=True, **SETTINGS)
-    expected = np.nanmedian(np.abs(made.past), axis=1) * np.isin(made.households, SOLAR)
+    expected = np.nanmedian(np.abs(made.training_kw), axis=1) * np.isin(made.households, SOLAR)
     np.testing.assert_allclose(made.season.scale, expected)
 
 

@@ -55,7 +55,7 @@ def test_likeness_is_the_stated_blend_of_forecast_and_usual_day(forecasts: Forec
         [f"{time.hour:02d}:{time.minute:02d}" for time in series]
         for series in (forecasts.history.timestamps, forecasts.timestamps)
     )
-    usual = {time: np.nanmean(forecasts.past[:, np.array(times) == time], axis=1) for time in sorted(set(times))}
+    usual = {time: np.nanmean(forecasts.training_kw[:, np.array(times) == time], axis=1) for time in sorted(set(times))}
     at_times = np.sqrt([usual[time] for time in ahead]).T
     hours = np.sqrt([np.mean([usual[t] for t in usual if t.startswith(f"{h:02d}:")], axis=0) for h in range(24)]).T
     near = 0.8 * np.sqrt(forecasts.power) + 0.2 * at_times

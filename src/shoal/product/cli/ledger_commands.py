@@ -107,6 +107,7 @@ def log(target: Target = None) -> Outcome:
 
 
 def _open_ledger(target: str | None, *, create: bool = False) -> shoal.Ledger:
+    """Open the ledger at a URL, of a run's folder, or the data owner's."""
     from shoal.product.runs.owner_ledger import open_ledger
 
     return open_ledger(target, create=create)

@@ -33,7 +33,7 @@ from shoal.product.runs.folder import DESIGN, FIT
 from shoal.product.runs.rows import CROWDS
 from shoal.product.runs.shards import Part, find_shard, out_path, put_frame, put_whole, seal_shard
 from shoal.product.runs.work import Work
-from shoal.product.sources.class_table import SUFFIX, ClassTable, refuse_copies, sample_laws
+from shoal.product.sources.class_table import SUFFIX, ClassTable, fit_sample_laws, refuse_copies
 from shoal.product.sources.meters.predictive import (
     AccountingWarning,
     Forecasts,
@@ -93,7 +93,7 @@ class ForecastAnswers:
         Whatever else goes into a forecast, from the same day before the same origin it answers the same question.
         """
         when = f"{self.forecasts.origin.astimezone(UTC).isoformat()} {self.forecasts.step}".encode()
-        day = self.forecasts.recent
+        day = self.forecasts.last_day_kw
         plain = np.where(np.isnan(day), np.nan, day + 0.0).astype("<f8")
         return tuple(hashlib.sha256(when + row.tobytes()).hexdigest() for row in plain)
 
@@ -209,7 +209,7 @@ def _with_laws(table: ClassTable, crowds: Mapping[str, int]) -> tuple[ClassTable
     for number in np.unique(crowd):
         members = np.flatnonzero(crowd == number)
         part = table.take([table.labels[i] for i in members])
-        laws = sample_laws(part.values, part.owners, table.columns)
+        laws = fit_sample_laws(part.values, part.owners, table.columns)
         rows = [laws.labels.index(table.labels[i]) for i in members]
         covs[members] = laws.covs[rows]
         degrees[members] = laws.observations(laws.labels)[1][rows]

@@ -70,7 +70,7 @@ def table_rows(
     value: str | None = None,
     encoding: str | None = None,
 ) -> tuple[pl.DataFrame, tuple[str, ...], tuple[str, ...]]:
-    """Rows of files of one layout as label, source_row (from 1 on) and numbers of every entry, null where empty.
+    """Read files of one layout: label, source_row (from 1 on) and the number of every entry, null where empty.
 
     Entries are the ``columns`` named, or all numeric ones but the label and those named as -NAME. With ``time`` and
     ``value``, a long table becomes one row per label, in order of appearance; its entries are the times, in order.
@@ -118,7 +118,7 @@ def table_rows(
 def declared_rows(
     files: Sequence[Path], label: str, columns: Sequence[str], encoding: str | None = None
 ) -> tuple[pl.DataFrame, int]:
-    """Rows of a table under the readings' promise: one row a label, and how many labels are left out.
+    """Read a table under the readings' promise: one row per label, and how many labels are left out.
 
     A label decides about itself alone: it is left out where a cell of a named column is empty or no number, or where it
     has several rows, in whatever spelling; rows without a readable label are of nobody.
@@ -197,7 +197,7 @@ def _numeric_columns(raw: pl.LazyFrame, schema: Mapping[str, Any]) -> set[str]:
 
 
 def _numbers_of_entries(rows: pl.DataFrame, entries: Sequence[str]) -> pl.DataFrame:
-    """Rows with entries as numbers, null where a cell is empty; other text, and rows without a label, are refused."""
+    """Turn entries into numbers, null where a cell is empty; refuse other text, infinities and rows without label."""
     names = rows[LABEL].str.strip_chars()
     if names.null_count() or (names == "").any():
         raise InputError(f"label: {int((names.fill_null('') == '').sum())} row(s) have no label; give every row one")
@@ -240,19 +240,22 @@ class ClassTable:
     owner_columns = (SOURCE_ROW, LABEL)
 
     def __repr__(self) -> str:
-        """Sizes only."""
+        """Sizes only: a printed object must not release rows."""
         return f"ClassTable({len(self.labels)} labels, {len(self.values)} rows, {len(self.columns)} entries)"
 
     @property
     def query(self) -> str:
+        """ "constant", or "sample" where labels have several rows."""
         return "constant" if self.covs is None else "sample"
 
     @property
     def owners(self) -> tuple[str, ...]:
+        """(m,) label of each row."""
         return tuple(self.labels[i] for i in self.owner.tolist())
 
     @property
     def times(self) -> int:
+        """Rows of the label that has most: how many answers about it are released."""
         return int(np.bincount(self.owner, minlength=len(self.labels)).max())
 
     @cached_property
@@ -261,6 +264,7 @@ class ClassTable:
         return label_means(self.values, self.owner, len(self.labels))
 
     def take(self, labels: Sequence[str]) -> ClassTable:
+        """The table of these labels only, in this order."""
         place = {name: i for i, name in enumerate(self.labels)}
         chosen = np.array([place[name] for name in labels], dtype=np.intp)
         new = np.full(len(self.labels), -1, dtype=np.intp)
@@ -277,20 +281,21 @@ class ClassTable:
         )
 
     def laws(self) -> GaussianClasses:
+        """The law of each label's rows: a constant, or a Gaussian with the covariances."""
         if self.covs is None:
             return GaussianClasses.deterministic(self.means, self.labels)
         return GaussianClasses(self.means, self.covs, self.labels)
 
     def answers(self, normals: FloatArray | None = None) -> FloatArray:
-        """The rows."""
+        """(m, k) rows, which are the true answers; ``normals`` are for laws that are sampled from."""
         return self.values
 
     def readings(self) -> tuple[str, ...]:
-        """Digests of the rows, by which the ledger knows the same question again."""
+        """SHA-256 of each row, by which the ledger recognizes a question that was asked before."""
         return tuple(hashlib.sha256((row + 0.0).astype("<f8").tobytes()).hexdigest() for row in self.values)
 
     def questions(self, name: str) -> list[str]:
-        """A label's first row has the name of the release, the others a number beside it."""
+        """Name of each row's release in the ledger: the name, and for a label's further rows a number behind it."""
         seen = np.zeros(len(self.labels), dtype=np.int64)
         names = []
         for i in self.owner.tolist():
@@ -303,22 +308,23 @@ class ClassTable:
         return replace(accuracy_facts(mechanism, self.labels, "units of the columns"), answers=None, total_error=None)
 
     def guard(self, group: Mechanism, draws: int, seed: int) -> ModelGuard | None:
+        """How far δ rises over laws that the rows leave plausible; None where nothing was fitted."""
         observed = 1 if self.covs is None else self
         return model_guard(group, observed, query=self.query, fitted_on_private_data=True, n_draws=draws, seed=seed)
 
     def observations(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """The samples that the law of each label rests on, as :func:`shoal.model_guard` asks for it."""
+        """Rows per label, degrees of freedom and covariances behind the laws, for :func:`shoal.model_guard`."""
         part = self.take(labels)
         assert part.covs is not None
         assert part.degrees is not None
         return np.bincount(part.owner, minlength=len(labels)).astype(np.float64), part.degrees, part.covs
 
     def off(self, released: FloatArray, truth: FloatArray) -> tuple[int, float]:
-        """Entries whose truth came later, and their errors: of a table nothing comes later."""
+        """Entries whose truth came later, and the sum of errors there: none, for a table is about no later time."""
         return 0, 0.0
 
     def table(self, order: IndexArray, group: IndexArray, row: IndexArray, released: FloatArray) -> pl.DataFrame:
-        """source_row, label, crowd, row and the entries in their own units."""
+        """The owner's table of released rows: source_row, label, crowd, row and the entries in their own units."""
         own = np.ldexp(released[order], -self.exponents)
         return pl.DataFrame(
             {
@@ -349,13 +355,13 @@ def label_means(values: FloatArray, owner: IndexArray, n: int) -> FloatArray:
 
 
 def distinct_rows(values: FloatArray, owner: IndexArray) -> IndexArray:
-    """Positions of (m, k) rows that repeat no row of the same label before them, in order."""
+    """Positions of the (m, k) rows that do not repeat an earlier row of the same label, in order."""
     together = np.column_stack([owner.astype(np.float64), values + 0.0])
     return np.sort(np.unique(together, axis=0, return_index=True)[1])
 
 
 def refuse_copies(values: FloatArray, owner: IndexArray) -> None:
-    """Refuse (m, k) rows of which many repeat another row of the same label: the promise takes rows for independent.
+    """Raise InputError if many (m, k) rows repeat another row of their label: they are no independent draws.
 
     Draws of a continuous law are never equal, but figures rounded to a few digits are now and then: up to a share of
     ``MOST_COPIES`` is let through.
@@ -368,8 +374,8 @@ def refuse_copies(values: FloatArray, owner: IndexArray) -> None:
         )
 
 
-def sample_laws(values: FloatArray, owners: Sequence[str], columns: Sequence[str]) -> GaussianClasses:
-    """:meth:`shoal.GaussianClasses.fit` on (m, k) rows and the label of each; refusals name a column."""
+def fit_sample_laws(values: FloatArray, owners: Sequence[str], columns: Sequence[str]) -> GaussianClasses:
+    """Fit :meth:`shoal.GaussianClasses.fit` to (m, k) rows and the label of each; refusals name a column."""
     m, k = values.shape
     names, owner = np.unique(np.asarray(owners), return_inverse=True)
     n = len(names)

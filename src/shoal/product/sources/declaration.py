@@ -41,7 +41,7 @@ UNIT, LOST = "\x1f", "\ufffd"
 
 
 def open_declared(file: Path, encoding: str, is_whole: Callable[[list[str]], bool]) -> frames.FileTable:
-    """A CSV, Parquet or Arrow file as a lazy table that is read line by line.
+    """Open a CSV, Parquet or Arrow file as a lazy table; text is read line by line, by the rules of this module.
 
     ``is_whole`` says from the header whether every row must have all its fields (else a wrong one is left out).
     """
@@ -50,12 +50,13 @@ def open_declared(file: Path, encoding: str, is_whole: Callable[[list[str]], boo
             table = pl.scan_parquet(file) if file.name.lower().endswith(frames.PARQUET) else pl.scan_ipc(file)
             table.collect_schema()
             return frames.FileTable(table)
-        return _rewrite(file, encoding, is_whole)
+        return _rewrite_lines(file, encoding, is_whole)
     except frames.UNREADABLE:
         raise InputError(f"path: {file.name} is empty or cannot be read as a table") from None
 
 
-def _rewrite(file: Path, encoding: str, is_whole: Callable[[list[str]], bool]) -> frames.FileTable:
+def _rewrite_lines(file: Path, encoding: str, is_whole: Callable[[list[str]], bool]) -> frames.FileTable:
+    """Open a CSV file as a lazy table of text, rewritten to a temporary file line by line."""
     scratch = frames.ScratchFile("lines.csv")
     with disk_space(), frames.open_text(file, encoding, newline="\n") as source, scratch.path.open(
         "w", encoding="utf-8", newline=""
@@ -72,7 +73,7 @@ def _rewrite(file: Path, encoding: str, is_whole: Callable[[list[str]], bool]) -
             )
         separator = max(frames.SEPARATORS, key=first.count)
         header = _column_names(next(csv.reader([first], delimiter=separator), []), file)
-        whole, rows = is_whole(header), _rows(source, separator, len(header))
+        whole, rows = is_whole(header), _rewritten_lines(source, separator, len(header))
         out.write(UNIT.join(header) + "\n")
         for row in rows:
             if row is not None:
@@ -87,7 +88,7 @@ def _rewrite(file: Path, encoding: str, is_whole: Callable[[list[str]], bool]) -
 
 
 def _column_names(header: list[str], file: Path) -> list[str]:
-    """The names of the columns, without what separates them; columns without a name get one that numbers them."""
+    """Names of the columns in the first line; a column without a name gets one that numbers it."""
     names = [name.strip().replace(UNIT, " ").replace("\n", " ") for name in header]
     names = [name or f"unnamed: {at}" for at, name in enumerate(names)]
     if len(set(names)) < len(names) or not names:
@@ -95,8 +96,8 @@ def _column_names(header: list[str], file: Path) -> list[str]:
     return names
 
 
-def _rows(lines: Iterator[str], separator: str, width: int) -> Iterator[str | None]:
-    """Every line as it is written anew; None where it has another number of fields."""
+def _rewritten_lines(lines: Iterator[str], separator: str, width: int) -> Iterator[str | None]:
+    """Every line with :data:`UNIT` between its fields; None for one whose number of fields is not ``width``."""
     field = re.compile(f'"(?:[^"]|"")*"(?={re.escape(separator)}|$)|[^{re.escape(separator)}]*')
     for line in lines:
         text = line.rstrip("\r\n").replace(UNIT, " ").replace("\r", " ")
@@ -111,7 +112,7 @@ def _rows(lines: Iterator[str], separator: str, width: int) -> Iterator[str | No
 
 
 def _split_quoted(text: str, field: re.Pattern[str]) -> list[str]:
-    """The fields of a line, those in quotes with the separators in them."""
+    """Split a line into fields; a separator inside quotes does not split."""
     parts, at = [], 0
     while True:
         match = field.match(text, at)
@@ -123,6 +124,7 @@ def _split_quoted(text: str, field: re.Pattern[str]) -> list[str]:
 
 
 def _strip_quotes(part: str) -> str:
+    """A field without the quotes around it, and with doubled quotes inside as single ones."""
     inner = part.strip()
     return inner[1:-1].replace('""', '"') if len(inner) > 1 and inner[0] == inner[-1] == '"' else part
 
@@ -132,7 +134,7 @@ FORMS = tuple(form for forms in clock.LAYOUTS.values() for form in forms)
 
 
 def open_by_header(files: Sequence[Path], settings: Config, *, instants: bool) -> OpenedSources:
-    """Understand files that are read together by what was declared and their headers alone.
+    """Open files that are read together, understood by what was declared and by their headers alone.
 
     ``instants``: timestamps have an offset from UTC.
     """
@@ -146,7 +148,7 @@ def open_by_header(files: Sequence[Path], settings: Config, *, instants: bool) -
     faults: list[InputError] = []
     for file in files:
         try:
-            read[file] = _open(file, settings, instants, encoding, unit)
+            read[file] = _open_by_header(file, settings, instants, encoding, unit)
         except InputError as error:
             faults.append(error)
     first = next(iter(read.values()), None)
@@ -157,14 +159,15 @@ def open_by_header(files: Sequence[Path], settings: Config, *, instants: bool) -
     unreadable = replace(first, table=frames.FileTable(empty), layout=MeterColumns("single", None, "timestamp", "kw"),
                          types={**first.types, "kw": pl.String()})  # fmt: skip
     sources = [read.get(file) or replace(unreadable, file=file) for file in files]
-    return OpenedSources(sources, unit.energy, unit.name, first.reason, first.taken, zone, None)
+    return OpenedSources(sources, unit.energy, unit.name, first.reason, first.columns_in_words, zone, None)
 
 
-def _open(file: Path, settings: Config, instants: bool, encoding: str, unit: Unit) -> MeterSource:
-    """A file by its header and what was declared."""
+def _open_by_header(file: Path, settings: Config, instants: bool, encoding: str, unit: Unit) -> MeterSource:
+    """Open one file, understood by what was declared and by its header."""
     columns = settings.named_columns or None
 
     def is_whole(header: list[str]) -> bool:
+        """Whether rows of a file with this header must have all fields: it has a column per household."""
         return recognize_columns(header, columns, file.name).shape == "households"
 
     table = open_declared(file, encoding, is_whole)

@@ -71,6 +71,7 @@ class ScratchFile:
     """A file that only this user can read, in a temporary folder that is removed with this object."""
 
     def __init__(self, name: str) -> None:
+        """Make the folder; the file in it is made by whoever writes to ``path``."""
         self.name = name
         folder = Path(tempfile.mkdtemp(prefix="shoal-"))
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
@@ -79,7 +80,7 @@ class ScratchFile:
 
 
 def row_batches(table: pl.LazyFrame, rows: int) -> Iterator[pl.DataFrame]:
-    """The rows in order, about so many at a time; Polars before 1.34 has no batches, and slices are taken."""
+    """The rows of a table in order, about ``rows`` at a time."""
     if hasattr(table, "collect_batches"):
         yield from table.collect_batches(chunk_size=rows, maintain_order=True, engine="streaming")
         return
@@ -93,7 +94,7 @@ def row_batches(table: pl.LazyFrame, rows: int) -> Iterator[pl.DataFrame]:
 
 
 def find_meter_files(path: Paths) -> list[Path]:
-    """Every file that a path, a pattern or a folder stands for, in sorted order."""
+    """Find the files that a path, a pattern, a folder or a sequence of these stands for, in sorted order."""
     if not isinstance(path, (str, os.PathLike)):
         if not isinstance(path, Sequence):
             raise InputError("path: expected a path, several, or a frame of Polars, pandas or Arrow")
@@ -130,7 +131,7 @@ def is_run_folder(folder: str | Path) -> bool:
 
 
 def _files_under(folder: str) -> Iterator[Path]:
-    """Files under a folder, without hidden ones and without runs of shoal."""
+    """Files anywhere under a folder, without hidden ones and without runs of shoal."""
     for where, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".") and not is_run_folder(Path(where, name))]
         yield from (Path(where, name) for name in names if not name.startswith("."))
@@ -146,7 +147,7 @@ class FileTable:
 
 
 def open_table_file(file: Path, named: str | None = None) -> FileTable:
-    """A CSV, Parquet or Arrow file as a lazy table; text in the encoding ``named``, or in that it looks like."""
+    """Open a CSV, Parquet or Arrow file as a lazy table; text in the encoding ``named``, or in a guessed one."""
     name = file.name.lower()
     if name.endswith(PARQUET):
         return FileTable(pl.scan_parquet(file))
@@ -165,7 +166,7 @@ def open_table_file(file: Path, named: str | None = None) -> FileTable:
 
 
 def number_of(cell: Any, kind: Any, *, decimal_comma: bool = False) -> Any:
-    """A column or expression of this type as numbers; null where a text is none."""
+    """Convert a column or expression of this type to numbers; null where a text is none."""
     if kind == pl.String:
         cell = cell.str.strip_chars()
         cell = cell.str.replace(",", ".", literal=True) if decimal_comma else cell
@@ -173,7 +174,7 @@ def number_of(cell: Any, kind: Any, *, decimal_comma: bool = False) -> Any:
 
 
 def read_beginning(file: Path, named: str | None = None) -> tuple[str, str]:
-    """The encoding of a text file and its first characters; archives and workbooks are refused."""
+    """Encoding of a text file and its first characters; archives and workbooks are refused."""
     name = file.name.lower()
     with open_unpacked(file) as handle:
         start = handle.read(4096)
@@ -189,12 +190,12 @@ def read_beginning(file: Path, named: str | None = None) -> tuple[str, str]:
 
 
 def open_unpacked(file: Path) -> IO[bytes]:
-    """The bytes of a file, unpacked if its name ends in .gz."""
+    """Open a file for its bytes, unpacked if its name ends in .gz."""
     return gzip.open(file, "rb") if file.name.lower().endswith(".gz") else file.open("rb")  # type: ignore[return-value]
 
 
 def guess_encoding(file: Path) -> str:
-    """The encoding of a text file; the whole of it is looked at unless its first bytes tell.
+    """Guess the encoding of a text file; the whole of it is read unless its first bytes tell.
 
     UTF-16 and UTF-32 are known by their byte order mark or by the zeros between letters; what is not valid UTF-8 is
     taken for Windows-1252, in which every byte that occurs in practice is a character.
@@ -220,7 +221,7 @@ def guess_encoding(file: Path) -> str:
 
 
 def declared_encoding(encoding: str | None) -> str:
-    """The encoding of text files as it was declared; UTF-8 by default.
+    """Check the encoding that a caller declared for text files; UTF-8 by default.
 
     One in which a wrong byte can take in the next character is refused: it could be a separator.
     """
@@ -237,7 +238,7 @@ def declared_encoding(encoding: str | None) -> str:
 
 
 def open_text(file: Path, encoding: str, newline: str = "") -> IO[str]:
-    """The text of a file in its encoding; a byte that the encoding does not know becomes a replacement character."""
+    """Open a file as text in an encoding; a byte that the encoding does not know becomes a replacement character."""
     name = "utf-8-sig" if encoding == "utf-8" else encoding
     return io.TextIOWrapper(open_unpacked(file), encoding=name, errors="replace", newline=newline)
 
@@ -246,7 +247,7 @@ def open_text(file: Path, encoding: str, newline: str = "") -> IO[str]:
 
 
 def lazy_table(source: Any, name: str = "source") -> pl.LazyFrame | None:
-    """A frame of any library as a lazy table; None for anything else. ``name`` is the argument that it came in as."""
+    """A frame of Polars, pandas or Arrow as a lazy table, None for anything else; messages begin with ``name``."""
     if isinstance(source, (pl.DataFrame, pl.LazyFrame)):
         return source.lazy()
     if is_pandas_frame(source):
@@ -261,7 +262,7 @@ def lazy_table(source: Any, name: str = "source") -> pl.LazyFrame | None:
 
 
 def read_frame(source: Any, name: str) -> pl.DataFrame:
-    """A frame of any library, or a CSV or Parquet file, in memory; ``name`` is the argument that it came in as."""
+    """Read a frame of any library, or a CSV or Parquet file, into memory; ``name`` is the argument in messages."""
     frame = lazy_table(source, name)
     if frame is not None:
         return frame.collect()
@@ -275,7 +276,7 @@ def read_frame(source: Any, name: str) -> pl.DataFrame:
 
 
 def store_as_parquet(source: Any) -> ScratchFile | None:
-    """The rows of a frame as a Parquet file; those of a lazy one are not in memory together. None for anything else.
+    """Write the rows of a frame to a temporary Parquet file; None for anything but a frame.
 
     The same rows in the same order make the same bytes, whatever they came from.
     """
@@ -292,12 +293,12 @@ def store_as_parquet(source: Any) -> ScratchFile | None:
 
 
 def is_pandas_frame(frame: Any) -> bool:
-    """Whether this is a frame of pandas, which is not imported for the question."""
+    """Whether an object is a frame of pandas, without importing pandas."""
     return type(frame).__module__.split(".")[0] == "pandas" and hasattr(frame, "columns")
 
 
 def _polars_column(cells: Any) -> pl.Series:
-    """A pandas column as a polars one; times in microseconds, on the clock of their zone."""
+    """Convert a column of pandas; times become microseconds, on the clock of their zone."""
     zone = getattr(cells.dtype, "tz", None)
     if zone is not None:
         utc = pl.Series(cells.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy().astype("datetime64[us]"))
@@ -314,7 +315,7 @@ def _polars_column(cells: Any) -> pl.Series:
 
 
 def spreadsheet_safe(frame: Frame) -> Frame:
-    """A table with every text and every column's name as a cell of CSV (:mod:`shoal.plaintext`); numbers stay."""
+    """A table whose texts and column names no spreadsheet runs as formulas (:mod:`shoal.plaintext`); numbers stay."""
     schema = frame.collect_schema()
     shown = frame.with_columns(
         pl.when(pl.col(name).str.contains(FORMULA)).then("'" + pl.col(name)).otherwise(pl.col(name)).alias(name)
@@ -328,7 +329,7 @@ Kind = TypeVar("Kind")
 
 
 def save_record(record: Any, path: str | Path, form: str, version: int) -> None:
-    """Write a dataclass of arrays, frames of Polars and what JSON knows, others inside it too, for this user alone."""
+    """Write a dataclass of arrays, Polars frames and what JSON knows, also nested, to a file for this user alone."""
     arrays: dict[str, NDArray[Any]] = {}
     header = {"format": form, "version": version, "record": _split_arrays(record, "", arrays)}
     write_private(path, pack(header, arrays))
@@ -346,7 +347,7 @@ def load_record(kind: type[Kind], path: str | Path, form: str, version: int) -> 
 
 
 def _split_arrays(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
-    """What JSON knows of a value; its arrays, under their names, and frames as Parquet, go into ``arrays``."""
+    """Convert a value for JSON; its arrays, and frames as Parquet, go into ``arrays`` under their dotted names."""
     if is_dataclass(value):
         return {
             one.name: _split_arrays(getattr(value, one.name), f"{name}.{one.name}".lstrip("."), arrays)
@@ -363,7 +364,7 @@ def _split_arrays(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any
 
 
 def _rebuild(kind: Any, value: Any, name: str, arrays: Arrays) -> Any:
-    """A value of this annotation from what :func:`_split_arrays` made of it."""
+    """Rebuild a value of the type ``kind`` from what :func:`_split_arrays` made of it."""
     if typing.get_origin(kind) in (typing.Union, types.UnionType):
         kind = next(one for one in typing.get_args(kind) if one is not type(None))
     if name in arrays:

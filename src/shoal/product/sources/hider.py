@@ -120,6 +120,7 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         accept: str | None = None,
         seed: int | None = None,
     ) -> None:
+        """Keep the settings as they are given; ``fit`` checks them, as scikit-learn asks."""
         self.epsilon = epsilon
         self.delta = delta
         self.crowd = crowd
@@ -138,6 +139,7 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         return self
 
     def _fit_rows(self, rows: FloatArray, names: Any) -> None:
+        """Fit laws and mechanism to (m, k) rows and the label of each."""
         epsilon = validation.non_negative(epsilon=self.epsilon)
         delta = validation.probability(delta=self.delta, below_one=True)
         method = validation.choice(list(METHODS), method=self.method)
@@ -214,6 +216,7 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         return result if self.seed is None else result.view(NotPrivate)
 
     def _release_rows(self, rows: FloatArray, names: Any) -> FloatArray:
+        """Release (m, k) rows of these labels, with secure noise or with that of the seed."""
         if self.seed is None:
             return np.asarray(self.mechanism_.release(rows, names))
         release, result = seeded_release(self.mechanism_, self.seed), np.empty(rows.shape)
@@ -232,6 +235,7 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         return self.fit(X, names).transform(X, names)
 
     def _rows_and_labels(self, X: Any, y: Any, reset: bool) -> tuple[FloatArray, Any]:
+        """Check ``X`` and the labels ``y``: (m, k) numbers, and (m,) labels."""
         rows = validate_data(self, X, dtype=np.float64, reset=reset)
         if y is None:
             raise InputError(
@@ -244,10 +248,12 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         return np.asarray(rows), names
 
     def __getstate__(self) -> dict[str, Any]:
+        """The settings, without what was fitted: that is as private as the data."""
         state = super().__getstate__()
         return {name: value for name, value in state.items() if not name.endswith("_") or name.startswith("_")}
 
     def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn that labels are needed and that results are random."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.non_deterministic = self.seed is None

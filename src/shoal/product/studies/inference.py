@@ -39,7 +39,7 @@ AREA, RIGHT = "area under the curve", "share right"
 
 @dataclass(frozen=True)
 class Rows:
-    """What leaves of the members, origin after origin: (rows, f) features of each row, and which row each member has.
+    """Released rows, origin after origin: (rows, f) features of each, and which row each member has.
 
     A member of a release without protection has a row of its own.
     """
@@ -59,7 +59,7 @@ def infer_property(
     seed: int = 0,
     measures: Sequence[str] = (AREA, RIGHT),
 ) -> list[Finding]:
-    """What rows tell about a property of their members.
+    """Findings on what rows tell about a property of their members.
 
     Args:
         rows: what leaves.
@@ -87,7 +87,7 @@ def infer_property(
 def infer_columns(
     rows: Rows, truth: FloatArray, names: Sequence[str], what: str, *, features: str = "others", seed: int = 0
 ) -> list[Finding]:
-    """What rows tell about the columns (n, k) of truth, k of them: the mean over columns, and the column told most.
+    """Findings on what rows tell about k columns (n, k) of facts: the mean over columns, and the column told most.
 
     ``features`` are ``"own"``: the row's figure in the column itself, or ``"others"``: its figures in all others. All
     columns are attacked in the same worlds, so that the most of many columns is held against the most of as many.
@@ -115,7 +115,7 @@ def infer_columns(
 def infer_from_noisy_sum(
     vectors: Sequence[FloatArray], account: ReadingsAccount, truth: FloatArray, what: str, *, seed: int = 0
 ) -> list[Finding]:
-    """The same for the readings' promise, by somebody who knows all others, and two vectors that this one may add.
+    """Findings under the readings' promise: the attacker knows all others and two candidates for this member.
 
     One vector (n, entries) is the member's own; the other is that of a member without the property, or with it. The
     noisy sum less what all others add is compared with both, by the ratio of likelihoods. Every member is a release of
@@ -140,7 +140,7 @@ def infer_from_noisy_sum(
 
 
 def is_above_median(values: FloatArray) -> FloatArray:
-    """1 where a column's value is above its median; of columns half of whose values are alike, above their mean."""
+    """1 where a value is above its column's median; in columns with many equal values, above the mean."""
     middle = np.median(values, axis=0)
     tied = (values == middle).mean(axis=0) > 0.3
     return np.asarray(values > np.where(tied, values.mean(axis=0), middle), dtype=np.float64)
@@ -161,6 +161,7 @@ class _Attack:
 
 
 def _attack_measures(rows: Rows, truth: FloatArray, each: bool, seed: int, measures: Sequence[str]) -> list[_Attack]:
+    """Attack a property of members (origins, n) by their rows: a result per measure, or none if too few."""
     known = np.isfinite(truth).all(axis=0)
     truth, place = truth[:, known], rows.member[known]
     used, unit = np.unique(place, return_inverse=True)
@@ -225,13 +226,13 @@ def area_under(scores: FloatArray, having: FloatArray, count: FloatArray) -> Flo
 
 
 def _share_right(scores: FloatArray, having: FloatArray, count: FloatArray) -> FloatArray:
-    """(worlds,) mean share of members of whom the more likely is true."""
+    """(worlds,) mean share of members for whom the likelier answer is true."""
     right = np.where(scores > 0.5, having, count - having).sum(axis=-1)
     return np.asarray((right / (0 * having + count).sum(axis=-1)).mean(axis=-1))
 
 
 def _finding_with_interval(release: str, what: str, attack: _Attack, bound: float | None = None) -> Finding:
-    """A figure with its interval: from worlds in which rows tell nothing, and from resampled rows."""
+    """A finding whose interval comes from worlds in which rows tell nothing, and from resampled rows."""
     figure, null, guess = float(attack.figures[0]), attack.figures[1:], attack.guess
     outer = (DRAWS + 1) * 25 // 1000
     low, high = np.sort(null)[[outer - 1, DRAWS - outer]].tolist()

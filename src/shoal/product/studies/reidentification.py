@@ -114,7 +114,7 @@ def attack_meters(
     tell = progress or (lambda text, share: None)
     tell("reading weeks", 0.0)
     own = as_readings(readings)
-    weeks = Weeks.of(own, -(-train_days // 7), origins, crowd)
+    weeks = Weeks.of_readings(own, -(-train_days // 7), origins, crowd)
     # What is released is forecast from all days of training; the attacker forecasts from the week that it knows.
     wanted = [(days, week) for days in (train_days, min(7, train_days)) for week in weeks.judged]
     made = {}
@@ -146,6 +146,7 @@ def attack_meters(
     findings += _link_findings(RAW, [raw_scores(fingerprints, ends, week, 1, seed) for week in weeks.judged])
 
     def attack(curves: Sequence[FloatArray]) -> list[dict[str, FloatArray]]:
+        """Scores of every attacker at each origin on these curves."""
         return [curve_scores(known, [log_curves(one) for one in curves], origin, seed) for origin in range(len(curves))]
 
     tell("attacking unprotected forecasts", 0.6)
@@ -153,7 +154,7 @@ def attack_meters(
     tell("attacking averages", 0.75)
     findings += _link_findings(AVERAGES, attack([one[member] for one in averages]), member)
     tell("attacking properties", 0.9)
-    truths = weeks.properties() | read_properties(properties, weeks.names, len(weeks.judged))
+    truths = weeks.facts_in_readings() | read_properties(properties, weeks.names, len(weeks.judged))
     everyone = np.arange(n)
     releases = [
         Rows(RAW, tuple(weeks.level_features(week) for week in weeks.judged), everyone),
@@ -183,7 +184,7 @@ def rehearse_averages(
     when: Sequence[tuple[tuple[int, ...], NDArray[np.int64]]],
     seed: int,
 ) -> list[FloatArray]:
-    """(crowds, k) rows of a series by the rules of averages, with seeded offsets; for one withheld, the mean of all.
+    """(crowds, k) rows of each release by the rules of averages, with seeded offsets; the mean where withheld.
 
     ``when`` has each release's instants and its columns of the usual ``day``.
     """
@@ -204,20 +205,20 @@ def rehearse_averages(
 
 
 def _instants_and_phases(fc: Forecasts) -> tuple[tuple[int, ...], NDArray[np.int64]]:
-    """The instants of a forecast, and their columns of the usual day."""
+    """Instants of a forecast in minutes of the epoch, and their columns of the usual day."""
     minutes = fc.timestamps.dt.epoch("s") // 60
     return tuple(minutes.to_list()), phase_numbers(fc.timestamps, "day", fc.step)
 
 
 def curve_features(curves: Sequence[FloatArray]) -> tuple[FloatArray, ...]:
-    """Curves as an attacker on properties compares them: by shares of power, and with the same row at all origins."""
+    """Features of curves for attacks on properties: log curves, and their difference from the mean over origins."""
     logs = [log_curves(one) for one in curves]
     usual = np.mean(logs, axis=0)
     return tuple(np.concatenate([one, one - usual], axis=1) for one in logs)
 
 
 def infer_figures_by_step(rows: Rows, power: Sequence[FloatArray], seed: int) -> list[Finding]:
-    """What each figure of a row tells about the same figure of its members: above or below that of most."""
+    """Findings on what each figure of a row tells about the same figure of its members: above that of most or not."""
     figures, own = np.concatenate(rows.values, axis=1), np.concatenate(power, axis=1)
     names = [f"step {step % own.shape[1] + 1}" for step in range(own.shape[1])]
     one = Rows(rows.release, (figures,), rows.member)
@@ -255,7 +256,7 @@ def read_properties(source: Any, names: Sequence[str], origins: int) -> dict[str
 
 
 def log_curves(kw: FloatArray) -> FloatArray:
-    """Curves as attackers compare them: differences are shares of power."""
+    """Logarithm of curves in kW, so that differences are shares of power."""
     return np.asarray(np.log(np.maximum(kw, LEAST)))
 
 
@@ -274,8 +275,8 @@ class Weeks:
     left_out: Mapping[str, int]  #: reason -> homes that could not be used
 
     @classmethod
-    def of(cls, own: Readings, before: int, origins: int, crowd: int, history: int = 0) -> Weeks:
-        """The last ``origins`` weeks that have ``before`` others before them, and homes for two crowds at least.
+    def of_readings(cls, own: Readings, before: int, origins: int, crowd: int, history: int = 0) -> Weeks:
+        """The last ``origins`` weeks with ``before`` weeks before them, of homes with nearly all readings.
 
         With ``history``, so many weeks before them are read where they are there.
         """
@@ -305,7 +306,7 @@ class Weeks:
         return weeks
 
     def with_forecasts(self, forecast: Iterable[Sequence[str]], crowd: int) -> Weeks:
-        """The homes that are in all of these lists of homes with a forecast."""
+        """The same weeks of the homes that are in all of these lists of homes with a forecast."""
         there = set(self.names).intersection(*forecast)
         usable = np.array([name in there for name in self.names], dtype=bool)
         without = {} if usable.all() else {"without a forecast": int((~usable).sum())}
@@ -319,14 +320,14 @@ class Weeks:
         return weeks
 
     def _refuse_too_few(self, crowd: int) -> None:
-        """Refuse what is too small for two crowds."""
+        """Raise InputError if there are too few homes for two crowds."""
         if len(self.names) < 2 * crowd:
             reasons = "".join(f"; {count} {reason}" for reason, count in self.left_out.items())
             count = len(self.names)
             raise InputError(f"readings: {count} homes can be used, which is too few for crowds of {crowd}{reasons}")
 
-    def properties(self) -> dict[str, FloatArray]:
-        """What the readings themselves say of homes, (origins, n): absence on the day before, and the level of use."""
+    def facts_in_readings(self) -> dict[str, FloatArray]:
+        """Property -> (origins, n) 1 or 0, from the readings: absence on the day before, and level of use."""
         days = np.concatenate([week.mean(axis=2) for week in self.readings], axis=1)
         away = [days[:, 7 * week - 1] < AWAY * np.median(days[:, : 7 * week], axis=1) for week in self.judged]
         level = np.tile(is_above_median(days.mean(axis=1)), (len(self.judged), 1))
@@ -336,13 +337,13 @@ class Weeks:
         }
 
     def level_features(self, week: int) -> FloatArray:
-        """(homes, f) what the readings of the week before one say: its fingerprint, and levels of its last day."""
+        """(homes, f) features of the week before one: its fingerprint, and levels of its last day."""
         days = self.readings[week - 1].mean(axis=2) + LEAST
         level = np.log(np.stack([days[:, -1], days.mean(axis=1), days[:, -1] / np.median(days, axis=1)], axis=1))
         return np.concatenate([self.fingerprints[0][:, week - 1], level], axis=1)
 
     def rows_of_homes(self, households: Sequence[str], values: FloatArray) -> FloatArray:
-        """The rows of the homes of this study, in its order."""
+        """Reorder rows of these households to the homes of this study."""
         place = {name: number for number, name in enumerate(households)}
         return np.asarray(values[[place[name] for name in self.names]])
 
@@ -354,12 +355,12 @@ class Weeks:
 
     @property
     def days(self) -> tuple[str, str]:
-        """The first and the last day of the readings."""
+        """Dates of the first and the last day of the readings."""
         return self.starts[0].date().isoformat(), (self.starts[-1] + 6 * DAY).date().isoformat()
 
 
 def _fill_gaps(kw: FloatArray, steps: int) -> FloatArray:
-    """Missing readings as the home's mean at that time of day."""
+    """Replace missing readings by the home's mean at that time of day."""
     n = len(kw)
     by_time = np.nanmean(kw.reshape(n, -1, steps), axis=1)
     usual = np.tile(np.where(np.isfinite(by_time), by_time, np.nanmean(by_time)), kw.shape[1] // steps)
@@ -419,7 +420,7 @@ def _score_by_fold(
 
 
 def inside_crowds(scores: FloatArray, member: NDArray[np.int64]) -> FloatArray:
-    """Scores of somebody who is told who is in the home's crowd: other rows are out of the question."""
+    """Scores of an attacker who knows who is in the home's crowd: other rows are out of the question."""
     return np.where(member[:, None] == member[None], scores, -np.inf)
 
 

@@ -121,7 +121,7 @@ def attack_table(
 def table_findings(
     rows: Rows, values: FloatArray, names: Sequence[str], sensitive: Sequence[int] = (), seed: int = 0
 ) -> list[Finding]:
-    """The three questions about rows (one origin), given all labels' figures in the same columns."""
+    """Findings on the three questions about rows (one origin), given all labels' figures in their columns."""
     (released,), n = rows.values, len(values)
     size = np.bincount(rows.member, minlength=len(released))[rows.member]
     single = len(released) == n
@@ -151,12 +151,12 @@ def table_findings(
 
 
 def columns_reported_by_name(values: FloatArray, sensitive: Sequence[int]) -> list[int]:
-    """Positions of protected columns that are reported by name."""
+    """Positions of the protected columns that are reported by name."""
     return [int(j) for j in np.flatnonzero(ColumnRoles.of(values, sensitive).protected)[:NAMED]]
 
 
 def read_label_table(table: Any, label: str, columns: Sequence[str]) -> tuple[list[str], list[str], FloatArray, int]:
-    """Labels, columns and figures (n, k) of a table with one row per label, and how many rows have empty cells."""
+    """Read labels, columns and figures (n, k) of a table with one row per label, and count rows with empty cells."""
     frame = lazy_table(table, "table")
     if frame is None:
         rows, entries, _ = table_rows([Path(table)], label, columns)
@@ -181,7 +181,7 @@ def read_label_table(table: Any, label: str, columns: Sequence[str]) -> tuple[li
 def rehearse_table_averages(
     labels: Sequence[str], values: FloatArray, crowd: int, sensitive: Sequence[int], seed: int
 ) -> Rows:
-    """Averages as a first release would have them, with seeded draws."""
+    """Rows of averages as a first release would have them, with seeded draws."""
     draw = np.random.default_rng(seed)
     first = RowsState(crowd, CLOSENESS, None, ColumnRoles(*np.zeros((3, 0), dtype=np.bool_)), 0, {})
     rows, state = advance_rows(
@@ -192,12 +192,12 @@ def rehearse_table_averages(
 
 
 def fill_withheld(rows: FloatArray) -> FloatArray:
-    """Rows with the mean of all in the place of a figure that is withheld."""
+    """Replace withheld figures of rows by the mean of all rows."""
     return np.asarray(np.where(np.isfinite(rows), rows, np.nanmean(rows, axis=0)))
 
 
 def own_row_chances(gaps: FloatArray, own: NDArray[np.int64]) -> FloatArray:
-    """(n,) chance to take one's own row, the nearest being taken; rows at the same distance are drawn by lot.
+    """(n,) chance of each label to have its own row taken, where the nearest is; equally near rows are drawn by lot.
 
     ``gaps`` (n, rows) are the distances, ``own`` (n,) says which row is whose.
     """
@@ -230,7 +230,7 @@ def find_published(
     >>> import shoal
     >>> readings = shoal.simulate_meters(6, 9, step_minutes=60)
     >>> last = readings.filter(readings["timestamp"] >= readings["timestamp"].max() - timedelta(hours=3))
-    >>> shoal.find_published(last, readings).of("linkability")[0].figure
+    >>> shoal.find_published(last, readings).findings_of("linkability")[0].figure
     1.0
     """
     table, owners = _read_published(published)
@@ -300,7 +300,7 @@ def _find_homes(
 def _find_labels(
     table: pl.DataFrame, key: list[str], known: Any, label: str, owners: dict[str, str] | None, seed: int
 ) -> Study:
-    """The three questions about a published table of figures."""
+    """The study of labels that are looked for in a published table of figures."""
     if not key:
         raise InputError(f"published: a column crowd, or {label!r}, is needed, which says what a row is about")
     record = read_frame(known, "known")
@@ -336,12 +336,12 @@ def _study_of_certainty(about: str, gaps: FloatArray, left: dict[str, int]) -> S
 
 
 def _without_zeros(left: dict[str, int]) -> dict[str, int]:
-    """Reasons for which somebody was left out."""
+    """The reasons for which somebody was left out."""
     return {reason: count for reason, count in left.items() if count}
 
 
 def _read_published(published: Any) -> tuple[pl.DataFrame, dict[str, str] | None]:
-    """The table, and name -> row where a run's record lies beside it."""
+    """Read the published table, and name -> row where a run's record lies beside it."""
     if not isinstance(published, (str, os.PathLike)):
         return read_frame(published, "published"), None
     path = Path(published)
@@ -358,12 +358,12 @@ def _read_published(published: Any) -> tuple[pl.DataFrame, dict[str, str] | None
 
 
 def _row_ids(key: Sequence[str]) -> pl.Expr:
-    """What a row is known by, as one text."""
+    """Expression for what a row is known by, as one text."""
     return pl.concat_str([pl.col(name).cast(pl.String) for name in key], separator=" ")
 
 
 def _distances(times: list[str]) -> set[timedelta]:
-    """The distances between instants; none where they are not ISO 8601."""
+    """Distances between successive instants; none where they are not ISO 8601."""
     try:
         return {after - before for before, after in pairwise(map(datetime.fromisoformat, times))}
     except (ValueError, TypeError):
@@ -371,7 +371,7 @@ def _distances(times: list[str]) -> set[timedelta]:
 
 
 def _expected_curves(own: Readings, origin: str, steps: int, days: int) -> dict[str, dict[str, FloatArray]]:
-    """Knowledge -> home -> the curve that is expected of it."""
+    """What the attacker knows -> home -> the curve in kW that it expects."""
     try:
         later = own.window(own.find_origin(origin), steps)
     except InputError as error:

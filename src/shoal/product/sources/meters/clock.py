@@ -45,7 +45,7 @@ EPOCHS = {10: 10**6, 13: 10**3, 16: 1}
 
 
 def parse_time_zone(time_zone: str | None) -> str | None:
-    """A time zone of the IANA database, or None; an InputError for anything else."""
+    """Check that a time zone is one of the IANA database, or None."""
     try:
         ZoneInfo(time_zone or "UTC")
     except (KeyError, ValueError, OSError, TypeError) as error:
@@ -54,7 +54,7 @@ def parse_time_zone(time_zone: str | None) -> str | None:
 
 
 def parse_step(interval: Any) -> timedelta | None:
-    """The metering interval: a timedelta, or minutes as a number; it must divide a day."""
+    """Convert the metering interval, a timedelta or minutes, to a timedelta that divides a day."""
     if interval is None:
         return None
     if isinstance(interval, (int, float)) and not isinstance(interval, bool):
@@ -67,7 +67,7 @@ def parse_step(interval: Any) -> timedelta | None:
 
 
 def parse_steps(horizon: Any, step: timedelta, *, name: str = "horizon") -> int:
-    """A horizon in steps: a whole number of them, or text such as "3h", "90min" or "2d" that is a multiple of a step.
+    """Convert a horizon to steps: their number, or text such as "3h", "90min" or "2d" that is a multiple of a step.
 
     >>> [parse_steps(text, timedelta(minutes=30)) for text in ("3h", " 90 MIN", "0.5h", "2d", "12", 7)]
     [6, 3, 1, 96, 12, 7]
@@ -85,12 +85,12 @@ def parse_steps(horizon: Any, step: timedelta, *, name: str = "horizon") -> int:
 
 
 def stripped_texts(sample: pl.Series) -> pl.Series:
-    """The entries of a column as text, without empty ones and blanks around them."""
+    """Entries of a column as text, without empty ones and without blanks around them."""
     return sample.drop_nulls().cast(pl.String).str.strip_chars()
 
 
 def likely_layouts(text: pl.Series) -> tuple[str, ...]:
-    """The layouts worth trying, from the first entries of a text column."""
+    """Layouts that entries of a text column begin like, in the order to try them."""
     return tuple(form for start, forms in LAYOUTS.items() if text.str.contains(start).any() for form in forms)
 
 
@@ -123,26 +123,26 @@ def layouts_by_largest(text: pl.Series, largest: Sequence[tuple[int, int]], name
 
 
 def unit_since_1970(text: pl.Series) -> int | None:
-    """Microseconds of the unit of times since 1970, from the first entries of a column; None for anything else."""
+    """Microseconds of the unit that entries count time since 1970 in; None where they are anything else."""
     text = text.str.replace(r"\.0*$", "")
     lengths = text.str.len_chars().unique().to_list()
     return EPOCHS.get(lengths[0]) if len(lengths) == 1 and text.str.contains(r"^1\d+$").all() else None
 
 
 def instants_since_1970(stamp: pl.Expr, unit: int) -> pl.Expr:
-    """Numbers of units since 1970, or text of them, as instants in UTC; null where it is something else."""
+    """Convert counts of a unit since 1970, numbers or text, to instants in UTC; null where a text is no number."""
     number = stamp.cast(pl.String).str.strip_chars().str.replace(r"\.0*$", "").cast(pl.Int64, strict=False)
     return pl.from_epoch(number * unit, time_unit="us").dt.replace_time_zone("UTC")
 
 
 def join_date_and_time(date: pl.Expr, time: pl.Expr) -> pl.Expr:
-    """A date and a time of the day in two columns, as one text; midnight that a date carries along is dropped."""
+    """Join a date and a time of the day from two columns as text; midnight that a date carries along is dropped."""
     day = date.cast(pl.String).str.strip_chars().str.replace(r"[ T]0?0:00(:00(\.0+)?)?$", "")
     return pl.concat_str([day, time.cast(pl.String).str.strip_chars()], separator=" ")
 
 
 def parse_timestamps(text: pl.Expr, forms: tuple[str, ...], *, offsets: bool, named: bool = False) -> pl.Expr:
-    """Text to wall-clock time, or to UTC where ``offsets``; null where it fits none of the layouts.
+    """Convert text to wall-clock time, or to UTC where it has ``offsets``; null where it fits none of the layouts.
 
     A layout ``named`` by the caller is taken as it is; else the T of ISO 8601 counts as a space.
     """
@@ -192,7 +192,7 @@ def resolve_clock_changes(frame: pl.LazyFrame, time_zone: str, within: Sequence[
 
 
 def on_clock(moments: Any, time_zone: str | None) -> Any:
-    """A column or expression of microseconds of the epoch as instants on the clock of a zone, or on none."""
+    """Convert microseconds of the epoch, a column or expression, to instants on the clock of a zone, or on none."""
     wall = pl.from_epoch(moments, time_unit="us")
     return wall if time_zone is None else wall.dt.replace_time_zone("UTC").dt.convert_time_zone(time_zone)
 
@@ -205,19 +205,19 @@ def grid_instants(start: int, step: timedelta, length: int, time_zone: str | Non
 
 
 def instant_in_zone(moment: int, time_zone: str | None) -> datetime:
-    """Microseconds of the epoch as a datetime on the clock of the readings."""
+    """Convert microseconds of the epoch to a datetime on the clock of a zone, or on none."""
     result: datetime = grid_instants(moment, timedelta(0), 1, time_zone)[0]
     return result
 
 
 def microseconds_of(moment: datetime) -> int:
-    """A point in time as microseconds of the epoch; one without a zone is on the clock of UTC."""
+    """Convert a datetime to microseconds of the epoch; one without a zone is taken as UTC."""
     naive = moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
     return (naive - datetime(1970, 1, 1)) // MICROSECOND
 
 
 def parse_instant(value: datetime | str, time_zone: str | None, *, name: str) -> datetime:
-    """A caller's point in time, on the clock of the readings: zoned if they are, wall-clock if they are not."""
+    """Convert a caller's datetime or ISO text to the clock of the readings: zoned if they are, without zone if not."""
     try:
         moment = datetime.fromisoformat(value) if isinstance(value, str) else value
     except ValueError:

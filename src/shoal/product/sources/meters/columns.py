@@ -25,8 +25,8 @@ class Unit:
     energy: bool
     exponent: int
 
-    def in_kilo(self, value: pl.Expr) -> pl.Expr:
-        """Values in kW or kWh; decimal fractions come out as the nearest double, so thousandths are divided."""
+    def to_kilo(self, value: pl.Expr) -> pl.Expr:
+        """Convert values to kW or kWh; thousandths are divided, which gives the nearest double to a decimal."""
         return value / 1000 if self.exponent < 0 else value * 1000 if self.exponent > 0 else value
 
 
@@ -48,7 +48,7 @@ _LAST_CASED = re.compile(r"[a-z](Wh?)$")
 
 
 def parse_unit(unit: str | None) -> Unit | None:
-    """The unit that a caller names: "kwh", or with what :func:`parse_meter_kind` takes from it, "kwh-register"."""
+    """The unit in a caller's word such as "kwh" or "kwh-register"; None where none is given."""
     if unit is None:
         return None
     known = UNITS.get(unit.lower().partition("-")[0]) if isinstance(unit, str) else None
@@ -58,12 +58,12 @@ def parse_unit(unit: str | None) -> Unit | None:
 
 
 def parse_meter_kind(unit: str | None) -> str | None:
-    """The caller's word for the readings beside their unit: "register", "interval", or nothing."""
+    """What a caller's word for the unit says about the meter: "register", "interval", or None."""
     return (unit or "").lower().partition("-")[2] or None
 
 
 def unit_in_name(name: str) -> Unit | None:
-    """The unit that the name of a column or the entry of a unit field says; None where it says none, or several.
+    """The unit that a column's name or the entry of a unit field names; None where it names none, or several.
 
     >>> unit_in_name("energy(kWh/hh)").name, unit_in_name("powerKW").name, unit_in_name("Verbrauch")
     ('kWh', 'kW', None)
@@ -118,6 +118,7 @@ class ColumnsError(InputError):
     """Columns of a meter file have to be named; ``what`` says why, without how that is done in Python."""
 
     def __init__(self, what: str) -> None:
+        """Keep ``what`` is wrong; the message adds how columns are named in Python."""
         super().__init__(f"{what}. Name them: columns={{'household': ..., 'timestamp': ..., 'value': ...}}")
         self.what = what
 
@@ -148,14 +149,14 @@ class MeterColumns:
     unit_field: str | None = None  #: a column that names the unit, row by row
 
     @property
-    def needed(self) -> list[str]:
-        """Every column that is read."""
+    def needed_columns(self) -> list[str]:
+        """Names of every column that is read."""
         named = (self.household, self.timestamp, self.clock, self.value, *self.across)
         return [column for column in named if column is not None]
 
 
 def recognize_columns(header: Sequence[str], columns: Mapping[str, str] | None, file: str) -> MeterColumns:
-    """The layout of a file with this header; ``columns`` maps a role to a column and wins over guessing."""
+    """Recognize the layout of a file by its header; ``columns`` maps roles to columns and wins over guessing."""
     given = _named_columns(header, columns, file)
     household = given.get("household") or find_known_name(header, HOUSEHOLD)
     timestamp, clock = given.get("timestamp"), given.get("clock")
@@ -199,7 +200,7 @@ def recognize_columns(header: Sequence[str], columns: Mapping[str, str] | None, 
 
 
 def find_known_name(header: Sequence[str], known: Sequence[str]) -> str | None:
-    """The column whose name comes first among known ones."""
+    """The column whose name stands first in a list of known names; None if no column has one."""
     names = {plain_name(c): c for c in reversed(header)}
     return next((names[k] for k in known if k in names), None)
 
@@ -220,12 +221,12 @@ def _named_columns(header: Sequence[str], columns: Mapping[str, str] | None, fil
 
 
 def _is_unnamed(column: str) -> bool:
-    """A column without a name, as programs write their row numbers."""
+    """Whether a column has no name, as programs write their row numbers."""
     return not column.strip() or re.match(r"unnamed: \d+$", column.strip().lower()) is not None
 
 
 def describe_header(header: Sequence[str], most: int = 12) -> str:
-    """The names of columns for a message; none of a first line that may be data: with numbers, or one entry only.
+    """The names of columns for a message; only their number where the first line may be data.
 
     >>> describe_header(["id", "time", "kw"]), describe_header(["H7", "2024-01-01", "1.53"])
     ("'id', 'time', 'kw'", '3 entries, numbers among them (is the header missing?)')

@@ -121,7 +121,7 @@ def _fit_window(
     export: bool,
     progress: Callable[[int, int], None] | None = None,
 ) -> Forecasts:
-    """Fit the homes of a training window that ends at ``at``, microseconds of the epoch, and predict from there."""
+    """Fit the homes of a training window that ends at ``at``, microseconds of the epoch, and forecast from there."""
     n, length = past.kw.shape
     if horizon > length:
         raise InputError(f"horizon must not exceed the training window of {length} steps", argument="horizon")
@@ -142,7 +142,7 @@ def _fit_window(
         )
     phase = phase_numbers(past.timestamps, season, step)
     profile = fit_season(kw[rows], phase, period=season, step=step, floor=floor)
-    x = profile.remove(kw[rows], phase)
+    x = profile.residuals(kw[rows], phase)
     varies = np.nanstd(x, axis=1) > FLAT
     if not varies.any():
         raise NothingToForecast("readings: no household varies beyond its season in the training window")
@@ -193,7 +193,7 @@ def _fit_window(
 def _reasons_to_leave_out(
     kw: NDArray[Any], floor: float, train_days: int, below: NDArray[np.int64]
 ) -> NDArray[np.object_]:
-    """(n,) why the training window (n, T) rules a household out, or nothing; the same text for the same trouble.
+    """(n,) reason why the training window (n, T) rules a household out, "" where it does not.
 
     ``below`` counts readings below zero that are missing from the window, because export was not asked for.
     """
@@ -305,7 +305,7 @@ def update_forecasts(
 
 
 def _with_absent_homes(table: pl.DataFrame, homes: tuple[str, ...]) -> pl.DataFrame:
-    """A quality table with a row for every home of the window, also for those without new readings.
+    """Add a row to a quality table for every home of the window that has no new readings.
 
     A home that only the new readings leave out is not left out of the window for it.
     """

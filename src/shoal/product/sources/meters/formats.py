@@ -25,7 +25,7 @@ Row = tuple[str, str, str, str]
 
 @dataclass(frozen=True)
 class MeterFormat:
-    """A format that a file's first characters tell, with the function for its rows; without one it is refused.
+    """A format recognized by a file's first characters, with the function for its rows; without one, refused.
 
     ``words``: why the unit is known, or the reason of the refusal.
     """
@@ -38,7 +38,7 @@ class MeterFormat:
 
 
 def nem12_rows(file: Path) -> Iterator[Row]:
-    """Every interval of the channels of consumption, in the order of the file."""
+    """Every interval of the channels of consumption in a NEM12 file, in its order."""
     meter = channel = ""
     minutes, factor = 0, 0.0
     with open_text(file, guess_encoding(file)) as lines:

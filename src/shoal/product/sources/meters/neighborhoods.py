@@ -87,7 +87,7 @@ USUAL_SHARE, AHEAD_WEIGHT, DAY_WEIGHT = 0.2, 0.4, 0.3
 
 
 def likeness_points(forecasts: Forecasts) -> FloatArray:
-    """(n, d) points whose nearness makes a crowd that serves at once and for life: forecast and usual day together."""
+    """(n, d) points that crowds of meters are formed by: forecast and usual day together (:func:`points_of_homes`)."""
     return points_of_homes(
         forecasts.power, usual_day(forecasts), phase_numbers(forecasts.timestamps, "day", forecasts.step)
     )
@@ -99,7 +99,7 @@ def points_of_homes(
     ahead: NDArray[np.int64],
     weights: tuple[float, float, float] = (USUAL_SHARE, AHEAD_WEIGHT, DAY_WEIGHT),
 ) -> FloatArray:
-    """Points whose nearness makes crowds: a row per home, its forecast and usual day side by side, in √kW.
+    """(n, d) points whose nearness makes crowds: forecast and usual day of each home side by side, in √kW.
 
         [(1 − s) √f + s √u,  a √u,  b √(k/H) √d]     s = 0.2, a = 0.4, b = 0.3
 
@@ -117,7 +117,7 @@ def usual_day(forecasts: Forecasts) -> FloatArray:
 
     Times without a reading take the home's mean.
     """
-    values, column = forecasts.past, phase_numbers(forecasts.history.timestamps, "day", forecasts.step)
+    values, column = forecasts.training_kw, phase_numbers(forecasts.history.timestamps, "day", forecasts.step)
     means, count = phase_means(values, column, int(timedelta(days=1) / forecasts.step))
     overall = np.array([math.fsum(row[np.isfinite(row)]) for row in values]) / np.maximum(count.sum(axis=1), 1)
     return np.where(count > 0, means, overall[:, None])
@@ -134,4 +134,5 @@ def _hourly_means(day: FloatArray) -> FloatArray:
 
 
 def _signed_root(kw: FloatArray) -> FloatArray:
+    """√ of the absolute value, with the sign of the value."""
     return np.asarray(np.sign(kw) * np.sqrt(np.abs(kw)))

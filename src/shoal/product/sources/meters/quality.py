@@ -168,12 +168,12 @@ class Readings:
 
     @cached_property
     def _ends(self) -> pl.DataFrame:
-        """First and last instant of each household, in microseconds of the epoch, by name."""
+        """First and last instant of each household in microseconds of the epoch: household, first, end."""
         time = pl.col("timestamp").dt.epoch("us")
         return self.frame.group_by("household").agg(first=time.min(), end=time.max()).sort("household")
 
     def find_origin(self, origin: datetime | str | None, *, anywhere: bool = False) -> int:
-        """The end of the training window, in microseconds of the epoch.
+        """Find the end of the training window, in microseconds of the epoch.
 
         By default the latest one that at least half of the households reach with their readings. One that no household
         reaches is refused, unless it may be ``anywhere``: then no home decides whether others have a forecast.
@@ -194,7 +194,7 @@ class Readings:
         return at
 
     def owner_notes(self, *, export: bool = True) -> list[str]:
-        """Sentences on what an owner should settle about these readings, with the option that settles it.
+        """Sentences on what the owner should settle about these readings, with the option that settles it.
 
         ``export``: readings below zero are forecast, but for those of homes that are left out.
         """
@@ -243,7 +243,7 @@ def repair_readings(
     unit: str = "kW",
     unit_reason: str = Readings.unit_reason,
 ) -> Readings:
-    """Readings on a regular grid, from any frame with household, timestamp, kw in any order, with repeats and gaps.
+    """Put any frame with household, timestamp, kw, in any order, with repeats and gaps, on a regular grid.
 
     Values are kW, with ``energy`` kWh per interval, with ``register`` totals in kWh; those above ``max_kw`` are taken
     for faults. The grid has an ``interval`` (by default the most common one) and a ``phase`` in microseconds from
@@ -338,7 +338,7 @@ def household_intervals(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def most_common_interval(counts: Mapping[int, int]) -> timedelta:
-    """The grid's interval, from how many households have which (in microseconds): the most common, then the least."""
+    """The grid's interval: the most common one, then the shortest, by how many households have which (microseconds)."""
     if not counts:
         raise InputError("interval cannot be inferred: no household has two readings; pass interval=")
     common = min(counts, key=lambda own: (-counts[own], own))
@@ -420,7 +420,7 @@ def _quality_table(
 
 
 def count_registers(rows: pl.DataFrame) -> tuple[int, int]:
-    """Of the households in rows of household, timestamp and kw: how many only rise, and how many can be judged."""
+    """How many households only rise, as registers do, and how many have changes enough to judge that."""
     change = pl.col("kw").sort_by("timestamp").diff()
     homes = rows.filter(pl.col("kw").is_finite() & pl.col("timestamp").is_not_null()).group_by("household")
     counts = homes.agg(rises=(change > 0).sum().cast(pl.Int64), falls=(change < 0).sum().cast(pl.Int64))
@@ -429,7 +429,7 @@ def count_registers(rows: pl.DataFrame) -> tuple[int, int]:
 
 
 def are_registers(like: int, judged: int, *, energy: bool, meter: str | None) -> bool:
-    """Whether readings are totals: as the caller says (``meter``), or as most ``judged`` households look."""
+    """Whether readings are totals: as the caller says (``meter``), or as most of the ``judged`` households look."""
     if meter is not None:
         if validation.choice(("register", "interval"), unit=meter) == "register" and not energy:
             raise InputError("unit: the total of a register is energy; pass unit='kwh-register' (or 'wh-', 'mwh-')")

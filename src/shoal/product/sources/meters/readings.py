@@ -59,7 +59,7 @@ _TEXT = (pl.String, pl.Categorical, pl.Enum)
 
 @dataclass(frozen=True, repr=False)
 class MeterSource:
-    """A file and how to read it."""
+    """A file, and how to read it as readings."""
 
     file: Path
     table: frames.FileTable
@@ -81,7 +81,7 @@ class MeterSource:
         return "UTC" if instants else getattr(self.types["timestamp"], "time_zone", None)
 
     @property
-    def taken(self) -> str:
+    def columns_in_words(self) -> str:
         """Which columns were taken for what, in words; households that are columns are not named."""
         layout = self.layout
         times = f"{layout.timestamp!r}" + ("" if layout.clock is None else f" and {layout.clock!r}")
@@ -103,7 +103,7 @@ class MeterSource:
         by_column = layout.shape == "times"  # unpivoted batches go column by column, and so must the whole file
         try:
             for batch in frames.row_batches(
-                self.table.raw.select(layout.needed), max(BATCH // max(len(layout.across), 1), 1)
+                self.table.raw.select(layout.needed_columns), max(BATCH // max(len(layout.across), 1), 1)
             ):
                 turn = pl.int_range(pl.len()) // max(len(batch), 1) if by_column else pl.lit(0)
                 piece = self._standard_columns(long_table(batch.lazy(), layout, self.file)).select(
@@ -131,7 +131,7 @@ class MeterSource:
             )
 
     def _standard_columns(self, long: pl.LazyFrame) -> pl.LazyFrame:
-        """Household, timestamp and kw in the types of the file in standard types, and whether kw is ``invalid``."""
+        """Convert household, timestamp and kw to standard types; ``invalid`` marks text that is no number."""
         dtype = self.types["timestamp"]
         stamp = pl.col("timestamp")
         if self.epoch is not None:
@@ -148,7 +148,7 @@ class MeterSource:
         number = frames.number_of(value, self.types["kw"], decimal_comma=self.table.decimal_comma)
         invalid = number.is_null() & value.is_not_null() & (value.str.strip_chars() != "") if text else pl.lit(False)
         name = readable_names() if self.declared else household_names()
-        return long.select(name, timestamp=stamp, kw=self.unit.in_kilo(number), invalid=invalid)
+        return long.select(name, timestamp=stamp, kw=self.unit.to_kilo(number), invalid=invalid)
 
 
 @dataclass(frozen=True)
@@ -165,18 +165,18 @@ class OpenedSources:
 
 
 def household_names() -> pl.Expr:
-    """The column ``household`` as names."""
+    """Expression for the column ``household`` as text."""
     return pl.col("household").cast(pl.String).str.strip_chars()
 
 
 def readable_names() -> pl.Expr:
-    """The column ``household`` as names, null where one cannot be read or recorded: such rows are of no household."""
+    """Expression for ``household`` as text, null where a name cannot be read or recorded."""
     name = household_names()
     return pl.when(~name.str.contains("[\x00\ufffd]") & (name.str.len_chars() <= LONGEST)).then(name)
 
 
 def household_of_file(file: Path) -> str:
-    """The household that a file with one of them is named after: its name without the suffixes that files have.
+    """Name of the household of a file that holds one: the file's name without suffixes.
 
     >>> household_of_file(Path("site.1.csv.gz")), household_of_file(Path("H7.PARQUET")), household_of_file(Path("a.b"))
     ('site.1', 'H7', 'a.b')
@@ -188,7 +188,7 @@ def household_of_file(file: Path) -> str:
 
 
 def choose_spellings(names: Iterable[str], on_record: Mapping[str, str], *, together: bool = False) -> dict[str, str]:
-    """Name -> the spelling that stands for it, for names that are written in another way.
+    """Name -> the spelling to use for it, for names that are on record or in this input in another one.
 
     That is the spelling on record, else the only one there is in normal form C. Two spellings in one input are refused,
     or taken ``together`` where a refusal would tell of one household.
@@ -221,7 +221,7 @@ def understand_files(
     time_zone: str | None,
     encoding: str | None = None,
 ) -> OpenedSources:
-    """Understand files that are read together, or a table, by headers and first rows."""
+    """Find out how files that are read together, or a table, are to be read, by headers and first rows."""
     said, zone = parse_unit(unit), clock.parse_time_zone(time_zone)
     encoding = None if encoding is None else frames.declared_encoding(encoding)
     if isinstance(files, pl.LazyFrame):
@@ -242,7 +242,7 @@ def understand_files(
     differ = " (other files differ in their names)"
     reason, taken = (
         texts[0] + differ * (len(set(texts)) > 1)
-        for texts in ([source.reason for source in sources], [source.taken for source in sources])
+        for texts in ([source.reason for source in sources], [source.columns_in_words for source in sources])
     )
     zones = {source.time_zone for source in sources}
     if zone is None and len(zones) > 1 and None in zones:
@@ -260,9 +260,9 @@ def _understand_file(
     unit: Unit | None,
     encoding: str | None = None,
 ) -> tuple[MeterSource, pl.Series, tuple[int, int] | None]:
-    """A file, the first entries of its timestamps, and the largest numbers of dates that leave day and month open."""
+    """How one file is to be read, first entries of its timestamps, and largest numbers of dates such as 03/04/2024."""
     try:
-        table, own_unit, reason = _open(file, encoding) if table is None else (table, None, "")
+        table, own_unit, reason = _open_table(file, encoding) if table is None else (table, None, "")
         layout = recognize_columns(list(table.raw.collect_schema()), columns if own_unit is None else None, file.name)
         if layout.clock is not None:
             second = table.raw.select(layout.clock).head(200).collect().to_series()
@@ -298,7 +298,7 @@ def _understand_file(
 
 
 def _unit_and_reason(raw: pl.LazyFrame, layout: MeterColumns, file: Path, named: Unit | None) -> tuple[Unit, str]:
-    """The unit of a file's readings, and why: the caller says so, a column of units, or the names of its columns."""
+    """The unit of a file's readings, and why: the caller says so, or a column of units, or the names of columns."""
     if named is not None:
         return named, "you said so (unit)"
     if layout.unit_field is not None:
@@ -324,8 +324,8 @@ def _unit_and_reason(raw: pl.LazyFrame, layout: MeterColumns, file: Path, named:
 # ------------------------------------------------------------------ files as tables
 
 
-def _open(file: Path, encoding: str | None) -> tuple[frames.FileTable, Unit | None, str]:
-    """A lazy table; with its unit and why, where the format of the file has one of its own."""
+def _open_table(file: Path, encoding: str | None) -> tuple[frames.FileTable, Unit | None, str]:
+    """Open a file as a lazy table; with its unit and why, where its format has one of its own."""
     if not file.name.lower().endswith((*frames.PARQUET, *frames.ARROW)):
         _, text = frames.read_beginning(file, encoding)
         for one in formats.FORMATS:
@@ -339,7 +339,7 @@ def _open(file: Path, encoding: str | None) -> tuple[frames.FileTable, Unit | No
 def _rewrite_as_csv(
     rows: Callable[[Path], Iterable[tuple[str, str, str, str]]], file: Path, unit: str, reason: str
 ) -> tuple[frames.FileTable, Unit, str]:
-    """Another format as a long table of mean power; channels of one household that meet are added."""
+    """Open a file of another format as a long table of mean power; channels of one household that meet are added."""
     scratch = frames.ScratchFile("meters.csv")
     with disk_space(), scratch.path.open("w", newline="", encoding="utf-8") as handle:
         writer = csv.writer(handle)
@@ -359,7 +359,7 @@ def _rewrite_as_csv(
 
 
 def long_table(raw: pl.LazyFrame, layout: MeterColumns, file: Path) -> pl.LazyFrame:
-    """A table of any layout as rows of household, timestamp and kw.
+    """Convert a table of any layout to rows of household, timestamp and kw.
 
     The type of one column says nothing about the others, which may be other households: numbers become doubles before
     anything is joined, and text beside them makes text of these doubles, which reads back as the same. Cells of other
@@ -494,7 +494,7 @@ def meter_readings(
 
 
 def order_rows(rows: pl.DataFrame, time_zone: str | None) -> pl.DataFrame:
-    """Pieces of files in the order of the input and on the clock of a zone, as :func:`repair` takes them.
+    """Put batches of rows in the order of the input and on the clock of a zone, for :func:`repair_readings`.
 
     Empty cells are dropped before anything is counted, but for households that have nothing else: in a wide file there
     is a row wherever any household has a reading.

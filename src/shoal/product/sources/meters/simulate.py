@@ -86,7 +86,7 @@ def simulate_meters(
 
 @dataclass(frozen=True)
 class _Calendar:
-    """Calendar that all households share: days and weather."""
+    """Days and weather, which all households share."""
 
     days: int
     hour: FloatArray  #: (points,) hour of the day
@@ -95,6 +95,7 @@ class _Calendar:
 
 
 def _draw_calendar(first: datetime, days: int, seed: int) -> _Calendar:
+    """Draw the weather of so many days."""
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
     hour = np.tile(np.arange(PER_DAY) * FINE / 60, days)
     weekend = (first.weekday() + np.arange(days)) % 7 >= 5
@@ -105,7 +106,7 @@ def _draw_calendar(first: datetime, days: int, seed: int) -> _Calendar:
 
 
 def _smooth_path(rng: np.random.Generator, n: int, memory: float) -> FloatArray:
-    """A stationary AR(1) path of unit variance."""
+    """(n,) a stationary AR(1) path of unit variance, whose neighbors have the correlation ``memory``."""
     from scipy.signal import lfilter
 
     shocks = rng.standard_normal(n) * np.sqrt(1 - memory**2)
@@ -114,7 +115,7 @@ def _smooth_path(rng: np.random.Generator, n: int, memory: float) -> FloatArray:
 
 
 def _household_load(rng: np.random.Generator, cal: _Calendar) -> FloatArray:
-    """Power in kW at the fine resolution."""
+    """(points,) power of a household in kW, every :data:`FINE` minutes."""
     size, heat = _draw_size_and_heating(rng)
     home, awake = _draw_occupancy(rng, cal)
     load = (
@@ -134,21 +135,21 @@ def _household_load(rng: np.random.Generator, cal: _Calendar) -> FloatArray:
 
 
 def _draw_size_and_heating(rng: np.random.Generator) -> tuple[float, str]:
-    """Size of a household, and its main electric heat: the first that is drawn of it."""
+    """Draw the size of a household and its main electric heat."""
     return float(rng.lognormal(0.3, 0.5)), str(rng.choice(list(MIX), p=list(MIX.values())))
 
 
-def heating_of(number: int, seed: int = 0) -> str:
+def simulated_heating(number: int, seed: int = 0) -> str:
     """The main electric heat of a simulated household, one of :data:`MIX`.
 
-    >>> heating_of(0) in MIX
+    >>> simulated_heating(0) in MIX
     True
     """
     return _draw_size_and_heating(np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1, number))))[1]
 
 
 def _draw_occupancy(rng: np.random.Generator, cal: _Calendar) -> tuple[FloatArray, FloatArray]:
-    """Whether someone is at home, and awake, at each point; 0 or 1."""
+    """(points,) whether someone is at home, and whether someone is awake, 0 or 1."""
     stays = rng.random() < 0.45  # somebody is at home on workdays as well
     jitter = rng.standard_normal((5, cal.days))
     wake = rng.normal(6.6, 0.5) + 0.3 * jitter[0] + np.where(cal.weekend, rng.uniform(0.5, 2.0), 0)
@@ -167,7 +168,7 @@ def _draw_occupancy(rng: np.random.Generator, cal: _Calendar) -> tuple[FloatArra
 
 
 def _standby_load(rng: np.random.Generator, cal: _Calendar, size: float) -> FloatArray:
-    """Standby plus a compressor that switches on and off."""
+    """(points,) kW of standby and of a compressor that switches on and off."""
     standby = rng.lognormal(np.log(0.075), 0.75) * size
     drift = np.repeat(np.exp(0.08 * _smooth_path(rng, cal.days, 0.9)), PER_DAY)
     period, duty = rng.uniform(45, 110) / FINE, rng.uniform(0.3, 0.5)
@@ -177,14 +178,14 @@ def _standby_load(rng: np.random.Generator, cal: _Calendar, size: float) -> Floa
 
 
 def _lights_and_electronics(rng: np.random.Generator, cal: _Calendar, size: float, present: FloatArray) -> FloatArray:
-    """Lights and electronics: more in the dark, with slow swings."""
+    """(points,) kW of lights and electronics: more in the dark, with slow swings."""
     dark = np.where((cal.hour > 16.5) | (cal.hour < 8), 1.0, 0.45)
     level = rng.lognormal(np.log(0.22), 0.5) * size
     return np.asarray(level * dark * present * np.exp(0.45 * _smooth_path(rng, len(cal.hour), 0.97)))
 
 
 def _appliance_load(rng: np.random.Generator, cal: _Calendar, size: float, home: FloatArray) -> FloatArray:
-    """Cooking at set hours, washing and drying now and then, short kettles: rectangles of power."""
+    """(points,) kW of cooking at set hours, washing and drying now and then, short kettles: rectangles of power."""
     load = np.zeros(len(cal.hour))
     lunch, dinner = rng.normal(11.7, 0.3), rng.normal(18.4, 0.5)
     # (hour, spread of the hour, chance per day, minutes, kW)
@@ -211,7 +212,7 @@ def _appliance_load(rng: np.random.Generator, cal: _Calendar, size: float, home:
 
 
 def _heat_pump_load(rng: np.random.Generator, cal: _Calendar, size: float) -> FloatArray:
-    """A heat pump: on and off, longer the colder, with a setback or blocked hours in some homes."""
+    """(points,) kW of a heat pump: on longer the colder it is, in some homes with a setback or blocked hours."""
     power = rng.lognormal(np.log(3.0), 0.45) * size**0.7
     share = rng.uniform(0.15, 0.60)
     night, noon = rng.uniform(0.2, 2.6), rng.uniform(0.2, 1.4)
@@ -233,7 +234,7 @@ def _heat_pump_load(rng: np.random.Generator, cal: _Calendar, size: float) -> Fl
 def _night_storage_load(
     rng: np.random.Generator, cal: _Calendar, *, power: float, hours: float, weather: float
 ) -> FloatArray:
-    """A storage load released at a set time, the same every night, until it is full."""
+    """(points,) kW of a storage load that is released at a set time every night until it is full."""
     begin = rng.choice([21.5, 22.0, 22.5, 23.0, 24.0, 25.0, 26.0, 27.0])
     cold = cal.cold.reshape(cal.days, PER_DAY).mean(axis=1)
     need = 0.35 * _smooth_path(rng, cal.days, 0.85)
