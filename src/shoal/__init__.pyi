@@ -38,9 +38,9 @@ if TYPE_CHECKING:  # the library: pip install shoal
     from shoal.laws.graph import NeighborGraph as NeighborGraph
     from shoal.mechanism.codebook import Codebook as Codebook
     from shoal.mechanism.codebook import codebook as codebook
+    from shoal.mechanism.composition import composed_delta as composed_delta
     from shoal.mechanism.mechanism import Mechanism as Mechanism
     from shoal.mechanism.releasable import load as load
-    from shoal.mechanism.sequence import composed_delta as composed_delta
     from shoal.proofs.proof import Proof as Proof
     from shoal.proofs.proof import prove as prove
     from shoal.readings.crowds import noisy_crowds as noisy_crowds

@@ -18,7 +18,7 @@ from shoal.accounting.releases import SCOPES
 from shoal.accounting.risk import named_in_group
 from shoal.audits.confidence import lower_bound, upper_bound
 from shoal.mechanism.codebook import Codebook
-from shoal.mechanism.odds import probabilities
+from shoal.mechanism.integer_probabilities import probabilities
 from shoal.rounding import upper
 
 #: Share of the error probability for the law tests; the rest is for naming.

@@ -155,9 +155,9 @@ def _check_claim(file: Path, claim: str, epsilon: float | None, scope: str | Non
         import numpy as np
 
         from shoal import archive
-        from shoal.mechanism.releasable import law_parts
+        from shoal.mechanism.releasable import laws_file_parts
 
-        write_private(about, archive.pack(*law_parts(classes, np.array(check.proof.pairs))))
+        write_private(about, archive.pack(*laws_file_parts(classes, np.array(check.proof.pairs))))
     content = {part: getattr(check, part) for part in parts} | {"proof": str(proof)}
     again = f"The proof is {proof}; another program checks it: python -m shoal.proofs.checker {proof} {about}"
     return Outcome(content, f"{check}.\n{again}", code=0 if check.verdict == "proved" else 4)

@@ -35,7 +35,7 @@ LEFT_OUT = "left_out.csv"
 
 def stage(work: Work) -> StageOutcome:
     """Crowds with their members, and the row of every crowd; nothing is recorded."""
-    settings, folder, fit, parts = work.settings, work.folder, work.facts.known_fit, work.listing(FIT).parts
+    settings, folder, fit, parts = work.settings, work.folder, work.facts.known_fit, work.read_listing(FIT).parts
     for part in parts:
         part.check()
     curves = work.input.curves(settings, fit, parts)

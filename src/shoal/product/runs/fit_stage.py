@@ -169,7 +169,7 @@ def fit_meters(work: Work) -> StageOutcome:
     The settings take the size of the crowds on record where no other was asked for, and a horizon in steps.
     """
     before = _forecasts_before(work)
-    with work.workers() as executor:
+    with work.open_workers() as executor:
         readings, rows = readings_shards(work, executor, None if before is None else before.buckets)
         shards = [(part, part.facts_as(ShardFacts)) for part in readings.parts]
         if work.source.simulated is None:  # among very many simulated homes a few are large
@@ -185,9 +185,9 @@ def fit_meters(work: Work) -> StageOutcome:
             for part, facts in shards
             if facts.households
         ]
-        forecasts = run_jobs(executor, "fitting forecasts", jobs, work.tell, for_good=True)
+        forecasts = run_jobs(executor, "fitting forecasts", jobs, work.report, for_good=True)
     failed = (*readings.failed, *forecasts.failed)
-    work.put(FIT, replace(forecasts, failed=failed, buckets=rows.buckets))
+    work.write_listing(FIT, replace(forecasts, failed=failed, buckets=rows.buckets))
     reasons, notes = _quality(work, forecasts.parts, readings.parts, rows)
     columns = f"; {rows.taken}" if rows.taken else ""
     chosen = " (chosen: with less than four weeks a season by week fits badly)" if settings.train_days < 28 else ""
@@ -202,7 +202,7 @@ def fit_meters(work: Work) -> StageOutcome:
             f"{settings.train_days} days, season by {settings.season}{chosen}.",
             f"Readings: {rows.unit} every {minutes:g} minutes: {rows.unit_reason}{columns}.",
         ),
-        doubts=(*work.other_ledgers(names), *notes),
+        doubts=(*work.doubts_of_other_ledgers(names), *notes),
         unit=rows.unit,
         origin=origin,
         step_minutes=minutes,
@@ -218,14 +218,14 @@ def _forecasts_before(work: Work) -> Listing | None:
     Under the readings' promise no stored window is used: it is kept with a shard, which is there while one of its homes
     is usable.
     """
-    if work.state.previous is None or work.kind.declares:
+    if work.state.previous is None or work.settings.declares:
         return None
     try:
-        listing = work.listing(FIT, work.state.previous)
+        listing = work.read_listing(FIT, work.state.previous)
         for part in listing.parts:
             part.check()
     except InputError:
-        work.tell("the forecasts of the last release are lost; they are made anew", 0, 0)
+        work.report("the forecasts of the last release are lost; they are made anew", 0, 0)
         return None
     return listing
 
@@ -242,8 +242,8 @@ def _ask_ledger(work: Work, names: list[str], origin: str, minutes: float) -> tu
     book = Book.read(work.find_ledger(), names)
     if book.size is not None and work.any_crowd:
         settings = replace(settings, crowd=book.size)
-    steps = None if work.kind.row_per_label else settings.horizon
-    book.allow(crowd_setting(work, settings, FitFacts(origin=origin, step_minutes=minutes)), origin, steps)
+    fit = FitFacts(origin=origin, step_minutes=minutes)
+    book.allow(crowd_setting(work, settings, fit), origin, settings.horizon)
     return settings, book.size is not None
 
 
@@ -294,13 +294,15 @@ def fit_table(work: Work) -> StageOutcome:
     """The rows of every label, with the columns of the release before where there is one."""
     config, known = work.settings, None
     if work.state.previous is not None:
-        known = ClassTable.load(work.listing(FIT, work.state.previous).parts[0].path).columns
+        known = ClassTable.load(work.read_listing(FIT, work.state.previous).parts[0].path).columns
     settings = {**config.part(*TABLE_SETTINGS), "source": work.source.digest, "known": known, "charged": config.charged}
     out = out_path(work.path, LAWS, SUFFIX, settings)
-    work.tell(READING_TABLE, 0, 0)
-    part = find_shard(out) or seal_shard(out, read_table(work.source, config, known, Path(out), work.spellings))
-    work.put(FIT, Listing((part,)))
-    doubts = work.other_ledgers(ClassTable.load(part.path).labels)
+    work.report(READING_TABLE, 0, 0)
+    part = find_shard(out)
+    if part is None:
+        part = seal_shard(out, read_table(work.source, config, known, Path(out), work.spellings_on_record))
+    work.write_listing(FIT, Listing((part,)))
+    doubts = work.doubts_of_other_ledgers(ClassTable.load(part.path).labels)
     facts = replace(part.facts_as(FitFacts), source=str(work.source), crowd=config.crowd, doubts=doubts)
     if facts.labels < 2:
         raise InputError("label: all rows have one label, and a crowd needs several. Name another column")

@@ -373,13 +373,13 @@ def readings_shards(work: Work, executor: Executor, buckets: int | None) -> tupl
         ]
         grid = Grid(timedelta(minutes=homes.step_minutes) // MICROSECOND, 0)
         rows = MeterRows("", len(jobs), (), grid, unit_reason="they are simulated so")
-        return run_jobs(executor, "simulating", jobs, work.tell, for_good=True), rows
+        return run_jobs(executor, "simulating", jobs, work.report, for_good=True), rows
     settings = {
         **config.part(*READING, "shard_size"),
         "source": work.source.digest,
         "buckets": buckets,
         # Under the readings' promise the origin lies on the grid, whatever the readings are.
-        "grid": config.origin if work.kind.declares else None,
+        "grid": config.origin if config.declares else None,
     }
     note = out_path(root, "sort", "sorted", settings)
     folder, part = root / "rows" / Path(note).stem, find_shard(note)
@@ -396,7 +396,7 @@ def readings_shards(work: Work, executor: Executor, buckets: int | None) -> tupl
     jobs = [
         Job(partial(make_shard, sorted_rows, number), out(**settings, number=number)) for number in sorted_rows.filled
     ]
-    shards = run_jobs(executor, "reading meters", jobs, work.tell, for_good=True)
+    shards = run_jobs(executor, "reading meters", jobs, work.report, for_good=True)
     if not shards.failed:
         shutil.rmtree(folder, ignore_errors=True)  # all of it is in the shards now
     return shards, sorted_rows
@@ -405,11 +405,11 @@ def readings_shards(work: Work, executor: Executor, buckets: int | None) -> tupl
 def _sort(work: Work, executor: Executor, folder: Path, buckets: int | None) -> MeterRows:
     """The rows of the source by bucket, with the grid of all of them: the declared one, or what most have."""
     config = work.settings
-    work.tell("sorting readings by household", 0, 0)
+    work.report("sorting readings by household", 0, 0)
     try:
         opened = open_files(work.source.paths, config)
-        rows = sort_files(opened, folder, config, buckets, work.spellings)
-        if work.kind.declares:
+        rows = sort_files(opened, folder, config, buckets, work.spellings_on_record)
+        if config.declares:
             grid = declared_grid(config, energy=rows.energy)
         else:
             surveys = executor.every([partial(survey, rows, number) for number in rows.filled])

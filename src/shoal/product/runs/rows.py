@@ -102,12 +102,7 @@ def crowd_setting(
 ) -> dict[str, Any]:
     """The part of the settings that is fixed for a crowd's life; without ``curves``, but for decimals of a table."""
     boundaries = (settings.boundaries or "").rpartition(":")[2] or None
-    method = work.kind.method(settings)
-    if work.kind.row_per_label and method == "mean":  # the same law, but another figure: the mean without rounding
-        method = "center"
-    common = {"m": settings.crowd, "release": method, "boundaries": boundaries}
-    if work.kind.row_per_label and not work.input.of_meters:
-        common["constants"] = fit.most_rows == 1
+    common = {"m": settings.crowd, "boundaries": boundaries} | work.kind.crowd_terms(settings, fit)
     return common | work.input.setting(settings, fit, columns, curves)
 
 

@@ -28,9 +28,8 @@ class Kind:
     #: Settings that belong to another promise, and why.
     refuses: ClassVar[tuple[str, ...]] = OF_READINGS
     refusal: ClassVar[str] = "{} belongs to the readings' promise: say secret='readings' too, or leave it out"
-    #: Whether a row is about one label, under an ε; whether everything is declared and nothing inferred from readings.
+    #: Whether a member without figures today has no row, since a row is about one label.
     row_per_label: ClassVar[bool] = False
-    declares: ClassVar[bool] = False
     #: What its releases do not have, of "rehearse", "at_most", "within", "reader" and "proof" -> why.
     has_not: ClassVar[dict[str, str]] = {}
     #: Whether single rows of its table may be handed out.
@@ -53,9 +52,9 @@ class Kind:
     def check_rows(self, settings: Config, fit: FitFacts) -> None:
         """Refuse a table whose number of rows per label it cannot use."""
 
-    def method(self, settings: Config) -> str:
-        """How rows come from the figures of a crowd: it is fixed for the crowd's life."""
-        return "mean"
+    def crowd_terms(self, settings: Config, fit: FitFacts) -> dict[str, Any]:
+        """Return how rows come from the figures of a crowd, which is fixed for the crowd's life."""
+        return {"release": "mean"}
 
     def stages(self, *, of_table: bool) -> dict[str, Stage]:
         """The stages by name, in order; each rests on the one before it."""
@@ -121,7 +120,7 @@ def mean_kw(work: Work) -> float | None:
     if not work.input.of_meters:
         return None
     try:
-        every = read_curves(work.listing(FIT).parts)
+        every = read_curves(work.read_listing(FIT).parts)
     except (OSError, ShoalError):
         return None
     return float(every["value"].to_numpy().mean()) if "value" in every.columns and len(every) else None

@@ -71,7 +71,6 @@ class NoisyReadings(Kind):
     word = "readings"
     refuses = ("crowd", "boundaries", "largest_share", "method", "query", "rho")
     refusal = "{0} belongs to the label's promise: leave out {0}= with secret='readings'"
-    declares = True
     has_not: ClassVar = {
         "rehearse": "rehearse: under secret='readings' nothing is chosen after looking at the readings, and a "
         "rehearsal looks; `shoal.noisy_crowds_plan(customers=…, epsilon=…, typical_kw=…)` says what to expect from "
@@ -239,9 +238,9 @@ def read_table(work: Work) -> StageOutcome:
     config = work.settings
     names = tuple(dict.fromkeys((*bounds_of(config), *cells_of(config))))
     whole, left_out = declared_rows(work.source.paths, str(config.label), names, config.encoding)
-    whole = whole.with_columns(pl.col(LABEL).replace(work.spellings(whole[LABEL].to_list())))
+    whole = whole.with_columns(pl.col(LABEL).replace(work.spellings_on_record(whole[LABEL].to_list())))
     work.folder.write(ROWS, lambda path: whole.select(LABEL, *names).write_parquet(path))
-    noun, doubts = noun_of(str(config.label)), work.other_ledgers(whole[LABEL].to_list())
+    noun, doubts = noun_of(str(config.label)), work.doubts_of_other_ledgers(whole[LABEL].to_list())
     facts = FitFacts(str(work.source), len(whole), left_out=left_out, noun=noun, entry="column", doubts=doubts)
     return StageOutcome((ROWS,), facts)
 
@@ -279,7 +278,7 @@ def homes_of(work: Work) -> Homes:
         columns = {name: rows[name].to_numpy() for name in rows.columns if name != LABEL}
         homes = Homes(rows[LABEL].to_list(), np.empty((len(rows), 0)), columns=columns)
     else:
-        listing = work.listing(FIT)
+        listing = work.read_listing(FIT)
         if listing.failed:
             raise InputError(
                 f"readings: {len(listing.failed)} shard(s) failed, so that whether a home is in would depend on "
