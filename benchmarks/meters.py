@@ -26,9 +26,9 @@ from shoal.arma import fit_arma, predict
 from shoal.arma.predict import check_models
 from shoal.product.sources.meters import clock
 from shoal.product.sources.meters.forecast import forecast
-from shoal.product.sources.meters.predictive import Forecasts, log_power, phase_numbers, power_error
+from shoal.product.sources.meters.meter_files import meter_readings
+from shoal.product.sources.meters.predictive_laws import Forecasts, log_power, phase_numbers, power_error
 from shoal.product.sources.meters.quality import Readings, repair_readings
-from shoal.product.sources.meters.readings import meter_readings
 from shoal.product.sources.meters.simulate import simulate_meters
 
 DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data" / "swiss_residential_15min"

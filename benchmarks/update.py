@@ -20,9 +20,9 @@ import polars as pl
 
 from evidence.backtest import wide_std
 from shoal.product.sources.meters.forecast import forecast, update_forecasts
-from shoal.product.sources.meters.predictive import Forecasts, log_power
+from shoal.product.sources.meters.meter_files import meter_readings
+from shoal.product.sources.meters.predictive_laws import Forecasts, log_power
 from shoal.product.sources.meters.quality import Readings, repair_readings
-from shoal.product.sources.meters.readings import meter_readings
 from shoal.product.sources.meters.simulate import simulate_meters
 
 DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data" / "swiss_residential_15min"

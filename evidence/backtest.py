@@ -19,7 +19,7 @@ from shoal import validation
 from shoal.errors import InputError
 from shoal.product.sources.meters import clock
 from shoal.product.sources.meters.forecast import forecast
-from shoal.product.sources.meters.predictive import FLOOR, PERIODS, Forecasts, Season, log_power, phase_numbers
+from shoal.product.sources.meters.predictive_laws import FLOOR, PERIODS, Forecasts, Season, log_power, phase_numbers
 from shoal.product.sources.meters.quality import Readings, as_readings
 from shoal.validation import FloatArray
 

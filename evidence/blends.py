@@ -1,6 +1,6 @@
 """Weights of forecast and usual day when crowds are formed: what was tried, chosen on even homes, held against odd.
 
-Two families. *Roots* (:func:`shoal.product.sources.meters.neighborhoods.points_of_homes`): everything in √kW, with the
+Two families. *Roots* (:func:`shoal.product.sources.meters.crowd_points.points_of_homes`): everything in √kW, with the
 share of the usual load in what stands for the forecast, the weight of the usual load at the forecast's times and that
 of the whole usual day. *Spreads*, in use before: hourly means of √kW of the whole day, the same at the forecast's
 hours, and the root of the forecast, each over its spread over the homes, with three weights. And *expected error*:
@@ -26,7 +26,7 @@ from evidence.occasions import Occasion, days_later, occasion
 from evidence.prices import DAYS, HOURS, LATER_DAYS
 from evidence.refined import refined
 from shoal.crowds.formation import crowds
-from shoal.product.sources.meters.neighborhoods import AHEAD_WEIGHT, DAY_WEIGHT, USUAL_SHARE, points_of_homes
+from shoal.product.sources.meters.crowd_points import AHEAD_WEIGHT, DAY_WEIGHT, USUAL_SHARE, points_of_homes
 from shoal.validation import FloatArray
 
 

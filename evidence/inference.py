@@ -29,7 +29,7 @@ from shoal.product.sources.meters.simulate import simulated_heating
 from shoal.product.studies.attackers import week_fingerprint
 from shoal.product.studies.findings import Finding
 from shoal.product.studies.inference import Rows, infer_from_noisy_sum, infer_property, is_above_median
-from shoal.product.studies.reidentification import (
+from shoal.product.studies.meter_attack import (
     AVERAGES,
     AWAY,
     FORECASTS,
@@ -41,7 +41,7 @@ from shoal.product.studies.reidentification import (
     infer_figures_by_step,
     read_properties,
 )
-from shoal.product.studies.tables import (
+from shoal.product.studies.table_attack import (
     attack_table,
     columns_reported_by_name,
     fill_withheld,

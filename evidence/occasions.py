@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 import shoal
 from shoal.crowds.formation import means
 from shoal.crowds.membership import form_crowds
-from shoal.product.sources.meters.neighborhoods import points_of_homes, usual_day
-from shoal.product.sources.meters.predictive import phase_means, phase_numbers
+from shoal.product.sources.meters.crowd_points import points_of_homes, usual_day
+from shoal.product.sources.meters.predictive_laws import phase_means, phase_numbers
 from shoal.validation import FloatArray
 
 #: Members that are promised; crowds are formed with a fifth more (``shoal.crowds.membership``).

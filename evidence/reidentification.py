@@ -33,11 +33,11 @@ from shoal.crowds.formation import means
 from shoal.crowds.membership import ROOM, form_crowds
 from shoal.mechanism.mechanism import Mechanism
 from shoal.numerics.threads import one_library_thread
-from shoal.product.sources.meters.neighborhoods import AHEAD_WEIGHT, DAY_WEIGHT, USUAL_SHARE, likeness_points
+from shoal.product.sources.meters.crowd_points import AHEAD_WEIGHT, DAY_WEIGHT, USUAL_SHARE, likeness_points
 from shoal.product.sources.meters.quality import as_readings
 from shoal.product.studies.attackers import Attacker, Table, WeekMetric, curve_metrics, rank_rows
 from shoal.product.studies.findings import ERROR, markdown_table
-from shoal.product.studies.reidentification import Weeks, curve_scores, inside_crowds, log_curves, raw_scores
+from shoal.product.studies.meter_attack import Weeks, curve_scores, inside_crowds, log_curves, raw_scores
 from shoal.records import plain
 from shoal.rounding import percent
 from shoal.validation import FloatArray

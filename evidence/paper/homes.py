@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from shoal.mechanism.mechanism import Mechanism
-from shoal.product.sources.meters.predictive import Forecasts, power_error
+from shoal.product.sources.meters.predictive_laws import Forecasts, power_error
 from shoal.product.sources.meters.quality import Readings
 from shoal.validation import FloatArray
 

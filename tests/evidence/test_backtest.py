@@ -11,7 +11,7 @@ import pytest
 from evidence.backtest import backtest, inflation
 from evidence.homes import SWISS
 from shoal import InputError, forecast, simulate_meters
-from shoal.product.sources.meters.predictive import fit_season
+from shoal.product.sources.meters.predictive_laws import fit_season
 
 START = datetime(2024, 1, 1)
 

@@ -17,7 +17,7 @@ from evidence.reidentification import AttackStudy, Hits
 from evidence.rule import INDEPENDENT, METERED, UNKNOWN, Population, _cost, _told, price_rule
 from shoal.accounting.deterministic import gaussian_delta
 from shoal.product.studies.attackers import rank_rows
-from shoal.product.studies.reidentification import Weeks, raw_scores
+from shoal.product.studies.meter_attack import Weeks, raw_scores
 
 pytest.importorskip("matplotlib", reason="pictures need matplotlib")
 

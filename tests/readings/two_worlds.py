@@ -25,9 +25,9 @@ import polars as pl
 
 import shoal
 from shoal.product.runs.meter_rows import declared_grid, make_shard, open_files, read_readings, sort_files
-from shoal.product.sources.meters.neighborhoods import usual_day
+from shoal.product.sources.meters.crowd_points import usual_day
+from shoal.product.sources.meters.meter_files import choose_spellings, order_rows
 from shoal.product.sources.meters.quality import repair_readings
-from shoal.product.sources.meters.readings import choose_spellings, order_rows
 
 LAYOUTS = ("long", "households", "times", "days", "single")
 ENCODINGS = (None, "cp1252", "utf-16", "latin-1")

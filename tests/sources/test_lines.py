@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import shoal
-from shoal.product.sources.declaration import open_declared
+from shoal.product.sources.declared_files import open_declared
 from shoal.product.sources.frames import declared_encoding
 
 

@@ -25,7 +25,7 @@ from shoal.product.studies.attackers import (
     week_fingerprint,
 )
 from shoal.product.studies.findings import Finding, Study
-from shoal.product.studies.reidentification import EXPECTED, FEATURES, OWN
+from shoal.product.studies.meter_attack import EXPECTED, FEATURES, OWN
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 
 import shoal
 from shoal import Forecasts
-from shoal.product.sources.meters.readings import meter_readings
+from shoal.product.sources.meters.meter_files import meter_readings
 
 SETTINGS = {"order": (1, 1), "train_days": 7, "horizon": 24, "season": "day"}
 ORIGIN = datetime(2024, 1, 10)

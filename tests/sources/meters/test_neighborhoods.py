@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from shoal import Forecasts, InputError, crowd_graph, forecast, simulate_meters
-from shoal.product.sources.meters.neighborhoods import likeness_points, points_of_homes
+from shoal.product.sources.meters.crowd_points import likeness_points, points_of_homes
 
 
 @pytest.fixture(scope="module")

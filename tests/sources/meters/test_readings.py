@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal import InputError, forecast, read_meters
-from shoal.product.sources.meters.readings import meter_readings
+from shoal.product.sources.meters.meter_files import meter_readings
 
 Write = Callable[..., Path]
 ZURICH = "Europe/Zurich"

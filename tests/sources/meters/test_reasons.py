@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import shoal
-from shoal.product.sources.meters.readings import meter_readings
+from shoal.product.sources.meters.meter_files import meter_readings
 
 SETTINGS = {"order": (1, 1), "train_days": 7, "horizon": 3, "season": "day"}
 

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from shoal import InputError, simulate_meters
-from shoal.product.sources.meters.readings import meter_readings
+from shoal.product.sources.meters.meter_files import meter_readings
 
 SHARES = (0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 LAGS = {"15 min": 1, "1 day": 96, "1 week": 672}

@@ -8,7 +8,7 @@ import typer
 
 import shoal
 from shoal.product.cli.options import option
-from shoal.product.cli.screen import Outcome, command
+from shoal.product.cli.output import Outcome, command
 from shoal.rounding import count_of, upper
 
 Target = Annotated[

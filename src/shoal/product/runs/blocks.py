@@ -34,7 +34,7 @@ from shoal.product.runs.rows import CROWDS
 from shoal.product.runs.shards import Part, find_shard, out_path, put_frame, put_whole, seal_shard
 from shoal.product.runs.work import Work
 from shoal.product.sources.class_table import SUFFIX, ClassTable, fit_sample_laws, refuse_copies
-from shoal.product.sources.meters.predictive import (
+from shoal.product.sources.meters.predictive_laws import (
     AccountingWarning,
     Forecasts,
     absolute_errors,

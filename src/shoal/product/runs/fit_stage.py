@@ -61,11 +61,11 @@ from shoal.product.sources.class_table import (
 )
 from shoal.product.sources.frames import spreadsheet_safe
 from shoal.product.sources.meters import clock
+from shoal.product.sources.meters.crowd_points import usual_day
 from shoal.product.sources.meters.forecast import ABSENT, ShortHistory, forecast, update_forecasts
-from shoal.product.sources.meters.neighborhoods import usual_day
-from shoal.product.sources.meters.predictive import Forecasts, absolute_errors
+from shoal.product.sources.meters.meter_files import choose_spellings
+from shoal.product.sources.meters.predictive_laws import Forecasts, absolute_errors
 from shoal.product.sources.meters.quality import NothingToForecast, Readings
-from shoal.product.sources.meters.readings import choose_spellings
 from shoal.product.workers import tick
 from shoal.rounding import count_of, upper
 

@@ -24,8 +24,8 @@ from shoal.product.runs.folder import CrowdFacts
 from shoal.product.runs.shards import Part, put_frame
 from shoal.product.sources.class_table import ClassTable
 from shoal.product.sources.meters import clock
-from shoal.product.sources.meters.neighborhoods import points_of_homes
-from shoal.product.sources.meters.predictive import phase_numbers
+from shoal.product.sources.meters.crowd_points import points_of_homes
+from shoal.product.sources.meters.predictive_laws import phase_numbers
 from shoal.rounding import count_of
 from shoal.validation import FloatArray
 

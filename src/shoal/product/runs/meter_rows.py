@@ -35,9 +35,21 @@ from shoal.product.runs.shards import (
     run_jobs,
     seal_shard,
 )
-from shoal.product.sources.declaration import open_by_header
+from shoal.product.sources.declared_files import open_by_header
 from shoal.product.sources.meters import clock
 from shoal.product.sources.meters.columns import ColumnsError, parse_meter_kind
+from shoal.product.sources.meters.meter_files import (
+    ODD_ROWS,
+    ROW_NUMBERS,
+    MeterSource,
+    OpenedSources,
+    choose_spellings,
+    household_names,
+    household_of_file,
+    order_rows,
+    readable_names,
+    understand_files,
+)
 from shoal.product.sources.meters.quality import (
     DAY,
     LARGE,
@@ -49,18 +61,6 @@ from shoal.product.sources.meters.quality import (
     household_intervals,
     most_common_interval,
     repair_readings,
-)
-from shoal.product.sources.meters.readings import (
-    ODD_ROWS,
-    ROW_NUMBERS,
-    MeterSource,
-    OpenedSources,
-    choose_spellings,
-    household_names,
-    household_of_file,
-    order_rows,
-    readable_names,
-    understand_files,
 )
 from shoal.product.sources.meters.simulate import simulate_meters
 from shoal.records import Record

@@ -32,7 +32,7 @@ from shoal.mechanism.releasable import Releasable
 from shoal.numerics.eigenpairs import eigh
 from shoal.product.card.facts import Accuracy
 from shoal.product.card.measures import accuracy_facts
-from shoal.product.sources.declaration import open_declared
+from shoal.product.sources.declared_files import open_declared
 from shoal.product.sources.frames import (
     UNREADABLE,
     declared_encoding,
@@ -42,7 +42,7 @@ from shoal.product.sources.frames import (
     save_record,
 )
 from shoal.product.sources.meters.columns import describe_header
-from shoal.product.sources.meters.readings import choose_spellings, readable_names
+from shoal.product.sources.meters.meter_files import choose_spellings, readable_names
 from shoal.validation import FloatArray, IndexArray
 
 #: Rows of a CSV file that its numeric columns are recognized by.

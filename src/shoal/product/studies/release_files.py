@@ -6,7 +6,7 @@ time. So a mistake in grouping, numbering, rounding or writing is seen, even whe
 
 Two kinds of results. A **rule** holds or it does not: rows are recomputed from the figures on record, sizes, bases,
 dominance, changes and closeness are tested again, names are looked for in every public file. A **chance** is a test
-with an exact p-value, or an upper bound of it (:mod:`shoal.product.studies.odds`): numbers and orders against random
+with an exact p-value, or an upper bound of it (:mod:`p_values`): numbers and orders against random
 ones, guesses of all homes at once against the promise, the size of noise. Chances share one level: at most
 :data:`ALARM` of honest releases raise an alarm. A release that is stopped because of what was drawn has other odds than
 the promise. So before a release only the numbers and offsets of crowds are tested, at the level :data:`STOP`: they are
@@ -47,7 +47,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from shoal.product.studies import odds
+from shoal.product.studies import p_values
 from shoal.product.studies.findings import Finding, Study
 
 #: Share of honest releases that raise an alarm, at most; and of those that are stopped before they are recorded.
@@ -185,7 +185,7 @@ class RecordedLaws:
         gap = (self.means[i] - self.means[j])[same]
         values, vectors = np.linalg.eigh(self.covs[i[same]])
         mus = np.sqrt(2 * ((np.einsum("ek,ekd->ed", gap, vectors) ** 2) / np.maximum(values, 1e-300)).sum(axis=1))
-        return any(odds.gaussian_delta(mu, epsilon) > delta * (1 + 1e-6) + 1e-300 for mu in mus.tolist())
+        return any(p_values.gaussian_delta(mu, epsilon) > delta * (1 + 1e-6) + 1e-300 for mu in mus.tolist())
 
 
 @contextmanager
@@ -516,10 +516,10 @@ class FileChecks:
         self, question: str, what: str, hits: float, tests: int, guess: float, bound: float | None
     ) -> None:
         """Note a finding by a count of right guesses."""
-        power = odds.detectable_excess(tests, guess if bound is None else bound, ALARM * SHARES["naming"])
+        power = p_values.detectable_excess(tests, guess if bound is None else bound, ALARM * SHARES["naming"])
         power += 0.0 if bound is None else bound - guess
         self.findings.append(Finding(question, self.record.kind, what, "share right", hits / tests,
-                                     odds.binomial_interval(hits, tests), guess, tests, power, bound))  # fmt: skip
+                                     p_values.binomial_interval(hits, tests), guess, tests, power, bound))  # fmt: skip
 
     def draw_hits(self, sizes: Numbers, stream: int) -> int:
         """How many of these guesses, one among so many each, are right, drawn by the digest of the public table."""
@@ -578,7 +578,9 @@ class FileChecks:
             levels[number] = float(np.nanmean(values)) if not np.isnan(values).all() else 0.0
         if len(new) > 1:
             by_level = sorted(new, key=lambda n: (levels[n], first[n]))
-            names, level = (odds.sortedness_p_value([one]) for one in (sorted(new, key=first.__getitem__), by_level))
+            names, level = (
+                p_values.sortedness_p_value([one]) for one in (sorted(new, key=first.__getitem__), by_level)
+            )
             self.note_chance("crowds", "numbers of crowds in the order of names", names)
             self.note_chance("crowds", "numbers of crowds in the order of levels", level)
         if self.record.kind != "answers" or any(len(places) > 1 for places in self.key.values()):
@@ -586,8 +588,8 @@ class FileChecks:
         orders = [[self.key[label][0][1] for label in sorted(own)] for own in self.crowds.values()]
         hits = sum(row == i for order in orders for i, row in enumerate(order, 1))
         sizes = [len(order) for order in orders]
-        self.note_chance("naming", "rows numbered by name", odds.fixed_points_p_value(hits, sizes))
-        self.note_chance("rows", "rows in the order of names", odds.sortedness_p_value(orders))
+        self.note_chance("naming", "rows numbered by name", p_values.fixed_points_p_value(hits, sizes))
+        self.note_chance("rows", "rows in the order of names", p_values.sortedness_p_value(orders))
         self.note_finding("singling out", "names the row of every member by the order of names in its crowd", hits,
                           sum(sizes), len(sizes) / sum(sizes), None)  # fmt: skip
 
@@ -753,7 +755,7 @@ class FileChecks:
         sizes = np.array([len(crowd.labels) for crowd in crowds.values()])
         own = np.repeat(np.arange(len(sizes)), sizes)
         hits, tests, least = self.draw_hits(sizes[own[near == own]], 0), len(own), min(c.least for c in crowds.values())
-        self.note_chance("naming", "members named from their own row", odds.binomial_tail(hits, tests, 1 / least))
+        self.note_chance("naming", "members named from their own row", p_values.binomial_tail(hits, tests, 1 / least))
         self.note_finding("singling out", "knows each member's own figures, takes the nearest row and names one of its "
                           "members", hits, tests, float((1 / sizes[own]).mean()), 1 / least)  # fmt: skip
         self.note_finding("linkability", "joins an outside file with each member's own figures: which row is it in",
@@ -765,11 +767,11 @@ class FileChecks:
         cells = [(offset / window, (offset + 1) / window) for _, window, offset, _ in windows]
         if not cells:
             return
-        p = odds.uniformity_p_value(*zip(*cells, strict=True))
+        p = p_values.uniformity_p_value(*zip(*cells, strict=True))
         self.note_chance("crowds", "secret offsets that are not uniform", p)
         sure, tests = sum(2 * after <= 1 for _, after in cells), len(cells)
-        low, high = odds.binomial_interval(sure, tests)
-        power = odds.detectable_excess(tests, 0.5, ALARM * SHARES["naming"]) / 2 + 0.25
+        low, high = p_values.binomial_interval(sure, tests)
+        power = p_values.detectable_excess(tests, 0.5, ALARM * SHARES["naming"]) / 2 + 0.25
         self.findings.append(Finding(
             "singling out", self.record.kind, "knows all other members' figures and tells two constant figures of the "
             "last one apart that lie n b/2 from each other", "share right", 0.5 + sure / tests / 2,
@@ -803,9 +805,9 @@ class FileChecks:
             above = laws.constant and delta is not None and laws.has_pair_above(epsilon, delta)
             self.note_broken({"pairs whose δ is above the one that is stated": above})
         if entries:
-            self.note_chance("rows", "noise of another size than stated", odds.noise_p_value(squares, entries))
+            self.note_chance("rows", "noise of another size than stated", p_values.noise_p_value(squares, entries))
         if guesses:
-            p = odds.one_run_p_value(right, guesses, guesses, epsilon, float(delta or 0.0))
+            p = p_values.one_run_p_value(right, guesses, guesses, epsilon, float(delta or 0.0))
             self.note_chance("naming", "rows of pairs told apart more often than (ε, δ) allows", p)
             self.note_finding("singling out", "knows all laws and tells which of two rows of a crowd is whose", right,
                               guesses, 0.5, float(scipy.special.expit(epsilon)))  # fmt: skip
@@ -864,8 +866,8 @@ class FileChecks:
         square = sum(int(inner.get(name, 0)) ** 2 for name in names)
         square += len(inner.get("bounds", ())) * int(inner.get("value_weight", 0)) ** 2
         mu = math.sqrt(square / inner["variance"])
-        stated = odds.gaussian_delta(mu, inner["epsilon"]) <= inner["delta_bound"] * (1 + 1e-9)
-        whole = odds.gaussian_delta(series["cap"], series["epsilon"]) <= series["delta"] * (1 + 1e-6)
+        stated = p_values.gaussian_delta(mu, inner["epsilon"]) <= inner["delta_bound"] * (1 + 1e-9)
+        whole = p_values.gaussian_delta(series["cap"], series["epsilon"]) <= series["delta"] * (1 + 1e-6)
         self.note_broken({
             "a noisy vector that is not the one on record": not digest.startswith(record.vector),
             "a μ above the one on record": record.mu > 0 and mu > record.mu * (1 + 1e-9),
@@ -876,7 +878,7 @@ class FileChecks:
             self.unseen.append("the size of the noise: the exact sum is not on record")
         else:
             squares = float(((vector - record.exact) ** 2).sum() / inner["variance"])
-            self.note_chance("rows", "noise of another size than stated", odds.noise_p_value(squares, len(vector)))
+            self.note_chance("rows", "noise of another size than stated", p_values.noise_p_value(squares, len(vector)))
         self.unseen.append("the presence of a home: no coin was tossed for it, so one table bounds nothing about it")
         if "total.csv" in public:
             total = [float(row["kw"]) for row in csv.DictReader(io.StringIO(public["total.csv"].decode()))]
@@ -949,8 +951,9 @@ class FileChecks:
                      pair is not None and [float(part) for part in pair.groups()] != stated]  # fmt: skip
         if record.kind == "readings":
             series = json.loads(self.files.public["plan.json"])["series"]
+            least = p_values.gaussian_delta(series["cap"], series["epsilon"]) * (1 - 1e-6)
             wrong = [abs(card["epsilon"] - series["epsilon"]) > 1e-12, card["delta"] > series["delta"] * (1 + 1e-9),
-                     card["delta"] < odds.gaussian_delta(series["cap"], series["epsilon"]) * (1 - 1e-6)]  # fmt: skip
+                     card["delta"] < least]  # fmt: skip
         self.note_broken({"a statement that the record does not bear out": any(wrong)})
 
     # -------------------------------------------------------------- linkability
@@ -970,7 +973,7 @@ class FileChecks:
             shared, now = Counter((old, new) for old, _, new, _ in moves), Counter(new for _, _, new, _ in moves)
             hits = self.draw_hits(np.array([shared[old, new] for old, _, new, _ in moves]), 1)
             least = min(crowd.least for crowd in self.known.values())
-            p, guess = odds.binomial_tail(hits, len(both), 1 / least), [1 / now[new] for _, _, new, _ in moves]
+            p, guess = p_values.binomial_tail(hits, len(both), 1 / least), [1 / now[new] for _, _, new, _ in moves]
             self.note_chance("linking", "members named by their rows of two releases", p)
             self.note_finding("linkability", "follows a row from the last release to this one and names one who is in "
                               "both", hits, len(both), float(np.mean(guess)), 1 / least)  # fmt: skip
@@ -984,8 +987,8 @@ class FileChecks:
         ranks = [np.argsort(np.argsort([new for _, new in sorted(rows)])).tolist() for rows in inside.values()]
         hits, sizes = sum(rank == i for own in ranks for i, rank in enumerate(own)), [len(own) for own in ranks]
         if ranks:
-            p = odds.fixed_points_p_value(hits, sizes)
+            p = p_values.fixed_points_p_value(hits, sizes)
             self.note_chance("linking", "rows numbered as in the last release", p)
-            self.note_chance("linking", "rows in the order of the last release", odds.sortedness_p_value(ranks))
+            self.note_chance("linking", "rows in the order of the last release", p_values.sortedness_p_value(ranks))
             self.note_finding("linkability", "takes the row of a crowd at the same place as in the last release", hits,
                               sum(sizes), len(sizes) / sum(sizes), None)  # fmt: skip

@@ -41,7 +41,7 @@ from shoal.product.runs.release_check import check_averages
 from shoal.product.runs.row_rules import redraw
 from shoal.product.runs.rows import CrowdTables, draw_numbers, record_rows
 from shoal.product.runs.work import Stage, StageOutcome, Work
-from shoal.product.sources.meters.predictive import absolute_errors
+from shoal.product.sources.meters.predictive_laws import absolute_errors
 
 DOING = "recording crowds"
 #: Where a rehearsal writes.

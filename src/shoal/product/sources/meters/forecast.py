@@ -17,7 +17,7 @@ from shoal.arma.fit import model_order
 from shoal.arma.predict import LAGS, check_models
 from shoal.errors import InputError
 from shoal.product.sources.meters import clock
-from shoal.product.sources.meters.predictive import (
+from shoal.product.sources.meters.predictive_laws import (
     FLOOR,
     PERIODS,
     Forecasts,
@@ -72,7 +72,7 @@ def forecast(
         train_days: length of the training window, which ends at ``origin``.
         horizon: steps to predict.
         season: ``"week"`` or ``"day"``: what the seasonal mean repeats with. A week in two weeks of training is
-            seen twice, which makes predictive intervals too narrow; see :mod:`shoal.product.sources.meters.predictive`.
+            seen twice, which makes predictive intervals too narrow.
         origin: first instant to predict; by default right after the last readings, which one home's may move for all:
             name it for :func:`shoal.noisy_crowds`. Text is ISO 8601.
         floor: kW below which power is set to the floor before the logarithm.

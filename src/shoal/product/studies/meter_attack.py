@@ -28,9 +28,9 @@ from shoal.crowds.rules import in_units
 from shoal.crowds.tables import members_at
 from shoal.errors import InputError
 from shoal.product.sources.frames import read_frame
+from shoal.product.sources.meters.crowd_points import likeness_points, usual_day
 from shoal.product.sources.meters.forecast import forecast
-from shoal.product.sources.meters.neighborhoods import likeness_points, usual_day
-from shoal.product.sources.meters.predictive import Forecasts, phase_numbers
+from shoal.product.sources.meters.predictive_laws import Forecasts, phase_numbers
 from shoal.product.sources.meters.quality import Readings, as_readings
 from shoal.product.studies import attackers
 from shoal.product.studies.attackers import Table

@@ -19,7 +19,7 @@ from shoal import validation
 from shoal.crowds.formation import crowds
 from shoal.errors import InputError
 from shoal.laws.graph import NeighborGraph
-from shoal.product.sources.meters.predictive import Forecasts, phase_means, phase_numbers
+from shoal.product.sources.meters.predictive_laws import Forecasts, phase_means, phase_numbers
 from shoal.validation import FloatArray
 
 

@@ -31,7 +31,7 @@ from shoal.files import disk_space
 from shoal.product.sources import frames
 from shoal.product.sources.meters import clock
 from shoal.product.sources.meters.columns import MeterColumns, Unit, parse_unit, recognize_columns
-from shoal.product.sources.meters.readings import MeterSource, OpenedSources, long_table
+from shoal.product.sources.meters.meter_files import MeterSource, OpenedSources, long_table
 
 if TYPE_CHECKING:
     from shoal.product.runs.config import Config

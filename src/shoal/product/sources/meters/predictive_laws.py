@@ -158,7 +158,7 @@ class Forecasts:
     """Predictive laws of many households over one horizon, in ln kW, and how they came about.
 
     Of homes that export (``exports``), laws are on the scale asinh(p/s) instead
-    (:mod:`shoal.product.sources.meters.predictive`); ``power`` and ``interval`` are in kW for all.
+    (:mod:`shoal.product.sources.meters.predictive_laws`); ``power`` and ``interval`` are in kW for all.
     """
 
     households: tuple[str, ...]
@@ -212,7 +212,7 @@ class Forecasts:
         """Class laws in log power; ``query`` is ``"point"``, ``"trajectory"``, ``"marginal"`` or ``"as_in_paper"``.
 
         The constants of ``"point"`` can be had in kW as well: ``unit="kw"``. What each releases, what is random and
-        what the attacker may know is written in :mod:`shoal.product.sources.meters.predictive`.
+        what the attacker may know is written in :mod:`shoal.product.sources.meters.predictive_laws`.
 
         Returns:
             One law per household over the horizon: a constant for ``"point"``, N(conditional mean, prediction-error

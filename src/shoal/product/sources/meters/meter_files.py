@@ -433,7 +433,7 @@ def read_meters(
     Returns:
         A polars frame with household, timestamp, kw, sorted, null where no reading is usable. A
         :class:`QualityWarning` says how many households were repaired or left out;
-        :func:`shoal.product.sources.meters.readings.meter_readings` returns the table with the reasons as well.
+        :func:`shoal.product.sources.meters.meter_files.meter_readings` returns the table with the reasons as well.
 
     >>> import tempfile
     >>> import polars as pl
@@ -452,7 +452,7 @@ def read_meters(
     if totals["repaired"] or totals["left out"]:
         said.append(
             f"of {len(readings.quality)} households, {totals['repaired']} were repaired and {totals['left out']} left "
-            "out; quality.csv of a run says why, and so does shoal.product.sources.meters.readings.meter_readings()"
+            "out; quality.csv of a run says why, and so does shoal.product.sources.meters.meter_files.meter_readings()"
         )
     for sentence in said:
         warnings.warn(sentence, QualityWarning, stacklevel=2)
