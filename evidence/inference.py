@@ -50,6 +50,7 @@ from shoal.product.studies.table_attack import (
 )
 from shoal.readings.crowds import check_curves, contributions
 from shoal.readings.plan import noisy_crowds_plan
+from shoal.records import plain
 from shoal.validation import FloatArray
 
 Progress = Callable[[str, float], None]
@@ -129,7 +130,7 @@ def homes_study(name: str, keep: Path | None, progress: Progress) -> dict[str, A
     near = {what: float(np.nanmean(truth)) for what, truth in truths.items()}
     return {
         "homes": len(names), "evenings": EVENINGS, "crowds": int(homes.member.max()) + 1, "shares": near,
-        "from": origins[0][:10], "findings": [one.to_dict() for one in found],
+        "from": origins[0][:10], "findings": plain(found),
     }  # fmt: skip
 
 
@@ -174,8 +175,8 @@ def table_study(frame: pl.DataFrame, sensitive: list[str]) -> dict[str, Any]:
     labels, names, values, _ = read_label_table(frame, "label", ())
     at = [names.index(one) for one in sensitive]
     published = rehearse_table_averages(labels, values, 10, at, 0)
-    plain = ColumnRoles(*np.zeros((3, len(names)), dtype=np.bool_))
-    alike = form_crowds(likeness_of(values, plain), 10, beside=values, seed=0)
+    roles = ColumnRoles(*np.zeros((3, len(names)), dtype=np.bool_))
+    alike = form_crowds(likeness_of(values, roles), 10, beside=values, seed=0)
     truth, (j, *_) = is_above_median(values), at
     scaled = (values - values.mean(axis=0)) / values.std(axis=0)
     diversity: dict[str, Any] = {
@@ -187,7 +188,7 @@ def table_study(frame: pl.DataFrame, sensitive: list[str]) -> dict[str, Any]:
         ("without", alike, means(values, alike)),
     ):
         told = [
-            one.to_dict()
+            plain(one)
             for one in infer_property(Rows(AVERAGES, (released[:, [j]],), member), truth[:, j][None], names[j])
         ]
         shares = np.bincount(member, weights=truth[:, j]) / np.bincount(member)
@@ -197,7 +198,7 @@ def table_study(frame: pl.DataFrame, sensitive: list[str]) -> dict[str, Any]:
             "lost": spread(scaled, member) / scaled.size, "rows": len(released),
         }  # fmt: skip
     return {"labels": len(labels), "columns": len(names), "diversity": diversity,
-            "findings": [one.to_dict() for one in study.findings]}  # fmt: skip
+            "findings": plain(study.findings)}  # fmt: skip
 
 
 def study(keep: Path | None, progress: Progress) -> dict[str, Any]:

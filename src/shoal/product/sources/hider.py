@@ -63,7 +63,7 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
     :class:`shoal.LawWarning` says where they are too few.
 
     In a ``Pipeline`` whose last step predicts, ``transform`` needs labels too: enable metadata routing and give them as
-    ``labels`` (the example shows the lines). Scorers by name (``scoring="accuracy"``) and ``cross_val_predict`` hand
+    ``labels`` (docs/howto.md shows the lines). Scorers by name (``scoring="accuracy"``) and ``cross_val_predict`` hand
     none on.
 
     Errors count in the units of the columns: put a ``StandardScaler`` before it where they differ. A pickle holds the
@@ -91,19 +91,6 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
     ((300, 2), True)
     >>> type(shoal.LabelHider(seed=1).fit_transform(X, y)).__name__
     'NotPrivate'
-
-    Cross-validation, hiding another column than the one to predict:
-
-    >>> import sklearn
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> from sklearn.model_selection import cross_val_score
-    >>> from sklearn.pipeline import make_pipeline
-    >>> sex = np.tile(["f", "m"], 150)
-    >>> with sklearn.config_context(enable_metadata_routing=True):
-    ...     pipe = make_pipeline(shoal.LabelHider(delta=1e-5), LogisticRegression())
-    ...     scores = cross_val_score(pipe, X, y, params={"labels": sex})
-    >>> scores.shape, bool((scores > 0.4).all())
-    ((5,), True)
     """
 
     # Labels are always asked for: whoever routes them need not say so.

@@ -55,11 +55,6 @@ class Finding:
         """Whether the promise fails, beyond the interval."""
         return self.bound is not None and self.interval[0] > self.bound
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, lists and strings."""
-        content: dict[str, Any] = plain(self)
-        return content
-
     @property
     def table_cells(self) -> list[str]:
         """The finding as a row of a table with the columns :data:`HEADS`."""
