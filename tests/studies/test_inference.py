@@ -22,7 +22,7 @@ from shoal.product.studies.inference import (
     infer_from_noisy_sum,
     infer_property,
 )
-from shoal.readings.crowds import contributions
+from shoal.readings.crowds import home_vectors
 from shoal.readings.plan import noisy_crowds_plan
 
 CROWDS, SIZE = 50, 12
@@ -94,12 +94,12 @@ def test_a_promise_bounds_someone_who_knows_all_others_and_too_little_noise_is_a
     curves = np.concatenate([np.full((100, 4), 0.05), np.full((100, 4), 4.0)]) * draw.uniform(0.9, 1.1, (200, 1))
     truth = (np.arange(200) >= 100)[None].astype(float)
     plan = noisy_crowds_plan(200, 1.0, typical_kw=1.0)
-    vectors = [contributions(curves, plan)]
+    vectors = [home_vectors(curves, plan)]
     (kept,) = infer_from_noisy_sum(vectors, plan.account, truth, "level")
     assert kept.bound is not None
     assert not kept.is_violation
     loud = noisy_crowds_plan(200, 20.0, typical_kw=1.0)
-    (told,) = infer_from_noisy_sum([contributions(curves, loud)], loud.account, truth, "level")
+    (told,) = infer_from_noisy_sum([home_vectors(curves, loud)], loud.account, truth, "level")
     assert told.figure > kept.bound  # the attack has the strength to see noise that is too small
     assert not told.is_violation
 

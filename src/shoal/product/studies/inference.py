@@ -135,7 +135,7 @@ def infer_from_noisy_sum(
         scores.append(score)
     bound = float(scipy.special.ndtr(math.sqrt(account.replace_square / account.variance / 2)))
     rows = Rows("readings", tuple(scores), np.arange(truth.shape[1]))
-    bound += account.precision(0.0)
+    bound += account.precision_loss(0.0)
     return infer_property(rows, truth, what, each=True, bound=bound, seed=seed, measures=[AREA])
 
 

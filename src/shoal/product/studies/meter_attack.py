@@ -36,7 +36,7 @@ from shoal.product.studies import attackers
 from shoal.product.studies.attackers import Table
 from shoal.product.studies.findings import Finding, Study, isolation_chances, share_finding
 from shoal.product.studies.inference import Rows, infer_columns, infer_from_noisy_sum, infer_property, is_above_median
-from shoal.readings.crowds import check_curves, contributions
+from shoal.readings.crowds import check_curves, home_vectors
 from shoal.readings.plan import noisy_crowds_plan
 from shoal.validation import FloatArray
 
@@ -166,7 +166,7 @@ def attack_meters(
     for what, truth in truths.items():
         for one in releases:
             findings += infer_property(one, truth, what, seed=seed)
-        vectors = [contributions(check_curves(one, plan), plan) for one in exported[:1]]
+        vectors = [home_vectors(check_curves(one, plan), plan) for one in exported[:1]]
         findings += infer_from_noisy_sum(vectors, plan.account, truth[:1], f"{what}; {INSIDER}", seed=seed)
     findings += infer_figures_by_step(Rows(AVERAGES, (averages[0],), member), power[:1], seed)
     about = (
