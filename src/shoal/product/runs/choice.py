@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from shoal.crowds.formation import means
 from shoal.crowds.membership import form_crowds
-from shoal.crowds.tables import members_at
+from shoal.crowds.tables import rows_by_crowd
 from shoal.designs.comparison import Comparison, compare_with_averages, meeting_points, some_crowds
 from shoal.errors import InputError, UnreachableError
 from shoal.product.card.facts import FitFacts
@@ -196,7 +196,7 @@ class Rehearsal:
             return ""
         member = self._crowd_of_each(self.today, crowd)
         inside = np.flatnonzero(member >= 0)
-        return rules.failure([inside[at] for at in members_at(member[inside])]) or "" if len(inside) else ""
+        return rules.failure([inside[at] for at in rows_by_crowd(member[inside])]) or "" if len(inside) else ""
 
     @property
     def today_rules(self) -> Rules | None:

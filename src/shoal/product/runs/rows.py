@@ -23,10 +23,10 @@ import numpy as np
 import polars as pl
 
 from shoal.crowds.loads import LoadCrowd
-from shoal.crowds.membership import SEEDS, can_have_figures, form_crowds, with_blocks
-from shoal.crowds.publish import draw_order as shuffle
+from shoal.crowds.membership import SEEDS, can_have_figures, form_crowds, join_waiting_rests
+from shoal.crowds.publish import draw_permutation as shuffle
 from shoal.crowds.rules import Units
-from shoal.crowds.tables import TableCrowd, members_at
+from shoal.crowds.tables import TableCrowd, rows_by_crowd
 from shoal.errors import InputError, LedgerError, UnreachableError
 from shoal.product.ledger.ledger import Ledger
 from shoal.product.runs.config import Config
@@ -212,7 +212,7 @@ class Plan:
         if first and (crowd < 0).all():
             raise InputError(too_few(self.m, self._curves, input_of(self._settings).several))
         if first and rules is not None:
-            failure = rules.failure(members_at(np.where(crowd < 0, crowd.max() + 1, crowd))[: int(crowd.max()) + 1])
+            failure = rules.failure(rows_by_crowd(np.where(crowd < 0, crowd.max() + 1, crowd))[: int(crowd.max()) + 1])
             if failure is not None:
                 raise UnreachableError(failure)
         joined = {name: int(c) for name, c in zip(newcomers, crowd.tolist(), strict=True) if c >= 0}
@@ -221,7 +221,7 @@ class Plan:
         keeps = None if rules is None else lambda names: rules.keeps(self._figures(names))
         walls = self._curves.boundaries
         walls = None if walls is None else dict(zip(self._place, walls.tolist(), strict=True))
-        together, waits = with_blocks(joined, blocks, self.m, keeps, walls)
+        together, waits = join_waiting_rests(joined, blocks, self.m, keeps, walls)
         for block in waits:
             self.waiting |= dict.fromkeys(blocks[block], REST)
         inside: dict[int, list[str]] = defaultdict(list)

@@ -22,10 +22,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from shoal import validation
-from shoal.crowds.loads import WATTS, begin_loads, next_loads
+from shoal.crowds.loads import WATTS, new_load_crowd, next_load_row
 from shoal.crowds.membership import form_crowds
-from shoal.crowds.rules import in_units
-from shoal.crowds.tables import members_at
+from shoal.crowds.rules import to_units
+from shoal.crowds.tables import rows_by_crowd
 from shoal.errors import InputError
 from shoal.product.sources.frames import read_frame
 from shoal.product.sources.meters.crowd_points import likeness_points, usual_day
@@ -188,15 +188,15 @@ def rehearse_averages(
 
     ``when`` has each release's instants and its columns of the usual ``day``.
     """
-    draw, watts = np.random.default_rng(seed), in_units(day, WATTS)
+    draw, watts = np.random.default_rng(seed), to_units(day, WATTS)
     of_all = Fraction(int(np.abs(watts).sum()), watts.size)
-    inside = members_at(member)
-    crowds = [begin_loads(watts[at], of_all, lambda n: int(draw.integers(n))) for at in inside]
+    inside = rows_by_crowd(member)
+    crowds = [new_load_crowd(watts[at], of_all, lambda n: int(draw.integers(n))) for at in inside]
     released = []
     for today, (instants, phase) in zip(power, when, strict=True):
-        figures, rows = in_units(today, WATTS), np.full((len(inside), today.shape[1]), np.nan)
+        figures, rows = to_units(today, WATTS), np.full((len(inside), today.shape[1]), np.nan)
         for c, at in enumerate(inside):
-            step = next_loads(crowds[c], figures[at], np.ones(len(at), dtype=np.bool_), instants, phase)
+            step = next_load_row(crowds[c], figures[at], np.ones(len(at), dtype=np.bool_), instants, phase)
             crowds[c] = step.crowd
             if step.row is not None:
                 rows[c] = step.row

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from shoal import validation
 from shoal.crowds.diversity import CLOSENESS
-from shoal.crowds.publish import RowsState, advance_rows
+from shoal.crowds.publish import RowsState, next_public_rows
 from shoal.crowds.tables import ColumnRoles
 from shoal.errors import InputError
 from shoal.product.sources.class_table import LABEL, SOURCE_ROW, table_rows
@@ -184,7 +184,7 @@ def rehearse_table_averages(
     """Rows of averages as a first release would have them, with seeded draws."""
     draw = np.random.default_rng(seed)
     first = RowsState(crowd, CLOSENESS, None, ColumnRoles(*np.zeros((3, 0), dtype=np.bool_)), 0, {})
-    rows, state = advance_rows(
+    rows, state = next_public_rows(
         (labels, values), first, crowd, sensitive=sensitive, draw=lambda n: int(draw.integers(n))
     )
     place = {name: row for row, kept in enumerate(state.crowds.values()) for name in kept.labels}
