@@ -31,12 +31,12 @@ from shoal.product.runs.folder import DESIGN, FIT
 from shoal.product.runs.rows import CROWDS
 from shoal.product.runs.shards import Part, find_shard, out_path, put_frame, put_whole, seal_shard
 from shoal.product.runs.work import Work
-from shoal.product.sources.class_table import SUFFIX, ClassTable, refuse_copies, sample_laws
-from shoal.product.sources.meters.predictive import (
+from shoal.product.sources.class_table import SUFFIX, ClassTable, fit_sample_laws, refuse_copies
+from shoal.product.sources.meters.predictive_laws import (
     AccountingWarning,
     Forecasts,
-    joined_forecasts,
-    off_by,
+    absolute_errors,
+    join_forecasts,
     power_accuracy,
 )
 from shoal.records import Record
@@ -91,7 +91,7 @@ class ForecastAnswers:
         Whatever else goes into a forecast, from the same day before the same origin it answers the same question.
         """
         when = f"{self.forecasts.origin.astimezone(UTC).isoformat()} {self.forecasts.step}".encode()
-        day = self.forecasts.recent
+        day = self.forecasts.last_day_kw
         plain = np.where(np.isnan(day), np.nan, day + 0.0).astype("<f8")
         return tuple(hashlib.sha256(when + row.tobytes()).hexdigest() for row in plain)
 
@@ -115,7 +115,7 @@ class ForecastAnswers:
 
     def off(self, released: FloatArray, truth: FloatArray) -> tuple[int, float]:
         """Entries whose ``truth``, (n, h) in kW, came later, and the sum of the absolute errors there."""
-        return off_by(truth, self._power(released))
+        return absolute_errors(truth, self._power(released))
 
     def table(self, order: IndexArray, group: IndexArray, row: IndexArray, released: FloatArray) -> pl.DataFrame:
         """household, crowd, row, step, timestamp, kw."""
@@ -190,7 +190,7 @@ def _write_block(path: Path, members: pl.DataFrame, shards: Sequence[Any]) -> Pa
         put_whole(path, table.save)
     else:
         places = [[i for i, name in enumerate(shard.households) if name in here] for shard in shards]
-        forecasts = joined_forecasts([shard.take(at) for shard, at in zip(shards, places, strict=True) if at])
+        forecasts = join_forecasts([shard.take(at) for shard, at in zip(shards, places, strict=True) if at])
         put_whole(path, forecasts.save)
     put_frame(path.with_suffix(f".{MEMBERS}"), members.select("label", "crowd", "truth"))
     return seal_shard(path, BlockFacts(len(here), members["crowd"].n_unique(), strange))
@@ -207,7 +207,7 @@ def _with_laws(table: ClassTable, crowds: Mapping[str, int]) -> tuple[ClassTable
     for number in np.unique(crowd):
         members = np.flatnonzero(crowd == number)
         part = table.take([table.labels[i] for i in members])
-        laws = sample_laws(part.values, part.owners, table.columns)
+        laws = fit_sample_laws(part.values, part.owners, table.columns)
         rows = [laws.labels.index(table.labels[i]) for i in members]
         covs[members] = laws.covs[rows]
         degrees[members] = laws.observations(laws.labels)[1][rows]

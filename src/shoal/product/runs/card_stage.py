@@ -24,7 +24,7 @@ from shoal.product.runs.folder import PARQUET, CardFacts, ReportFacts
 from shoal.product.runs.folder import PUBLIC as TABLE
 from shoal.product.runs.release_check import check_package
 from shoal.product.runs.work import StageOutcome, Work
-from shoal.product.studies.attackers import attack_rows
+from shoal.product.studies.attackers import name_held_out_rows
 from shoal.readings.publication import NOISY as VECTOR
 from shoal.readings.publication import PLAN, TOTAL
 
@@ -75,7 +75,7 @@ def attack_own_rows(work: Work) -> OwnAttack | None:
         return None
     values = table.select(pl.selectors.float()).to_numpy()
     labels = np.unique(table["label"].to_numpy(), return_inverse=True)[1]
-    named = attack_rows(values, labels, table["crowd"].to_numpy())
+    named = name_held_out_rows(values, labels, table["crowd"].to_numpy())
     words = "the label of all other rows of the table"
     return None if named is None else OwnAttack(words, named[0], None, named[1], named[2])
 

@@ -22,7 +22,7 @@ from shoal.product.runs.folder import FIT, CrowdFacts
 from shoal.product.runs.owner_ledger import Book, as_period
 from shoal.product.runs.rows import CROWDS, ROWS, WAITS, CrowdPlan, CrowdTables, crowd_setting
 from shoal.product.runs.work import StageOutcome, Work
-from shoal.product.sources.frames import as_cells
+from shoal.product.sources.frames import spreadsheet_safe
 from shoal.rounding import count_of
 
 SETTINGS = (
@@ -116,7 +116,7 @@ def _left_out(work: Work, fit: FitFacts, plan: CrowdPlan, tables: CrowdTables) -
     """Write the labels without a row; reasons of those that have one all the same, and what the owner should know."""
     folder, who, doubts = work.folder, work.input.who, list[str]()
     schema = {who: pl.String, "reason": pl.String}
-    left = [as_cells(pl.DataFrame(list(plan.waiting.items()), schema=schema, orient="row"))]
+    left = [spreadsheet_safe(pl.DataFrame(list(plan.waiting.items()), schema=schema, orient="row"))]
     if (folder / QUALITY_TABLE).is_file():
         quality = pl.read_csv(folder / QUALITY_TABLE, infer_schema=False).filter(pl.col("verdict") == "left out")
         left.append(quality.select(pl.col("household").fill_null(""), "reason"))
@@ -129,6 +129,6 @@ def _left_out(work: Work, fit: FitFacts, plan: CrowdPlan, tables: CrowdTables) -
         last = Counter(text[:10] for text in sorted(quiet["last"].to_list()))
         when = ", ".join(f"{day} ({count})" for day, count in last.items())
         doubts.append(f"No figures of {count_of(len(quiet), fit.noun)} in crowds since {when}: the last ones enter.")
-    has_row = pl.col(who).is_in(as_cells(placed.select("label"))["label"].to_list())
+    has_row = pl.col(who).is_in(spreadsheet_safe(placed.select("label"))["label"].to_list())
     folder.write(LEFT_OUT, lambda path: out.filter(~has_row).write_csv(path))
     return Counter(out.filter(has_row)["reason"].to_list()), doubts

@@ -23,7 +23,7 @@ from shoal.files import digest_of, file_digest, private_folder, write_whole
 from shoal.product.card.facts import AuditFacts, DesignFacts, FitFacts, OwnAttack, ReleaseFacts
 from shoal.product.runs.config import Config
 from shoal.product.runs.owner_ledger import FILE, Seal
-from shoal.product.sources.frames import Scratch, meter_files, store_rows
+from shoal.product.sources.frames import ScratchFile, find_meter_files, store_as_parquet
 from shoal.records import Record
 
 
@@ -144,7 +144,7 @@ class Source(Record):
     @property
     def paths(self) -> list[Path]:
         """The files, where they were found."""
-        return meter_files(self.path)
+        return find_meter_files(self.path)
 
     def __str__(self) -> str:
         if self.simulated is None:
@@ -155,11 +155,11 @@ class Source(Record):
         )
 
 
-def source_of(source: Any, folder: Path, *, table: bool) -> tuple[Source, Scratch | None]:
+def source_of(source: Any, folder: Path, *, table: bool) -> tuple[Source, ScratchFile | None]:
     """The source of a run; rows of a frame are kept as a file in ``folder``, and come with it."""
     if isinstance(source, SimulatedMeters):
         return Source(digest_of(vars(source)), simulated=source), None
-    rows = store_rows(source)
+    rows = store_as_parquet(source)
     if rows is not None:
         digest = file_digest(rows.path)
         return Source(digest, str(folder.resolve() / f"{digest[:32]}.parquet"), rows.name, table=table), rows
@@ -167,7 +167,7 @@ def source_of(source: Any, folder: Path, *, table: bool) -> tuple[Source, Scratc
         raise InputError(
             "source must be a file, a folder of files, a frame (Polars, pandas, Arrow) or shoal.SimulatedMeters(...)"
         )
-    files = meter_files(source)
+    files = find_meter_files(source)
     where = str(Path(source).resolve()) if Path(source).exists() else str(source)
     name = files[0].name if len(files) == 1 else Path(where).name
     return Source(digest_of([[file.name, file_digest(file)] for file in files]), where, name, table=table), None

@@ -24,8 +24,8 @@ from shoal.product.runs.folder import CrowdFacts
 from shoal.product.runs.shards import Part, put_frame
 from shoal.product.sources.class_table import ClassTable
 from shoal.product.sources.meters import clock
-from shoal.product.sources.meters.neighborhoods import crowd_points
-from shoal.product.sources.meters.predictive import phases
+from shoal.product.sources.meters.crowd_points import points_of_homes
+from shoal.product.sources.meters.predictive_laws import phase_numbers
 from shoal.rounding import count_of
 from shoal.validation import FloatArray
 
@@ -176,8 +176,8 @@ class MeterInput(Input):
 
     def likeness(self, settings: Config, fit: FitFacts, frame: pl.DataFrame) -> tuple[FloatArray, Any]:
         """Return forecast and usual day together, which make homes alike, and the time of the day of each step."""
-        times = phases(horizon_stamps(fit, settings.horizon), "day", timedelta(minutes=fit.step_minutes or 0))
-        return crowd_points(frame["value"].to_numpy(), frame["stored"].to_numpy(), times), tuple(times.tolist())
+        times = phase_numbers(horizon_stamps(fit, settings.horizon), "day", timedelta(minutes=fit.step_minutes or 0))
+        return points_of_homes(frame["value"].to_numpy(), frame["stored"].to_numpy(), times), tuple(times.tolist())
 
     def setting(self, settings: Config, fit: FitFacts, columns: Sequence[str]) -> dict[str, Any]:
         return {
@@ -250,4 +250,6 @@ def input_of(settings: Config) -> Input:
 def horizon_stamps(fit: FitFacts, horizon: int) -> pl.Series:
     """Return the instants of the horizon, on the clock of the readings."""
     instant = datetime.fromisoformat(fit.origin or "")
-    return clock.stamps(clock.epoch(instant), timedelta(minutes=fit.step_minutes or 0), horizon, fit.time_zone)
+    return clock.grid_instants(
+        clock.microseconds_of(instant), timedelta(minutes=fit.step_minutes or 0), horizon, fit.time_zone
+    )

@@ -195,7 +195,7 @@ class LoadRules(RowRules):
 
     def _instants(self, period: str, number: int) -> tuple[int, ...]:
         """Microseconds of the entries of a row from a period on."""
-        start, step = clock.epoch(datetime.fromisoformat(period)), self.step // clock.MICROSECOND
+        start, step = clock.microseconds_of(datetime.fromisoformat(period)), self.step // clock.MICROSECOND
         return tuple(range(start, start + step * number, step))
 
 

@@ -40,7 +40,7 @@ from shoal.product.runs.release_check import check_averages
 from shoal.product.runs.row_rules import redraw
 from shoal.product.runs.rows import CrowdTables, draw_numbers, record_rows
 from shoal.product.runs.work import Stage, StageOutcome, Work
-from shoal.product.sources.meters.predictive import off_by
+from shoal.product.sources.meters.predictive_laws import absolute_errors
 
 DOING = "recording crowds"
 #: Where a rehearsal writes.
@@ -146,7 +146,7 @@ def measure(work: Work, public: pl.DataFrame, owner: pl.DataFrame) -> dict[str, 
         np.unique(both["crowd"].to_numpy(), return_inverse=True)[1].astype(np.int64),
         unit=work.input.error_unit,
     )
-    known, absolute = off_by(both["truth"].to_numpy(), row)
+    known, absolute = absolute_errors(both["truth"].to_numpy(), row)
     return sizes | {"accuracy": accuracy, "later_known": known, "later_absolute": absolute}
 
 

@@ -15,7 +15,7 @@ from shoal.product.runs.config import OF_READINGS, Config
 from shoal.product.runs.folder import CSV, FIT, PARQUET, PUBLIC
 from shoal.product.runs.inputs import read_curves
 from shoal.product.runs.work import Stage, Work
-from shoal.product.sources.frames import as_cells
+from shoal.product.sources.frames import spreadsheet_safe
 
 if TYPE_CHECKING:
     import polars as pl
@@ -149,7 +149,7 @@ def csv_bytes(table: pl.DataFrame) -> bytes:
     """A table as CSV; instants in ISO 8601, with their offset from UTC where they have a zone."""
     zone = next((getattr(kind, "time_zone", None) for kind in table.schema.values() if kind.is_temporal()), None)
     form = "%Y-%m-%dT%H:%M:%S%:z" if zone else "%Y-%m-%dT%H:%M:%S"
-    return as_cells(table).write_csv(datetime_format=form).encode()
+    return spreadsheet_safe(table).write_csv(datetime_format=form).encode()
 
 
 def write_tables(work: Work, public: pl.DataFrame, owner: pl.DataFrame) -> tuple[str, ...]:

@@ -36,7 +36,7 @@ from shoal.product.runs.owner_ledger import as_period
 from shoal.product.runs.release_check import check_readings
 from shoal.product.runs.work import Stage, StageOutcome, Work
 from shoal.product.sources.class_table import LABEL, declared_rows
-from shoal.product.sources.frames import as_cells
+from shoal.product.sources.frames import spreadsheet_safe
 from shoal.readings.account import MembershipAudit, audit_membership
 from shoal.readings.class_tables import noisy_table_plan, sum_of_label_vectors
 from shoal.readings.crowds import (
@@ -357,7 +357,7 @@ def release(work: Work) -> StageOutcome:
     for name, content in files.items():
         work.folder.put(name, content)
     owner = owner_rows(homes, noisy, settings)
-    work.folder.write(CSV, lambda path: as_cells(owner).write_csv(path))
+    work.folder.write(CSV, lambda path: spreadsheet_safe(owner).write_csv(path))
     work.folder.write(PARQUET, lambda path: owner.write_parquet(path))
     known = {"members": len(homes.labels), "left_out": work.facts.known_fit.left_out, "audit": vector["audit"]}
     work.folder.put(OWNER, json.dumps({**known, **errors(homes, noisy, settings)}, indent=1))
