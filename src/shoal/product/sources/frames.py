@@ -90,9 +90,6 @@ def row_batches(table: pl.LazyFrame, rows: int) -> Iterator[pl.DataFrame]:
         start += len(part)
 
 
-# ------------------------------------------------------------------ files
-
-
 def find_meter_files(path: Paths) -> list[Path]:
     """Find the files that a path, a pattern, a folder or a sequence of these stands for, in sorted order."""
     if not isinstance(path, (str, os.PathLike)):
@@ -241,9 +238,6 @@ def open_text(file: Path, encoding: str, newline: str = "") -> IO[str]:
     """Open a file as text in an encoding; a byte that the encoding does not know becomes a replacement character."""
     name = "utf-8-sig" if encoding == "utf-8" else encoding
     return io.TextIOWrapper(open_unpacked(file), encoding=name, errors="replace", newline=newline)
-
-
-# ------------------------------------------------------------------ frames
 
 
 def lazy_table(source: Any, name: str = "source") -> pl.LazyFrame | None:

@@ -260,9 +260,6 @@ def log_curves(kw: FloatArray) -> FloatArray:
     return np.asarray(np.log(np.maximum(kw, LEAST)))
 
 
-# ------------------------------------------------------------------ what is known
-
-
 @dataclass(frozen=True)
 class Weeks:
     """Homes with nearly all readings of some weeks, and the weeks before which an attacker stands."""
@@ -365,9 +362,6 @@ def _fill_gaps(kw: FloatArray, steps: int) -> FloatArray:
     by_time = np.nanmean(kw.reshape(n, -1, steps), axis=1)
     usual = np.tile(np.where(np.isfinite(by_time), by_time, np.nanmean(by_time)), kw.shape[1] // steps)
     return np.where(np.isfinite(kw), kw, usual)
-
-
-# ------------------------------------------------------------------ what attackers find
 
 
 def raw_scores(
