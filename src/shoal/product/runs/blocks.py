@@ -1,8 +1,7 @@
-"""Blocks of whole crowds, for the methods that design something: laws of everybody, gathered and cut anew.
+"""Blocks of whole crowds, for the methods that design something, and what a run's mechanisms promise together.
 
-A block is a file like a shard of the first stage (``<key>.zip`` or ``<key>.table``) with the members of some crowds who
-have an answer today, and beside it ``<key>.members.parquet``: label, crowd and what was metered later of every member,
-those without an answer included, since who has one hides beside them too.
+A block is a file like a shard of the first stage with the members of some crowds who have an answer today, and beside
+it ``<key>.members.parquet``: label, crowd and what was metered later of every member of these crowds.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -258,9 +256,6 @@ def laws_of(block: str | Path, answers: Answers) -> tuple[GaussianClasses, Neigh
     return laws, NeighborGraph.within_groups(laws.labels, [crowds[name] for name in laws.labels])
 
 
-# ------------------------------------------------------------------ looked at from outside
-
-
 #: The folder of proofs.
 PROOFS = "proof"
 
@@ -274,27 +269,37 @@ class WorstCurve(NamedTuple):
 
 
 def worst_curve(work: Work, epsilon: Sequence[float], notion: str) -> WorstCurve:
-    """δ(ε) over all pairs of the run."""
-    works = [partial(_curve_of, part.path, list(epsilon), notion) for part in work.read_listing(DESIGN).parts]
-    with work.open_workers(len(works)) as executor:
-        points = zip(*executor.every(works), strict=True)
-    worst = [max(shards, key=lambda point: point[0]) for shards in points]
-    delta, edges = zip(*worst, strict=True)
-    return WorstCurve(delta, edges, work.settings.design_method)
+    """Return δ(ε) over all pairs of the run, rounded up: of what is released ("dp"), or of the ideal laws."""
+    shards = []
+    for part in work.read_listing(DESIGN).parts:
+        mechanism = load(part.path)
+        if notion == "dp":
+            curve = mechanism.released_curve(list(epsilon))
+        elif isinstance(mechanism, Mechanism):
+            curve = mechanism.curve(list(epsilon), notion)
+        else:
+            raise InputError("notion: what a codebook releases is accounted for as dp only")
+        edges = [(str(a), str(b)) for a, b in curve.worst_edge]
+        shards.append(zip(falling(epsilon, curve.delta_upper).tolist(), edges, strict=True))
+    worst = [max(points, key=lambda point: point[0]) for points in zip(*shards, strict=True)]
+    return WorstCurve(tuple(delta for delta, _ in worst), tuple(edge for _, edge in worst), work.settings.design_method)
 
 
 def worst_frontier(
     work: Work, rho: Sequence[float], methods: Sequence[str], epsilon: float | None, search: int
 ) -> dict[str, list[float]]:
-    """Method -> the δ that each budget, ascending, leaves in the worst crowd of the run."""
-    at = work.settings.stated_epsilon if epsilon is None else epsilon
-    works = [
-        partial(_frontier_of, part.path, block.path, work.settings, sorted(rho), list(methods), at, search)
-        for part, block in work.read_listing(DESIGN).pairs
-    ]
-    with work.open_workers(len(works)) as executor:
-        shards = executor.every(works)
-    return {name: [max(deltas) for deltas in zip(*(shard[name] for shard in shards), strict=True)] for name in methods}
+    """Return method -> the δ that each budget, ascending, leaves in the worst crowd of the run."""
+    from shoal.designs.design import frontier
+
+    at, worst = work.settings.stated_epsilon if epsilon is None else epsilon, np.zeros((len(methods), len(rho)))
+    for part, block in work.read_listing(DESIGN).pairs:
+        mechanism, shard = load(part.path), answers_of(block.path, work.settings)
+        graph, how = mechanism.graph, dict[str, Any](scope=mechanism.scope, times=mechanism.times)
+        if shard.labels != graph.labels:
+            raise InputError("dir: some labels have no answer today; ask again after a day when all have one")
+        figures = frontier(shard.laws(), graph, methods, at, sorted(rho), iterations=search, **how)
+        worst = np.maximum(worst, [figures.delta_upper[name] for name in methods])
+    return dict(zip(methods, worst.tolist(), strict=True))
 
 
 def prove_shards(work: Work, epsilon: float | None, scope: str | None) -> dict[str, Proof]:
@@ -313,30 +318,3 @@ def prove_shards(work: Work, epsilon: float | None, scope: str | None) -> dict[s
     if not proofs:
         raise InputError("dir: this run has no Gaussian mechanism with neighbors, and nothing to prove")
     return proofs
-
-
-def _curve_of(path: str, epsilon: list[float], notion: str) -> list[tuple[float, tuple[str, str]]]:
-    """One shard's δ at each ε, rounded up, with the directed edge that has it."""
-    mechanism = load(path)
-    if notion == "dp":
-        curve = mechanism.released_curve(epsilon)
-    elif isinstance(mechanism, Mechanism):
-        curve = mechanism.curve(epsilon, notion)
-    else:
-        raise InputError("notion: what a codebook releases is accounted for as dp only")
-    edges = [(str(a), str(b)) for a, b in curve.worst_edge]
-    return list(zip(falling(epsilon, curve.delta_upper).tolist(), edges, strict=True))
-
-
-def _frontier_of(
-    path: str, block: str, config: Config, rho: list[float], methods: list[str], epsilon: float, iterations: int
-) -> dict[str, list[float]]:
-    """One shard's δ by method and budget, from the files of its mechanism and of what that was made for."""
-    from shoal.designs.design import frontier
-
-    mechanism, shard = load(path), answers_of(block, config)
-    graph, scope, times = mechanism.graph, mechanism.scope, mechanism.times
-    if shard.labels != graph.labels:
-        raise InputError("dir: some labels have no answer today; ask again after a day when all have one")
-    figures = frontier(shard.laws(), graph, methods, epsilon, rho, iterations=iterations, scope=scope, times=times)
-    return {name: [float(delta) for delta in figures.delta_upper[name]] for name in methods}

@@ -1,10 +1,8 @@
 """The first stage: forecasts of every household, shard by shard, or the rows of a class table.
 
 A shard of forecasts is ``<key>.zip``; beside it ``<key>.curves.parquet``, one row per household with its value today,
-usual day and what was metered later (:data:`CURVES`), and ``<key>.quality.parquet``, one row per household
-read, those that could not be used included. A table is one shard, in memory as a whole: ``<key>.table``; beside it
-``<key>.curves.parquet``, one row per label with its value in the table's own units and what crowds are alike in: the
-scaled mean row, and with many rows per label their spreads too.
+usual day and what was metered later, and ``<key>.quality.parquet``, one row per household read. A table is one shard,
+``<key>.table``; its curves have what crowds are alike in: the scaled mean row, and of many rows their spreads too.
 """
 
 from __future__ import annotations
@@ -160,9 +158,6 @@ def _nobody(path: Path, data: Readings) -> FitFacts:
     return FitFacts(noun="household")
 
 
-# ------------------------------------------------------------------ the stage of meters
-
-
 def fit_meters(work: Work) -> StageOutcome:
     """Write the forecasts of every household, shard by shard; before any is fitted, the ledger is asked.
 
@@ -285,9 +280,6 @@ def _origin(shards: Sequence[ShardFacts], rows: MeterRows, given: str | None) ->
     if not ends:
         raise InputError(f"readings: no household is left; {QUALITY_TABLE} says why")
     return clock.instant_in_zone(median_low(ends.elements()) + rows.grid.step_us, rows.time_zone).isoformat()
-
-
-# ------------------------------------------------------------------ the stage of a table
 
 
 def fit_table(work: Work) -> StageOutcome:

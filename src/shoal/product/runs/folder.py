@@ -1,9 +1,8 @@
 """The folder of a run: files that are there whole or not at all, and a state that says what made them, and of what.
 
 A file is written under a temporary name, flushed to disk and renamed; ``state.json`` is written last. Whatever
-interrupts a run, the state names only files that are complete, and each with its digest. A run's rows come from meter
-files, from households that do not exist, or from a table of any classes. The facts of its stages are decoded once, when
-the state is read.
+interrupts a run, the state names only files that are complete, and each with its digest. The facts of the stages are
+decoded once, when the state is read.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+import typing
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
@@ -92,17 +92,16 @@ class Facts:
         return any(bool(facts.failed) for name in stages if (facts := known[name]) is not None)
 
 
-RECORDS: dict[str, type[Record]] = {
-    "fit": FitFacts, "crowds": CrowdFacts, "design": DesignFacts, "audit": AuditFacts, "release": ReleaseFacts,
-    "card": CardFacts, "report": ReportFacts,
-}  # fmt: skip
+#: The record of each stage's facts.
+RECORDS = {name: typing.get_args(hint)[0] for name, hint in typing.get_type_hints(Facts).items()}
 #: Stages of a run, in order.
 STAGES = tuple(field.name for field in fields(Facts))
 
 
 def decode_facts(stage: str, content: Mapping[str, Any]) -> Record:
-    """The facts of a stage, from what the folder has of them."""
-    return RECORDS[stage].from_json(content)
+    """Return the facts of a stage from the JSON that the folder has of them."""
+    facts: Record = RECORDS[stage].from_json(content)
+    return facts
 
 
 #: Version of the state file; others are refused.

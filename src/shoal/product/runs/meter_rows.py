@@ -1,8 +1,7 @@
 """Meter files of any size to shards of repaired readings, in memory that does not grow with the number of rows.
 
-:func:`sort_files` passes over the input twice: for the names, and to sort the rows into buckets of whole households.
-:func:`common_grid` takes interval and phase from a :func:`survey` of each; :func:`make_shard` repairs each on that
-grid: household by household the result of ``meter_readings`` on all files at once. A shard is a Parquet file of
+The input is passed over twice: for the names, and to sort the rows into buckets of whole households. Every bucket is
+repaired on one common grid, household by household as :func:`shoal.read_meters` would. A shard is a Parquet file of
 household, timestamp and kw, with the step in its metadata; beside it lies the quality table.
 """
 

@@ -60,8 +60,6 @@ class Kind:
         """The stages by name, in order; each rests on the one before it."""
         raise NotImplementedError
 
-    # ------------------------------------------------------------------ before a release
-
     def begin(self, work: Work) -> None:
         """Refuse, before anything is recorded, a release that could not be finished or hides nobody."""
 
@@ -74,8 +72,6 @@ class Kind:
         if asked in self.has_not:
             raise InputError(self.has_not[asked].format(asked))
 
-    # ------------------------------------------------------------------ what is said about it
-
     def card(self, work: Work) -> ReleaseCard:
         """The card of the stages that are done."""
         raise NotImplementedError
@@ -87,10 +83,6 @@ class Kind:
     def page_crowds(self, work: Work) -> list[CrowdCurves]:
         """The crowds that the owner's page draws, members' figures beside what was released."""
         return []
-
-    def day(self, work: Work) -> str:
-        """The day that the pages name, on which the release was made."""
-        return work.released_on
 
     def precision(self, work: Work) -> dict[str, Any]:
         """The public number of each crowd -> the base of its row, or a base for each column; empty without bases."""
@@ -133,8 +125,6 @@ def last_stages() -> dict[str, Stage]:
         "report": Stage(card_stage.REPORTING, card_stage.REPORT_SETTINGS, card_stage.report_stage),
     }
 
-
-# ------------------------------------------------------------------ the stage of the release
 
 RELEASE_SETTINGS = ("query",)
 
