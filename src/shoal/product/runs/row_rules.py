@@ -1,8 +1,8 @@
 """The rules of a row (:mod:`shoal.crowds`) applied to what is on record: one object for meters, one for tables.
 
 In the ledger ``kept`` of a crowd is JSON with bases, secret offsets, decimals of its unit, and the period of the last
-row that was not withheld; a member has its last figures (``stored``: by time of day, or column by column) and what
-entered the last row (``entered``, of meters), as integers of that unit.
+row that was not withheld; a member has its last figures (``stored``) and, of meters, what entered the last row
+(``entered``), as integers of that unit.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ class LoadRules(RowRules):
 
     def _instants(self, period: str, number: int) -> tuple[int, ...]:
         """Microseconds of the entries of a row from a period on."""
-        start, step = clock.epoch(datetime.fromisoformat(period)), self.step // clock.MICROSECOND
+        start, step = clock.microseconds_of(datetime.fromisoformat(period)), self.step // clock.MICROSECOND
         return tuple(range(start, start + step * number, step))
 
 
