@@ -81,11 +81,11 @@ class ForecastAnswers:
         """(m, k) the answers that go into the mechanism."""
         return self.forecasts.answer(self.query, normals, unit=self.answer_unit)
 
-    def questions(self, name: str) -> list[str]:
+    def release_names(self, name: str) -> list[str]:
         """Names that the ledger has for each answer in the release of this name."""
         return [name] * len(self.labels)
 
-    def readings(self) -> tuple[str, ...]:
+    def answer_digests(self) -> tuple[str, ...]:
         """Digests of the readings of the day before the origin, and of when that is.
 
         Whatever else goes into a forecast, from the same day before the same origin it answers the same question.
@@ -104,7 +104,7 @@ class ForecastAnswers:
             codebook=lambda book: accuracy_facts(book, self.labels, "kW"),
         )
 
-    def guard(self, group: Mechanism, draws: int, seed: int) -> ModelGuard | None:
+    def check_law(self, group: Mechanism, draws: int, seed: int) -> ModelGuard | None:
         """The part of the promise to a group, these labels, that rests on their laws."""
         return model_guard(
             group, self.forecasts, query=self.query, fitted_on_private_data=True, n_draws=draws, seed=seed
@@ -113,11 +113,11 @@ class ForecastAnswers:
     def _power(self, released: FloatArray) -> FloatArray:
         return released if self.answer_unit == "kw" else self.forecasts.to_power(released)
 
-    def off(self, released: FloatArray, truth: FloatArray) -> tuple[int, float]:
+    def error_totals(self, released: FloatArray, truth: FloatArray) -> tuple[int, float]:
         """Entries whose ``truth``, (n, h) in kW, came later, and the sum of the absolute errors there."""
         return absolute_errors(truth, self._power(released))
 
-    def table(self, order: IndexArray, group: IndexArray, row: IndexArray, released: FloatArray) -> pl.DataFrame:
+    def owner_rows(self, order: IndexArray, group: IndexArray, row: IndexArray, released: FloatArray) -> pl.DataFrame:
         """household, crowd, row, step, timestamp, kw."""
         n, h = released.shape
         return pl.DataFrame(

@@ -237,7 +237,7 @@ def _attack(mechanism: Mechanism, members: list[str], block: str, config: Config
     everyone = answers_of(block, config)
     guard = None
     if set(members) <= set(everyone.labels):  # a member may have no answer today
-        guard = everyone.take(members).guard(crowd, DRAWS, SEED)
+        guard = everyone.take(members).check_law(crowd, DRAWS, SEED)
     rho = float(crowd.rho.mean())
     equal = None
     if rho > 0:

@@ -183,7 +183,7 @@ def release(work: Work) -> StageOutcome:
         if len(pairs) > 1:  # refuse before the first block is charged what would be refused at a later one
             for _, block in whole:  # a damaged one fails by itself, where it is read
                 shard = answers_of(block.path, config)
-                ledger.refuse_seen(shard.owners, shard.readings(), work.release_prefix)
+                ledger.refuse_seen(shard.owners, shard.answer_digests(), work.release_prefix)
             ledger.refuse_unusable(load(mechanism.path) for mechanism, _ in whole)
         works = [partial(draw_block, *pair, config, work.path / SHARDS, name) for pair in pairs]
         work.report(DOING, 0, len(works))
@@ -200,8 +200,8 @@ def release(work: Work) -> StageOutcome:
                     answers,
                     drawn,
                     list(shard.owners),
-                    query_ids=shard.questions(name),
-                    readings=list(shard.readings()),
+                    query_ids=shard.release_names(name),
+                    readings=list(shard.answer_digests()),
                     series=work.release_prefix,
                     budget=budget,
                 )
@@ -214,7 +214,7 @@ def release(work: Work) -> StageOutcome:
             tables.append(released_table(shard, crowds, np.asarray(released), key))
             named = pl.DataFrame({"label": shard.labels}, schema={"label": pl.String})
             truth = named.join(members, on="label", how="left", maintain_order="left")["truth"].to_numpy()
-            later.append(shard.off(released, truth))
+            later.append(shard.error_totals(released, truth))
             labels, private = labels + len(shard.labels), shard.owner_columns
             work.report(DOING, len(tables) + len(failed), len(works))
         if not tables:
@@ -283,10 +283,10 @@ def released_table(shard: Answers, crowds: Mapping[str, int], released: FloatArr
     """
     n = len(released)
     groups = np.array([crowds[name] for name in shard.owners], dtype=np.int64)
-    questions = zip(shard.owners, shard.questions(""), strict=True)
+    questions = zip(shard.owners, shard.release_names(""), strict=True)
     lots = [hashlib.blake2b(f"{question}\0{name}".encode(), key=key).digest() for name, question in questions]
     order = np.array(sorted(range(n), key=lambda i: (groups[i], lots[i])))
     groups = groups[order]
     first = np.concatenate([[0], np.flatnonzero(np.diff(groups)) + 1])
     rows = np.arange(n) - np.repeat(first, np.diff(np.append(first, n))) + 1
-    return shard.table(order, groups, rows, released)
+    return shard.owner_rows(order, groups, rows, released)
