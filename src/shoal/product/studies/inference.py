@@ -76,7 +76,8 @@ def infer_property(
 
     >>> draw = np.random.default_rng(0)
     >>> fact = np.repeat(draw.integers(0, 2, 20), 10)[None].astype(float)
-    >>> rows = ReleasedRows("table", (fact[0, ::10, None] + 0.1 * draw.standard_normal((20, 1)),), np.repeat(range(20), 10))
+    >>> values = fact[0, ::10, None] + 0.1 * draw.standard_normal((20, 1))
+    >>> rows = ReleasedRows("table", (values,), np.repeat(range(20), 10))
     >>> infer_property(rows, fact, "a fact that all members of a row share")[0].is_above_guess
     True
     """

@@ -33,14 +33,9 @@ from shoal.product.sources.class_table import LABEL, SOURCE_ROW, table_rows
 from shoal.product.sources.frames import lazy_table, read_frame
 from shoal.product.sources.meters.forecast import forecast
 from shoal.product.sources.meters.quality import Readings, as_readings
+from shoal.product.studies import inference
 from shoal.product.studies.findings import Finding, Study, isolation_chances, share_finding
-from shoal.product.studies.inference import (
-    ReleasedRows,
-    infer_columns,
-    infer_from_noisy_sum,
-    infer_property,
-    is_above_median,
-)
+from shoal.product.studies.inference import ReleasedRows
 from shoal.readings.class_tables import noisy_table_plan, sum_of_label_vectors
 from shoal.rounding import count_of
 from shoal.validation import FloatArray
@@ -117,8 +112,8 @@ def attack_table(
     plan = noisy_table_plan(len(labels), EPSILON, bounds=bounds)
     each = np.stack([sum_of_label_vectors(dict(zip(names, row[:, None], strict=True)), plan) for row in values])
     for j in columns_reported_by_name(values, at) or [0]:
-        truth = is_above_median(values[:, j])[None]
-        findings += infer_from_noisy_sum([each], plan.account, truth, f"{names[j]}; {INSIDER}", seed=seed)
+        truth = inference.is_above_median(values[:, j])[None]
+        findings += inference.infer_from_noisy_sum([each], plan.account, truth, f"{names[j]}; {INSIDER}", seed=seed)
     about = f"{len(labels):,} labels with {len(names)} columns of numbers; {len(released.values[0])} crowds."
     left = {"with an empty cell": gone} if gone else {}
     return Study(about, len(labels), tuple(findings), ASSUMED, NOT_LOOKED_AT, left)
@@ -145,13 +140,15 @@ def table_findings(
         guess = float((1 / size).mean())
         what = "the label behind a row, every second column being known"
         findings.append(share_finding("singling out", rows.release, what, found / size, guess, guess))
-        findings += infer_columns(rows, is_above_median(values), names, OWN, features="own", seed=seed)
-    findings += infer_columns(rows, is_above_median(values), names, OTHERS, seed=seed)
+        findings += inference.infer_columns(
+            rows, inference.is_above_median(values), names, OWN, features="own", seed=seed
+        )
+    findings += inference.infer_columns(rows, inference.is_above_median(values), names, OTHERS, seed=seed)
     for j in columns_reported_by_name(values, sensitive):
         part = released if not single else np.delete(released, j, axis=1)
         one = ReleasedRows(rows.release, (part,), rows.member)
-        findings += infer_property(
-            one, is_above_median(values[:, j])[None], f"{names[j]}, by all the row's figures", seed=seed
+        findings += inference.infer_property(
+            one, inference.is_above_median(values[:, j])[None], f"{names[j]}, by all the row's figures", seed=seed
         )
     return findings
 
