@@ -321,9 +321,6 @@ def _unit_and_reason(raw: pl.LazyFrame, layout: MeterColumns, file: Path, named:
     )
 
 
-# ------------------------------------------------------------------ files as tables
-
-
 def _open_table(file: Path, encoding: str | None) -> tuple[frames.FileTable, Unit | None, str]:
     """Open a file as a lazy table; with its unit and why, where its format has one of its own."""
     if not file.name.lower().endswith((*frames.PARQUET, *frames.ARROW)):
@@ -392,9 +389,6 @@ def _readable_cells(column: str, dtype: pl.DataType, with_text: bool) -> pl.Expr
     if not dtype.is_numeric() and not isinstance(dtype, _TEXT):
         cells = pl.lit(None, pl.Float64).alias(column)
     return cells.cast(pl.String) if with_text else cells
-
-
-# ------------------------------------------------------------------ readings
 
 
 def read_meters(
