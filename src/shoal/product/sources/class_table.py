@@ -59,9 +59,6 @@ MOST_COPIES = 0.05
 SUFFIX = "table"
 
 
-# ------------------------------------------------------------------ files
-
-
 def table_rows(
     files: Sequence[Path],
     label: str,
@@ -218,9 +215,6 @@ def _numbers_of_entries(rows: pl.DataFrame, entries: Sequence[str]) -> pl.DataFr
             )
         columns.append(numbers)
     return pl.DataFrame(columns)
-
-
-# ------------------------------------------------------------------ a table in a run
 
 
 @dataclass(frozen=True, repr=False)

@@ -146,9 +146,6 @@ def is_above_median(values: FloatArray) -> FloatArray:
     return np.asarray(values > np.where(tied, values.mean(axis=0), middle), dtype=np.float64)
 
 
-# ------------------------------------------------------------------ figures
-
-
 @dataclass(frozen=True)
 class _Attack:
     """A figure of the attack as it is and in worlds in which rows tell nothing, and again over resampled rows."""

@@ -218,9 +218,6 @@ def _reasons_to_leave_out(
     return reasons
 
 
-# ------------------------------------------------------------------ the next day
-
-
 def update_forecasts(
     forecasts: Forecasts,
     readings: Readings | pl.DataFrame,
