@@ -394,9 +394,7 @@ def _describe_rows(rows: int, columns: int, fewest: int, most: int) -> list[str]
     return [
         f"A table of {rows} rows, {span} per label, {k}: every row is released, and the promise is about all rows of a "
         "label together.",
-        "Errors are counted in units of the columns: the power of two next to a column's spread, or to one over its "
-        "weight.",
+        "Errors are counted in units of the columns: the power of two next to a column's spread.",
         f"The rows by themselves support no δ below about {upper(3 / fewest, 2)}, three over the fewest rows of a "
-        "label: a "
-        "smaller one rests on the Gaussian law of the rows.",
+        "label: a smaller one rests on the Gaussian law of the rows.",
     ]
