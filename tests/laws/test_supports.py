@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import oracle
 import shoal
+from evidence.tradeoff import tradeoff_curve
 from families import complete, random_laws
 from shoal.accounting.curve import edge_brackets
 from shoal.audits.attacks import simulated_answers
@@ -160,7 +161,7 @@ def test_what_is_not_settled_is_refused_and_never_understated(pair):
     assert (bare.delta_upper, bare.delta, bare.worst_edge) == (1.0, 1.0, ("0", "1"))
     assert shoal.epsilon_at(classes, graph, 0.5) == np.inf
     assert (shoal.renyi_curve(classes, graph, [0.5, 1.0, 2.0, np.inf]).divergence_upper == np.inf).all()
-    assert shoal.tradeoff_curve(classes, "0", "1", 0.1).tpr_upper == 1.0
+    assert tradeoff_curve(classes, "0", "1", 0.1).tpr_upper == 1.0
     risk = shoal.identification_risk(classes)
     assert (risk.success_lower, risk.success_upper, risk.exact) == (0.5, 1.0, False)
     soft = shoal.GaussianClasses([[0.0], [1.0]], np.eye(1))

@@ -66,9 +66,9 @@ def tradeoff_curve(classes: Any, claim: Any, instead: Any, fpr: Any = None, *, s
         True-positive rates, rounded up, and the f-DP trade-off function, rounded down.
 
     >>> import shoal
+    >>> from evidence.tradeoff import tradeoff_curve
     >>> classes = shoal.GaussianClasses([[0.0], [1.0]], [[1.0]], labels=["a", "b"])
-    >>> graph = shoal.NeighborGraph.complete(classes.labels)
-    >>> curve = shoal.tradeoff_curve(classes, "b", "a", fpr=[0.05, 0.5])
+    >>> curve = tradeoff_curve(classes, "b", "a", fpr=[0.05, 0.5])
     >>> print(curve.tpr_upper.round(4))
     [0.2595 0.8413]
     """
