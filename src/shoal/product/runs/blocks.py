@@ -20,7 +20,6 @@ import numpy as np
 import polars as pl
 
 from shoal.accounting.curve import falling
-from shoal.audits.guard import ModelGuard, model_guard
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
@@ -106,11 +105,9 @@ class ForecastAnswers:
             codebook=lambda book: accuracy_facts(book, self.labels, "kW"),
         )
 
-    def guard(self, group: Mechanism, draws: int, seed: int) -> ModelGuard | None:
-        """The part of the promise to a group, these labels, that rests on their laws."""
-        return model_guard(
-            group, self.forecasts, query=self.query, fitted_on_private_data=True, n_draws=draws, seed=seed
-        )
+    def observations(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """The samples that the laws of these labels rest on, for :func:`shoal.model_guard`."""
+        return self.forecasts.observations(labels)
 
     def _power(self, released: FloatArray) -> FloatArray:
         return released if self.answer_unit == "kw" else self.forecasts.to_power(released)

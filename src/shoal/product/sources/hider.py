@@ -177,7 +177,7 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         self.guard_ = None
         if laws.fitted is not None:
             draws = int(np.clip(GUARD_WORK / max(graph.n_edges * (rows.shape[1] / 8) ** 3, 1), 20, 100))
-            self.guard_ = model_guard(self.mechanism_, laws, n_draws=draws, fitted_on_private_data=True)
+            self.guard_ = model_guard(self.mechanism_, laws, n_draws=draws)
             if self.guard_.delta_at_confidence > max(PLAUSIBLE, delta):
                 warnings.warn(
                     "the laws rest on few rows: over laws that they leave plausible δ reaches "
