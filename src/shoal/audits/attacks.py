@@ -35,7 +35,6 @@ from shoal.validation import BoolArray, FloatArray, IndexArray
 NULL = 1e-13
 #: Scores of edge (a, b): ln p_a/p_b at the answers of a and at those of b, one pair of arrays per attack.
 Scores = Callable[[int, int], Sequence[tuple[FloatArray, FloatArray]]]
-Halves = tuple[FloatArray, FloatArray]
 #: Turns true answers (m, k) about one label into released ones (m, k).
 Release = Callable[[FloatArray, str], Any]
 #: Fewest released answers per label that an audit accepts.
@@ -233,7 +232,7 @@ def exchange_pairs(scores: Scores) -> Scores:
     return both
 
 
-def halves(values: FloatArray) -> Halves:
+def halves(values: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The first half, to learn from, and the second, to count."""
     middle = len(values) // 2
     return values[:middle], values[middle:]

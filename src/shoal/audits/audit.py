@@ -197,8 +197,7 @@ def _attack_answers(held: _Claim, released: list[FloatArray], source: str, step:
             e, d = np.unravel_index(int(np.argmax(exact)), exact.shape)
             facts = {"exact delta": float(exact[e, d]), "promised": certificate.delta_upper, "holding": HOLDS[holding]}
             findings.insert(0, Discrepancy(kind, _edge_labels(labels, pairs, int(e), int(d)), facts))
-    comparable = edge_promise.min(axis=(1, 2)) < 1.0
-    findings += law_findings(claim, labels, released, residuals, pairs, comparable, error)
+    findings += law_findings(claim, labels, residuals, pairs, error)
     share, design = error * SHARES["identification"], float(epsilons[:, 0].max())
     if scope == "table":
         stated_delta = certificate.delta_upper

@@ -17,10 +17,9 @@ from shoal.validation import FloatArray
 
 #: Kind of test -> its share of the error probability.
 SHARES = {
-    "events": 0.40,  # bounds on the probabilities of attack events, all edges, directions, attacks and ε together
+    "events": 0.50,  # bounds on the probabilities of attack events, all edges, directions, attacks and ε together
     "spread": 0.20,  # each label's released answers spread less than claimed
     "overall": 0.10,  # all labels together spread less than claimed
-    "pairs": 0.10,  # neighbors further apart, in mean or in spread, than claimed
     "dependence": 0.10,  # releases depend on each other
     "identification": 0.05,  # naming the label of an answer, or the rows of a table
     "mismatch": 0.05,  # differences from the claimed law that do not lessen privacy

@@ -7,9 +7,6 @@ answers:
 - Σ‖z − z̄‖² ~ χ² with (m − 1) r degrees of freedom; summed over labels, χ² again;
 - along a direction u chosen on the first half of the answers, Σ(uᵀz − mean)² over the second half ~ χ²_{m/2 − 1};
 - m ‖z̄‖² ~ χ²_r;
-- for neighbors, along u chosen on the first half, the ratio of their sample variances over the second half is its true
-  ratio times an F variable, and the claimed laws bound the true ratio by their generalized eigenvalues;
-- the Mahalanobis length of the gap of means along any u is at most that of the claimed gap;
 - the empirical law of ‖z‖² lies within √(ln(2/α)/2m) of the χ²_r law (Dvoretzky, Kiefer & Wolfowitz; Massart 1990);
 - for two sequences that should be independent, with u, v chosen on the first half, Σ(uᵀx + vᵀy)²/Σ(uᵀx − vᵀy)² over
   the second half, means removed, is an F variable;
@@ -24,11 +21,11 @@ from __future__ import annotations
 import numpy as np
 import scipy
 
-from shoal.audits.attacks import Halves, ResidualLaws, halves
+from shoal.audits.attacks import ResidualLaws, halves
 from shoal.audits.confidence import SHARES
 from shoal.audits.verdict import Discrepancy
 from shoal.numerics.eigenpairs import eigh
-from shoal.validation import BoolArray, FloatArray, IndexArray
+from shoal.validation import FloatArray, IndexArray
 
 #: How far, in units of a constant direction's tolerance, rounding to a grid may move an answer.
 ON_SUPPORT = 64.0
@@ -37,19 +34,16 @@ ON_SUPPORT = 64.0
 def law_findings(
     claim: ResidualLaws,
     labels: tuple[str, ...],
-    answers: list[FloatArray],
     residuals: list[FloatArray],
     pairs: IndexArray,
-    comparable: BoolArray,
     error: float,
 ) -> list[Discrepancy]:
-    """Every test of this page, sharing ``error``; ``comparable`` marks the edges whose claimed laws share a support."""
+    """Every test of this page, sharing ``error``."""
     n = len(labels)
     varying = [z[:, ~claim.null[i]] for i, z in enumerate(residuals)]
     levels = {
         "spread": error * SHARES["spread"] / (2 * n),
         "overall": error * SHARES["overall"],
-        "pairs": error * SHARES["pairs"] / max(3 * int(comparable.sum()), 1),
         "dependence": error * SHARES["dependence"] / (n + len(pairs)),
         "mismatch": error * SHARES["mismatch"] / (4 * n),
     }
@@ -66,11 +60,8 @@ def law_findings(
         p = float(scipy.stats.chi2.cdf(total, degrees))
         if p < levels["overall"]:
             findings.append(Discrepancy("too little spread", (), {"variance ratio": total / degrees, "p": p}))
-    for e, (a, b) in enumerate(pairs):
-        names = (labels[a], labels[b])
-        if comparable[e] and varying[a].shape[1]:
-            findings += _pair_tests(claim, names, int(a), int(b), varying[a], answers[b], levels["pairs"])
-        findings += _dependence(names, varying[a], varying[b], levels["dependence"])
+    for a, b in pairs:
+        findings += _dependence((labels[a], labels[b]), varying[a], varying[b], levels["dependence"])
     for i, z in enumerate(varying):
         if z.shape[1]:
             findings += _reuse(labels[i], z, levels["dependence"])
@@ -101,68 +92,6 @@ def _label_tests(label: str, z: FloatArray, levels: dict[str, float]) -> list[Di
     return [
         Discrepancy(kind, (label,), facts | {"p": float(p)}) for kind, p, level, facts in tests if p < levels[level]
     ]
-
-
-def _pair_tests(
-    claim: ResidualLaws, names: tuple[str, str], a: int, b: int, x: FloatArray, answers: FloatArray, level: float
-) -> list[Discrepancy]:
-    """Gap and spread of two neighbors in the coordinates in which a's claimed law is N(0, I)."""
-    to = claim.maps[a][~claim.null[a]]
-    y = (answers - claim.means[a]) @ to.T
-    gap = to @ (claim.means[b] - claim.means[a])
-    cov = to @ claim.covs[b] @ to.T
-    cov = 0.5 * (cov + cov.T)
-    ratios = 1.0 / np.maximum(np.linalg.eigvalsh(cov), 1e-300)
-    own, other = halves(x), halves(y)
-    return _gap(names, gap, cov, own, other, level) + _ratio(names, ratios, own, other, level)
-
-
-def _gap(
-    names: tuple[str, str], gap: FloatArray, cov: FloatArray, x: Halves, y: Halves, level: float
-) -> list[Discrepancy]:
-    (x1, x2), (y1, y2) = x, y
-    pooled = 0.5 * (np.eye(len(cov)) + cov)
-    u = np.linalg.solve(pooled, y1.mean(axis=0) - x1.mean(axis=0))
-    length = float(np.sqrt(u @ pooled @ u))
-    if length == 0.0:
-        return []
-    u = u / length
-    claimed = float(np.sqrt(max(float(gap @ np.linalg.solve(pooled, gap)), 0.0)))
-    along_x, along_y = x2 @ u, y2 @ u
-    measured = float(along_y.mean() - along_x.mean())
-    error = float(np.sqrt(u @ u / len(x2) + u @ cov @ u / len(y2)))
-    # The claimed error makes the test exact; the observed one keeps too much noise from looking like a wider gap.
-    observed = float(np.sqrt(along_x.var(ddof=1) / len(x2) + along_y.var(ddof=1) / len(y2)))
-    p = float(scipy.stats.norm.sf((measured - claimed * (1 + 1e-9) - 1e-6) / max(error, observed)))
-    if p >= level:
-        return []
-    return [Discrepancy("gap", names, {"gap": measured, "claimed": claimed, "p": p})]
-
-
-def _ratio(names: tuple[str, str], ratios: FloatArray, x: Halves, y: Halves, level: float) -> list[Discrepancy]:
-    """Variance of the first label against the second, largest and smallest; ratios nearer to 1 than claimed pass."""
-    (x1, x2), (y1, y2) = x, y
-    own, other = np.cov(x1, rowvar=False), np.cov(y1, rowvar=False)
-    own, other = np.atleast_2d(own), np.atleast_2d(other)
-    slack = 1e-9 * (np.trace(own) + np.trace(other)) * np.eye(len(own)) / len(own)
-    if not slack.any():
-        return []
-    _, vectors = scipy.linalg.eigh(own + slack, other + slack)
-    findings: list[Discrepancy] = []
-    df = (len(x2) - 1, len(y2) - 1)
-    for column, bound, tail in (
-        (-1, max(float(ratios.max()), 1.0), scipy.stats.f.sf),
-        (0, min(float(ratios.min()), 1.0), scipy.stats.f.cdf),
-    ):
-        u = vectors[:, column]
-        above, below = float((x2 @ u).var(ddof=1)), float((y2 @ u).var(ddof=1))
-        ratio = above / below if below > 0 else np.inf if above > 0 else 1.0
-        # The grid's own rounding may move a ratio by a part in a million.
-        eased = 1 + 1e-6 if column == -1 else 1 - 1e-6
-        p = float(tail(ratio / (bound * eased), *df))
-        if p < level:
-            findings.append(Discrepancy("spread ratio", names, {"ratio": float(ratio), "claimed": bound, "p": p}))
-    return findings
 
 
 def _dependence(names: tuple[str, ...], x: FloatArray, y: FloatArray, level: float) -> list[Discrepancy]:

@@ -24,8 +24,6 @@ from shoal.validation import FloatArray, IndexArray
 
 #: Log-densities computed at most; with more labels fewer answers of each are looked at.
 DENSITIES = 10_000_000
-#: Of a larger group a sample of so many members is attacked, the others' rows left out.
-LARGEST = 200
 #: Log-likelihoods of rows under labels, times entries, that are computed at most for tables.
 LIKELIHOODS = 48_000_000
 #: Steps of the exact posterior at most.
@@ -84,22 +82,21 @@ def name_rows(
     """Both attackers on tables made of the labels' first, second, third … answers, rows shuffled.
 
     Promised is what ``identification_risk`` gives for the claimed laws in ``scope``, or less where the certificate's
-    (ε, δ) implies less. The work is bounded: groups are drawn at random where there are many, members of large ones
-    too, with the promise for those drawn.
+    (ε, δ) implies less. The work is bounded: groups are drawn at random where there are many, with the promise for
+    those drawn, and where one alone is too large no table is attacked.
     """
     rng = np.random.default_rng(seed)
-    groups, whole = _groups(graph.components_of(output.labels), LIKELIHOODS // (max(output.n_dims, 12) * FEWEST), rng)
+    room = LIKELIHOODS // (max(output.n_dims, 12) * FEWEST)
+    groups = _chosen_groups(graph.components_of(output.labels), room, rng)
     cells = sum(len(members) ** 2 for members in groups)
     tables = min(min(len(y) for y in released), LIKELIHOODS // (max(output.n_dims, 12) * cells))
     if tables < FEWEST:
         return (), []
     chosen = np.sort(np.concatenate(groups))
-    part = output if whole else output.take(chosen)
-    hidden = graph if whole else _hiding_graph(output, graph, groups)
+    part = output.take(chosen)
+    hidden = graph.restrict(part.labels)
     risk = identification_risk(part, hidden, scope=scope, confidence=1 - error / 2, seed=seed)
-    promise = risk.success_upper
-    if whole:
-        promise = min(promise, _from_certificate(hidden, epsilon, delta))
+    promise = min(risk.success_upper, _from_certificate(hidden, epsilon, delta))
     steps = sum(len(members) << len(members) for members in groups if len(members) <= EXACT_ROWS)
     fewer = min(tables, max(STEPS // max(steps, 1), FEWEST))
     shares = {"matching": np.zeros(tables), "marginals": np.zeros(fewer)}
@@ -124,35 +121,11 @@ def name_rows(
     return tuple(namings), findings
 
 
-def _groups(component: IndexArray, room: int, rng: np.random.Generator) -> tuple[list[IndexArray], bool]:
-    """Members of the groups to attack, Σ n² within ``room`` but for the first, and whether these are all labels."""
-    everyone = [np.flatnonzero(component == number) for number in np.unique(component)]
-    chosen: list[IndexArray] = []
-    used = 0
-    for number in rng.permutation(len(everyone)):
-        members = everyone[number]
-        if len(members) > LARGEST:
-            members = np.sort(rng.choice(members, LARGEST, replace=False))
-        used += len(members) ** 2
-        if chosen and used > room:
-            break
-        chosen.append(members)
-    return chosen, sum(map(len, chosen)) == len(component)
-
-
-def _hiding_graph(output: GaussianClasses, graph: NeighborGraph, groups: list[IndexArray]) -> NeighborGraph:
-    """Graph inside the groups that are attacked; in a sample of a group all among all."""
-    edges = np.array([output.places[name] for name in graph.labels], dtype=np.intp)[graph.edges]
-    component = graph.components_of(output.labels)
-    sizes = np.bincount(component)
-    pairs = []
-    for members in groups:
-        if len(members) == sizes[component[members[0]]]:
-            pairs.append(edges[component[edges[:, 0]] == component[members[0]]])
-        else:
-            pairs.append(members[np.column_stack(np.triu_indices(len(members), 1))])
-    names = [output.labels[i] for i in np.sort(np.concatenate(groups))]
-    return NeighborGraph.from_edges(names, [(output.labels[a], output.labels[b]) for a, b in np.concatenate(pairs)])
+def _chosen_groups(component: IndexArray, room: int, rng: np.random.Generator) -> list[IndexArray]:
+    """Members of the groups to attack, drawn at random: all of them, or as many as have Σ n² within ``room``."""
+    groups = [np.flatnonzero(component == number) for number in rng.permutation(int(component.max()) + 1)]
+    used = np.cumsum([len(members) ** 2 for members in groups])
+    return groups[: max(int(np.searchsorted(used, room, side="right")), 1)]
 
 
 def _from_certificate(graph: NeighborGraph, epsilon: float, delta: float) -> float:

@@ -25,8 +25,6 @@ MEANINGS = {
     "identification": "the label is named more often than promised",
     "matching": "matching the rows of a table to labels names more of them than promised",
     "too little spread": "released answers vary less than claimed",
-    "gap": "released answers of two neighbors lie at a larger distance than claimed",
-    "spread ratio": "released answers of two neighbors differ more in their spread than claimed",
     "dependence": "released answers that should be independent are correlated: noise was reused",
     # Not a loss of privacy by themselves.
     "too much spread": "released answers vary more than claimed: the accuracy stated is not the accuracy had",

@@ -230,6 +230,13 @@ class NeighborGraph:
         """The components of labels in another order."""
         return self.components[[self._index[name] for name in labels]].astype(np.intp)
 
+    def restrict(self, labels: Sequence[str]) -> NeighborGraph:
+        """The graph over some of the labels, in this order, with the edges between them."""
+        place = np.full(self.n_labels, -1)
+        place[[self.index(name) for name in labels]] = np.arange(len(labels))
+        pairs = place[self.edges]
+        return NeighborGraph(labels, pairs[(pairs >= 0).all(axis=1)])
+
     @cached_property
     def groups(self) -> list[tuple[str, ...]]:
         """Labels of each connected component, in order of their first labels.
