@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from shoal import validation
 from shoal.accounting import tails
 from shoal.accounting.contour import EPS
-from shoal.accounting.edges import LOOSE, all_edges, worst_edges
+from shoal.accounting.edges import LOOSE, all_edges
 from shoal.accounting.releases import EdgeSource, Prior, Releases
 from shoal.errors import CertificationError, InputError
 from shoal.laws.graph import NeighborGraph
@@ -37,6 +37,8 @@ NO_EDGES = "graph has no edges: there is no worst edge to report"
 BLOCK = 1024
 #: How many edges of a block are settled first among those whose bracket is loose; then eight times as many, and so on.
 FIRST_SETTLED = 8
+#: What an edge's bracket is not compared to where all brackets are wanted.
+NO_FLOORS = np.empty(0)
 #: The smallest positive double: an upper end that is not exactly zero never reads as zero.
 TINIEST = 5e-324
 
@@ -314,12 +316,12 @@ def brackets(
     """
     out = np.empty((*offsets.shape, len(epsilons), 3))
     spectra = releases.spectra(pairs)
-    all_edges(code, epsilons, offsets, spectra, out)
+    all_edges(code, epsilons, offsets, spectra, NO_FLOORS, out)
     rows = np.flatnonzero(_wider(out, LOOSE).any(axis=(1, 2)))
     if len(rows):
         again = np.empty((len(rows), *out.shape[1:]))
         spectra = releases.spectra(pairs[rows], precise=True)
-        all_edges(code, epsilons, offsets[rows], spectra, again)
+        all_edges(code, epsilons, offsets[rows], spectra, NO_FLOORS, again)
         out[rows] = _tighten(out[rows], again)
     return out
 
@@ -359,39 +361,29 @@ def _worst(
     floors = np.full(n, -np.inf)
 
     def work(part: slice) -> tuple[FloatArray, NDArray[np.intp]]:
-        best, where = np.full((n, 3), -np.inf), np.full((n, 2), -1, dtype=np.intp)
-        loose = np.full((part.stop - part.start, n), -np.inf)
-        spectra = releases.spectra(pairs[part])
-        worst_edges(code, epsilons, offsets[part], spectra, floors.copy(), best, where, loose)
-        # The largest first: an edge whose upper end, loose as it is, lies below another's that is settled need not be.
-        count = FIRST_SETTLED
+        logs = np.empty((*offsets[part].shape, n, 3))
+        all_edges(code, epsilons, offsets[part], releases.spectra(pairs[part]), floors.copy(), logs)
+        loose, count = _wider(logs, LOOSE), FIRST_SETTLED
         while True:
-            above = np.where(loose > best[:, 2], loose, -np.inf).max(axis=1)
+            best = np.where(loose[..., None], -np.inf, logs).max(axis=(0, 1))
+            # The largest first: an edge whose loose upper end lies below that of one that is settled need not be.
+            above = np.where(loose & (logs[..., 2] > best[:, 2]), logs[..., 2], -np.inf).max(axis=(1, 2))
             rows = np.flatnonzero(above > -np.inf)
             if len(rows) == 0:
                 break
             rows = np.sort(rows[np.argsort(-above[rows], kind="stable")[:count]])
-            logs = brackets(releases, pairs[part][rows], code, epsilons, offsets[part][rows])
-            loose[rows] = -np.inf
-            flat = np.moveaxis(logs, 2, 0).reshape(n, -1, 3)
-            for j in range(n):
-                top = int(np.argmax(flat[j, :, 0]))
-                if flat[j, top, 0] > best[j, 0] or where[j, 0] < 0:
-                    best[j, 0] = flat[j, top, 0]
-                    where[j] = rows[top // offsets.shape[1]], top % offsets.shape[1]
-                best[j, 1:] = np.maximum(best[j, 1:], flat[j, :, 1:].max(axis=0))
+            logs[rows] = brackets(releases, pairs[part][rows], code, epsilons, offsets[part][rows])
+            loose[rows] = False
             count *= 8
-        where[:, 0] += np.where(where[:, 0] >= 0, part.start, 0)
-        return best, where
+        top = np.where(loose, -np.inf, logs[..., 0]).reshape(-1, n).argmax(axis=0)
+        return best, np.stack([part.start + top // offsets.shape[1], top % offsets.shape[1]], axis=1)
 
-    best, where = np.full((n, 3), -np.inf), np.full((n, 2), -1, dtype=np.intp)
+    best, where = np.full((n, 3), -np.inf), np.zeros((n, 2), dtype=np.intp)
     for part_best, part_where in map_batches(work, len(pairs), BLOCK):
-        better = (part_best[:, 0] > best[:, 0]) | ((where[:, 0] < 0) & (part_where[:, 0] >= 0))
-        best[better, 0] = part_best[better, 0]
+        better = part_best[:, 0] > best[:, 0]
         where[better] = part_where[better]
-        best[:, 1:] = np.maximum(best[:, 1:], part_best[:, 1:])
+        best = np.maximum(best, part_best)
         floors[:] = best[:, 1]
-    where[where[:, 0] < 0] = 0
     return best, where
 
 

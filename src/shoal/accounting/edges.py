@@ -11,7 +11,7 @@ from shoal.accounting.generating import TINY_SQUARE, LossLaw
 from shoal.accounting.spectrum import turn_around
 from shoal.accounting.tails import log_delta
 from shoal.numerics.compilation import kernel
-from shoal.validation import BoolArray, FloatArray, IndexArray
+from shoal.validation import BoolArray, FloatArray
 
 #: A bracket wider than this, in ln δ, calls for the precise spectrum.
 LOOSE = 3e-10
@@ -59,10 +59,14 @@ def loss_law(batch: EdgeBatch, e: int, direction: int) -> LossLaw:
 
 
 @kernel
-def all_edges(notion: int, epsilons: FloatArray, offsets: FloatArray, batch: EdgeBatch, out: FloatArray) -> None:
+def all_edges(
+    notion: int, epsilons: FloatArray, offsets: FloatArray, batch: EdgeBatch, floors: FloatArray, out: FloatArray
+) -> None:
     """out[e, direction, j] = (value, lower, upper) of ln δ at epsilons[j] + offsets[e, direction].
 
-    There are as many directions as columns of ``offsets``: two, or one where both directions have the same law.
+    There are as many directions as columns of ``offsets``: two, or one where both directions have the same law. What an
+    elementary bound shows to lie below ``floors``, one per ε, is bounded only: (bound, −inf, bound); floors rise to the
+    largest lower end of a bracket that is not loose. Without floors, an empty array, every edge gets its bracket.
     """
     for e in range(len(batch.disjoint)):
         for direction in range(offsets.shape[1]):
@@ -70,47 +74,11 @@ def all_edges(notion: int, epsilons: FloatArray, offsets: FloatArray, batch: Edg
             for j in range(len(epsilons)):
                 value, low, high = 0.0, 0.0, 0.0
                 if not batch.disjoint[e]:
-                    value, low, high = log_delta(notion, epsilons[j] + offsets[e, direction], law, -math.inf)
-                out[e, direction, j, 0], out[e, direction, j, 1], out[e, direction, j, 2] = value, low, high
-
-
-@kernel
-def worst_edges(
-    notion: int,
-    epsilons: FloatArray,
-    offsets: FloatArray,
-    batch: EdgeBatch,
-    floors: FloatArray,
-    best: FloatArray,
-    where: IndexArray,
-    loose: FloatArray,
-) -> None:
-    """Largest (value, lower, upper) of ln δ over a block of edges, per ε, and the edge and direction of the value.
-
-    Edges whose elementary bound lies below what is already certain, ``floors`` and the block's own best lower end, are
-    passed over. Edges whose bracket is too loose to decide are left to the caller, which recomputes them precisely:
-    ``loose`` (edges, ε) gets the upper end that they have so far, −inf for the others.
-    """
-    for e in range(len(batch.disjoint)):
-        for direction in range(offsets.shape[1]):
-            law = loss_law(batch, e, direction)
-            for j in range(len(epsilons)):
-                if batch.disjoint[e]:
-                    value, low, high = 0.0, 0.0, 0.0
-                else:
-                    floor = max(floors[j], best[j, 1])
+                    floor = floors[j] if len(floors) > 0 else -math.inf
                     value, low, high = log_delta(notion, epsilons[j] + offsets[e, direction], law, floor)
-                    if high < floor:
-                        continue
-                    if high != -math.inf and not high - low < LOOSE:
-                        loose[e, j] = max(loose[e, j], high) if high <= 0.0 else math.inf
-                        continue
-                best[j, 1] = max(best[j, 1], low)
-                best[j, 2] = max(best[j, 2], high)
-                if value > best[j, 0] or where[j, 0] < 0:
-                    best[j, 0] = value
-                    where[j, 0] = e
-                    where[j, 1] = direction
+                if len(floors) > 0 and high - low < LOOSE:
+                    floors[j] = max(floors[j], low)
+                out[e, direction, j, 0], out[e, direction, j, 1], out[e, direction, j, 2] = value, low, high
 
 
 @kernel

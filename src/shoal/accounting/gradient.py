@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.accounting.contour import integrand, node, strip_integral
+from shoal.accounting.edges import only_law
 from shoal.accounting.generating import HOCKEY, LEFT, RIGHT, TAIL, LossLaw, chernoff, derivatives, reach, saddle
 from shoal.accounting.spectrum import turn_around
 from shoal.accounting.tails import CHERNOFF, DP, PDP_TWO_SIDED, is_trivial, log_sum, rough_size
@@ -77,13 +78,6 @@ def empty_trace(n_edges: int, n_dims: int) -> Trace:
 
 
 @kernel
-def _law(lam: FloatArray, g: FloatArray, w: FloatArray) -> LossLaw:
-    """The loss law of a spectrum, (1, k), or of both directions of an edge, (2, k)."""
-    zero = np.zeros_like(lam)
-    return LossLaw(lam, g, w * w, np.ones(len(lam)), zero, zero, lam.sum())
-
-
-@kernel
 def _both(lam: FloatArray, g: FloatArray, w: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """(2, k) spectra of an edge and of its reverse."""
     n = len(lam)
@@ -97,18 +91,9 @@ def _both(lam: FloatArray, g: FloatArray, w: FloatArray) -> tuple[FloatArray, Fl
 
 
 @kernel
-def _write(
-    slots: FloatArray, log_tail: float, strip: int, c: float, curvature: float, bend: int, stride: int, stop: int,
-    log_strip: float,
-) -> None:  # fmt: skip
-    slots[0] = log_tail
-    slots[1] = strip
-    slots[2] = c
-    slots[3] = curvature
-    slots[4] = bend
-    slots[5] = stride
-    slots[6] = stop
-    slots[7] = log_strip
+def _write(slots: FloatArray, contour: Contour) -> None:
+    for i in range(len(slots)):
+        slots[i] = contour[i]
 
 
 @kernel
@@ -119,7 +104,7 @@ def _read(slots: FloatArray) -> Contour:
 @kernel
 def _without_contour(slots: FloatArray, log_tail: float) -> float:
     """A tail that does not move with the laws, or not in a way that is known."""
-    _write(slots, log_tail, 0, 0.0, 0.0, 0, 0, 0, 0.0)
+    _write(slots, Contour(log_tail, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0))
     return log_tail
 
 
@@ -139,7 +124,7 @@ def _contour(kind: int, side: int, x: float, law: LossLaw, slots: FloatArray) ->
     if half == math.inf:
         return _without_contour(slots, min(value, 0.0) if strip == side else 0.0)
     log_tail = min(value, 0.0) if strip == side else math.log1p(-math.exp(min(value, NEAR_ONE)))
-    _write(slots, log_tail, strip, c, second, bend, stride, stop, value)
+    _write(slots, Contour(log_tail, float(strip), c, second, float(bend), float(stride), float(stop), value))
     return log_tail
 
 
@@ -202,7 +187,8 @@ def _value(notion: int, epsilon: float, law: LossLaw, contours: FloatArray) -> f
         if is_trivial(law):
             return _without_contour(contours[0], -math.inf if epsilon > 0.0 else 0.0)
         value, t = chernoff(epsilon, law)
-        _write(contours[0], value, RIGHT if 0.0 < t < math.inf else 0, t, 0.0, 0, 0, 0, value)
+        strip = float(RIGHT) if 0.0 < t < math.inf else 0.0
+        _write(contours[0], Contour(value, strip, t, 0.0, 0.0, 0.0, 0.0, value))
         return value
     kind = HOCKEY if notion == DP else TAIL
     right = _contour(kind, RIGHT, epsilon, law, contours[0])
@@ -258,11 +244,8 @@ def edge_values(
         trace.frames[e] = rows.T
         lams, gs, ws = _both(lam, g, w)
         for direction in range(out.shape[1]):
-            law = _law(lams, gs, ws)
-            if not table:
-                law = _law(
-                    lams[direction : direction + 1], gs[direction : direction + 1], ws[direction : direction + 1]
-                )
+            own = slice(0, 2) if table else slice(direction, direction + 1)
+            law = only_law(lams[own], gs[own], ws[own] ** 2, np.zeros_like(ws[own]))
             value = _value(notion, epsilons[e, direction], law, trace.contours[e, direction])
             out[e, direction] = NOTHING if value < NOTHING else value  # what is not a number stays so
 
@@ -297,9 +280,8 @@ def edge_gradients(
             share = shares[e, column]
             if share == 0.0:
                 continue
-            law, row = _law(lams, gs, ws), direction
-            if not table:
-                law, row = _law(lams[row : row + 1], gs[row : row + 1], ws[row : row + 1]), 0
+            sides, row = (slice(0, 2), direction) if table else (slice(direction, direction + 1), 0)
+            law = only_law(lams[sides], gs[sides], ws[sides] ** 2, np.zeros_like(ws[sides]))
             _all_averages(
                 notion, epsilons[e, column], law, row, values[e, column], trace.contours[e, column], d, p, q
             )  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shoal import validation
 from shoal.accounting.contour import EPS, spectrum_error
 from shoal.accounting.curve import BLOCK, NO_EDGES, privacy_curve
 from shoal.accounting.edges import LOOSE, EdgeBatch, loss_law
@@ -62,13 +63,10 @@ def renyi_curve(classes: Any, graph: NeighborGraph, order: Any, *, scope: str = 
     >>> print(shoal.renyi_curve(classes, graph, [1.0, 2.0, 4.0]).divergence.round(4))
     [0.5 1.  2. ]
     """
-    try:
-        values = np.array(order, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError("order must be a number or a 1-D array of numbers") from error
+    values = validation.array(ndim=(0, 1), finite=False, order=order)
     scalar = values.ndim == 0
     values = np.atleast_1d(values)
-    if values.ndim != 1 or values.size == 0 or np.isnan(values).any() or (values <= 0).any():
+    if values.size == 0 or np.isnan(values).any() or (values <= 0).any():
         raise InputError("order must be above 0 (inf is allowed)")
     releases = Releases.of(classes, scope)
     pairs = releases.pairs(graph)

@@ -59,9 +59,6 @@ class IdentificationRisk:
     confidence: float
     exact: bool
 
-    def __float__(self) -> float:
-        return self.success
-
 
 def identification_risk(
     classes: Any,
@@ -128,23 +125,18 @@ def identification_risk(
     groups = [members for members in groups if weights[members].sum() > 0]
     inside = _pairs_inside(groups, group, pairs) if table else [None] * len(groups)
     rng = np.random.default_rng(seed)
-    known: list[Bracket | None] = []
-    bounds: list[float] = []
+    parts, n_estimated, doubt = [], 0, (1 - confidence) / len(groups)
     for members, edges in zip(groups, inside, strict=True):
-        bracket, bound = _without_sampling(releases, supports, members, weights[members] / weights[members].sum()), 1.0
+        share, bound = weights[members].sum(), 1.0
+        own = weights[members] / share
+        bracket = _without_sampling(releases, supports, members, own)
         if bracket is None and edges is not None:
             bound = named_at_most(releases, members, edges)
             if bound <= (1 + CLOSE) / len(members):
                 bracket = 1.0 / len(members), bound, bound
-        known.append(bracket)
-        bounds.append(bound)
-    open_ones = sum(bracket is None for bracket in known)
-    parts = []
-    for members, bracket, bound in zip(groups, known, bounds, strict=True):
-        share = weights[members].sum()
         if bracket is None:
-            each = (1 - confidence) / open_ones
-            bracket = _estimate(family, members, weights[members] / share, bound, n_samples, each, rng, table)
+            n_estimated += 1
+            bracket = _estimate(family, members, own, bound, n_samples, doubt, rng, table)
         parts.append(share * np.array(bracket))
     low, value, high = np.sum(parts, axis=0)
     guess = sum(weights[component == number].max() for number in np.unique(component))
@@ -154,8 +146,8 @@ def identification_risk(
         success_lower=float(max(low, guess)),
         success_upper=float(min(high * (1 + 1e-12), 1.0)),
         prior_success=float(guess),
-        confidence=1.0 if open_ones == 0 else confidence,
-        exact=open_ones == 0 and settled,
+        confidence=1.0 if n_estimated == 0 else confidence,
+        exact=n_estimated == 0 and settled,
     )
 
 
@@ -337,29 +329,24 @@ def _draw(laws: GaussianClasses, counts: NDArray[np.integer], rng: np.random.Gen
     drawn = []
     for label, count in enumerate(counts):
         z = rng.standard_normal((count, laws.n_dims))
-        spread = z * _stds(laws)[label] if laws.is_diagonal else z @ _factor(laws, label).T
-        drawn.append(laws.means[label] + spread)
+        factor = _factor(laws, label)
+        drawn.append(laws.means[label] + (z * factor if factor.ndim == 1 else z @ factor.T))
     return drawn
 
 
 def _log_density(laws: GaussianClasses, label: int, answers: FloatArray) -> FloatArray:
     """(m,) ln p at answers (m, k), up to a constant common to all labels."""
-    if laws.is_diagonal:
-        std = _stds(laws)[label]
-        z = ((answers - laws.means[label]) / std).T
-        log_det = np.log(std).sum()
+    from scipy.linalg import solve_triangular
+
+    factor, gaps = _factor(laws, label), answers - laws.means[label]
+    if factor.ndim == 1:
+        z, stds = (gaps / factor).T, factor
     else:
-        from scipy.linalg import solve_triangular
-
-        factor = _factor(laws, label)
-        z = solve_triangular(factor, (answers - laws.means[label]).T, lower=True, check_finite=False)
-        log_det = np.log(np.diagonal(factor)).sum()
-    return np.asarray(-log_det - 0.5 * np.einsum("ij,ij->j", z, z))
-
-
-def _stds(laws: GaussianClasses) -> FloatArray:
-    return np.sqrt(np.broadcast_to(laws.stored_variances, laws.means.shape))
+        z, stds = solve_triangular(factor, gaps.T, lower=True, check_finite=False), np.diagonal(factor)
+    return np.asarray(-np.log(stds).sum() - 0.5 * np.einsum("ij,ij->j", z, z))
 
 
 def _factor(laws: GaussianClasses, label: int) -> FloatArray:
-    return np.asarray(laws.cholesky[0 if laws.is_shared else label])
+    """Lower Cholesky factor (k, k) of a label's covariance; of independent entries their deviations (k,)."""
+    place = 0 if laws.is_shared else label
+    return np.sqrt(laws.stored_variances[place]) if laws.is_diagonal else np.asarray(laws.cholesky[place])

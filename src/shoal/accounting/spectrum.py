@@ -43,12 +43,16 @@ class EdgeSpectra:
         turned = EdgeSpectra.empty(*self.lam.shape)
         turned.put(np.arange(len(self.lam)), self)
         turned.disjoint[:] = self.disjoint
-        _turn_all(turned.lam, turned.g, turned.w, turned.lam_error, turned.w_error)
+        turned.turn(np.arange(len(self.lam)))
         return turned
 
     def take(self, rows: NDArray[np.intp]) -> EdgeSpectra:
         """Some of the edges."""
         return EdgeSpectra(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
+
+    def turn(self, rows: NDArray[np.intp]) -> None:
+        """Turn the edges at these rows around, in place."""
+        _turn_rows(rows, self.lam, self.g, self.w, self.lam_error, self.w_error)
 
     def put(self, rows: NDArray[np.intp], part: EdgeSpectra) -> None:
         """Write another block into the given rows, padding with directions in which the laws agree."""
@@ -148,9 +152,7 @@ def _full(classes: GaussianClasses, pairs: NDArray[np.intp], precise: bool) -> E
         classes.cholesky, classes.stored_covs, classes.means, classes.condition_number, ends,
         result.lam, result.g, result.w, result.lam_error, result.w_error,
     )  # fmt: skip
-    turned = np.flatnonzero(first)
-    if len(turned):
-        result.put(turned, result.take(turned).reverse())
+    result.turn(np.flatnonzero(first))
     return result
 
 
@@ -201,6 +203,8 @@ def turn_around(lam: FloatArray, g: FloatArray, w: FloatArray, lam_error: FloatA
 
 
 @kernel
-def _turn_all(lam: FloatArray, g: FloatArray, w: FloatArray, lam_error: FloatArray, w_error: FloatArray) -> None:
-    for e in range(len(lam)):
+def _turn_rows(
+    rows: IndexArray, lam: FloatArray, g: FloatArray, w: FloatArray, lam_error: FloatArray, w_error: FloatArray
+) -> None:
+    for e in rows:
         turn_around(lam[e], g[e], w[e], lam_error[e], w_error[e])

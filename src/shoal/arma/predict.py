@@ -27,6 +27,8 @@ from shoal.validation import FloatArray
 
 #: Lags in the whiteness test: six hours of quarter-hours.
 LAGS = 24
+#: A model fails a test with a smaller p-value.
+LEVEL = 0.01
 #: What is asked of every household's innovations.
 QUESTIONS = ("gaussian", "white", "stationary")
 
@@ -49,8 +51,12 @@ def predict(models: ArmaModels, past: Any, horizon: int) -> ArmaForecast:
     Equal to conditioning on the T × T Toeplitz covariance, at the cost of one pass of the Kalman filter.
     """
     h = validation.count(horizon=horizon)
-    x = _past(models, past)
+    x = validation.array(ndim=2, finite=False, past=past)
     n, r = len(models), models.n_states
+    if len(x) != n:
+        raise InputError(f"past must have one row per model: expected ({n}, T), got shape {x.shape}")
+    if np.isinf(x[models.ok]).any():
+        raise InputError("past must be finite, or NaN where missing, in every row that has a model")
     mean, cov, before = np.full((n, r), np.nan), np.full((n, r, r), np.nan), np.full((n, r, r), np.nan)
     z, no_slopes = np.full(x.shape, np.nan), np.empty((0, x.shape[1]))
     for row in np.flatnonzero(models.ok):
@@ -78,18 +84,6 @@ def predict(models: ArmaModels, past: Any, horizon: int) -> ArmaForecast:
         mean_cov=_sandwich(rows, before - cov),
         innovations=z,
     )
-
-
-def _past(models: ArmaModels, series: Any) -> FloatArray:
-    try:
-        x = np.ascontiguousarray(series, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError("past must be an array of numbers with equal row lengths") from error
-    if x.ndim != 2 or len(x) != len(models):
-        raise InputError(f"past must have one row per model: expected ({len(models)}, T), got shape {x.shape}")
-    if np.isinf(x[models.ok]).any():
-        raise InputError("past must be finite, or NaN where missing, in every row that has a model")
-    return x
 
 
 def impulse_response(ar: FloatArray, ma: FloatArray, n_lags: int) -> FloatArray:
@@ -136,11 +130,9 @@ class Checks:
         return tuple("".join(texts).removeprefix(", ") or "holds" for texts in zip(*failed, strict=True))
 
 
-def check_models(innovations: FloatArray, coefficients: int, *, level: float = 0.01, lags: int = LAGS) -> Checks:
+def check_models(innovations: FloatArray, coefficients: int) -> Checks:
     """Check models of ``coefficients`` p + q by the (n, T) innovations of their series (:class:`ArmaForecast`)."""
-    level = validation.probability(level=level, below_one=True, above_zero=True)
-    lags = max(validation.count(lags=lags), coefficients + 2)
-    length = innovations.shape[1]
+    lags, length = max(LAGS, coefficients + 2), innovations.shape[1]
     if length < 4 * lags:
         raise InputError(f"series must hold at least {4 * lags} readings to check {lags} lags")
     n = np.isfinite(innovations).sum(axis=1)
@@ -155,7 +147,7 @@ def check_models(innovations: FloatArray, coefficients: int, *, level: float = 0
     away = [np.abs(half - np.nanmedian(half, axis=1, keepdims=True)) for half in halves]
     means = scipy.stats.ttest_ind_from_stats(*_moments(halves[0]), *_moments(halves[1]), equal_var=False)
     spreads = scipy.stats.ttest_ind_from_stats(*_moments(away[0]), *_moments(away[1]))
-    return Checks(level, excess, gaussian, white, np.nan_to_num(means.pvalue), np.nan_to_num(spreads.pvalue))
+    return Checks(LEVEL, excess, gaussian, white, np.nan_to_num(means.pvalue), np.nan_to_num(spreads.pvalue))
 
 
 def _ljung_box(z: FloatArray, lags: int) -> FloatArray:

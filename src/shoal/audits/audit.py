@@ -266,7 +266,7 @@ def edge_delta_bounds(released: Any, pairs: IndexArray, epsilons: FloatArray, sc
     columns = []
     for j in range(epsilons.shape[1]):
         upper = _brackets(released, pairs, epsilons[:, j], scope)[:, :, 2]
-        columns.append(np.where(np.isnan(upper), 1.0, exp_up(np.where(np.isnan(upper), 0.0, upper))))
+        columns.append(exp_up(np.where(np.isnan(upper), 0.0, upper)))
     return np.stack(columns, axis=2)
 
 

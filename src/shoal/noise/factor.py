@@ -18,6 +18,7 @@ from operator import mul
 import numpy as np
 
 from shoal.errors import CertificationError
+from shoal.numerics.matrices import correlation
 from shoal.validation import BoolArray, FloatArray
 
 #: Binary places of the factor.
@@ -47,12 +48,7 @@ def needs_jitter(covs: FloatArray) -> BoolArray:
 
 def least_eigenvalues(covs: FloatArray) -> FloatArray:
     """(n,) the smallest eigenvalue of the correlations of the entries with variance."""
-    std = np.sqrt(np.maximum(np.diagonal(covs, axis1=1, axis2=2), 0.0))
-    safe = np.where(std > 0, std, 1.0)
-    correlations = 0.5 * (covs + np.swapaxes(covs, 1, 2)) / safe[:, :, None] / safe[:, None, :]
-    diagonal = np.arange(covs.shape[-1])
-    correlations[:, diagonal, diagonal] = 1.0
-    return np.asarray(np.linalg.eigvalsh(correlations)[:, 0])
+    return np.asarray(np.linalg.eigvalsh(correlation(0.5 * (covs + np.swapaxes(covs, 1, 2))))[:, 0])
 
 
 def certified_factor(cov: FloatArray, *, jitter: bool) -> Factor:
