@@ -29,7 +29,6 @@ from shoal import (
     design,
     privacy_curve,
 )
-from shoal.product.ledger.budgets import mechanism_bound
 
 BUDGETS = ((0.3, 1e-6), (1.0, 1e-4), (1.0, 1e-6), (1.0, 1e-9), (2.0, 1e-6), (4.0, 1e-6))
 PAIR = NeighborGraph.complete(["a", "b"])
@@ -93,7 +92,6 @@ def charging() -> None:
     factors = rng.standard_normal((ROWS, 4, 12))
     covs = np.eye(4) + 0.01 * factors @ factors.transpose(0, 2, 1) / 12
     mechanism = design(GaussianClasses(0.01 * rng.standard_normal((ROWS, 4)), covs, labels), graph, "white", 1.0, 1.0)
-    bound = mechanism_bound(mechanism, 4.0)
     print("\n| mode | " + " | ".join(f"table {day + 1}" for day in range(DAYS)) + " | verify |")
     print("| --- |" + " --- |" * (DAYS + 1))
     for mode in ("fixed", "adaptive"):
@@ -104,7 +102,7 @@ def charging() -> None:
                 true = rng.standard_normal((ROWS, 4))
                 drawn = mechanism.release(true, labels)
                 start = time.process_time()
-                ledger.charge(mechanism, true, drawn, labels, query_ids=f"day {day}", bounds=bound)
+                ledger.charge(mechanism, true, drawn, labels, query_ids=f"day {day}")
                 cells.append(f"{time.process_time() - start:.2f} s")
             start = time.process_time()
             assert ledger.verify()

@@ -6,16 +6,14 @@ composes everything about the label and its neighbors, writes, and waits until t
 about that label alone, or about everyone alike, as in tables.
 
 "Charging shards": 1,000 labels in groups of 25, 12,000 edges, each shard with its own mechanism. ``release_many``
-composes every label and draws; ``charge`` gets answers that were drawn elsewhere, with the mechanism's bound, and
-decides by it.
+draws; ``charge`` gets answers that were drawn elsewhere.
 
 "Pairs": processor time of what is done to ledgers of 1,000 and 200,000 entries, tables of 1,000 rows in groups of 25: a
-charge in a batch, a release, what one label and what all have spent, an overview, a verification.
+charge in a batch, a release, what one label and what all have spent, a verification.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import resource
 import sys
 import tempfile
@@ -25,7 +23,6 @@ from collections.abc import Callable
 import numpy as np
 
 from shoal import GaussianClasses, Ledger, Mechanism, NeighborGraph, design
-from shoal.product.ledger.budgets import mechanism_bound
 
 N_LABELS, N_DIMS, MEASURED = 13, 12, 200
 SHARD, GROUP, FILLED, SHARDS = 1000, 25, 200_000, 5
@@ -76,7 +73,7 @@ def measured(url: str, earlier: int, kinds: int, everyone: bool) -> tuple[float,
 
 
 class Shards:
-    """Shards whose laws differ in their labels only, so that one bound and one draw serve all of them."""
+    """Shards whose laws differ in their labels only, so that one draw serves all of them."""
 
     def __init__(self) -> None:
         rng = np.random.default_rng(0)
@@ -84,7 +81,6 @@ class Shards:
         self._covs = np.eye(N_DIMS) + 0.01 * factors @ factors.transpose(0, 2, 1) / (3 * N_DIMS)
         self.answers = 0.01 * rng.standard_normal((SHARD, N_DIMS))
         first = self.mechanism(0)
-        self._bound = mechanism_bound(first, 1.0)
         self._drawn = first.release(self.answers, list(first.classes.labels))
 
     def mechanism(self, number: int) -> Mechanism:
@@ -95,9 +91,8 @@ class Shards:
     def charge(self, ledger: Ledger, mechanism: Mechanism, query: int) -> tuple[float, float]:
         """Seconds and CPU seconds to charge a shard."""
         content, labels = mechanism.to_bytes(), list(mechanism.classes.labels)
-        bound = dataclasses.replace(self._bound, digest=mechanism.digest)
         start, cpu = time.perf_counter(), time.process_time()
-        ledger.charge(content, self.answers + query, self._drawn, labels, query_ids=str(query), bounds=bound)
+        ledger.charge(content, self.answers + query, self._drawn, labels, query_ids=str(query))
         return time.perf_counter() - start, time.process_time() - cpu
 
     def release(self, ledger: Ledger, mechanism: Mechanism, query: int) -> tuple[float, float]:
@@ -134,14 +129,12 @@ def pairs(entries: int) -> None:
         names = last.classes.labels
         row("release one answer", 100, "ms", lambda i: ledger.release(last, shards.answers[i] + 9, names[i]))
         row("spent(label)", 50, "ms", lambda i: ledger.spent(names[i]))
-        if len(tools) == 1:
-            row("spent()", 1, "s", lambda _: ledger.spent())
-        row("overview()", 1, "s", lambda _: ledger.overview())
+        row("spent()", 1, "s", lambda _: ledger.spent())
         row("verify()", 1, "s", lambda _: ledger.verify())
 
 
 def charging(url: str) -> None:
-    """Rates on an empty ledger and on a full one; what opening, the head and an overview of the full one take."""
+    """Rates on an empty ledger and on a full one; what opening, the head and all accounts of the full one take."""
     shards = Shards()
     print("| entries before | how | labels/s | labels per CPU second | largest memory, MB |")
     print("| ---: | --- | ---: | ---: | ---: |")
@@ -168,11 +161,11 @@ def charging(url: str) -> None:
         opened = time.perf_counter()
         entries = ledger.head.seq
         told = time.perf_counter()
-        seen = ledger.overview()
+        spent = ledger.spent()
         print(
             f"\n{entries:,} entries: opened in {1e3 * (opened - start):.0f} ms, "
             f"head in {1e3 * (told - opened):.1f} ms, "
-            f"overview of {seen.labels:,} labels in {time.perf_counter() - told:.1f} s\n"
+            f"accounts of {len(spent):,} labels in {time.perf_counter() - told:.1f} s\n"
         )
 
 

@@ -10,7 +10,6 @@ import pytest
 from releasing import spent_at
 
 import shoal
-from shoal.product.ledger.budgets import mechanism_bound
 
 NAMES = ["a", "b", "c", "d"]
 GRAPH = shoal.NeighborGraph.complete(NAMES)
@@ -89,11 +88,3 @@ def test_answers_drawn_elsewhere_must_be_curves(tmp_path: Path) -> None:
         ledger.verify()
     with shoal.Ledger.open(f"sqlite:///{tmp_path}/ledger.db") as again:
         assert again.release(BOOK, ANSWERS[2], "c", query_id="table").tolist() == drawn[2].tolist()
-
-
-def test_a_bound_of_a_codebook_decides_as_the_exact_figures_do() -> None:
-    bound = mechanism_bound(BOOK, 1.0)
-    assert bound.delta_at(1.0) == 0.0
-    assert bound.table_at(1.0) >= BOOK.curve(1.0, "table").delta_upper
-    assert bound.table_at(2.0) <= bound.table_at(1.0)
-    assert all(0 < d <= 1.0 for d in bound.renyi.values())

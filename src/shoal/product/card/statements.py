@@ -76,8 +76,8 @@ SUMMARY = ("promise", "hidden", "cost", "attack", "pass_on", "keep")
 RULES: dict[str, tuple[int, float | None, str]] = {
     "15/15 of the load over the horizon": (15, 0.15, "at least 15, and none with more than 15 % of it"),
     "4/80 of the load over the horizon": (4, 0.80, "at least 4, and none with more than 80 % of it"),
-    "five devices": (5, None, "at least five devices"),
-    "100 accounts": (100, None, "at least 100 accounts"),
+    "five devices": (5, None, "at least five members"),
+    "100 accounts": (100, None, "at least 100 members"),
 }
 #: Where a statement begins in what the template of them prints: a character that no value can bring along.
 BEGINS = "\x1e"

@@ -113,30 +113,28 @@ def _open(target: str | None, *, create: bool = False) -> shoal.Ledger:
 
 
 def _accounts(ledger: shoal.Ledger, label: str | None) -> tuple[dict[str, Any], list[str]]:
-    """The fullest accounts, composed exactly; all others are judged by bounds, however many there are."""
-    accounts: list[Any]
-    lines, more = [], 0
-    if label is not None:
-        spent = ledger.spent(label)
-        accounts = list(spent)
-        content: dict[str, Any] = {"releases": spent.releases, "labels": 1, "largest_share": None}
-    else:
-        whole = ledger.overview(exact=SHOWN)
-        accounts, more = list(whole.worst), whole.labels - len(whole.worst)
-        content = {name: getattr(whole, name) for name in ("releases", "labels", "largest_share", "tables")}
-        if whole.tables:
-            lines.append(f"{count_of(whole.tables, 'released table')} on record; `shoal ledger log` lists them")
-        readings = [] if whole.releases else [one.content for one in ledger.entries() if one.kind == "readings"]
+    """The accounts that have used the largest shares of their budgets, as JSON content and as lines."""
+    lines = []
+    spent = ledger.spent(label) if label is not None or ledger.has_budget else ()
+    accounts = sorted(spent, key=lambda account: (-account.share, account.name))
+    releases = sum(account.releases for account in accounts)
+    content: dict[str, Any] = {"releases": releases, "labels": len(accounts), "largest_share": None}
+    if label is None:
+        content["largest_share"] = accounts[0].share if accounts else 0.0
+        content["tables"] = sum(row.kind in ("crowds", "readings") for row in ledger.log())
+        if content["tables"]:
+            lines.append(f"{count_of(content['tables'], 'released table')} on record; `shoal ledger log` lists them")
+        readings = [] if releases else [one.content for one in ledger.entries() if one.kind == "readings"]
         if readings:
             about, cost = count_of(len(readings[-1]["labels"]), "label"), upper(readings[-1]["mu"])
             limit = upper(readings[-1]["cap"])
             lines.append(f"{count_of(len(readings), 'release')} of the readings of {about}: μ = {cost} of {limit}")
         lines.append(
-            f"{count_of(whole.releases, 'charged answer')} about {count_of(whole.labels, 'label')}"
-            + "; most spent first" * bool(whole.labels)
+            f"{count_of(releases, 'charged answer')} about {count_of(len(accounts), 'label')}"
+            + "; most spent first" * bool(accounts)
         )
-    lines += [f"  {account}" for account in accounts]
-    if more > 0:
-        lines.append(f"  … and {more} more (--label shows one)")
+    lines += [f"  {account}" for account in accounts[:SHOWN]]
+    if len(accounts) > SHOWN:
+        lines.append(f"  … and {len(accounts) - SHOWN} more (--label shows one)")
     names = ("name", "epsilon", "budget", "spent", "remaining", "releases", "mode")
-    return {**content, "accounts": [{name: getattr(one, name) for name in names} for one in accounts]}, lines
+    return {**content, "accounts": [{name: getattr(one, name) for name in names} for one in accounts[:SHOWN]]}, lines

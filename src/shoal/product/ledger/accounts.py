@@ -1,4 +1,4 @@
-"""Accounts of budgets: bounded, composed, in words; a whole ledger in a few numbers, and act by act."""
+"""Accounts of budgets, composed exactly and in words, and the log of a ledger, act by act."""
 
 from __future__ import annotations
 
@@ -9,13 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from sqlalchemy import func, or_, select
-
 from shoal.product.ledger import chain
-from shoal.product.ledger.budgets import Budget, mechanism_bound, pair_bound
-from shoal.product.ledger.composition import LabelAccount, PairAccount
-from shoal.product.ledger.state import Memory, State
-from shoal.product.ledger.storage import ENTRIES, Transaction
+from shoal.product.ledger.budgets import Budget
+from shoal.product.ledger.state import State
+from shoal.product.ledger.storage import Transaction
 from shoal.rounding import exactly, lower, upper
 
 
@@ -113,98 +110,18 @@ class Cost:
 
 def account(state: State, label: str, budget: Budget) -> Account:
     """The part of a budget that has been spent, composed exactly: by the worst pair of a label."""
-    return _compose(state, budget, state.account(label))
-
-
-def exceeding(state: State, label: str, budget: Budget, headroom: float) -> float | None:
-    """The part of a budget that has been spent, where it is more than that allows, with ``headroom``; None within it.
-
-    What the bounds of mechanisms settle is allowed on their word; a refusal rests on the exact composition.
-    """
-    pairs = state.account(label)
-    undecided = tuple(pair for pair in pairs.pairs if most_spent(state, pair, budget) * (1 + headroom) > budget.delta)
-    if not undecided:
-        return None
-    spent = _compose(state, budget, replace(pairs, pairs=undecided)).spent
-    return spent if spent * (1 + headroom) > budget.delta else None
-
-
-def most_spent(state: State, pair: PairAccount, budget: Budget) -> float:
-    """Upper bound, from the bounds of mechanisms, on what a pair has spent; 1 where they say nothing.
-
-    They hold at every edge of a mechanism's graph, and what counts for a pair was made at an edge.
-    """
-    key = (pair.about.bare, pair.opposite.bare, budget.epsilon, budget.delta if budget.filters(pair.span) else None)
-    most = state.uppers.get(key, 1.0)  # still a bound if more points have become known since
-    if most >= 1.0:
-        most = state.uppers[key] = pair_bound(pair, budget, state.bound)
-    return most
-
-
-def _compose(state: State, budget: Budget, label: LabelAccount) -> Account:
-    composer, parts = state.memory.composer, []
+    charged, composer, parts = state.account(label), state.memory.composer, []
     for filtered in (False, True):
-        pairs = tuple(pair for pair in label.pairs if budget.filters(pair.span) == filtered)
+        pairs = tuple(pair for pair in charged.pairs if budget.filters(pair.span) == filtered)
         if pairs and filtered:
-            parts.append(composer.filter(replace(label, pairs=pairs), budget.rule, state.mechanism))
+            parts.append(composer.filter(replace(charged, pairs=pairs), budget.rule, state.mechanism))
         elif pairs:
-            parts.append(composer.compose(replace(label, pairs=pairs), budget.epsilon, state.mechanism))
+            parts.append(composer.compose(replace(charged, pairs=pairs), budget.epsilon, state.mechanism))
     spent, pair = max(parts, key=lambda part: part.delta_upper)
-    name = f"label {label.label}"
-    return Account(name, budget.epsilon, budget.delta, spent, label.releases, pair, budget.mode)
+    return Account(f"label {label}", budget.epsilon, budget.delta, spent, charged.releases, pair, budget.mode)
 
 
 # ---------------------------------------------------------------------- the whole ledger
-
-
-@dataclass(frozen=True)
-class Overview:
-    """Counts, and the largest share of a budget that may have been spent by any label.
-
-    ``largest_share`` is certain from above: no account has used more of its budget than that (above 1: overdrawn).
-    ``worst`` are accounts composed exactly, the largest share first. ``tables`` counts releases of crowds' rows and of
-    readings with noise, which no label's budget is charged for.
-    """
-
-    labels: int
-    releases: int
-    largest_share: float
-    worst: tuple[Account, ...]
-    tables: int = 0
-
-
-def overview_of(transaction: Transaction, memory: Memory, exact: int) -> Overview:
-    """Judge all labels by bounds, and the ``exact`` worst by composition."""
-    state = State(transaction, memory)
-    budget, names = state.budget or Budget(0.0, 0.0), state.released_labels()  # without a budget nothing was released
-    state.read(names)
-    bounds = []
-    for name in names:
-        most = max(_bound(state, pair, budget) for pair in state.account(name).pairs)
-        bounds.append((Account(name, budget.epsilon, budget.delta, most, 0).share, name))
-    bounds.sort(reverse=True)
-    worst = sorted(
-        (account(state, name, budget) for _, name in bounds[:exact]), key=lambda spent: (-spent.share, spent.name)
-    )
-    tables = or_(chain.is_kind("crowds"), chain.is_kind("readings"))
-    return Overview(
-        labels=len(names),
-        releases=sum(state.charges(name).releases for name in names),
-        largest_share=max([*(share for share, _ in bounds[exact:]), *(spent.share for spent in worst)], default=0.0),
-        worst=tuple(worst),
-        tables=int(transaction.value(select(func.count()).select_from(ENTRIES).where(tables))),
-    )
-
-
-def _bound(state: State, pair: PairAccount, budget: Budget) -> float:
-    """The bound on a pair; bounds that were never stored, or not for this ε, are made for the occasion."""
-    most, missing, epsilon = most_spent(state, pair, budget), False, budget.epsilon
-    for digest, _, _ in pair.about.join(pair.opposite).uses if most > budget.delta else ():
-        known = state.bound(digest)
-        if known is None or epsilon not in known.delta or epsilon not in known.table:
-            state.memory.remember_bound(mechanism_bound(state.mechanism(digest), epsilon))
-            missing = True
-    return pair_bound(pair, budget, state.bound) if missing else most
 
 
 @dataclass(frozen=True)

@@ -88,11 +88,6 @@ class Charges:
         """Number of releases that are counted."""
         return sum(times for _, times, _ in self.uses)
 
-    @cached_property
-    def bare(self) -> Charges:
-        """The same charges without their time: all that their cost depends on."""
-        return self if self.span is None else replace(self, span=None)
-
     def join(self, other: Charges) -> Charges:
         """These charges and others."""
         if not self.uses or not other.uses:
@@ -244,7 +239,7 @@ class Composer:
 
     def prepare(self, mechanism: Releasable, label: str) -> None:
         """Do the part of the work that depends on one mechanism only, and compile, before anything is locked."""
-        if self._spectra.get((mechanism.digest, label)) is None:
+        if mechanism.output is not None and self._spectra.get((mechanism.digest, label)) is None:
             one_use = Charges(((mechanism.digest, 1, 0.0),))
             account = LabelAccount(label, 1, (PairAccount(one_use, one_use, tuple(mechanism.graph.neighbors(label))),))
             self.compose(account, 1.0, lambda _: mechanism)

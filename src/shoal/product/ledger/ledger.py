@@ -1,10 +1,10 @@
 """The ledger: what was released about whom, what it cost in all, and what may still be released.
 
 Noise is drawn first, and one transaction decides whether it is ever used: take the lock, look the question up, compose
-everything released about the label and about each neighbor with the new release (or bound it, where a bound suffices to
-allow it), compare with every budget that applies, write charge and answer together, commit durably, and only then
-return. Killed before the commit, nothing was charged and nothing was shown; killed after it, the charge stands and
-asking again returns the recorded answer. Order is the order of the entries; no decision reads a clock.
+everything released about the label and about each neighbor with the new release, compare with every budget that
+applies, write charge and answer together, commit durably, and only then return. Killed before the commit, nothing was
+charged and nothing was shown; killed after it, the charge stands and asking again returns the recorded answer. Order is
+the order of the entries; no decision reads a clock.
 
 A ledger holds released answers and the mechanisms that made them: guard it like the data they came from.
 """
@@ -29,8 +29,8 @@ from shoal.mechanism.releasable import Releasable
 from shoal.product.ledger import chain, decide
 from shoal.product.ledger import crowds as lasting
 from shoal.product.ledger import storage as database
-from shoal.product.ledger.accounts import Cost, LogRow, Overview, Spent, account, log_rows, overview_of
-from shoal.product.ledger.budgets import MechanismBound, budget_entry, readings_entry
+from shoal.product.ledger.accounts import Cost, LogRow, Spent, account, log_rows
+from shoal.product.ledger.budgets import budget_entry, readings_entry
 from shoal.product.ledger.chain import Entry, Head
 from shoal.product.ledger.crowds import CrowdsRelease, LastingCrowds
 from shoal.product.ledger.state import Memory, State
@@ -177,18 +177,8 @@ class Ledger:
         with self._reading() as state:
             budget = decide.budget_of(state)
             names = state.released_labels() if label is None else [str(label)]
+            state.read(names)
             return Spent({name: account(state, name, budget) for name in names})
-
-    def overview(self, exact: int = 5) -> Overview:
-        """The whole ledger in a few numbers.
-
-        Args:
-            exact: for how many of the accounts that look worst what was spent is composed exactly; the others are
-                judged by upper bounds.
-        """
-        number = validation.count(exact=exact)
-        with self.storage.reading() as transaction:
-            return overview_of(transaction, self._memory, number)
 
     # ------------------------------------------------------------------ releases
 
@@ -234,7 +224,6 @@ class Ledger:
         labels: Sequence[Any],
         *,
         query_ids: str | Sequence[str] | None = None,
-        bounds: MechanismBound | None = None,
         readings: Sequence[str] | None = None,
         series: str = "",
         budget: tuple[float, float] | None = None,
@@ -250,15 +239,11 @@ class Ledger:
             answers, drawn: (m, k) the true and the noisy answers; None draws them here.
             labels: m labels.
             query_ids: one name per answer, or one for all; without, equal answers are the same question.
-            bounds: what the mechanism costs at most. Without it, the bound is computed here if most of the mechanism's
-                labels are asked about, and otherwise every label is composed exactly.
             readings: digests of what each answer was made from. They are recorded under the ledger's key, and the same
                 readings of a label are refused under another name, unless both begin with ``series``.
             budget: (ε, δ) of the budget that is set with this release where none is in force; it goes if this fails.
         """
         own = self._memory.trust(mechanism)
-        if bounds is not None and (not isinstance(bounds, MechanismBound) or bounds.digest != own.digest):
-            raise InputError("bounds must be the mechanism_bound of this very mechanism")
         true = validation.array(ndim=2, answers=answers)
         questions = decide.as_questions(own, true, labels, query_ids, self.secret, readings)
         names = [question.label for question in questions]
@@ -266,15 +251,11 @@ class Ledger:
         if drawn is None:
             drawn = own.release(true, names)
         values = decide.released_values(own, drawn, len(names))
-        if bounds is None and len(names) > 1 and 2 * len({*names}) >= own.graph.n_labels:
-            with self._reading() as state:
-                bounds = decide.new_bound(state, own)
-        elif bounds is None:
-            self._memory.prepare(own, names)
+        self._memory.prepare(own, names)
         with self._writing() as state:
             if budget is not None and state.budget is None:
                 state.append("budget", budget_entry(*budget, None) | {"default": True})
-            return decide.charge(state, own, questions, values, bounds, series)
+            return decide.charge(state, own, questions, values, series)
 
     def refuse_seen(self, labels: Sequence[Any], readings: Sequence[str], series: str) -> None:
         """Raise if an answer about a label was released from the same readings, under a name outside of ``series``."""

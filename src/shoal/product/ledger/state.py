@@ -24,12 +24,11 @@ from shoal.errors import InputError, LedgerError
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.releasable import Releasable, check_releasable, from_bytes
 from shoal.product.ledger import chain
-from shoal.product.ledger.budgets import POINTS, REGISTER, Budget, MechanismBound, ReadingsTotal
+from shoal.product.ledger.budgets import REGISTER, Budget, ReadingsTotal
 from shoal.product.ledger.chain import Entry, Journal
 from shoal.product.ledger.composition import NOTHING, Charges, Composer, LabelAccount, PairAccount, Recent, Span, sum_tv
 from shoal.product.ledger.crowds import NOBODY
 from shoal.product.ledger.storage import (
-    BOUNDS,
     GRAPH_LABELS,
     INDEX,
     MECHANISMS,
@@ -61,9 +60,8 @@ class Memory:
         #: Mechanisms by digest, and their files where these were given.
         self.mechanisms: Recent[Releasable] = Recent(256 * 2**20)
         self.files: Recent[bytes] = Recent(32 * 2**20)
-        #: Graphs by their digests, and what mechanisms cost at most at a few points.
+        #: Graphs by their digests.
         self.graphs: Recent[NeighborGraph] = Recent(64 * 2**20)
-        self.bounds: Recent[MechanismBound] = Recent(32 * 2**20)
 
     def trust(self, mechanism: Releasable | bytes) -> Releasable:
         """A copy of a mechanism that is what its digest says: the caller's own arrays can change under our hands.
@@ -99,13 +97,6 @@ class Memory:
         """Keep a graph under its digest."""
         self.graphs.put(name, graph, graph.edges.nbytes + 100 * graph.n_labels)
 
-    def remember_bound(self, bound: MechanismBound) -> None:
-        """Keep a bound, with the points known before."""
-        known = self.bounds.get(bound.digest) or bound
-        points = {kind: {**getattr(bound, kind), **getattr(known, kind)} for kind in POINTS}
-        size = 64 * sum(map(len, points.values())) + 1000
-        self.bounds.put(bound.digest, MechanismBound(bound.digest, **points), size)
-
 
 class Total(NamedTuple):
     """Uses of a mechanism: their number, the total variation in all, and in which batches first and last."""
@@ -137,7 +128,7 @@ class State:
 
     Args:
         transaction: where the index and the mechanisms are read.
-        memory: mechanisms, graphs and bounds that were read before.
+        memory: mechanisms and graphs that were read before.
         replayed: True starts from nothing, whatever the index says, for entries that are applied from the first on.
     """
 
@@ -151,8 +142,6 @@ class State:
         self.labels: dict[str, LabelState] = {}
         #: The digest of the graph of each mechanism, as far as it was asked for.
         self.mechanisms: dict[str, str] = {}
-        #: What pairs have spent of budgets at most, by their charges.
-        self.uppers: dict[object, float] = {}
         self._replayed = replayed
         self._journal: Journal | None = None
         self._held: dict[str, Releasable] = {}
@@ -160,8 +149,6 @@ class State:
         self._changed: set[tuple[str, str]] = set()
         self._joined: list[tuple[str, str]] = []
         self._spent: set[str] = set()
-        #: Mechanisms without a stored bound.
-        self._unbounded: set[str] = set()
         self._ties: dict[str, tuple[Tie, ...]] = {}
         self._charges: dict[str, Charges] = {}
         # Equal charges, and equal sets of graphs, are one object.
@@ -316,42 +303,6 @@ class State:
             graph = self.mechanism(str(digest)).graph
             self.memory.remember_graph(name, graph)
         return graph
-
-    def bound(self, digest: str) -> MechanismBound | None:
-        """Upper bound on the cost of a mechanism at a few points, where that is known."""
-        bound = self.memory.bounds.get(digest)
-        if bound is None and digest not in self._unbounded:
-            bound = self.stored_bound(digest)
-            if bound is None:
-                self._unbounded.add(digest)
-            else:
-                self.memory.remember_bound(bound)
-        return bound
-
-    def stored_bound(self, digest: str) -> MechanismBound | None:
-        """The bound of a mechanism as the database has it; one that makes no sense is refused."""
-        query = select(BOUNDS.c.kind, BOUNDS.c.point, BOUNDS.c.value).where(BOUNDS.c.mechanism == digest)
-        points: dict[str, dict[float, float]] = {}
-        for kind, point, value in self.transaction.rows(query):
-            points.setdefault(str(kind), {})[point] = value
-        try:
-            return MechanismBound(digest, **points) if points else None
-        except (TypeError, InputError):
-            raise LedgerError(
-                "ledger: the stored bound of a mechanism makes no sense; run verify() and delete it from the table "
-                "bounds"
-            ) from None
-
-    def store_bound(self, bound: MechanismBound) -> None:
-        """Store the points of a bound that are not stored yet; the mechanism must be on record."""
-        self.bound(bound.digest)  # what is stored stands
-        self.memory.remember_bound(bound)
-        rows = (
-            {"mechanism": bound.digest, "kind": kind, "point": point, "value": value}
-            for kind in POINTS
-            for point, value in getattr(bound, kind).items()
-        )
-        self.transaction.insert(BOUNDS, *rows, otherwise="ON CONFLICT DO NOTHING")
 
     def record(self, mechanism: Releasable, graph: str) -> None:
         """Store a mechanism's file, and append the entry that records it with the digest of its graph."""

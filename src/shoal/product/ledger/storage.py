@@ -9,7 +9,7 @@ at once with BEGIN IMMEDIATE. PostgreSQL writers lock the ledger's head row (an 
 | --- | --- |
 | meta | schema version, identity, the key of the answer digests |
 | entries, head | the chain, with parts of the payload for lookup; number and hash of its last entry |
-| mechanisms, bounds | their files by digest; what they cost at most at a few points, safe to delete |
+| mechanisms | their files by digest |
 | graph_labels, totals, readings_accounts | the chain by label (:mod:`shoal.product.ledger.state`) |
 | crowd_members, crowds, crowd_numbers | lasting crowds (:mod:`shoal.product.ledger.crowds`); the chain has a digest |
 | spellings | every label on record, as it came first, by its :func:`shoal.plaintext.name_key` |
@@ -70,7 +70,6 @@ ENTRIES = _table(
 _ALONE = sa.CheckConstraint("only_row = 1")
 HEAD = _table("head", _key("only_row", sa.Integer), _column("seq", BIG), _column("hash"), _ALONE)
 MECHANISMS = _table("mechanisms", _key("digest"), _column("graph"), _column("content", BYTES))
-BOUNDS = _table("bounds", _key("mechanism"), _key("kind"), _key("point", REAL), _column("value", REAL))
 GRAPH_LABELS = _table("graph_labels", _key("label"), _key("graph"), sqlite_with_rowid=False)
 TOTALS = _table(
     "totals",

@@ -1,9 +1,9 @@
 """Checking a whole ledger against itself, from the first entry to the last.
 
 Everything is derived anew from the payloads: the chain, the columns the database looks things up by, the mechanisms and
-their digests and bounds, that neighbors stayed neighbors, and whether every release was within the budgets in force
-when it was made. The state starts from nothing and applies every entry; at the end the ledger's index and tables must
-say what it says. Nothing is taken from what a release remembers: a bound is used here as computed here.
+their digests, that neighbors stayed neighbors, and whether every release was within the budgets in force when it was
+made. The state starts from nothing and applies every entry; at the end the ledger's index and tables must say what it
+says.
 
 What a pair has spent never falls as releases are added, so only the state right before the budgets change, and at the
 end, is composed. Where that is too much, the chain is walked once more to name the first entry that was. A budget that
@@ -13,7 +13,6 @@ was lowered may overdraw an account; that is noted, and no release may follow.
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,13 +22,13 @@ from sqlalchemy import func, select
 
 from shoal.errors import LedgerError
 from shoal.product.ledger import chain, crowds
-from shoal.product.ledger.accounts import exceeding
-from shoal.product.ledger.budgets import POINTS, Budget, bound_at
+from shoal.product.ledger.accounts import account
+from shoal.product.ledger.budgets import Budget
 from shoal.product.ledger.chain import NOTES, START, Entry, Head, columns_of
 from shoal.product.ledger.composition import Composer
 from shoal.product.ledger.decide import may_be_chosen, readings_refusal
 from shoal.product.ledger.state import Memory, State, graph_digest, restore
-from shoal.product.ledger.storage import BOUNDS, INDEX, MECHANISMS, META, Transaction
+from shoal.product.ledger.storage import INDEX, MECHANISMS, META, Transaction
 
 WRONG_INDEX = "the index of labels and of what was released differs from the record; rebuild() writes it anew"
 #: Kinds of entries with a name that is used once: what names them, and what is wrong where it was used before.
@@ -145,7 +144,7 @@ class _Walk:
         """Notes on accounts that are beyond their budgets as they are now."""
         budget = self.state.budget or Budget(0.0, 0.0)  # without one nothing was released
         for label in sorted(self.state.labels.keys() - self._settled):
-            if exceeding(self.state, label, budget, 0.0) is not None:
+            if account(self.state, label, budget).spent > budget.delta:
                 yield f"label {label} is overdrawn, by a lowered budget; nothing more is released"
 
     def _check(self, entry: Entry, content: Mapping[str, Any]) -> None:
@@ -182,7 +181,7 @@ class _Walk:
             raise _Broken(seq, problem)
 
     def _mechanism(self, content: Mapping[str, Any]) -> str:
-        """The fault of a mechanism that is recorded; it is remembered, with its bound as computed here."""
+        """The fault of a mechanism that is recorded; it is remembered."""
         digest, state = content["mechanism"], self.state
         stored = self._transaction.value(select(MECHANISMS.c.content).where(MECHANISMS.c.digest == digest))
         if stored is None:
@@ -196,15 +195,6 @@ class _Walk:
             return "the mechanism's graph lacks neighbors that were recorded before"
         state.memory.remember_mechanism(mechanism)
         state.memory.remember_graph(content["graph"], mechanism.graph)
-        stated = state.stored_bound(digest)
-        if stated is not None:
-            epsilons = sorted(stated.delta.keys() | stated.table.keys()) or [0.0]
-            bound = bound_at(mechanism, epsilons, sorted(stated.renyi) or [2.0])
-            for kind in POINTS:
-                anew = getattr(bound, kind)
-                if any(anew.get(point, math.inf) > value for point, value in getattr(stated, kind).items()):
-                    return "the stored bound of its mechanism is below what the mechanism costs"
-            state.memory.remember_bound(bound)
         return ""
 
     def _release(self, seq: int, content: Mapping[str, Any]) -> str:
@@ -238,7 +228,7 @@ class _Walk:
         """The fault of the last release about a label, where a budget does not allow it."""
         if self.state.budget is None:
             return "it was released without a budget"
-        over = exceeding(self.state, label, self.state.budget, 0.0) is not None
+        over = account(self.state, label, self.state.budget).spent > self.state.budget.delta
         return f"it exceeds the budget of label {label}" if over else ""
 
 
@@ -266,8 +256,6 @@ def _check_index(state: State) -> None:
     stored = {str(row[0]): str(row[1]) for row in transaction.rows(select(MECHANISMS.c.digest, MECHANISMS.c.graph))}
     if stored != state.mechanisms:
         raise _Broken(None, "the table of mechanisms differs from what was recorded")
-    if not {str(row[0]) for row in transaction.rows(select(BOUNDS.c.mechanism).distinct())} <= stored.keys():
-        raise _Broken(None, "the table of bounds holds one of a mechanism that was never recorded")
     index = State(transaction, state.memory)  # as decisions read it, which another way of reading may not show
     index.read(state.labels)
     rows = np.array([(len(a.graphs), len(a.totals), a.readings.spent > 0) for a in state.labels.values()], dtype=int)

@@ -27,7 +27,6 @@ from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import LISTED, MEANINGLESS, DesignFacts, FitFacts, Lost, ReleaseFacts
 from shoal.product.card.pictures import CrowdCurves
 from shoal.product.card.render import public_page
-from shoal.product.ledger.budgets import MechanismBound, mechanism_bound
 from shoal.product.runs import card_stage, crowd_stage, design_stage
 from shoal.product.runs.blocks import Answers, answers_of, members_of
 from shoal.product.runs.config import Config
@@ -193,7 +192,7 @@ def release(work: Work) -> StageOutcome:
             if isinstance(result, Failure):
                 failed.append(Lost("released", mechanism.key, result.message))
                 continue
-            answers, drawn, bound = result
+            answers, drawn = result
             shard, members = answers_of(block.path, config), members_of(block.path)
             try:
                 released = ledger.charge(
@@ -202,7 +201,6 @@ def release(work: Work) -> StageOutcome:
                     drawn,
                     list(shard.owners),
                     query_ids=shard.questions(name),
-                    bounds=bound,
                     readings=list(shard.readings()),
                     series=work.release_prefix,
                     budget=budget,
@@ -256,10 +254,8 @@ def shows_too_much(work: Work) -> bool:
     return not work.input.of_meters or design.insider < fit.insider[0][1]
 
 
-def draw_block(
-    mechanism: Part, block: Part, config: Config, root: Path, name: str
-) -> tuple[FloatArray, FloatArray, MechanismBound]:
-    """A block's answers, what its mechanism made of them with secure noise, and what that costs at most.
+def draw_block(mechanism: Part, block: Part, config: Config, root: Path, name: str) -> tuple[FloatArray, FloatArray]:
+    """A block's answers, and what its mechanism made of them with secure noise.
 
     It is for the ledger, never for a file. The draws of a trajectory are part of the answer: they are made once and
     kept under ``root``, for the release of this name, before they are used.
@@ -276,11 +272,7 @@ def draw_block(
             put_whole(normals, lambda rough: rough.write_bytes(values.tobytes()))
         drawn = np.fromfile(normals).reshape(shape)
     answers = shard.answers(drawn)
-    epsilon = drawing.by_kind(
-        mechanism=lambda gaussian: float(gaussian.epsilon.max(initial=0.0)),
-        codebook=lambda book: 2 * book.answer_epsilon,
-    )
-    return answers, drawing.release(answers, list(shard.owners)), mechanism_bound(drawing, epsilon)
+    return answers, drawing.release(answers, list(shard.owners))
 
 
 def released_table(shard: Answers, crowds: Mapping[str, int], released: FloatArray, key: bytes) -> pl.DataFrame:

@@ -151,14 +151,14 @@ RELEASE_SETTINGS = ("query",)
 def release_facts(work: Work, period: str, *, charged: bool = False, **more: Any) -> ReleaseFacts:
     """The release, with its place on record and, where it is charged, what was spent of the worst account."""
     ledger = work.ledger
-    overview = ledger.overview()
+    if charged:
+        spent = ledger.spent()
+        more |= {"releases": spent.releases, "ledger_labels": len(spent)}
+        more["worst"] = None if spent.largest is None else SpentFacts.like(spent.largest)
     return ReleaseFacts(
         name=work.release_name,
         ledger=ledger.identity,
         head=str(ledger.head),
-        releases=overview.releases,
-        ledger_labels=overview.labels,
-        worst=SpentFacts.like(overview.worst[0]) if charged and overview.worst else None,
         period=period,
         **more,
     )
