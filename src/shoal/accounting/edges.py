@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.accounting.generating import TINY_SQUARE, LossLaw
-from shoal.accounting.spectrum import turn_around
-from shoal.accounting.tails import log_delta
+from shoal.accounting.spectrum import reverse_spectrum
+from shoal.accounting.tails import log_delta_bracket
 from shoal.numerics.compilation import kernel
 from shoal.validation import BoolArray, FloatArray
 
@@ -35,7 +35,7 @@ class EdgeBatch(NamedTuple):
 
 @kernel
 def loss_law(batch: EdgeBatch, e: int, direction: int) -> LossLaw:
-    """The loss law of edge e, turned around for direction 1."""
+    """Return the law of the privacy loss of edge e of a batch, reversed for direction 1."""
     shape = batch.lam.shape[0], batch.lam.shape[2]
     lam, g, a = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     lam_error, shift_error, times = np.zeros(shape), np.zeros(shape), np.zeros(shape[0])
@@ -48,7 +48,7 @@ def loss_law(batch: EdgeBatch, e: int, direction: int) -> LossLaw:
             lam[r, i], g[r, i], a[r, i] = batch.lam[r, e, i], batch.g[r, e, i], batch.w[r, e, i]
             lam_error[r, i], shift_error[r, i] = batch.lam_error[r, e, i], batch.w_error[r, e, i]
         if direction == 1:
-            turn_around(lam[r], g[r], a[r], lam_error[r], shift_error[r])
+            reverse_spectrum(lam[r], g[r], a[r], lam_error[r], shift_error[r])
         part = 0.0
         for i in range(shape[1]):
             if a[r, i] != 0.0:
@@ -59,10 +59,10 @@ def loss_law(batch: EdgeBatch, e: int, direction: int) -> LossLaw:
 
 
 @kernel
-def all_edges(
+def bracket_edges(
     notion: int, epsilons: FloatArray, offsets: FloatArray, batch: EdgeBatch, floors: FloatArray, out: FloatArray
 ) -> None:
-    """out[e, direction, j] = (value, lower, upper) of ln δ at epsilons[j] + offsets[e, direction].
+    """Set out[e, direction, j] to (value, lower, upper) of ln δ at epsilons[j] + offsets[e, direction].
 
     There are as many directions as columns of ``offsets``: two, or one where both directions have the same law. What an
     elementary bound shows to lie below ``floors``, one per ε, is bounded only: (bound, −inf, bound); floors rise to the
@@ -75,13 +75,13 @@ def all_edges(
                 value, low, high = 0.0, 0.0, 0.0
                 if not batch.disjoint[e]:
                     floor = floors[j] if len(floors) > 0 else -math.inf
-                    value, low, high = log_delta(notion, epsilons[j] + offsets[e, direction], law, floor)
+                    value, low, high = log_delta_bracket(notion, epsilons[j] + offsets[e, direction], law, floor)
                 if len(floors) > 0 and high - low < LOOSE:
                     floors[j] = max(floors[j], low)
                 out[e, direction, j, 0], out[e, direction, j, 1], out[e, direction, j, 2] = value, low, high
 
 
 @kernel
-def only_law(lam: FloatArray, g: FloatArray, a: FloatArray, shift_error: FloatArray) -> LossLaw:
-    """One release's spectrum as a loss law, with exact λ: for covariances that are equal by construction."""
+def exact_lambda_law(lam: FloatArray, g: FloatArray, a: FloatArray, shift_error: FloatArray) -> LossLaw:
+    """Return the loss law of a spectrum whose λ are exact, such as 0 for covariances equal by construction."""
     return LossLaw(lam, g, a, np.ones(len(lam)), np.zeros_like(lam), shift_error, lam.sum())

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal import validation
-from shoal.accounting.spectrum import supports_of
+from shoal.accounting.spectrum import cached_supports
 from shoal.audits.confidence import lower_bound, rough_bounds, upper_bound
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
@@ -257,7 +257,7 @@ def simulated_answers(classes: GaussianClasses, n_samples: int, rng: np.random.G
 
     On an oblique support the entries that determine the others are drawn, and the others computed from them.
     """
-    supports = supports_of(classes)
+    supports = cached_supports(classes)
     values, vectors = eigh(classes.stored_covs)
     roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
     roots[classes.stored_variances == 0] = 0.0

@@ -22,7 +22,7 @@ import numpy as np
 
 from shoal import validation
 from shoal.accounting import tails
-from shoal.accounting.curve import brackets, exp_up
+from shoal.accounting.curve import exp_rounded_up, log_delta_brackets
 from shoal.accounting.releases import SCOPES, Releases
 from shoal.audits.attacks import (
     FEWEST,
@@ -134,7 +134,7 @@ def audit(
     scope = own.scope if scope is None else validation.choice(SCOPES, scope=scope)
     error = 1.0 - validation.probability(confidence=confidence, below_one=True, above_zero=True)
     seed = validation.count(seed=seed, at_least=0)
-    pairs = Releases.of(own.output).pairs(graph)
+    pairs = Releases.collect(own.output).edge_positions(graph)
     epsilons, n_edges = _epsilons(own, pairs), len(pairs)
     if n_edges > MOST_EDGES:
         chosen = _looked_at(edge_delta_bounds(own.output, pairs, epsilons[:, :1], scope), seed)
@@ -266,15 +266,15 @@ def edge_delta_bounds(released: Any, pairs: IndexArray, epsilons: FloatArray, sc
     columns = []
     for j in range(epsilons.shape[1]):
         upper = _brackets(released, pairs, epsilons[:, j], scope)[:, :, 2]
-        columns.append(exp_up(np.where(np.isnan(upper), 0.0, upper)))
+        columns.append(exp_rounded_up(np.where(np.isnan(upper), 0.0, upper)))
     return np.stack(columns, axis=2)
 
 
 def _brackets(released: Any, pairs: IndexArray, epsilon: FloatArray, scope: str) -> FloatArray:
     """(n_edges, D, 3) ln δ of each edge at its own ε: value, lower and upper end."""
-    family = Releases.of(released, scope)
-    offsets = np.repeat(epsilon[:, None], family.directions, axis=1)
-    return brackets(family, pairs, tails.DP, np.zeros(1), offsets)[:, :, 0]
+    family = Releases.collect(released, scope)
+    offsets = np.repeat(epsilon[:, None], family.n_directions, axis=1)
+    return log_delta_brackets(family, pairs, tails.DP, np.zeros(1), offsets)[:, :, 0]
 
 
 def _promises(mechanism: Mechanism, epsilons: FloatArray, edge_promise: FloatArray) -> FloatArray:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from shoal import validation
-from shoal.accounting.assignments import likeliest
+from shoal.accounting.assignments import likeliest_assignments
 from shoal.accounting.releases import SCOPES
-from shoal.accounting.risk import named_in_group
+from shoal.accounting.risk import group_naming_bound
 from shoal.audits.confidence import lower_bound, upper_bound
 from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.odds import probabilities
@@ -91,7 +91,7 @@ def audit_codebook(
         if scope == "table":
             order = rng.permuted(np.tile(np.arange(n), (n_samples, 1)), axis=1)  # rows in an order that tells nothing
             seen = np.take_along_axis(draws.T, order, axis=1)
-            matched = likeliest(np.maximum(logs[:, seen].transpose(1, 2, 0), -1e3))
+            matched = likeliest_assignments(np.maximum(logs[:, seen].transpose(1, 2, 0), -1e3))
             right = matched[np.arange(n_samples), at] == order[np.arange(n_samples), at]
         else:
             best = logs.argmax(axis=0)
@@ -99,7 +99,7 @@ def audit_codebook(
         named += int(right.sum())
         rows += n_samples
         # Of the crowds together: rows of each are looked at equally often.
-        promise += named_in_group(n, book.epsilon) / len(crowds)
+        promise += group_naming_bound(n, book.epsilon) / len(crowds)
         guessing += 1.0 / n / len(crowds)
     share = (1.0 - LAWS) * error / 2
     least, most = (float(bound(named, max(rows, 1), share)) for bound in (lower_bound, upper_bound))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.accounting.assignments import EXACT_ROWS, likeliest, marginals
+from shoal.accounting.assignments import EXACT_ROWS, likeliest_assignments, match_probabilities
 from shoal.accounting.risk import identification_risk, naming_bound
 from shoal.audits.attacks import FEWEST, ResidualLaws
 from shoal.audits.confidence import lower_bound, mean_lower, mean_upper, upper_bound
@@ -106,9 +106,9 @@ def name_rows(
         densities = np.stack([claim.log_densities(int(i), rows) for i in members], axis=1).reshape(n, tables, n)
         order = rng.permuted(np.tile(np.arange(n), (tables, 1)), axis=1)  # whose row each one is
         scores = np.take_along_axis(densities.transpose(1, 0, 2), order[:, :, None], axis=1)
-        matched = likeliest(scores)
+        matched = likeliest_assignments(scores)
         shares["matching"] += (matched == order).sum(axis=1) / len(chosen)
-        named = marginals(scores[:fewer], matched[:fewer]).argmax(axis=2)
+        named = match_probabilities(scores[:fewer], matched[:fewer]).argmax(axis=2)
         shares["marginals"] += (named == order[:fewer]).sum(axis=1) / len(chosen)
     namings, findings = [], []
     for attack, values in shares.items():

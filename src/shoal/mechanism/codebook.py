@@ -313,7 +313,7 @@ class Codebook(Stored):
             worst_edge=[(self.labels[i], self.labels[j]) for _, i, j in worst],
             scope=scope,
         )
-        return curve.scalar() if scalar else curve
+        return curve.at_first_epsilon() if scalar else curve
 
     def divergence(self, order: float) -> float:
         """The Rényi divergence of an order above 1, of the worst pair, rounded up: K(order − 1) / (order − 1)."""

@@ -25,9 +25,16 @@ import numpy as np
 import scipy
 
 from shoal import validation
-from shoal.accounting.curve import NOTIONS, PrivacyCurve, brackets, falling, privacy_curve, worst_over_edges
+from shoal.accounting.curve import (
+    NOTIONS,
+    PrivacyCurve,
+    log_delta_brackets,
+    monotone_upper_ends,
+    privacy_curve,
+    worst_curve,
+)
 from shoal.accounting.releases import SCOPES, Releases
-from shoal.accounting.spectrum import supports_of
+from shoal.accounting.spectrum import cached_supports
 from shoal.errors import CertificationError, InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
@@ -316,7 +323,7 @@ class Mechanism(Stored):
 
     def refuse_excluded(self, answers: FloatArray, positions: Sequence[int], name: str) -> None:
         """Raise where an answer, (m, k) in all, cannot come from the law of the label at its position."""
-        supports = supports_of(self.classes)
+        supports = cached_supports(self.classes)
         count = int(supports.excludes(self.classes, answers, np.array(positions, dtype=np.intp)).sum())
         if count:
             raise InputError(
@@ -376,10 +383,10 @@ class Mechanism(Stored):
             for log, end, at in zip(ideal.log_delta_upper, ideal.delta_upper, grid, strict=True)
         ]
         # The loss rises with ε, and δ does not: what holds at a smaller ε of the curve holds here.
-        log_upper, delta_upper = (falling(grid, values) for values in zip(*ends, strict=True))
+        log_upper, delta_upper = (monotone_upper_ends(grid, values) for values in zip(*ends, strict=True))
         none = np.zeros(len(grid))
         curve = replace(ideal, delta_lower=none, delta_upper=delta_upper, log_delta_upper=log_upper)
-        return curve.scalar() if scalar else curve
+        return curve.at_first_epsilon() if scalar else curve
 
     @cached_property
     def certificate(self) -> Certificate:
@@ -461,19 +468,19 @@ class Mechanism(Stored):
     def _ideal(self, scope: str) -> PrivacyCurve:
         if len(self.pairs) == 0:
             raise InputError("graph has no edges: no label has a neighbor, so nothing can be certified")
-        releases = Releases.of(self.output, scope, self.times)
-        offsets = np.repeat(self.epsilon[:, None], releases.directions, axis=1)
+        releases = Releases.collect(self.output, scope, self.times)
+        offsets = np.repeat(self.epsilon[:, None], releases.n_directions, axis=1)
         try:
-            return worst_over_edges(releases, self.pairs, self.notion, np.zeros(1), offsets).scalar()
+            return worst_curve(releases, self.pairs, self.notion, np.zeros(1), offsets).at_first_epsilon()
         except CertificationError:
-            upper = brackets(releases, self.pairs, NOTIONS[self.notion], np.zeros(1), offsets)[:, :, 0, 2]
+            upper = log_delta_brackets(releases, self.pairs, NOTIONS[self.notion], np.zeros(1), offsets)[:, :, 0, 2]
             e, d = np.unravel_index(int(np.argmax(np.nan_to_num(upper, nan=0.0))), upper.shape)
             a, b = self.pairs[e] if d == 0 else self.pairs[e][::-1]
-            return PrivacyCurve.void(self.notion, 0.0, (releases.labels[a], releases.labels[b]), scope)
+            return PrivacyCurve.vacuous(self.notion, 0.0, (releases.labels[a], releases.labels[b]), scope)
 
     @cached_property
     def pairs(self) -> IndexArray:
-        return Releases.of(self.classes).pairs(self.graph)
+        return Releases.collect(self.classes).edge_positions(self.graph)
 
     def _loss(self, epsilon: float | FloatArray, scope: str) -> float:
         each = np.broadcast_to(epsilon, (len(self.pairs),))

@@ -19,7 +19,7 @@ from importlib import import_module
 ROOMS = {
     "arma": ("fit", "likelihood.profile*.nbi"),
     "crowds": ("formation", "formation._sweep*.nbi"),
-    "accounting": ("renyi", "spectrum._fast_batch*.nbi"),
+    "accounting": ("renyi", "spectrum._fill_spectra_in_doubles*.nbi"),
     "designs": ("design", "paper.*.nbi"),
 }
 WORDS = "compiling, once on this machine, in a minute or two"

@@ -21,7 +21,7 @@ import numpy as np
 
 import shoal
 from shoal import archive, validation
-from shoal.accounting.curve import NOTIONS, brackets
+from shoal.accounting.curve import NOTIONS, log_delta_brackets
 from shoal.accounting.releases import SCOPES, Releases
 from shoal.accounting.spectrum import edge_spectra
 from shoal.errors import InputError, ShoalError
@@ -185,7 +185,7 @@ def prove(
             )
         mechanism, laws_alone, graph = released, False, released.graph if graph is None else graph
     scope = validation.choice(SCOPES, scope=mechanism.scope if scope is None else scope)
-    pairs = Releases.of(mechanism.classes).pairs(graph)
+    pairs = Releases.collect(mechanism.classes).edge_positions(graph)
     if len(pairs) == 0:
         raise InputError("graph must have at least one edge")
     own = laws_alone or bool(np.array_equal(pairs, mechanism.pairs))
@@ -271,7 +271,7 @@ class _EdgeSearch:
     def run(self, classes: GaussianClasses) -> None:
         """``classes`` are the laws as the accounting sees them."""
         directions = DIRECTIONS[self.scope]
-        releases = Releases.of(classes, self.scope, self.times)
+        releases = Releases.collect(classes, self.scope, self.times)
         guesses, orders = np.zeros((2, len(directions), len(self.pairs)))
         for start in range(0, len(self.pairs), BLOCK):
             rows = slice(start, start + BLOCK)
@@ -279,7 +279,7 @@ class _EdgeSearch:
             try:
                 spectra = edge_spectra(classes, pairs)
                 offsets = np.repeat(epsilon[:, None], len(directions), axis=1)
-                ends = brackets(releases, pairs, NOTIONS["dp"], np.zeros(1), offsets)[:, :, 0]
+                ends = log_delta_brackets(releases, pairs, NOTIONS["dp"], np.zeros(1), offsets)[:, :, 0]
             except ShoalError:
                 orders[:, rows] = 1.0
                 continue

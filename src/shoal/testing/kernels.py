@@ -146,7 +146,7 @@ def check_mechanism(
     delta = validation.probability(delta=delta)
     n = validation.count(n=n, at_least=2 * FEWEST)
     error = 1.0 - validation.probability(confidence=confidence, below_one=True, above_zero=True)
-    every = Releases.of(classes).pairs(graph)
+    every = Releases.collect(classes).edge_positions(graph)
     if len(every) == 0:
         raise InputError("graph has no edges: no pair of labels is to be indistinguishable")
     points = classes.embedding()

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from shoal.accounting.curve import falling
+from shoal.accounting.curve import monotone_upper_ends
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
@@ -322,7 +322,7 @@ def _curve_of(path: str, epsilon: list[float], notion: str) -> list[tuple[float,
     else:
         raise InputError("notion: what a codebook releases is accounted for as dp only")
     edges = [(str(a), str(b)) for a, b in curve.worst_edge]
-    return list(zip(falling(epsilon, curve.delta_upper).tolist(), edges, strict=True))
+    return list(zip(monotone_upper_ends(epsilon, curve.delta_upper).tolist(), edges, strict=True))
 
 
 def _frontier_of(
