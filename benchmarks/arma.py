@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 
 import shoal
 from shoal.arma import ArmaModels, fit_arma, predict
-from shoal.arma.likelihood import best_variance
-from shoal.arma.search import regression_start
+from shoal.arma.likelihood import best_innovation_variance
+from shoal.arma.search import hannan_rissanen_start
 from shoal.numerics.threads import n_threads
 
 Array = NDArray[np.float64]
@@ -56,7 +56,7 @@ def homes(kw: Array, origins: tuple[int, ...]) -> tuple[Array, Array, Array]:
 
 def given(x: Array, coefs: Array) -> tuple[ArmaModels, Array]:
     """Models with these coefficients and the variance that suits them best, and their exact log-likelihoods."""
-    best = [best_variance(row, coef, ORDER[0]) for row, coef in zip(x, coefs, strict=True)]
+    best = [best_innovation_variance(row, coef, ORDER[0]) for row, coef in zip(x, coefs, strict=True)]
     stable = np.array([value > -np.inf for _, value in best])
     n = len(x)
     models = ArmaModels(
@@ -79,7 +79,7 @@ def by_shoal(x: Array) -> Array:
 
 
 def by_regression(x: Array) -> Array:
-    return np.array([regression_start(row, *ORDER) for row in x])
+    return np.array([hannan_rissanen_start(row, *ORDER) for row in x])
 
 
 def by_statsforecast(x: Array) -> Array:

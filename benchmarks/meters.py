@@ -23,7 +23,7 @@ import polars as pl
 from evidence.backtest import backtest
 from evidence.paper.clusters import cluster_graph
 from shoal.arma import fit_arma, predict
-from shoal.arma.predict import check_models
+from shoal.arma.predict import check_innovations
 from shoal.product.sources.meters import clock
 from shoal.product.sources.meters.forecast import forecast
 from shoal.product.sources.meters.predictive import Forecasts, log_power, phases, power_error
@@ -127,7 +127,7 @@ def stages(readings: Readings) -> tuple[dict[str, tuple[float, float]], Forecast
     x = fc.season.remove(past.kw[rows], phase)
     models, fitting = timed(lambda: fit_arma(x, order=(6, 5)))
     ahead, predicting = timed(lambda: predict(models, x, 12))
-    _, checking = timed(lambda: check_models(ahead.innovations, sum(models.order)))
+    _, checking = timed(lambda: check_innovations(ahead.innovations, sum(models.order)))
     graph, clustering = timed(lambda: cluster_graph(fc))
     _, building = timed(lambda: fc.classes("trajectory"))
     listed = {

@@ -28,7 +28,7 @@ import shoal
 from evidence.boosted import LEARNED, Boosted, weekly_blocks
 from shoal.accounting.assignments import likeliest_assignments, match_probabilities
 from shoal.accounting.risk import group_naming_bound
-from shoal.audits.confidence import mean_lower, mean_upper
+from shoal.audits.confidence import mean_lower_bound, mean_upper_bound
 from shoal.crowds.formation import means
 from shoal.crowds.membership import ROOM, form_crowds
 from shoal.mechanism.mechanism import Mechanism
@@ -77,7 +77,7 @@ class Hits:
         """From each origin's chances of the homes to be right at once and within ten (:func:`rank_rows`)."""
 
         def interval(values: FloatArray) -> tuple[float, float]:
-            return mean_lower(values, ERROR), mean_upper(values, ERROR)
+            return mean_lower_bound(values, ERROR), mean_upper_bound(values, ERROR)
 
         one, some = (np.mean(part, axis=0) for part in zip(*chances, strict=True))
         return cls(len(one), float(one.mean()), interval(one), float(some.mean()), interval(some))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import shoal
-from shoal.audits.guard import _estimates, _plausible
+from shoal.audits.guard import _draw_plausible_laws, _training_sizes
 from shoal.errors import InputError
 
 
@@ -42,7 +42,9 @@ def test_little_training_shows_a_worse_delta_than_promised():
 def test_a_small_entry_beside_a_large_one_is_as_uncertain():
     classes = shoal.GaussianClasses(np.zeros((1, 2)), np.array([[[1e12, 0.0], [0.0, 1e-4]]]))
     rng = np.random.default_rng(4)
-    drawn = np.array([_plausible(classes, _estimates(classes, 20), rng).covs[0, 1, 1] for _ in range(200)])
+    drawn = np.array(
+        [_draw_plausible_laws(classes, _training_sizes(classes, 20), rng).covs[0, 1, 1] for _ in range(200)]
+    )
     assert drawn.min() > 0
     assert drawn.std() > 0.2e-4
 
@@ -52,8 +54,8 @@ def test_plausible_laws_have_the_posterior_moments():
     classes = cases.random_laws(n=2).classes
     n, k = 30, 3
     rng = np.random.default_rng(1)
-    estimates = _estimates(classes, n)
-    draws = [_plausible(classes, estimates, rng) for _ in range(1500)]
+    estimates = _training_sizes(classes, n)
+    draws = [_draw_plausible_laws(classes, estimates, rng) for _ in range(1500)]
     covs = np.mean([laws.covs for laws in draws], axis=0)
     scale = (n - 1) / (n - 1 - k - 1)
     assert covs == pytest.approx(scale * classes.covs, abs=0.03 * np.abs(classes.covs).max())
@@ -67,7 +69,7 @@ def test_plausible_laws_have_the_posterior_moments():
 def test_singular_laws_stay_on_their_support():
     along = np.array([[1.0], [-2.0], [0.5]])
     classes = shoal.GaussianClasses(np.zeros((2, 3)), along @ along.T)
-    covs = _plausible(classes, _estimates(classes, 10), np.random.default_rng(2)).covs
+    covs = _draw_plausible_laws(classes, _training_sizes(classes, 10), np.random.default_rng(2)).covs
     null = np.array([[2.0, 1.0, 0.0], [-0.5, 0.0, 1.0]])
     assert null @ covs[0] @ null.T == pytest.approx(np.zeros((2, 2)), abs=1e-12)
     assert np.trace(covs[0]) > 0
@@ -129,7 +131,7 @@ def test_training_from_forecasts():
     classes = forecasts.classes("marginal")
     graph = shoal.NeighborGraph.complete(classes.labels)
     mechanism = shoal.design(classes, graph, method="white", epsilon=1.0, rho=0.5)
-    estimates = _estimates(classes, forecasts)
+    estimates = _training_sizes(classes, forecasts)
     assert estimates.n_mean.tolist() == [7.0] * len(classes.labels)
     assert (estimates.degrees == forecasts.models.n_obs - 24 - 2).all()
     guard = shoal.model_guard(mechanism, forecasts, query="marginal", n_draws=30)

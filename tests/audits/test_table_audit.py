@@ -14,7 +14,7 @@ from scipy import stats
 import shoal
 from shoal.audits import audit as audits
 from shoal.audits import naming
-from shoal.audits.attacks import count_events, exchange_pairs
+from shoal.audits.attacks import count_events, row_exchange_scores
 
 
 def kinds(found: tuple[object, ...]) -> set[str]:
@@ -107,7 +107,7 @@ def test_events_on_exchanged_rows_of_two_known_laws():
     x, y = rng.standard_normal(40_000) + 1.0, rng.standard_normal(41_000)
     events = count_events(
         ("ratio",),
-        exchange_pairs(lambda a, b: [(x - 0.5, y - 0.5)]),
+        row_exchange_scores(lambda a, b: [(x - 0.5, y - 0.5)]),
         np.array([[0, 1]]),
         np.array([[0.5]]),
         0.1,

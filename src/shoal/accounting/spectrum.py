@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from shoal.accounting import whitening
 from shoal.laws.classes import GaussianClasses
-from shoal.laws.supports import Supports, split
+from shoal.laws.supports import Supports, group_by_support
 from shoal.numerics.compilation import kernel
 from shoal.validation import FloatArray, IndexArray
 
@@ -70,7 +70,7 @@ _supports: WeakKeyDictionary[GaussianClasses, Supports] = WeakKeyDictionary()
 def cached_supports(classes: GaussianClasses) -> Supports:
     """Return the labels grouped by support, computed once per family of laws."""
     if classes not in _supports:
-        _supports[classes] = split(classes)
+        _supports[classes] = group_by_support(classes)
     return _supports[classes]
 
 
@@ -90,7 +90,7 @@ def edge_spectra(classes: GaussianClasses, pairs: NDArray[np.integer], *, precis
     supports = cached_supports(classes)
     result = EdgeSpectra.empty(len(pairs), spectrum_width(classes))
     first = supports.family[pairs[:, 0]]
-    result.disjoint[:], unsettled = supports.compare(np.asarray(pairs, dtype=np.intp))
+    result.disjoint[:], unsettled = supports.compare_pairs(np.asarray(pairs, dtype=np.intp))
     comparable = ~(result.disjoint | unsettled)
     for number in np.unique(first[comparable]):
         family = supports.families[number]

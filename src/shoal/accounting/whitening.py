@@ -19,8 +19,8 @@ import math
 
 import numpy as np
 
-from shoal.numerics.compilation import inline, kernel
-from shoal.numerics.eigenpairs import eigenpairs, flaws
+from shoal.numerics.compilation import inline_kernel, kernel
+from shoal.numerics.eigenpairs import eigenpair_errors, eigenpairs
 from shoal.validation import FloatArray
 
 EPS = float(np.finfo(np.float64).eps)
@@ -121,7 +121,7 @@ def spectrum_in_doubles(
     """
     n = len(g)
     h, rows, length = spectrum_without_errors(lower, cov, cov_base, mean, mean_base, lam, g, w)
-    residual, skew = flaws(h, g, rows)
+    residual, skew = eigenpair_errors(h, g, rows)
     size, total = 0.0, 0.0
     for i in range(n):
         size = max(size, abs(g[i]))
@@ -155,7 +155,7 @@ def store_uniform_errors(
 # ---------------------------------------------------------------- double-double arithmetic (Dekker 1971, Knuth)
 
 
-@inline
+@inline_kernel
 def two_sum(x: float, y: float) -> tuple[float, float]:
     """Return x + y rounded, and the rounding error, exactly (Knuth)."""
     s = x + y
@@ -163,7 +163,7 @@ def two_sum(x: float, y: float) -> tuple[float, float]:
     return s, (x - (s - b)) + (y - b)
 
 
-@inline
+@inline_kernel
 def two_product(x: float, y: float) -> tuple[float, float]:
     """Return x · y rounded, and the rounding error, exactly (Dekker 1971)."""
     p = x * y
@@ -176,7 +176,7 @@ def two_product(x: float, y: float) -> tuple[float, float]:
     return p, ((xh * yh - p) + xh * yl + xl * yh) + xl * yl
 
 
-@inline
+@inline_kernel
 def add_product(hi: float, lo: float, x: float, y_hi: float, y_lo: float) -> tuple[float, float]:
     """Return (hi, lo) + x · (y_hi, y_lo) as a double-double number."""
     p, e = two_product(x, y_hi)
@@ -386,7 +386,7 @@ def refine_spectrum(
         if near:
             h = 0.5 * (h + h.T)
             values, rotation = eigenpairs(h)
-            residual, skew = flaws(h, values, rotation)
+            residual, skew = eigenpair_errors(h, values, rotation)
         else:
             straight = straight and largest_off_diagonal_row_sum(first) < STRAIGHT
             root, ok = scaled_cholesky(first)
@@ -402,7 +402,7 @@ def refine_spectrum(
                 for j in range(n):
                     gamma += root[i, j] * root[i, j]
                 values[i] = gamma
-            residual, skew = flaws(np.eye(n), np.ones(n), rotation)
+            residual, skew = eigenpair_errors(np.eye(n), np.ones(n), rotation)
         if straight:
             y = np.empty((n, 1))
             length = 0.0

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal import validation
-from shoal.arma.likelihood import best_variance
-from shoal.arma.search import minimize, regression_start
+from shoal.arma.likelihood import best_innovation_variance
+from shoal.arma.search import hannan_rissanen_start, maximize_likelihood
 from shoal.errors import InputError
 from shoal.numerics.threads import map_batches
 from shoal.validation import FloatArray
@@ -59,16 +59,16 @@ class ArmaModels:
 
     @property
     def n_states(self) -> int:
-        """r = max(p, q, 1)."""
+        """The number of states of the filter, r = max(p, q, 1)."""
         return max(*self.order, 1)
 
     def take(self, rows: Any) -> ArmaModels:
-        """The models of some series: positions or a mask."""
+        """Return the models of some series, given by positions or a mask."""
         return ArmaModels(self.order, *(getattr(self, name)[rows] for name in COLUMNS))
 
 
 @dataclass(frozen=True)
-class _Fit:
+class _SeriesFit:
     status: str  #: of ``RUNGS``, or why there is no model: "infinite", "empty", "constant", "short"
     coef: FloatArray = field(default_factory=lambda: np.zeros(0))
     p: int = 0
@@ -110,7 +110,7 @@ def fit_arma(
     x = validation.array(ndim=2, finite=False, series=series)
     if not np.isfinite(x).any():
         raise InputError("series must hold at least one finite value")
-    p, q = model_order(order)
+    p, q = check_order(order)
     n, length = x.shape
     needed = required_samples(p, q)
     if length < needed:
@@ -119,8 +119,8 @@ def fit_arma(
         )
     orders = ((p, q), (min(p, 2), min(q, 1)), (min(p, 1), 0), (0, 0))
 
-    def fit_rows(part: slice) -> list[_Fit]:
-        return [_fit_one(np.ascontiguousarray(x[row]), orders) for row in range(n)[part]]
+    def fit_rows(part: slice) -> list[_SeriesFit]:
+        return [_fit_series(np.ascontiguousarray(x[row]), orders) for row in range(n)[part]]
 
     fits = [fit for batch in map_batches(fit_rows, n, CHUNK, progress) for fit in batch]
     status = np.array([fit.status for fit in fits], dtype="<U8")
@@ -143,12 +143,12 @@ def fit_arma(
 
 
 def required_samples(p: int, q: int) -> int:
-    """Fewest observed samples for which an order is tried."""
+    """Return the fewest observed samples for which an order is tried."""
     return max(SAMPLES_PER_COEFFICIENT * (p + q + 1), FEWEST_SAMPLES)
 
 
-def model_order(value: Any) -> tuple[int, int]:
-    """The order (p, q) as two whole numbers; refused where it is something else."""
+def check_order(value: Any) -> tuple[int, int]:
+    """Return the order (p, q) as two whole numbers; raise InputError where it is something else."""
     try:
         p, q = value
     except (TypeError, ValueError) as error:
@@ -156,19 +156,19 @@ def model_order(value: Any) -> tuple[int, int]:
     return validation.count(at_least=0, order=p), validation.count(at_least=0, order=q)
 
 
-def _fit_one(x: FloatArray, orders: tuple[tuple[int, int], ...]) -> _Fit:
-    """The model of one series, of the first of the orders (one for each of ``RUNGS``) that it supports."""
+def _fit_series(x: FloatArray, orders: tuple[tuple[int, int], ...]) -> _SeriesFit:
+    """Return the model of one series, of the first of the orders (one for each of ``RUNGS``) that it supports."""
     present = ~np.isnan(x)
     seen = x[present]
     if np.isinf(seen).any():
-        return _Fit("infinite")
+        return _SeriesFit("infinite")
     if len(seen) == 0:
-        return _Fit("empty")
+        return _SeriesFit("empty")
     largest = float(np.abs(seen).max())
     if not np.ptp(seen / max(largest, 1e-300)) > 1e-12:
-        return _Fit("constant")
+        return _SeriesFit("constant")
     if len(seen) < FEWEST_SAMPLES:
-        return _Fit("short")
+        return _SeriesFit("short")
     scale = largest * math.sqrt(float(np.mean((seen / largest) ** 2)))
     y = x / scale
     places = np.arange(len(x))
@@ -176,15 +176,15 @@ def _fit_one(x: FloatArray, orders: tuple[tuple[int, int], ...]) -> _Fit:
     for rung, (p, q) in zip(RUNGS, orders, strict=True):
         if len(seen) < required_samples(p, q):
             continue
-        coef = regression_start(filled, p, q) if p + q > 0 else np.zeros(0)
-        converged = p + q == 0 or bool(minimize(y, coef, p)[1])
-        var, value = best_variance(y, coef, p)
+        coef = hannan_rissanen_start(filled, p, q) if p + q > 0 else np.zeros(0)
+        converged = p + q == 0 or bool(maximize_likelihood(y, coef, p)[1])
+        var, value = best_innovation_variance(y, coef, p)
         if math.isfinite(value):
             log_likelihood = value - len(seen) * math.log(scale)
-            return _Fit(rung, coef, p, var * scale * scale, log_likelihood, converged)
-    return _Fit("short")
+            return _SeriesFit(rung, coef, p, var * scale * scale, log_likelihood, converged)
+    return _SeriesFit("short")
 
 
 def use_kernels() -> None:
-    """All kernels of ARMA models, used once (:mod:`shoal.numerics.warmup`)."""
+    """Call every kernel of ARMA models once, so that it is compiled (:mod:`shoal.numerics.warmup`)."""
     fit_arma(np.random.default_rng(0).standard_normal((2, 96)), (2, 1))

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from shoal import validation
 from shoal.arma.fit import ArmaModels
-from shoal.arma.likelihood import run_filter, stationary_start
+from shoal.arma.likelihood import run_kalman_filter, set_stationary_law
 from shoal.errors import InputError
 from shoal.validation import FloatArray
 
@@ -61,9 +61,9 @@ def predict(models: ArmaModels, past: Any, horizon: int) -> ArmaForecast:
     z, no_slopes = np.full(x.shape, np.nan), np.empty((0, x.shape[1]))
     for row in np.flatnonzero(models.ok):
         ar, ma, var = models.ar[row].copy(), models.ma[row].copy(), models.innovation_var[row]
-        stationary_start(ar, ma, mean[row], cov[row])
+        set_stationary_law(ar, ma, mean[row], cov[row])
         before[row] = cov[row] * var
-        run_filter(x[row], ar, ma, mean[row], cov[row], z[row], no_slopes)
+        run_kalman_filter(x[row], ar, ma, mean[row], cov[row], z[row], no_slopes)
         cov[row] *= var
         z[row] /= np.sqrt(var)
     phi = np.zeros((n, r))
@@ -80,14 +80,17 @@ def predict(models: ArmaModels, past: Any, horizon: int) -> ArmaForecast:
     noise = models.innovation_var[:, None, None] * (response @ response.transpose(0, 2, 1))
     return ArmaForecast(
         mean=np.einsum("nkr,nr->nk", rows, mean),
-        cov=_sandwich(rows, cov) + noise,
-        mean_cov=_sandwich(rows, before - cov),
+        cov=_propagate_covariance(rows, cov) + noise,
+        mean_cov=_propagate_covariance(rows, before - cov),
         innovations=z,
     )
 
 
 def impulse_response(ar: FloatArray, ma: FloatArray, n_lags: int) -> FloatArray:
-    """ψ_0 … ψ_{n_lags−1} of x_t = Σ ψ_j e_{t−j}, ψ_j = ma_j + Σ ar_i ψ_{j−i}, of one model or of rows of them."""
+    """Return ψ_0 … ψ_{n_lags−1} of x_t = Σ ψ_j e_{t−j}, of one model or of rows of them.
+
+    ψ_j = ma_j + Σ ar_i ψ_{j−i}.
+    """
     psi = np.zeros((*ar.shape[:-1], n_lags))
     psi[..., 0] = 1.0
     for j in range(1, n_lags):
@@ -98,7 +101,8 @@ def impulse_response(ar: FloatArray, ma: FloatArray, n_lags: int) -> FloatArray:
     return psi
 
 
-def _sandwich(rows: FloatArray, cov: FloatArray) -> FloatArray:
+def _propagate_covariance(rows: FloatArray, cov: FloatArray) -> FloatArray:
+    """Return R P R', symmetric, for stacks of rows R and of covariances P."""
     product = rows @ cov @ rows.transpose(0, 2, 1)
     return np.asarray(0.5 * (product + product.transpose(0, 2, 1)))
 
@@ -107,7 +111,7 @@ def _sandwich(rows: FloatArray, cov: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class Checks:
+class InnovationChecks:
     """Model checks, one entry per series; a p-value below ``level`` answers the question with no."""
 
     level: float
@@ -119,7 +123,7 @@ class Checks:
 
     @property
     def holds(self) -> dict[str, NDArray[np.bool_]]:
-        """Question -> (n,) whether the model passes it."""
+        """Question -> (n,) whether the model of each series passes it."""
         p_values = (self.gaussian_p, self.white_p, 2 * np.minimum(self.level_p, self.spread_p))
         return {name: np.asarray(p >= self.level) for name, p in zip(QUESTIONS, p_values, strict=True)}
 
@@ -130,8 +134,8 @@ class Checks:
         return tuple("".join(texts).removeprefix(", ") or "holds" for texts in zip(*failed, strict=True))
 
 
-def check_models(innovations: FloatArray, coefficients: int) -> Checks:
-    """Check models of ``coefficients`` p + q by the (n, T) innovations of their series (:class:`ArmaForecast`)."""
+def check_innovations(innovations: FloatArray, coefficients: int) -> InnovationChecks:
+    """Check models with ``coefficients`` p + q by the innovations (n, T) of their series (:class:`ArmaForecast`)."""
     lags, length = max(LAGS, coefficients + 2), innovations.shape[1]
     if length < 4 * lags:
         raise InputError(f"series must hold at least {4 * lags} readings to check {lags} lags")
@@ -141,17 +145,17 @@ def check_models(innovations: FloatArray, coefficients: int) -> Checks:
     square = z * z  # powers above two are slow
     skewness, excess = np.nanmean(square * z, axis=1), np.nanmean(square * square, axis=1) - 3
     gaussian = scipy.stats.chi2.sf(n / 6 * (skewness**2 + excess**2 / 4), 2)
-    white = scipy.stats.chi2.sf(_ljung_box(z, lags) * (n + 2) / n, lags - coefficients)
+    white = scipy.stats.chi2.sf(_ljung_box_sums(z, lags) * (n + 2) / n, lags - coefficients)
     # Brown–Forsythe for two groups is Student's t on the distances to each group's median: F = t².
     halves = innovations[:, : length // 2], innovations[:, length // 2 :]
     away = [np.abs(half - np.nanmedian(half, axis=1, keepdims=True)) for half in halves]
-    means = scipy.stats.ttest_ind_from_stats(*_moments(halves[0]), *_moments(halves[1]), equal_var=False)
-    spreads = scipy.stats.ttest_ind_from_stats(*_moments(away[0]), *_moments(away[1]))
-    return Checks(LEVEL, excess, gaussian, white, np.nan_to_num(means.pvalue), np.nan_to_num(spreads.pvalue))
+    means = scipy.stats.ttest_ind_from_stats(*_row_moments(halves[0]), *_row_moments(halves[1]), equal_var=False)
+    spreads = scipy.stats.ttest_ind_from_stats(*_row_moments(away[0]), *_row_moments(away[1]))
+    return InnovationChecks(LEVEL, excess, gaussian, white, np.nan_to_num(means.pvalue), np.nan_to_num(spreads.pvalue))
 
 
-def _ljung_box(z: FloatArray, lags: int) -> FloatArray:
-    """(n,) Σ_l r_l² · pairs of standardized rows; with gaps the number of pairs takes the place of n − l."""
+def _ljung_box_sums(z: FloatArray, lags: int) -> FloatArray:
+    """Return (n,) Σ_l r_l² · pairs of standardized rows; with gaps the number of pairs takes the place of n − l."""
     seen = np.isfinite(z).astype(np.float64)
     z = np.where(seen > 0, z, 0.0)
     total = np.zeros(len(z))
@@ -161,6 +165,6 @@ def _ljung_box(z: FloatArray, lags: int) -> FloatArray:
     return total
 
 
-def _moments(values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Mean, unbiased deviation and number of the entries seen, per row."""
+def _row_moments(values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return mean, unbiased deviation and number of the entries seen, per row."""
     return np.nanmean(values, axis=1), np.nanstd(values, axis=1, ddof=1), np.isfinite(values).sum(axis=1)

@@ -29,16 +29,16 @@ from shoal.audits.attacks import (
     Events,
     Release,
     ResidualLaws,
-    claimed_and_fitted,
     count_events,
-    exchange_pairs,
-    release_all,
-    simulated_answers,
+    draw_true_answers,
+    likelihood_ratio_scores,
+    release_every_label,
+    row_exchange_scores,
 )
 from shoal.audits.codebook_audit import CodebookAudit, audit_codebook
 from shoal.audits.confidence import SHARES, detectable_delta, detectable_shortage
-from shoal.audits.fidelity import law_findings
-from shoal.audits.naming import name_answers, name_rows
+from shoal.audits.fidelity import find_law_differences
+from shoal.audits.naming import attack_single_answers, attack_whole_tables
 from shoal.audits.verdict import HOLDS, Audit, Discrepancy
 from shoal.errors import CertificationError, InputError
 from shoal.laws.graph import NeighborGraph
@@ -135,9 +135,9 @@ def audit(
     error = 1.0 - validation.probability(confidence=confidence, below_one=True, above_zero=True)
     seed = validation.count(seed=seed, at_least=0)
     pairs = Releases.collect(own.output).edge_positions(graph)
-    epsilons, n_edges = _epsilons(own, pairs), len(pairs)
+    epsilons, n_edges = _tested_epsilons(own, pairs), len(pairs)
     if n_edges > MOST_EDGES:
-        chosen = _looked_at(edge_delta_bounds(own.output, pairs, epsilons[:, :1], scope), seed)
+        chosen = _edges_to_attack(edge_delta_bounds(own.output, pairs, epsilons[:, :1], scope), seed)
         pairs, epsilons = pairs[chosen], epsilons[chosen]
     claim = _Claim(own, graph, scope, pairs, epsilons, n_edges, error, seed)
 
@@ -145,8 +145,8 @@ def audit(
         if progress is not None:
             progress(next(done), len(own.labels) + len(pairs))
 
-    true = simulated_answers(own.classes, n_samples, np.random.default_rng(seed))
-    released = release_all(own.release if release is None else release, true, own.labels, step)
+    true = draw_true_answers(own.classes, n_samples, np.random.default_rng(seed))
+    released = release_every_label(own.release if release is None else release, true, own.labels, step)
     return _attack_answers(claim, released, "mechanism.release" if release is None else "given release", step)
 
 
@@ -165,21 +165,21 @@ class _Claim:
 
 
 def _attack_answers(held: _Claim, released: list[FloatArray], source: str, step: Callable[[], None]) -> Audit:
-    """Attack answers, and hold what the attacks prove against the claim."""
+    """Attack released answers, hold what is proved against the claim, and return the audit."""
     gaussian, scope, pairs, epsilons, error = held.mechanism, held.scope, held.pairs, held.epsilons, held.error
     labels = gaussian.labels
     certificate, claimed = gaussian.certificate, gaussian.scope
     edge_promise = edge_delta_bounds(gaussian.output, pairs, epsilons, scope)
     stated = edge_promise if scope == claimed else edge_delta_bounds(gaussian.output, pairs, epsilons, claimed)
-    promise = _promises(gaussian, epsilons, stated)
-    claim = ResidualLaws.of(gaussian.output)
+    promise = _promised_deltas(gaussian, epsilons, stated)
+    claim = ResidualLaws.from_classes(gaussian.output)
     residuals = [claim.residuals(i, y) for i, y in enumerate(released)]
-    own = [claim.log_density(i, z) for i, z in enumerate(residuals)]
+    own = [claim.log_density_of_residuals(i, z) for i, z in enumerate(residuals)]
 
-    scores = claimed_and_fitted(claim, released, own)
+    scores = likelihood_ratio_scores(claim, released, own)
     events = count_events(
         ("claim", "samples"),
-        exchange_pairs(scores) if scope == "table" else scores,
+        row_exchange_scores(scores) if scope == "table" else scores,
         pairs,
         epsilons,
         certificate.delta_upper,
@@ -187,25 +187,27 @@ def _attack_answers(held: _Claim, released: list[FloatArray], source: str, step:
         step,
         edge_promise.shape[1],
     )
-    lower, findings = _event_findings(labels, pairs, epsilons, events, promise, edge_promise, scope)
+    lower, findings = _broken_claims(labels, pairs, epsilons, events, promise, edge_promise, scope)
     # The other notions are never below the hockey-stick δ, so whatever the notion, the claim must not be.
     wider = [("scope", scope)] if (scope, claimed) == ("table", "answer") else []
     for kind, holding in (*wider, ("accounting", claimed)):
-        lows = _brackets(gaussian.output, pairs, epsilons[:, 0], holding)[:, :, 1]
+        lows = _log_delta_brackets(gaussian.output, pairs, epsilons[:, 0], holding)[:, :, 1]
         exact = np.exp(np.where(np.isnan(lows), -np.inf, lows)) * (1 - 1e-9)
         if exact.max() > certificate.delta_upper:
             e, d = np.unravel_index(int(np.argmax(exact)), exact.shape)
             facts = {"exact delta": float(exact[e, d]), "promised": certificate.delta_upper, "holding": HOLDS[holding]}
             findings.insert(0, Discrepancy(kind, _edge_labels(labels, pairs, int(e), int(d)), facts))
-    findings += law_findings(claim, labels, residuals, pairs, error)
+    findings += find_law_differences(claim, labels, residuals, pairs, error)
     share, design = error * SHARES["identification"], float(epsilons[:, 0].max())
     if scope == "table":
         stated_delta = certificate.delta_upper
-        namings, more = name_rows(
+        namings, more = attack_whole_tables(
             gaussian.output, held.graph, claimed, design, stated_delta, claim, released, share, held.seed
         )
     else:
-        namings, more = name_answers(gaussian.output, held.graph, claimed, claim, released, own, share, held.seed)
+        namings, more = attack_single_answers(
+            gaussian.output, held.graph, claimed, claim, released, own, share, held.seed
+        )
     findings += more
 
     fewest = min(len(y) for y in released)
@@ -233,16 +235,16 @@ def _attack_answers(held: _Claim, released: list[FloatArray], source: str, step:
     )
 
 
-def _looked_at(promise: FloatArray, seed: int) -> IndexArray:
-    """Which edges to look at, in order, by their claimed δ (n_edges, D, 1) alone: nothing released has a say."""
+def _edges_to_attack(promise: FloatArray, seed: int) -> IndexArray:
+    """Return positions of the edges to attack, by their claimed δ (n_edges, D, 1) alone: nothing released has a say."""
     worst = np.argsort(-promise.max(axis=(1, 2)), kind="stable")
     first, rest = worst[: MOST_EDGES // 2], worst[MOST_EDGES // 2 :]
     drawn = np.random.default_rng([seed, len(worst)]).choice(rest, MOST_EDGES - len(first), replace=False)
     return np.sort(np.concatenate([first, drawn]))
 
 
-def _epsilons(mechanism: Mechanism, pairs: IndexArray) -> FloatArray:
-    """(n_edges, E): the design's ε of each edge first, then 0, half and twice that."""
+def _tested_epsilons(mechanism: Mechanism, pairs: IndexArray) -> FloatArray:
+    """Return the ε that each edge is tested at, (n_edges, 4): the design's, then 0, half and twice that."""
     if len(pairs) == 0:
         raise InputError("graph has no edges: there is nothing to audit")
     own = map(frozenset, mechanism.pairs.tolist())
@@ -259,28 +261,29 @@ def _epsilons(mechanism: Mechanism, pairs: IndexArray) -> FloatArray:
 
 
 def edge_delta_bounds(released: Any, pairs: IndexArray, epsilons: FloatArray, scope: str = "answer") -> FloatArray:
-    """(n_edges, D, E) upper ends of the exact δ of each edge; 1 where none is certain.
+    """Return upper ends (n_edges, D, E) of the exact δ of each edge; 1 where none is certain.
 
     D is 2, both directions, for an answer and 1 for a table.
     """
     columns = []
     for j in range(epsilons.shape[1]):
-        upper = _brackets(released, pairs, epsilons[:, j], scope)[:, :, 2]
+        upper = _log_delta_brackets(released, pairs, epsilons[:, j], scope)[:, :, 2]
         columns.append(exp_rounded_up(np.where(np.isnan(upper), 0.0, upper)))
     return np.stack(columns, axis=2)
 
 
-def _brackets(released: Any, pairs: IndexArray, epsilon: FloatArray, scope: str) -> FloatArray:
-    """(n_edges, D, 3) ln δ of each edge at its own ε: value, lower and upper end."""
+def _log_delta_brackets(released: Any, pairs: IndexArray, epsilon: FloatArray, scope: str) -> FloatArray:
+    """Return ln δ of each edge at its own ε, (n_edges, D, 3): value, lower and upper end."""
     family = Releases.collect(released, scope)
     offsets = np.repeat(epsilon[:, None], family.n_directions, axis=1)
     return log_delta_brackets(family, pairs, tails.DP, np.zeros(1), offsets)[:, :, 0]
 
 
-def _promises(mechanism: Mechanism, epsilons: FloatArray, edge_promise: FloatArray) -> FloatArray:
-    """(E,) what is promised for every edge: the certificate, then the mechanism's curve where all edges have one ε.
+def _promised_deltas(mechanism: Mechanism, epsilons: FloatArray, edge_promise: FloatArray) -> FloatArray:
+    """Return what is promised for every edge at each ε, (E,): the certificate, then the mechanism's curve.
 
-    All of it in the certificate's scope, ``edge_promise`` included.
+    The curve where all edges have one ε, else the largest upper end. All of it in the certificate's scope,
+    ``edge_promise`` included.
     """
     promise: FloatArray = edge_promise.max(axis=(0, 1))
     promise[0] = mechanism.certificate.delta_upper
@@ -294,11 +297,12 @@ def _promises(mechanism: Mechanism, epsilons: FloatArray, edge_promise: FloatArr
 
 
 def _edge_labels(labels: tuple[str, ...], pairs: IndexArray, e: int, direction: int) -> tuple[str, str]:
+    """Return the labels (from, to) of edge e in a direction."""
     a, b = pairs[e] if direction == 0 else pairs[e][::-1]
     return labels[a], labels[b]
 
 
-def _event_findings(
+def _broken_claims(
     labels: tuple[str, ...],
     pairs: IndexArray,
     epsilons: FloatArray,
@@ -307,7 +311,7 @@ def _event_findings(
     edge_promise: FloatArray,
     scope: str,
 ) -> tuple[FloatArray, list[Discrepancy]]:
-    """δ_lower (n_edges, D, E), and for every directed edge the gravest claim that it breaks."""
+    """Return δ_lower (n_edges, D, E), and for every directed edge the gravest claim that it breaks."""
     columns = [events.delta_lower(epsilons[:, j]) for j in range(epsilons.shape[1])]
     lower = np.stack([value for value, _ in columns], axis=2)
     findings, order = [], {"certificate": 0, "curve": 1, "edge": 2}
@@ -333,7 +337,7 @@ def _event_findings(
 
 
 def _event_evidence(events: Events, e: int, d: int, at: int) -> dict[str, Any]:
-    """Evidence that was counted: the attack, its threshold, and how often it was exceeded under either label."""
+    """Return what was counted: the attack, its threshold, and how often it was exceeded under either label."""
     attack, event = np.unravel_index(at, events.own.shape[2:])
     here = (e, d, attack, event)
     return {

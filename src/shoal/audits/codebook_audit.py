@@ -16,7 +16,7 @@ from shoal import validation
 from shoal.accounting.assignments import likeliest_assignments
 from shoal.accounting.releases import SCOPES
 from shoal.accounting.risk import group_naming_bound
-from shoal.audits.confidence import lower_bound, upper_bound
+from shoal.audits.confidence import clopper_pearson_lower, clopper_pearson_upper
 from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.odds import probabilities
 from shoal.rounding import upper
@@ -47,10 +47,12 @@ class CodebookAudit:
 
     @property
     def violations(self) -> int:
+        """The number of claims that are broken: laws of labels, and naming."""
         return self.wrong_laws + (self.named_lower > self.promise_upper)
 
     @property
     def verdict(self) -> str:
+        """ "violated" or "consistent"."""
         return "violated" if self.violations else "consistent"
 
     def __str__(self) -> str:
@@ -63,7 +65,8 @@ class CodebookAudit:
 def audit_codebook(
     book: Codebook, *, scope: str | None = None, n_samples: int = 2000, confidence: float = 0.95, seed: int = 0
 ) -> CodebookAudit:
-    """Attack ``n_samples`` draws per label of a codebook: where :func:`shoal.audit` comes with one.
+    """Return an audit of ``n_samples`` draws per label of a codebook, as :func:`shoal.audit` of one does.
+
     >>> import shoal
     >>> book = shoal.codebook([[0.0], [1.0], [3.0]], shoal.NeighborGraph.complete(["a", "b", "c"]), epsilon=2.0)
     >>> shoal.audit(book, n_samples=300, confidence=0.999999).verdict
@@ -83,7 +86,7 @@ def audit_codebook(
         odds, (n, m) = probabilities(crowd.counts), crowd.counts.shape
         # Every curve's count has an exact interval that holds its probability (Clopper & Pearson 1934).
         counts, tail = np.array([np.bincount(row, minlength=m) for row in draws]), LAWS * error / (2 * m * n_labels)
-        low, high = (bound(counts, n_samples, tail) for bound in (lower_bound, upper_bound))
+        low, high = (bound(counts, n_samples, tail) for bound in (clopper_pearson_lower, clopper_pearson_upper))
         wrong += int(((odds < low) | (odds > high)).any(axis=1).sum())
         with np.errstate(divide="ignore"):
             logs = np.log(odds)
@@ -102,6 +105,6 @@ def audit_codebook(
         promise += group_naming_bound(n, book.epsilon) / len(crowds)
         guessing += 1.0 / n / len(crowds)
     share = (1.0 - LAWS) * error / 2
-    least, most = (float(bound(named, max(rows, 1), share)) for bound in (lower_bound, upper_bound))
+    least, most = (float(bound(named, max(rows, 1), share)) for bound in (clopper_pearson_lower, clopper_pearson_upper))
     held = min(promise * (1 + 1e-12), 1.0)
     return CodebookAudit(scope, confidence, n_samples, n_labels, wrong, named, rows, least, most, held, guessing)

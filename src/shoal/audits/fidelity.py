@@ -21,7 +21,7 @@ from __future__ import annotations
 import numpy as np
 import scipy
 
-from shoal.audits.attacks import ResidualLaws, halves
+from shoal.audits.attacks import ResidualLaws, split_in_halves
 from shoal.audits.confidence import SHARES
 from shoal.audits.verdict import Discrepancy
 from shoal.numerics.eigenpairs import eigh
@@ -31,14 +31,17 @@ from shoal.validation import FloatArray, IndexArray
 ON_SUPPORT = 64.0
 
 
-def law_findings(
+def find_law_differences(
     claim: ResidualLaws,
     labels: tuple[str, ...],
     residuals: list[FloatArray],
     pairs: IndexArray,
     error: float,
 ) -> list[Discrepancy]:
-    """Every test of this page, sharing ``error``."""
+    """Return the findings of every test of this page, which share ``error``.
+
+    ``residuals`` (m, k) of each label are whitened by its claimed law; ``pairs`` are the edges looked at.
+    """
     n = len(labels)
     varying = [z[:, ~claim.null[i]] for i, z in enumerate(residuals)]
     levels = {
@@ -53,7 +56,7 @@ def law_findings(
         if (np.abs(residuals[i][:, claim.null[i]]) > ON_SUPPORT).any():
             findings.append(Discrepancy("support", (labels[i],), {"directions": int(claim.null[i].sum())}))
         if z.shape[1]:
-            findings += _label_tests(labels[i], z, levels)
+            findings += _test_label_law(labels[i], z, levels)
             total += float(((z - z.mean(axis=0)) ** 2).sum())
             degrees += (len(z) - 1) * z.shape[1]
     if degrees:
@@ -61,16 +64,17 @@ def law_findings(
         if p < levels["overall"]:
             findings.append(Discrepancy("too little spread", (), {"variance ratio": total / degrees, "p": p}))
     for a, b in pairs:
-        findings += _dependence((labels[a], labels[b]), varying[a], varying[b], levels["dependence"])
+        findings += _find_dependence((labels[a], labels[b]), varying[a], varying[b], levels["dependence"])
     for i, z in enumerate(varying):
         if z.shape[1]:
-            findings += _reuse(labels[i], z, levels["dependence"])
+            findings += _find_reused_noise(labels[i], z, levels["dependence"])
     return findings
 
 
-def _label_tests(label: str, z: FloatArray, levels: dict[str, float]) -> list[Discrepancy]:
+def _test_label_law(label: str, z: FloatArray, levels: dict[str, float]) -> list[Discrepancy]:
+    """Return the findings about one label's residuals z (m, r): spread, mean and shape."""
     (m, r), chi2 = z.shape, scipy.stats.chi2
-    first, second = halves(z)
+    first, second = split_in_halves(z)
     mean = z.mean(axis=0)
     tails = (("too little spread", chi2.cdf, "spread"), ("too much spread", chi2.sf, "mismatch"))
     square, df = float(((z - mean) ** 2).sum()), (m - 1) * r
@@ -94,12 +98,12 @@ def _label_tests(label: str, z: FloatArray, levels: dict[str, float]) -> list[Di
     ]
 
 
-def _dependence(names: tuple[str, ...], x: FloatArray, y: FloatArray, level: float) -> list[Discrepancy]:
-    """Answers of two labels at the same place of their sequences."""
+def _find_dependence(names: tuple[str, ...], x: FloatArray, y: FloatArray, level: float) -> list[Discrepancy]:
+    """Return a finding where answers of two labels at the same place of their sequences are correlated."""
     m = min(len(x), len(y))
     if m < 4 or not x.shape[1] or not y.shape[1]:
         return []
-    (x1, x2), (y1, y2) = halves(x[:m]), halves(y[:m])
+    (x1, x2), (y1, y2) = split_in_halves(x[:m]), split_in_halves(y[:m])
     left, _, right = np.linalg.svd((x1 - x1.mean(axis=0)).T @ (y1 - y1.mean(axis=0)))
     p_along, q_along = x2 @ left[:, 0], y2 @ right[0]
     p_along, q_along = p_along - p_along.mean(), q_along - q_along.mean()
@@ -111,8 +115,8 @@ def _dependence(names: tuple[str, ...], x: FloatArray, y: FloatArray, level: flo
     return [Discrepancy("dependence", names, {"correlation": (plus - minus) / (plus + minus), "p": p})]
 
 
-def _reuse(label: str, z: FloatArray, level: float) -> list[Discrepancy]:
-    """Answers of one label any number of steps between."""
+def _find_reused_noise(label: str, z: FloatArray, level: float) -> list[Discrepancy]:
+    """Return a finding where answers of one label, any number of steps between, are correlated."""
     m, r = z.shape
     size = 2 ** int(np.ceil(np.log2(2 * m)))
 

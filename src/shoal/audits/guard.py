@@ -132,8 +132,10 @@ def model_guard(
     rests = bool(classes.stored_covs.any()) and query not in CONSTRUCTED
     deltas = np.full(n_draws, noise_alone if query == "as_in_paper" else promise)
     if rests and query != "as_in_paper":
-        estimates = _estimates(classes, training)
-        deltas = np.array([mechanism.delta_for(_plausible(classes, estimates, rng))[0] for _ in range(n_draws)])
+        estimates = _training_sizes(classes, training)
+        deltas = np.array(
+            [mechanism.delta_for(_draw_plausible_laws(classes, estimates, rng))[0] for _ in range(n_draws)]
+        )
     deltas = np.sort(deltas)
     place = int(scipy.stats.binom.ppf(0.99, n_draws, confidence))
     return ModelGuard(
@@ -149,7 +151,7 @@ def model_guard(
     )
 
 
-class _Estimates(NamedTuple):
+class _TrainingSizes(NamedTuple):
     """Per label: observations behind the mean, degrees of freedom of the covariance, covariance of one observation."""
 
     n_mean: FloatArray
@@ -157,9 +159,10 @@ class _Estimates(NamedTuple):
     spread: FloatArray | None
 
 
-def _estimates(classes: GaussianClasses, training: Any) -> _Estimates:
+def _training_sizes(classes: GaussianClasses, training: Any) -> _TrainingSizes:
+    """Return what ``training`` says about every label; raise InputError where that is too little."""
     if hasattr(training, "observations"):
-        estimates = _Estimates(*training.observations(classes.labels))
+        estimates = _TrainingSizes(*training.observations(classes.labels))
         if estimates.spread is not None and estimates.spread.shape[1] != classes.n_dims:
             raise InputError("training must have the mechanism's horizon")
     else:
@@ -167,14 +170,16 @@ def _estimates(classes: GaussianClasses, training: Any) -> _Estimates:
         if values.ndim and values.shape != (classes.n_classes,):
             raise InputError(f"training must be a number or hold {classes.n_classes} numbers, one per label")
         counts = np.array(np.broadcast_to(values, (classes.n_classes,)))
-        estimates = _Estimates(counts, counts - 1, None)
+        estimates = _TrainingSizes(counts, counts - 1, None)
     if (estimates.degrees < ranks(classes.stored_covs)).any() or (estimates.n_mean < 1).any():
         raise InputError("training is too short: a covariance needs more observations than the answer has entries")
     return estimates
 
 
-def _plausible(classes: GaussianClasses, estimates: _Estimates, rng: np.random.Generator) -> GaussianClasses:
-    """One draw of all labels' laws. A shared covariance stays shared."""
+def _draw_plausible_laws(
+    classes: GaussianClasses, estimates: _TrainingSizes, rng: np.random.Generator
+) -> GaussianClasses:
+    """Return all labels' laws, drawn from the posterior. A shared covariance stays shared."""
     n, k = classes.means.shape
     # In units of the entries' own deviations: a small entry beside a large one varies as well.
     scale = np.sqrt(np.where(classes.stored_variances > 0, classes.stored_variances, 1.0))

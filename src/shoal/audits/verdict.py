@@ -53,10 +53,12 @@ class Discrepancy(Figures):
 
     @property
     def meaning(self) -> str:
+        """What the finding means, in a sentence."""
         return MEANINGS[self.kind]
 
     @property
     def lessens_privacy(self) -> bool:
+        """Whether the finding is a loss of privacy."""
         return self.kind not in HARMLESS
 
     def __str__(self) -> str:
@@ -123,7 +125,7 @@ class Audit(Figures):
 
     @property
     def delta_lower(self) -> FloatArray:
-        """(edges, D) lower bounds on δ at the design's ε."""
+        """Lower bounds on δ at the design's ε, (edges, D)."""
         return np.asarray(self.delta_lower_curve[:, :, 0])
 
     @property

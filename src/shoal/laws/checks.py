@@ -52,7 +52,7 @@ class LawChecks:
 
     @property
     def gaussian(self) -> BoolArray:
-        """(n,) False where the Gaussian law is rejected, at level 0.01 for all labels together."""
+        """Whether each label's rows look Gaussian, (n,): False if rejected at level 0.01 for all labels together."""
         tested = np.flatnonzero(np.isfinite(self.gaussian_p))
         order = tested[np.argsort(self.gaussian_p[tested], kind="stable")]
         passed = self.gaussian_p[order] > LEVEL / np.maximum(len(order) - np.arange(len(order)), 1)
@@ -72,12 +72,12 @@ class LawChecks:
 
     @property
     def loss_holds(self) -> bool:
-        """Whether observed privacy losses follow the law of promised ones."""
+        """Whether observed privacy losses are distributed as the laws promise."""
         return self.loss_p >= LEVEL / 10 or self.loss_gap <= SIZE
 
     @property
     def holds(self) -> bool:
-        """Whether nothing speaks against the laws."""
+        """Whether no check speaks against the laws: Gaussian rows, spread and privacy losses."""
         return bool(self.gaussian.all()) and self.wide_enough and self.loss_holds
 
     @property
@@ -95,7 +95,7 @@ class LawChecks:
 
     @property
     def statements(self) -> tuple[str, ...]:
-        """Sentences on what was found, and what it cannot show."""
+        """Sentences on what the checks found, and what they cannot show."""
         said = []
         tested = int(np.isfinite(self.gaussian_p).sum())
         wrong = int((~self.gaussian).sum())
@@ -121,16 +121,17 @@ class LawChecks:
         return tuple(said)
 
     def take(self, positions: IndexArray) -> LawChecks:
-        """The checks of some labels."""
-        figures: dict[str, Any] = {name: value[positions] for name, value in self._figures.items()}
+        """Return the checks of the labels at these positions."""
+        figures: dict[str, Any] = {name: value[positions] for name, value in self._arrays.items()}
         return replace(self, labels=tuple(self.labels[i] for i in positions), **figures)
 
     def table(self) -> dict[str, Any]:
-        """Columns by their names, one entry per label, as ``polars.DataFrame`` and ``pandas.DataFrame`` take them."""
-        return {"label": list(self.labels), "verdict": list(self.verdict)} | self._figures
+        """Return columns by name, one entry per label, as ``polars.DataFrame`` and ``pandas.DataFrame`` take them."""
+        return {"label": list(self.labels), "verdict": list(self.verdict)} | self._arrays
 
     @property
-    def _figures(self) -> dict[str, FloatArray]:
+    def _arrays(self) -> dict[str, FloatArray]:
+        """The fields with one figure per label, by name."""
         return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
 
     def __str__(self) -> str:
@@ -149,10 +150,10 @@ def check_laws(
     degrees: FloatArray,
     fitted_rows: FloatArray,
 ) -> LawChecks:
-    """Fitted and held-out rows of every label, (m, k) each, against the laws from the first.
+    """Check rows against Gaussian laws: fitted and held-out rows (m, k) of every label, and the laws from the first.
 
-    Their means come from ``counts`` rows and their covariances have these degrees of freedom; ``fitted_rows`` are what
-    the final laws are fitted on.
+    Their means come from ``counts`` rows and their covariances have these ``degrees`` of freedom; ``fitted_rows`` are
+    what the final laws are fitted on.
     """
     from scipy import stats
 
@@ -160,23 +161,23 @@ def check_laws(
     gaussian_p, spread = np.full((2, n), np.nan)
     factors = np.linalg.cholesky(covs)
     log_size = np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1)
-    nearest = _closest(means, covs)
+    nearest = _nearest_labels(means, covs)
     rng = np.random.default_rng(SEED + 1)
     all_observed, all_promised = [], []
     for i, (others, rows) in enumerate(samples):
-        gaussian_p[i] = _test_rows(np.concatenate([rows, others]))
+        gaussian_p[i] = _gaussian_p_value(np.concatenate([rows, others]))
         m = len(rows)
         if m == 0:
             continue
-        own = _squares(factors[i], rows - means[i])
+        own = _squared_distances(factors[i], rows - means[i])
         # E d² of a new row, if the mean and the covariance have the errors of estimates from so many rows.
         inflation = (1 + 1 / counts[i]) * degrees[i] / (degrees[i] - k - 1)
         spread[i] = own.mean() / (k * inflation)
         j = nearest[i]
         drawn = rng.standard_normal((m, k)) * math.sqrt(inflation) @ factors[i].T
         change = log_size[j] - log_size[i]
-        all_observed.append(change + 0.5 * (_squares(factors[j], rows - means[j]) - own))
-        promised = _squares(factors[j], drawn + means[i] - means[j]) - _squares(factors[i], drawn)
+        all_observed.append(change + 0.5 * (_squared_distances(factors[j], rows - means[j]) - own))
+        promised = _squared_distances(factors[j], drawn + means[i] - means[j]) - _squared_distances(factors[i], drawn)
         all_promised.append(change + 0.5 * promised)
     p_value, gap = 1.0, 0.0
     if all_observed:
@@ -185,14 +186,15 @@ def check_laws(
     return LawChecks(labels, held_out, fitted, gaussian_p, spread, p_value, gap)
 
 
-def _squares(factor: FloatArray, gaps: FloatArray) -> FloatArray:
+def _squared_distances(factor: FloatArray, gaps: FloatArray) -> FloatArray:
+    """Return the squared Mahalanobis length (m,) of each gap (m, k), for the lower factor of the covariance."""
     from scipy import linalg
 
     return np.asarray((linalg.solve_triangular(factor, gaps.T, lower=True) ** 2).sum(axis=0))
 
 
-def _closest(means: FloatArray, covs: FloatArray) -> IndexArray:
-    """(n,) the other label whose mean is closest, in units of the mean covariance."""
+def _nearest_labels(means: FloatArray, covs: FloatArray) -> IndexArray:
+    """Return for each label (n,) the other one whose mean is closest, in units of the mean covariance."""
     from scipy import linalg
 
     factor = np.linalg.cholesky(covs.mean(axis=0))
@@ -202,8 +204,8 @@ def _closest(means: FloatArray, covs: FloatArray) -> IndexArray:
     return np.array([int(np.argmin(distances)) for distances in away], dtype=np.intp)
 
 
-def _test_rows(rows: FloatArray) -> float:
-    """p-value, NaN for too few rows."""
+def _gaussian_p_value(rows: FloatArray) -> float:
+    """Return the p-value of "these rows (m, k) are Gaussian" from two statistics; NaN for too few rows."""
     from scipy import stats
 
     k = rows.shape[1]
@@ -211,31 +213,33 @@ def _test_rows(rows: FloatArray) -> float:
     size = max((s for s in SIZES if 2 * k + 4 <= s <= len(rows)), default=0)
     if size == 0:
         return math.nan
-    observed = _statistics(rows[None, :size])
+    observed = _mardia_statistics(rows[None, :size])
     if observed is None:
         return 0.0
     (high, low), (skewed, _) = (
         (float(law.sf(one[0])), float(law.cdf(one[0])))
-        for one, law in zip(observed, (stats.pearson3(s, m, d) for m, d, s in _null_laws(size, k)), strict=True)
+        for one, law in zip(
+            observed, (stats.pearson3(s, m, d) for m, d, s in _simulated_null_moments(size, k)), strict=True
+        )
     )
     return min(2 * min(2 * high, 2 * low, skewed), 1.0)
 
 
 @cache
-def _null_laws(size: int, n_dims: int) -> tuple[tuple[float, float, float], ...]:
-    """Mean, deviation and skewness of the two statistics of so many Gaussian rows, simulated."""
+def _simulated_null_moments(size: int, n_dims: int) -> tuple[tuple[float, float, float], ...]:
+    """Return mean, deviation and skewness of the two statistics of so many Gaussian rows, simulated."""
     from scipy import stats
 
     rng = np.random.default_rng(SEED)
-    parts = [_statistics(rng.standard_normal((BLOCK, size, n_dims))) for _ in range(DRAWS // BLOCK)]
+    parts = [_mardia_statistics(rng.standard_normal((BLOCK, size, n_dims))) for _ in range(DRAWS // BLOCK)]
     drawn = [np.concatenate(one) for one in zip(*(part for part in parts if part is not None), strict=True)]
     return tuple((float(x.mean()), float(x.std()), float(stats.skew(x))) for x in drawn)
 
 
-def _statistics(samples: FloatArray) -> tuple[FloatArray, FloatArray] | None:
-    """ln of the kurtosis and cube root of the skewness of samples (b, m, k); None where rows do not span all entries.
+def _mardia_statistics(samples: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+    """Return ln of Mardia's kurtosis and the cube root of a skewness, each (b,), of samples (b, m, k).
 
-    Nearly normal on these scales.
+    Nearly normal on these scales. None where rows do not span all entries.
     """
     m = samples.shape[1]
     centered = samples - samples.mean(axis=1, keepdims=True)

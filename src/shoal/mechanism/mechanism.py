@@ -53,7 +53,7 @@ from shoal.mechanism.releasable import (
 )
 from shoal.noise.affine import EXACT, ExactMap
 from shoal.noise.factor import JITTER, needs_jitter
-from shoal.noise.grid import UP, NoiseGrid, edge_loss, label_tv
+from shoal.noise.grid import UP, NoiseGrid, edge_delta_increase, label_total_variation
 from shoal.noise.source import NotPrivate, seeded_noise, standard_normals
 from shoal.numerics.matrices import EPS
 from shoal.plaintext import table
@@ -296,18 +296,20 @@ class Mechanism(Stored):
 
     def can_release(self, values: FloatArray) -> bool:
         """Whether every row of ``values``, (m, k), lies on the grid of released answers."""
-        return values.shape[1:] == (self.classes.n_dims,) and self._grid.holds(values)
+        return values.shape[1:] == (self.classes.n_dims,) and self._grid.contains(values)
 
     @cached_property
     def _grid(self) -> NoiseGrid:
         std = np.sqrt(np.broadcast_to(self.output.stored_variances, self.output.means.shape))
-        return NoiseGrid.of(self.output.means, std)
+        return NoiseGrid.from_moments(self.output.means, std)
 
     @cached_property
     def _exact(self) -> ExactMap:
         """All labels' parameters as integers, prepared together so that no label's first release takes longer."""
         targets = None if self.mean_grid is None else np.where(self.mean_grid > EXACT, self._moved_means[0], np.nan)
-        return ExactMap.of(self.classes.means, self._shifts, self.gain, self.noise_cov, self._grid, targets)
+        return ExactMap.from_parameters(
+            self.classes.means, self._shifts, self.gain, self.noise_cov, self._grid, targets
+        )
 
     def _request(self, answers: Any, label: Any, name: str = "q") -> tuple[FloatArray, list[int]]:
         """Checked answers and the position of each one's label; nothing is drawn before this."""
@@ -324,7 +326,7 @@ class Mechanism(Stored):
     def refuse_excluded(self, answers: FloatArray, positions: Sequence[int], name: str) -> None:
         """Raise where an answer, (m, k) in all, cannot come from the law of the label at its position."""
         supports = cached_supports(self.classes)
-        count = int(supports.excludes(self.classes, answers, np.array(positions, dtype=np.intp)).sum())
+        count = int(supports.excluded_answers(self.classes, answers, np.array(positions, dtype=np.intp)).sum())
         if count:
             raise InputError(
                 f"{name}: {count} of {len(answers)} answer(s) cannot come from the law of their label, which fixes "
@@ -486,7 +488,7 @@ class Mechanism(Stored):
         each = np.broadcast_to(epsilon, (len(self.pairs),))
         tv = self.precision_tv
         together = tv if self.times == 1 else self.times * tv * UP
-        return edge_loss(together, self.pairs, each, table=scope == "table")
+        return edge_delta_increase(together, self.pairs, each, table=scope == "table")
 
     @cached_property
     def precision_tv(self) -> FloatArray:
@@ -497,7 +499,7 @@ class Mechanism(Stored):
         """
         n, k = self.classes.means.shape
         variances = np.broadcast_to(np.diagonal(self.noise_cov, axis1=1, axis2=2), (n, k))
-        tv = label_tv(np.sqrt(np.maximum(variances, 0.0)), self.grid)
+        tv = label_total_variation(np.sqrt(np.maximum(variances, 0.0)), self.grid)
         tv[self.rests_on_rounding | (variances < 0).any(axis=1)] = 1.0
         tv.flags.writeable = False
         return tv

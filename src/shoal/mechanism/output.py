@@ -15,7 +15,7 @@ from shoal.laws.classes import indefinite_tolerance
 from shoal.noise.affine import EXACT
 from shoal.numerics.compilation import kernel
 from shoal.numerics.eigenpairs import eigh
-from shoal.numerics.matrices import EPS, correlation, exact_sum
+from shoal.numerics.matrices import EPS, correlations, sum_with_error
 from shoal.validation import FloatArray, IndexArray
 
 
@@ -24,7 +24,7 @@ def moved_means(means: FloatArray, shift: FloatArray, grid: IndexArray | None) -
 
     A sum that ``grid`` rounds, to a multiple of 2^grid, is released as the rounded value itself: there is no error.
     """
-    total, error = exact_sum(means, shift)
+    total, error = sum_with_error(means, shift)
     if grid is None:
         return total, error
     snapped = grid > EXACT
@@ -45,7 +45,7 @@ def moved_covs(covs: FloatArray, gain: FloatArray | None, noise: FloatArray) -> 
     noise = 0.5 * noise + 0.5 * turned
     if gain is None or not (gain.any() and covs.any()):
         shape = np.broadcast_shapes(covs.shape, noise.shape)
-        total, lost = exact_sum(np.broadcast_to(covs, shape), np.broadcast_to(noise, shape))
+        total, lost = sum_with_error(np.broadcast_to(covs, shape), np.broadcast_to(noise, shape))
         return total, lost + uneven
     n, k = gain.shape[:2]
     moved = np.empty((n, k, k))
@@ -66,7 +66,7 @@ def _definite(covs: FloatArray, errors: FloatArray) -> tuple[FloatArray, FloatAr
     most = np.sqrt(np.abs(diagonal[:, :, None] * diagonal[:, None, :]))
     wrong = np.asarray((diagonal < 0).any(axis=1) | (np.abs(covs) > (1 + 4 * EPS) * most).any(axis=(1, 2)))
     if not wrong.all():
-        values = np.linalg.eigvalsh(correlation(covs[~wrong]))
+        values = np.linalg.eigvalsh(correlations(covs[~wrong]))
         wrong[~wrong] = values[:, 0] < -indefinite_tolerance(k) * values[:, -1]
     if wrong.any():
         values, vectors = eigh(covs[wrong])

@@ -20,8 +20,8 @@ EPS = float(np.finfo(np.float64).eps)
 RANK_TOLERANCE = 4 * EPS
 
 
-def correlation(covs: FloatArray) -> FloatArray:
-    """Σ scaled to unit diagonal; entries without variance become uncorrelated unit entries."""
+def correlations(covs: FloatArray) -> FloatArray:
+    """Return covariances (n, k, k) scaled to unit diagonal; an entry without variance becomes uncorrelated."""
     std = np.sqrt(np.diagonal(covs, axis1=1, axis2=2))
     safe = np.where(std > 0, std, 1.0)
     result = covs / safe[:, :, None] / safe[:, None, :]
@@ -31,21 +31,21 @@ def correlation(covs: FloatArray) -> FloatArray:
 
 
 def square_root(covs: FloatArray) -> FloatArray:
-    """Symmetric positive semidefinite square roots; nothing is certified from them."""
+    """Return symmetric positive semidefinite square roots; nothing is certified from them."""
     values, vectors = eigh(covs)
     return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]) @ np.swapaxes(vectors, -1, -2))
 
 
 def ranks(covs: FloatArray) -> FloatArray:
-    """(n,) ranks up to rounding, decided on the correlations of the entries with variance."""
+    """Return the rank of each covariance (n,), up to rounding, decided on the correlations of entries that vary."""
     moving = np.diagonal(covs, axis1=1, axis2=2) > 0
-    values = np.linalg.eigvalsh(correlation(covs))
+    values = np.linalg.eigvalsh(correlations(covs))
     flat = (values <= RANK_TOLERANCE * values[:, -1:]).sum(axis=1)
     return np.asarray(moving.sum(axis=1) - flat)
 
 
 def inverse_root(covs: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Σ^{−1/2} on the range of each Σ and zero outside it, and the projector onto what is outside.
+    """Return Σ^{−1/2} on the range of each Σ (zero outside it), and the projector onto what is outside.
 
     Which directions there are is decided on the scale of the entries' own deviations, not of the widest.
     """
@@ -57,8 +57,8 @@ def inverse_root(covs: FloatArray) -> tuple[FloatArray, FloatArray]:
     return np.asarray((vectors * inverse[:, None, :]) @ turned), np.asarray((vectors * ~there[:, None, :]) @ turned)
 
 
-def exact_sum(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """a + b rounded, and the absolute value of what rounding took off, exactly (Knuth)."""
+def sum_with_error(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return a + b rounded, and the absolute value of what rounding took off, exactly (Knuth)."""
     total = a + b
     back = total - a
     return total, np.abs((a - (total - back)) + (b - back))

@@ -32,7 +32,7 @@ from shoal.mechanism.atoms import log_up
 from shoal.mechanism.mechanism import Mechanism
 from shoal.mechanism.releasable import law_parts
 from shoal.noise.grid import UP as LOSS_UP
-from shoal.noise.grid import NoiseGrid, edge_loss, label_tv
+from shoal.noise.grid import NoiseGrid, edge_delta_increase, label_total_variation
 from shoal.proofs import enclosure
 from shoal.proofs.dyadic_laws import Compared, DyadicLaws, Unsettled, down, up
 from shoal.proofs.enclosure import Path
@@ -369,15 +369,15 @@ def _loss(mechanism: Mechanism, laws: DyadicLaws, pairs: IndexArray, epsilon: Fl
     variances = np.broadcast_to(np.diagonal(mechanism.noise_cov, axis1=1, axis2=2), (n, k))
     means, covs = laws.rounded
     std = np.sqrt(np.maximum(np.diagonal(covs, axis1=1, axis2=2), 0.0))
-    steps = np.minimum(NoiseGrid.of((1 - DECIDED) * means, (1 - DECIDED) * std).steps, mechanism.grid)
-    tv = label_tv(np.sqrt(variances), steps)
+    steps = np.minimum(NoiseGrid.from_moments((1 - DECIDED) * means, (1 - DECIDED) * std).steps, mechanism.grid)
+    tv = label_total_variation(np.sqrt(variances), steps)
     tv = mechanism.times * tv * (1.0 if mechanism.times == 1 else LOSS_UP)
     moved = mechanism.bias.any(axis=1) if mechanism.gain is None else np.ones(n, dtype=bool)
     random = np.broadcast_to(mechanism.classes.stored_variances.any(axis=1), (n,))
     for i in np.intersect1d(np.flatnonzero(moved & random), pairs):
         if not laws[int(i)].is_definite:
             tv[i] = 1.0
-    return edge_loss(tv, pairs, epsilon, table=scope == "table")
+    return edge_delta_increase(tv, pairs, epsilon, table=scope == "table")
 
 
 def _hex(value: Any) -> Any:

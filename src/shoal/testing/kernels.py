@@ -36,7 +36,7 @@ from shoal import validation
 from shoal.accounting.curve import privacy_curve
 from shoal.accounting.deterministic import analytic_sigma
 from shoal.accounting.releases import Releases
-from shoal.audits.attacks import FEWEST, ResidualLaws, Scores, claimed_and_fitted, count_events, halves
+from shoal.audits.attacks import FEWEST, ResidualLaws, Scores, count_events, likelihood_ratio_scores, split_in_halves
 from shoal.audits.confidence import detectable_delta
 from shoal.audits.verdict import Figures
 from shoal.errors import InputError
@@ -220,12 +220,12 @@ def _count(
     error: float,
 ) -> Conclusion:
     """The best bound that counted events give, by attackers who know the means, the samples, or single values."""
-    learned = [halves(y)[0] for y in answers]
+    learned = [split_in_halves(y)[0] for y in answers]
     fitted = ResidualLaws.fit(learned)
     means = fitted.means if known is None else known
     claim = ResidualLaws.from_moments(means, np.broadcast_to(fitted.covs.mean(axis=0), fitted.covs.shape).copy())
-    own = [claim.log_densities(i, y) for i, y in enumerate(answers)]
-    laws, values = claimed_and_fitted(claim, answers, own), _value_scores(answers)
+    own = [claim.log_density_of_answers(i, y) for i, y in enumerate(answers)]
+    laws, values = likelihood_ratio_scores(claim, answers, own), _value_scores(answers)
 
     def scores(a: int, b: int) -> Sequence[tuple[FloatArray, FloatArray]]:
         return [*laws(a, b), *([] if values is None else values(a, b))]
@@ -263,7 +263,7 @@ def _gap(
     gaps = [0.0]
     if known is not None and (known[a] != known[b]).any():
         gaps.append(_least_gap(answers[a], answers[b], known[a] - known[b], share * SHARES["gap"]))
-    (one, rest), (two, others) = halves(answers[a]), halves(answers[b])
+    (one, rest), (two, others) = split_in_halves(answers[a]), split_in_halves(answers[b])
     gaps.append(_least_gap(rest, others, one.mean(axis=0) - two.mean(axis=0), share * SHARES["learned gap"]))
     return _conclude(max(gaps), 1.0, epsilon), "gap", (a, b)
 
@@ -296,7 +296,7 @@ def _least_gap(one: FloatArray, two: FloatArray, towards: FloatArray, error: flo
 
 def _spread(answers: list[FloatArray], a: int, b: int, epsilon: float, error: float) -> Conclusion:
     """The δ of Gaussian laws whose variances differ as much as the answers show, in the directions learned."""
-    (one, rest), (two, others) = halves(answers[a]), halves(answers[b])
+    (one, rest), (two, others) = split_in_halves(answers[a]), split_in_halves(answers[b])
     k = one.shape[1]
     covs = [np.cov(part.T).reshape(k, k) for part in (one, two)]
     if min(float(np.linalg.eigvalsh(cov)[0]) for cov in covs) <= 1e-12 * max(float(np.trace(cov)) for cov in covs):

@@ -72,7 +72,7 @@ def command(*sections: str, also: tuple[str, ...] = ()) -> Callable[[Command], C
                 for begin in ON_BEGIN:
                     begin()
                 chosen = options.take_settings(known, given)
-                with warmup.announce_to(lambda words: say(f"compile: {words}")):
+                with warmup.announce_compilation_to(lambda words: say(f"compile: {words}")):
                     outcome = function(**given, **chosen)
                 code = outcome.code
                 _print(_render(outcome, as_json))
