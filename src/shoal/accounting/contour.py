@@ -67,24 +67,12 @@ _SINH, _COSH = np.sinh(_GRID), np.cosh(_GRID)
 def contour_point(index: int, bend: int, c: float, scale: float) -> tuple[float, float, float, float]:
     """Return the point t(v) of the hyperbola at a grid index, and dt/dv, as (re t, im t, re dt, im dt)."""
     sh, ch = _SINH[index], _COSH[index]
-    return (
-        c + bend * scale * SIN * (ch - 1.0),
-        scale * COS * sh,
-        bend * scale * SIN * sh,
-        scale * COS * ch,
-    )
+    return (c + bend * scale * SIN * (ch - 1.0), scale * COS * sh, bend * scale * SIN * sh, scale * COS * ch)
 
 
 @kernel
 def scaled_integrand(
-    index: int,
-    bend: int,
-    kind: int,
-    x: float,
-    c: float,
-    at_c: float,
-    scale: float,
-    law: LossLaw,
+    index: int, bend: int, kind: int, x: float, c: float, at_c: float, scale: float, law: LossLaw
 ) -> tuple[float, float]:
     """Return e^{K(t) − xt} / pole · dt/dv at a grid index over its size at c, as (re, im); nan if it overflows."""
     t_re, t_im, d_re, d_im = contour_point(index, bend, c, scale)
@@ -286,14 +274,7 @@ def spectrum_error(t: float, single: float, twice: float, law: LossLaw) -> float
 
 @kernel
 def log_strip_integral(
-    kind: int,
-    strip: int,
-    x: float,
-    c: float,
-    second: float,
-    law: LossLaw,
-    floor: float,
-    agreement: float,
+    kind: int, strip: int, x: float, c: float, second: float, law: LossLaw, floor: float, agreement: float
 ) -> tuple[float, float, int, int, int]:
     """Return ln of the integral over one strip's contour and the half-width of its bracket in ln.
 

@@ -26,12 +26,7 @@ from shoal.rounding import exactly, upper
 from shoal.validation import FloatArray
 
 #: Notion -> code of the kernels.
-NOTIONS = {
-    "dp": tails.DP,
-    "pdp": tails.PDP,
-    "pdp-two-sided": tails.PDP_TWO_SIDED,
-    "chernoff": tails.CHERNOFF,
-}
+NOTIONS = {"dp": tails.DP, "pdp": tails.PDP, "pdp-two-sided": tails.PDP_TWO_SIDED, "chernoff": tails.CHERNOFF}
 NO_EDGES = "graph has no edges: there is no worst edge to report"
 #: Edges per block of work.
 BLOCK = 1024
@@ -87,13 +82,7 @@ class PrivacyCurve:
 
 
 def privacy_curve(
-    classes: Any,
-    graph: NeighborGraph,
-    epsilon: Any,
-    notion: str = "dp",
-    prior: Prior = None,
-    *,
-    scope: str = "answer",
+    classes: Any, graph: NeighborGraph, epsilon: Any, notion: str = "dp", prior: Prior = None, *, scope: str = "answer"
 ) -> PrivacyCurve:
     """The worst δ over both directions of every edge, at each ε.
 
@@ -150,11 +139,7 @@ def _check_request(
 
 
 def worst_curve(
-    releases: EdgeSource,
-    pairs: NDArray[np.intp],
-    notion: str,
-    epsilons: FloatArray,
-    offsets: FloatArray,
+    releases: EdgeSource, pairs: NDArray[np.intp], notion: str, epsilons: FloatArray, offsets: FloatArray
 ) -> PrivacyCurve:
     """Return the curve of the worst edge at each ε, where edge e in direction d counts at epsilons + offsets[e, d]."""
     best, where = _worst_brackets(releases, pairs, NOTIONS[notion], epsilons, offsets)
@@ -229,13 +214,7 @@ def edge_brackets(
 
 
 def epsilon_at(
-    classes: Any,
-    graph: NeighborGraph,
-    delta: float,
-    notion: str = "dp",
-    prior: Prior = None,
-    *,
-    scope: str = "answer",
+    classes: Any, graph: NeighborGraph, delta: float, notion: str = "dp", prior: Prior = None, *, scope: str = "answer"
 ) -> float:
     """The smallest ε at which δ(ε) ≤ ``delta`` is certain, to a relative accuracy of 1e-12 or better; inf if none.
 
@@ -352,11 +331,7 @@ def _choose_brackets(old: FloatArray, new: FloatArray) -> FloatArray:
 
 
 def _worst_brackets(
-    releases: EdgeSource,
-    pairs: NDArray[np.intp],
-    code: int,
-    epsilons: FloatArray,
-    offsets: FloatArray,
+    releases: EdgeSource, pairs: NDArray[np.intp], code: int, epsilons: FloatArray, offsets: FloatArray
 ) -> tuple[FloatArray, NDArray[np.intp]]:
     """Return the worst bracket of ln δ at each ε, (n_epsilon, 3), and (edge, direction) that attain it."""
     n = len(epsilons)

@@ -55,10 +55,7 @@ PER_SCALE, PER_GAP = 1.0 / math.sqrt(8.0), 1.0 / math.sqrt(2.0 * math.pi)
 
 
 @kernel
-def supremum_error(
-    x: float,
-    law: LossLaw,
-) -> float:
+def supremum_error(x: float, law: LossLaw) -> float:
     """Return a bound on the error of :func:`loss_supremum`, as it is compared with the threshold x."""
     total = abs(x)
     error = 0.0
@@ -311,13 +308,7 @@ def log_elementary_bounds(kind: int, side: int, x: float, law: LossLaw) -> tuple
 
 
 @kernel
-def log_tail_bracket(
-    kind: int,
-    side: int,
-    x: float,
-    law: LossLaw,
-    floor: float,
-) -> tuple[float, float, float]:
+def log_tail_bracket(kind: int, side: int, x: float, law: LossLaw, floor: float) -> tuple[float, float, float]:
     """Return (value, lower, upper) in ln of a one-sided quantity of the privacy loss L.
 
     Side RIGHT: E[(1 − e^{x−L})₊] for kind HOCKEY, Pr(L > x) for kind TAIL. Side LEFT (kind TAIL only): Pr(L < x).
@@ -369,12 +360,7 @@ def log_sum_exp(p: float, q: float) -> float:
 
 
 @kernel
-def log_delta_bracket(
-    notion: int,
-    epsilon: float,
-    law: LossLaw,
-    floor: float,
-) -> tuple[float, float, float]:
+def log_delta_bracket(notion: int, epsilon: float, law: LossLaw, floor: float) -> tuple[float, float, float]:
     """Return (value, lower, upper) of ln δ at one ε for one directed edge, in the notion of this code.
 
     Values certain to lie below ``floor`` may come back as (bound, −inf, bound).

@@ -78,10 +78,7 @@ class _SeriesFit:
 
 
 def fit_arma(
-    series: Any,
-    order: tuple[int, int] = (6, 5),
-    *,
-    progress: Callable[[int, int], None] | None = None,
+    series: Any, order: tuple[int, int] = (6, 5), *, progress: Callable[[int, int], None] | None = None
 ) -> ArmaModels:
     """Fit a zero-mean ARMA(p, q) to every row: a stationary, invertible model near a maximum of the exact likelihood.
 

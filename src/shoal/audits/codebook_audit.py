@@ -17,6 +17,7 @@ from shoal.accounting.assignments import likeliest_assignments
 from shoal.accounting.releases import SCOPES
 from shoal.accounting.risk import group_naming_bound
 from shoal.audits.confidence import clopper_pearson_lower, clopper_pearson_upper
+from shoal.audits.verdict import Naming
 from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.odds import probabilities
 from shoal.rounding import upper
@@ -29,8 +30,8 @@ LAWS = 0.5
 class CodebookAudit:
     """Result of attacks on a codebook; ``verdict`` is "consistent" or "violated".
 
-    ``wrong_laws`` counts labels whose draws do not follow their stored probabilities. ``named`` of ``n_rows`` rows were
-    named right, one row of every table looked at; ``named_lower`` and ``named_upper`` hold its probability.
+    ``wrong_laws`` counts labels whose draws do not follow their stored probabilities. ``naming`` is the attack that
+    names rows, one row of every table looked at.
     """
 
     scope: str
@@ -38,17 +39,12 @@ class CodebookAudit:
     n_samples: int
     n_labels: int
     wrong_laws: int
-    named: int
-    n_rows: int
-    named_lower: float
-    named_upper: float
-    promise_upper: float
-    guessing: float
+    naming: Naming
 
     @property
     def violations(self) -> int:
         """The number of claims that are broken: laws of labels, and naming."""
-        return self.wrong_laws + (self.named_lower > self.promise_upper)
+        return self.wrong_laws + (self.naming.accuracy_lower > self.naming.promise_upper)
 
     @property
     def verdict(self) -> str:
@@ -57,8 +53,9 @@ class CodebookAudit:
 
     def __str__(self) -> str:
         return (
-            f"{self.verdict}: {self.wrong_laws} of {self.n_labels} labels drawn otherwise than promised; {self.named} "
-            f"of {self.n_rows} rows named, promised at most {upper(self.promise_upper, 3)} of them"
+            f"{self.verdict}: {self.wrong_laws} of {self.n_labels} labels drawn otherwise than promised; "
+            f"{self.naming.accuracy:.3g} of {self.naming.n_answers} rows named, promised at most "
+            f"{upper(self.naming.promise_upper, 3)} of them"
         )
 
 
@@ -107,4 +104,6 @@ def audit_codebook(
     share = (1.0 - LAWS) * error / 2
     least, most = (float(bound(named, max(rows, 1), share)) for bound in (clopper_pearson_lower, clopper_pearson_upper))
     held = min(promise * (1 + 1e-12), 1.0)
-    return CodebookAudit(scope, confidence, n_samples, n_labels, wrong, named, rows, least, most, held, guessing)
+    attack = "matching" if scope == "table" else "one row"
+    naming = Naming(attack, named / max(rows, 1), least, most, held, held, guessing, rows)
+    return CodebookAudit(scope, confidence, n_samples, n_labels, wrong, naming)

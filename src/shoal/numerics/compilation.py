@@ -51,7 +51,6 @@ class _Compilations(event.Listener):
 
     def on_end(self, event: Any) -> None:
         """Do nothing: only the beginning of a compilation is announced."""
-        pass
 
 
 event.register("numba:compile", _Compilations())  # type: ignore[no-untyped-call]

@@ -18,14 +18,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 
 import numpy as np
 
 from shoal.validation import FloatArray, IndexArray
-
-#: How many matrices' forms are kept; one of 48 entries may take half a megabyte.
-KEPT = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,13 +53,7 @@ class NullSpaceForm:
 
 def null_space_form(cov: FloatArray) -> NullSpaceForm | None:
     """Return the form of a symmetric (k, k) matrix with positive variances; None where it is not semidefinite."""
-    return _form_of_bytes(np.ascontiguousarray(cov, dtype=np.float64).tobytes(), len(cov))
-
-
-@lru_cache(maxsize=KEPT)
-def _form_of_bytes(content: bytes, k: int) -> NullSpaceForm | None:
-    """Return :func:`null_space_form` of a matrix given as bytes, by which results are remembered."""
-    cov = np.frombuffer(content, dtype=np.float64).reshape(k, k)
+    k = len(cov)
     exponents = [math.ceil(math.frexp(value)[1] / 2) for value in np.diagonal(cov).tolist()]
     rows = _scale_to_integers(cov.tolist(), exponents)
     pivots = _eliminate_in_place(rows)
