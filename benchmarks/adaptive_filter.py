@@ -12,9 +12,9 @@ import numpy as np
 
 from shoal import NeighborGraph, validation
 from shoal.accounting.curve import BLOCK
-from shoal.accounting.renyi import have_equal_covariances, renyi_upper_ends
-from shoal.mechanism.atoms import sum_up
-from shoal.mechanism.sequence import FilterRule, codebook_divergence, gaussian_deltas, sort_releases
+from shoal.accounting.renyi import equal_covariances, upper_divergences
+from shoal.mechanism.composition import FilterRule, codebook_divergence, gaussian_deltas, split_by_kind
+from shoal.mechanism.discrete_loss import sum_rounded_up
 from shoal.numerics.matrices import EPS
 
 
@@ -47,11 +47,11 @@ class AdaptiveFilter:
         Returns:
             A δ, rounded up. It measures the way to the limit; the guarantee is the budget's.
         """
-        books, gaussian, pairs = sort_releases(releases, graph, scope)
+        books, gaussian, pairs = split_by_kind(releases, graph, scope)
         rows, directions = (1, 2) if scope == "answer" else (2, 1)
         orders = np.array(self.rule.orders)
-        largest = sum_up(*(book.answer_epsilon for book in books)) * rows if gaussian is None else math.inf
-        tv = sum_up(*(getattr(release, "finite_precision_tv", 0.0) for release in releases)) * rows
+        largest = sum_rounded_up(*(book.answer_epsilon for book in books)) * rows if gaussian is None else math.inf
+        tv = sum_rounded_up(*(getattr(release, "finite_precision_tv", 0.0) for release in releases)) * rows
         aside = min((1.0 + math.exp(min(self.epsilon, 700.0))) * tv * (1 + 8 * EPS), 1.0)
         worst = 0.0
         for start in range(0, len(pairs), BLOCK):
@@ -65,7 +65,7 @@ class AdaptiveFilter:
                     exact[equal] = gaussian_deltas(gaussian, part[equal], self.epsilon, directions)
             for e, (i, j) in enumerate(graph.edges[start : start + BLOCK].tolist() if books else ()):
                 for direction, (a, b) in enumerate([(i, j), (j, i)][:directions]):
-                    losses = [(book.losses(graph.labels[a], graph.labels[b], scope), 1) for book in books]
+                    losses = [(book.privacy_loss(graph.labels[a], graph.labels[b], scope), 1) for book in books]
                     total[e, direction] += codebook_divergence(losses, orders)
             worst = max(worst, float(self.rule.least_delta(total, gaussian=exact, largest=largest, aside=aside).max()))
         return worst

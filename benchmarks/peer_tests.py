@@ -19,6 +19,7 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from io import StringIO
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from benchmarks._auditors import Array, hockey_stick, kernel, sniper
 from peer_cases import DELTAS, EPSILONS, SIGMAS, Case, agrees, cases, found, gaussian_delta, mpf
+from shoal.mechanism.composition import codebook_divergence
 
 SAMPLES, ERROR = 40_000, 1e-3
 
@@ -131,7 +133,10 @@ def codebook(epsilon: float = 1.0) -> Subject:
     return Subject(
         "codebook, ε = 1",
         lambda e: float(book.curve(e).delta_upper),
-        book.divergence,
+        lambda order: max(
+            float(codebook_divergence([(book.privacy_loss(*pair), 1)], np.array([order]))[0])
+            for pair in permutations("abc", 2)
+        ),
         drawn[0],
         drawn[1],
         lambda broken: math.nan,

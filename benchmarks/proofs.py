@@ -12,7 +12,7 @@ import numpy as np
 
 import shoal
 from shoal import archive
-from shoal.mechanism.releasable import law_parts
+from shoal.mechanism.releasable import laws_file_parts
 from shoal.proofs import checker
 
 
@@ -42,7 +42,7 @@ def main(files: list[str]) -> None:
             proof, spent[0, seed] = timed(lambda c=classes, g=graph: shoal.prove(c, g, 1.0))
             spent[0, seed] /= 2
             _, spent[1, seed] = timed(lambda c=classes, g=graph: shoal.prove(c, g, 1.0, "table"))
-            content = archive.pack(*law_parts(classes, np.array([[0, 1]])))
+            content = archive.pack(*laws_file_parts(classes, np.array([[0, 1]])))
             _, spent[2, seed] = timed(lambda p=proof, c=content: checker.check(json.loads(p.to_json()), c))
             spent[2, seed] /= max(len(proof.edges), 1)
             widths.append((proof.delta_upper - proof.delta_lower) / proof.delta_upper)

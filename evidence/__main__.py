@@ -10,8 +10,8 @@ import typer
 
 import shoal
 from evidence import homes
-from shoal.product.cli.curves import folder_for, tell
-from shoal.product.cli.screen import Outcome, command, say
+from shoal.product.cli.analysis_commands import refuse_folder_for_study, show_progress
+from shoal.product.cli.screen import Outcome, command, print_message
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for figures and tables.")]
 Quick = Annotated[bool, typer.Option("--quick", help="Smaller and in seconds; for a first look.")]
@@ -29,7 +29,7 @@ def synthetic(out: Out = Path("out/synthetic"), quick: Quick = False, seed: Seed
     """
     from evidence.paper.synthetic_study import reproduce_synthetic
 
-    return _shown(reproduce_synthetic(folder_for(out), seed=seed, quick=quick, progress=_counted), out)
+    return _shown(reproduce_synthetic(_study_folder(out), seed=seed, quick=quick, progress=_counted), out)
 
 
 @command()
@@ -56,7 +56,7 @@ def meters(
     readings, source = _read(file) if file else (None, None)
     study = reproduce_meters(
         readings,
-        folder_for(out),
+        _study_folder(out),
         origin=origin or None,
         source=source,
         quick=quick,
@@ -92,9 +92,9 @@ def rule(
         days=_numbers("days", days),
         draws=draws,
         seed=seed,
-        progress=tell,
+        progress=show_progress,
     )
-    study.save(folder_for(out))
+    study.save(_study_folder(out))
     return Outcome({"out": str(out), **study.to_dict()}, f"{study}\n\nTables and picture: {out}")
 
 
@@ -125,18 +125,18 @@ def measure(
     from evidence.rule import price_rule
 
     studies: dict[str, Callable[[], dict[str, Any]]] = {
-        "prices": lambda: prices.study(keep, tell),
-        "blends": lambda: blends.study(keep, tell),
-        "year": lambda: year.study(keep, tell),
-        "paper": lambda: real.study(tell),
-        "rivals": lambda: rivals.study(keep, tell),
-        "reidentify": lambda: reidentification.study(homes.SWISS.read(), keep=keep, progress=tell).to_dict(),
-        "rule": lambda: price_rule(homes.SWISS.read(), progress=tell).to_dict(),
-        "rule_year": lambda: price_rule(homes.LONDON.read(), members=[15], progress=tell).to_dict(),
-        "rows": lambda: rows.study(keep, tell),
-        "three": lambda: inference.study(keep, tell),
+        "prices": lambda: prices.study(keep, show_progress),
+        "blends": lambda: blends.study(keep, show_progress),
+        "year": lambda: year.study(keep, show_progress),
+        "paper": lambda: real.study(show_progress),
+        "rivals": lambda: rivals.study(keep, show_progress),
+        "reidentify": lambda: reidentification.study(homes.SWISS.read(), keep=keep, progress=show_progress).to_dict(),
+        "rule": lambda: price_rule(homes.SWISS.read(), progress=show_progress).to_dict(),
+        "rule_year": lambda: price_rule(homes.LONDON.read(), members=[15], progress=show_progress).to_dict(),
+        "rows": lambda: rows.study(keep, show_progress),
+        "three": lambda: inference.study(keep, show_progress),
         "small": pages.small,
-        "opening": lambda: opening.study(keep, tell),
+        "opening": lambda: opening.study(keep, show_progress),
     }
     if study not in studies:
         raise shoal.InputError(f"study must be one of {', '.join(studies)}")
@@ -180,8 +180,15 @@ def _shown(study: Any, out: Path) -> Outcome:
     return Outcome({"out": str(out), **study.to_dict()}, f"{study}\n\nFigures and tables: {out}")
 
 
+def _study_folder(out: Path) -> Path:
+    """The folder of a study, made if need be; a run's is refused."""
+    refuse_folder_for_study(out)
+    out.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return out
+
+
 def _counted(text: str, done: int, total: int) -> None:
-    say(f"{text}: {done} of {total}")
+    print_message(f"{text}: {done} of {total}")
 
 
 app = typer.Typer(

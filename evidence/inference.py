@@ -41,7 +41,7 @@ from shoal.product.studies.reidentification import (
     infer_steps,
     read_properties,
 )
-from shoal.product.studies.tables import attack_table, fill_rows, named_columns, read_table, rehearse_rows
+from shoal.product.studies.tables import attack_table, fill_withheld, named_columns, read_table, rehearse_rows
 from shoal.readings.crowds import check_curves, contributions
 from shoal.readings.plan import noisy_crowds_plan
 from shoal.validation import FloatArray
@@ -72,7 +72,7 @@ def before(own: Readings, origins: Sequence[str], names: Sequence[str]) -> tuple
         weekend = np.array([(first - 7 + day) % 7 >= 5 for day in range(7)])
         days = kw.mean(axis=2) + LEAST
         level = np.log(np.stack([days[:, -1], days.mean(axis=1), days[:, -1] / np.median(days, axis=1)], axis=1))
-        features.append(fill_rows(np.concatenate([fingerprint(kw[:, -7:], weekend)[0], level], axis=1)))
+        features.append(fill_withheld(np.concatenate([fingerprint(kw[:, -7:], weekend)[0], level], axis=1)))
         every.append(days)
     return features, np.stack(every)
 
@@ -97,7 +97,7 @@ def homes_study(name: str, keep: Path | None, progress: Progress) -> dict[str, A
     truths |= read_properties(properties, names, EVENINGS)
     draw = np.random.default_rng(0)
     power = list(homes.entering)
-    averages = [fill_rows(one) for one in rows.release(homes, lambda n: int(draw.integers(n))).rows]
+    averages = [fill_withheld(one) for one in rows.release(homes, lambda n: int(draw.integers(n))).rows]
     everyone, few = np.arange(len(names)), list(range(0, EVENINGS, EVENINGS // FEW))
     progress(f"{name}: answers", 0.3)
     white, books = answers([power[o] for o in few], names, homes.member)

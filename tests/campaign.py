@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 import shoal
 from shoal import archive
 from shoal.accounting.curve import edge_brackets
-from shoal.mechanism.releasable import law_parts
+from shoal.mechanism.releasable import laws_file_parts
 from shoal.noise.factor import JITTER, needs_jitter
 from shoal.noise.source import RESOLUTION
 from shoal.proofs import checker
@@ -81,7 +81,7 @@ def confirmed(released: shoal.GaussianClasses | shoal.Mechanism, epsilon: float 
     if isinstance(released, shoal.Mechanism):
         content = released.to_bytes()
     else:
-        content = archive.pack(*law_parts(released, graph.edges))
+        content = archive.pack(*laws_file_parts(released, graph.edges))
     checker.check(checker.parse(proof.to_json().encode()), content)
     return proof
 

@@ -24,7 +24,8 @@ from mpmath import mp, mpf
 
 import shoal
 from shoal.accounting import deterministic
-from shoal.mechanism.atoms import LossAtoms
+from shoal.mechanism.composition import codebook_divergence
+from shoal.mechanism.discrete_loss import DiscreteLoss
 
 mp.dps = 50
 GOOGLE, OPENDP = "dp_accounting", "OpenDP"
@@ -91,7 +92,7 @@ def response(n: int, ratio: float) -> shoal.Codebook:
 
 def law(book: shoal.Codebook, label: str) -> list[Any]:
     """The stored odds, exactly."""
-    group, row = book.place(label)
+    group, row = book.crowd_and_row(label)
     counts = [int(count) for count in group.counts[row]]
     return [mpf(count) / sum(counts) for count in counts]
 
@@ -277,7 +278,9 @@ def randomized_response() -> Iterator[Case]:
 
             def ours(n: int = n, ratio: float = ratio, order: float = order) -> list[float]:
                 book = response(n, ratio)
-                return [book.divergence(order) if order < math.inf else book.epsilon]
+                if order == math.inf:
+                    return [book.epsilon]
+                return codebook_divergence([(book.privacy_loss("0", "1"), 1)], np.array([order])).tolist()
 
             def exact(n: int = n, ratio: float = ratio, order: float = order) -> Any:
                 one, two = (law(response(n, ratio), label) for label in "01")
@@ -322,7 +325,7 @@ def finite_laws() -> Iterator[Case]:
 
 
 def finite_law(inputs: str, ours: Sequence[int], theirs: Sequence[int], epsilon: float, figure: float) -> Case:
-    atoms = LossAtoms.of(np.array(ours, dtype=np.int64), np.array(theirs, dtype=np.int64), 10.0)
+    atoms = DiscreteLoss.of(np.array(ours, dtype=np.int64), np.array(theirs, dtype=np.int64), 10.0)
 
     def exact() -> Any:
         return discrete_delta([mpf(c) / sum(ours) for c in ours], [mpf(c) / sum(theirs) for c in theirs], epsilon)

@@ -37,9 +37,9 @@ if TYPE_CHECKING:  # the library: pip install shoal
     from shoal.laws.graph import NeighborGraph as NeighborGraph
     from shoal.mechanism.codebook import Codebook as Codebook
     from shoal.mechanism.codebook import codebook as codebook
+    from shoal.mechanism.composition import composed_delta as composed_delta
     from shoal.mechanism.mechanism import Mechanism as Mechanism
     from shoal.mechanism.releasable import load as load
-    from shoal.mechanism.sequence import composed_delta as composed_delta
     from shoal.proofs.proof import Proof as Proof
     from shoal.proofs.proof import prove as prove
     from shoal.readings.crowds import noisy_crowds as noisy_crowds
@@ -64,9 +64,9 @@ if TYPE_CHECKING:  # the product: pip install 'shoal[run]'
     from shoal.product.sources.meters.predictive import Forecasts as Forecasts
     from shoal.product.sources.meters.readings import read_meters as read_meters
     from shoal.product.sources.meters.simulate import simulate_meters as simulate_meters
-    from shoal.product.studies.publications import find_published as find_published
     from shoal.product.studies.reidentification import attack_meters as attack_meters
     from shoal.product.studies.tables import attack_table as attack_table
+    from shoal.product.studies.tables import find_published as find_published
 
 __version__: str
 __all__: list[str]

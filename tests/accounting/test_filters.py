@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 import numpy as np
 import pytest
@@ -18,8 +18,8 @@ import shoal
 from adversary import Kind, best_policy, composed, released, strongest, together
 from shoal import GaussianClasses, InputError, NeighborGraph
 from shoal.accounting.deterministic import gaussian_delta
-from shoal.mechanism import sequence as filters
-from shoal.mechanism.sequence import ASIDE, GAUSSIAN, WEIGHTS, FilterRule
+from shoal.mechanism import composition as filters
+from shoal.mechanism.composition import ASIDE, GAUSSIAN, WEIGHTS, FilterRule, codebook_divergence
 
 
 def fixed(epsilon: float, delta: float):
@@ -167,7 +167,9 @@ def test_of_real_releases():
     assert budget.spent([book] * 4, GRAPH) == 0.0
     assert budget.spent([book] * 2, GRAPH, scope="table") == 0.0
     assert budget.spent([book] * 5, GRAPH) > 0.0
-    beside = together([worst], t) + [book.divergence(order) for order in budget.rule.orders]
+    orders = np.array(budget.rule.orders)
+    losses = [book.privacy_loss(*pair) for pair in permutations(LABELS, 2)]
+    beside = together([worst], t) + np.max([codebook_divergence([(loss, 1)], orders) for loss in losses], axis=0)
     assert 0.0 < budget.spent([book, noisy], GRAPH) <= float(budget.rule.least_delta(beside)) * (1 + 1e-9)
     classes = GaussianClasses.deterministic([[0.0], [1.0], [2.0]], labels=LABELS)
     mechanism = shoal.design(classes, GRAPH, "white", 1.0, 400.0)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import shoal
-from shoal.mechanism.odds import WHOLE
+from shoal.mechanism.integer_probabilities import WHOLE
 
 
 def book(n: int = 6, epsilon: float = 2.0, scope: str = "answer") -> shoal.Codebook:
@@ -34,7 +34,7 @@ def test_draws_with_other_odds_are_found(monkeypatch: pytest.MonkeyPatch) -> Non
     moved /= moved.sum()
 
     def draw(self: shoal.Codebook, label: str) -> int:
-        row = self.place(label)[1]
+        row = self.crowd_and_row(label)[1]
         odds = moved if row == 0 else self.probabilities(label)
         return int(rng.choice(len(odds), p=odds))
 

@@ -40,7 +40,7 @@ def whole() -> shoal.Mechanism:
 
 @pytest.fixture(scope="module")
 def parts(whole: shoal.Mechanism) -> list[DesignFacts]:
-    return [design_facts(whole.part(list(group)), query="point") for group in GROUPS]
+    return [design_facts(whole.for_labels(list(group)), query="point") for group in GROUPS]
 
 
 def test_many_shards_say_what_one_says(whole: shoal.Mechanism, parts: list[DesignFacts]) -> None:
@@ -54,7 +54,7 @@ def test_many_shards_say_what_one_says(whole: shoal.Mechanism, parts: list[Desig
     assert many.guessing == one.guessing == pytest.approx(1 / 3)
     for name in ("rho_mean", "rho_largest", "rmse", "rmse_largest", "rmse_by_entry", "bias_by_entry", "answer_mean"):
         assert getattr(many.accuracy, name) == pytest.approx(getattr(one.accuracy, name), rel=1e-12), name
-    shards = [fit_facts(whole.part(list(group)).graph) for group in GROUPS]
+    shards = [fit_facts(whole.for_labels(list(group)).graph) for group in GROUPS]
     card = ReleaseCard.of(FitFacts.merge(shards), many)
     assert card.statement == ReleaseCard.of(fit_facts(whole.graph), one).statement
     assert card.to_dict()["graph"] == ReleaseCard.of(fit_facts(whole.graph), one).to_dict()["graph"]
@@ -102,7 +102,7 @@ def test_the_bound_covers_the_best_mechanism_of_every_group(sizes: Sequence[int]
 @pytest.fixture(scope="module")
 def attacked(whole: shoal.Mechanism) -> list[AuditFacts]:
     return [
-        replace(audit_facts(shoal.audit(whole.part(list(group)), n_samples=200, seed=1)), of_groups=3, rule="all")
+        replace(audit_facts(shoal.audit(whole.for_labels(list(group)), n_samples=200, seed=1)), of_groups=3, rule="all")
         for group in GROUPS
     ]
 

@@ -19,7 +19,7 @@ from calls import call
 import shoal
 from shoal.accounting import spectrum
 from shoal.numerics import compilation
-from shoal.product.cli.screen import Outcome, Stages, command
+from shoal.product.cli.screen import Outcome, StageProgress, command
 from shoal.product.runs.config import Config
 from shoal.product.runs.run import compile_first
 
@@ -93,7 +93,7 @@ def test_a_reader_who_has_gone_changes_nothing(closed: TextIO, monkeypatch: pyte
 
 def test_a_run_goes_on_where_nobody_reads_its_progress(closed: TextIO, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", closed)
-    with Stages() as progress:
+    with StageProgress() as progress:
         for stage in ("fit", "design"):
             progress(stage, "working", 0, 0)
 

@@ -64,7 +64,7 @@ def test_cost_in_kw_agrees_with_sampling(two_groups, method):
     for i, name in enumerate(classes.labels[:5]):
         q = rng.multivariate_normal(classes.means[i], classes.covs[i], size=200_000)
         off = np.exp(np.asarray(mechanism.sample(q, name, seed=1000 + i))) - np.exp(q)
-        error = power_accuracy(mechanism.part([name]))
+        error = power_accuracy(mechanism.for_labels([name]))
         spread = off.std(axis=0) / np.sqrt(len(off))
         assert (np.abs(off.mean(axis=0) - error.biases) < 5 * spread).all()
         squares = off**2

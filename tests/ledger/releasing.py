@@ -10,7 +10,7 @@ import polars as pl
 from scipy.linalg import block_diag
 
 from shoal import GaussianClasses, Ledger, Mechanism, NeighborGraph, design
-from shoal.mechanism.atoms import sum_up
+from shoal.mechanism.discrete_loss import sum_rounded_up
 from shoal.product.ledger.accounts import account
 from shoal.product.ledger.budgets import Budget
 from shoal.product.ledger.composition import Charges
@@ -71,7 +71,7 @@ def spent_at(ledger: Ledger, label: str, *epsilons: float) -> np.ndarray:
 
 def charges(uses: list[tuple[str, float, int]]) -> Charges:
     """Charges of mechanisms, each with the total variation of one use and how often it was used."""
-    return Charges.of(((digest, times, sum_up(*[tv] * times)) for digest, tv, times in uses), None)
+    return Charges.of(((digest, times, sum_rounded_up(*[tv] * times)) for digest, tv, times in uses), None)
 
 
 SETTING = json.dumps({"query": "point", "unit": "kW", "m": 3})

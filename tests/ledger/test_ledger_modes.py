@@ -12,7 +12,7 @@ from test_ledger_verify import rewritten
 
 import shoal
 from shoal import BudgetError, GaussianClasses, InputError, Ledger, NeighborGraph
-from shoal.mechanism.sequence import GAUSSIAN
+from shoal.mechanism.composition import GAUSSIAN
 
 #: Two rounds that exact composition lets through either way, and whose choice by the first answer costs 1.5759 as much.
 FIRST, LITTLE, MUCH = 1.1090563, 1.1276778, 0.207368

@@ -14,9 +14,9 @@ from mpmath import iv
 from scipy.optimize import linprog
 
 import shoal
-from shoal.mechanism import odds
-from shoal.mechanism.odds import WHOLE
-from shoal.mechanism.program import _Search
+from shoal.mechanism import integer_probabilities as odds
+from shoal.mechanism.column_generation import _ColumnGeneration
+from shoal.mechanism.integer_probabilities import WHOLE
 
 
 def crowd(n: int, seed: int, k: int = 3) -> Any:
@@ -41,7 +41,7 @@ def exact_errors(book: shoal.Codebook) -> list[Fraction]:
     return [found[i] for i in range(len(found))]
 
 
-def keeps(counts: Any, epsilon: float) -> bool:
+def keeps_ratio(counts: Any, epsilon: float) -> bool:
     """Whether every ratio is at most e^ε for certain, by interval arithmetic: shares no code with the library."""
     iv.prec = 400
     bound = iv.exp(iv.mpf(epsilon)).a
@@ -78,7 +78,7 @@ def test_probabilities_are_exact_and_figures_round_outward(n: int, seed: int, ep
     book = made(n, seed, epsilon)
     (group,) = book.crowds
     assert all(sum(row) == WHOLE for row in group.counts.tolist())
-    assert keeps(group.counts, epsilon)
+    assert keeps_ratio(group.counts, epsilon)
     errors = exact_errors(book)
     assert all(Fraction(rho) >= error for rho, error in zip(book.rho.tolist(), errors, strict=True))
     assert book.rho == pytest.approx([float(error) for error in errors], rel=1e-12)
@@ -107,19 +107,19 @@ def test_groups_beyond_all_subsets_are_searched_and_bounded() -> None:
     book = made(26, 0, 2.0)
     center = made(26, 0, 1e-9).mean_rho
     assert 0.5 * book.mean_rho < book.lower_bound <= book.mean_rho < 0.9 * center
-    assert keeps(book.crowds[0].counts, 2.0)
+    assert keeps_ratio(book.crowds[0].counts, 2.0)
 
 
 def test_lloyd_steps_find_nearly_what_all_subsets_do() -> None:
     answers = crowd(13, 4)
     distances = ((answers[:, None] - answers[None]) ** 2).sum(axis=2)
     weights, low = np.full(13, 1 / 13), math.exp(-2.0)
-    found = _Search(distances, weights, low, None).run()
+    found = _ColumnGeneration(distances, weights, low, None).run()
     columns = np.where(found.sets, 1.0, low)
     curves = found.shares @ answers
     squares = ((answers[None] - curves[:, None]) ** 2).sum(axis=2)
     value = float(found.often @ (columns * squares) @ weights)
-    assert value <= 1.01 * _Search(distances, weights, low, 3).run().lower_bound
+    assert value <= 1.01 * _ColumnGeneration(distances, weights, low, 3).run().lower_bound
 
 
 def test_several_groups_are_solved_each_for_itself() -> None:
@@ -152,7 +152,7 @@ def test_odd_scales_stay_safe(answers: Any) -> None:
     errors = exact_errors(book)
     assert all(Fraction(rho) >= error for rho, error in zip(book.rho.tolist(), errors, strict=True))
     assert Fraction(book.lower_bound) <= sum(errors) / 4
-    assert keeps(book.crowds[0].counts, 1.5)
+    assert keeps_ratio(book.crowds[0].counts, 1.5)
 
 
 def test_a_tiny_epsilon_gives_the_center() -> None:
@@ -170,7 +170,7 @@ def test_labels_with_equal_answers() -> None:
 def test_a_table_pays_for_both_rows() -> None:
     book = made(6, 0, 2.0, scope="table")
     assert book.answer_epsilon == 1.0
-    assert keeps(book.crowds[0].counts, 1.0)
+    assert keeps_ratio(book.crowds[0].counts, 1.0)
     assert book.certificate.scope == "table"
     assert book.certificate.delta_upper == 0.0
     assert book.curve(1.9).delta_upper > 0.0
@@ -191,7 +191,7 @@ def test_the_integer_exponential_never_exceeds_the_exact_one(epsilon: float) -> 
 
 def test_the_ratio_leaves_room_for_its_square() -> None:
     for epsilon in (1e-12, 0.1, 1.0, 3.7, 20.0):
-        r = odds.ratio(epsilon)
+        r = odds.largest_ratio(epsilon)
         assert r * r << odds.EXP_BITS <= odds.exp_floor(2 * epsilon) << 2 * odds.RATIO_BITS
 
 
@@ -224,7 +224,7 @@ def test_a_file_whose_odds_exceed_its_epsilon_is_refused_even_when_sealed_anew(t
     from shoal import archive
 
     book = made(5, 0, 2.0)
-    header, arrays = book.parts()
+    header, arrays = book.file_parts()
     shoal.Codebook.from_bytes(archive.pack(header, arrays))
     with pytest.raises(shoal.InputError, match="no codebook has"):
         shoal.Codebook.from_bytes(archive.pack({**header, "epsilon": 1.999}, arrays))

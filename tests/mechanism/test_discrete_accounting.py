@@ -15,10 +15,10 @@ from mpmath import mp, mpf
 
 import shoal
 from peer_cases import discrete_delta, gaussian_delta, law
-from shoal.accounting.risk import group_naming_bound
-from shoal.mechanism import atoms
-from shoal.mechanism.atoms import LossAtoms
-from shoal.mechanism.odds import WHOLE
+from shoal.accounting.risk import named_in_group
+from shoal.mechanism import discrete_loss
+from shoal.mechanism.discrete_loss import DiscreteLoss
+from shoal.mechanism.integer_probabilities import WHOLE
 
 mp.dps = 50
 
@@ -46,7 +46,7 @@ def test_delta_of_both_scopes_is_that_of_all_pairs(n: int, seed: int, epsilon: f
         assert curve.delta_upper <= float(exact) * (1 + 1e-12) + 1e-25
         assert curve.scope == scope
         a, b = curve.worst_edge
-        loss = book.losses(a, b, scope)
+        loss = book.privacy_loss(a, b, scope)
         assert exact <= mpf(loss.delta(where)) <= exact + mpf(1e-9)
 
 
@@ -112,9 +112,9 @@ def test_sums_of_losses_stay_above_the_exact_ones(monkeypatch: pytest.MonkeyPatc
     many_ours, many_theirs = [mpf(1)], [mpf(1)]
     for _ in range(4):
         many_ours, many_theirs = product(many_ours, ours), product(many_theirs, theirs)
-    one = book.losses(a, b)
+    one = book.privacy_loss(a, b)
     fine = one.times(4)
-    monkeypatch.setattr(atoms, "MOST", 6)
+    monkeypatch.setattr(discrete_loss, "MOST_LOSSES", 6)
     coarse = one.times(4)
     assert len(coarse.steps) <= 6
     for at in (0.0, 0.5, 1.5, 3.1, 3.2):
@@ -131,14 +131,14 @@ def test_the_moments_are_those_of_the_laws(t: float) -> None:
     book = made(5, 2, 1.4)
     ours, theirs = law(book, "0"), law(book, "3")
     exact = mp.log(sum(p ** (1 + mpf(t)) * q ** (-mpf(t)) for p, q in zip(ours, theirs, strict=True)))
-    assert exact <= mpf(book.losses("0", "3").log_moment(t)) <= exact + mpf(1e-9) * (1 + t)
+    assert exact <= mpf(book.privacy_loss("0", "3").log_moment(t)) <= exact + mpf(1e-9) * (1 + t)
     with pytest.raises(shoal.InputError, match="t must not be negative"):
-        book.losses("0", "3").log_moment(-0.5)
+        book.privacy_loss("0", "3").log_moment(-0.5)
 
 
 def test_equal_laws_lose_nothing() -> None:
     same = np.array([WHOLE // 4, 3 * (WHOLE // 4)], dtype=np.int64)
-    assert LossAtoms.of(same, same, 2.0).times(1000).delta(0.0) == 0.0
+    assert DiscreteLoss.of(same, same, 2.0).times(1000).delta(0.0) == 0.0
 
 
 # ------------------------------------------------------------------ naming

@@ -55,7 +55,7 @@ def test_the_center_moves_as_is_stated():
     std = float(np.sqrt(made.noise_cov[0, 0, 0]))
     assert made.insider_error == pytest.approx(2 * std / np.sqrt(2), rel=1e-3)
 
-    from shoal.mechanism.insider import _change_of_center
+    from shoal.mechanism.insider import _center_derivative
 
     points = np.array([[1.0, 0.1, 0.0], [-0.6, 0.9, 0.0], [-0.5, -0.8, 0.0]])
 
@@ -64,7 +64,7 @@ def test_the_center_moves_as_is_stated():
         graph = shoal.NeighborGraph.complete(laws.labels)
         return shoal.design(laws, graph, "center", 1.0, shoal.perfect_rho(laws, graph) * 1.001).output.means[0]
 
-    change, _ = _change_of_center(points, center(points), 0)
+    change, _ = _center_derivative(points, center(points), 0)
     step = 1e-3
     moved = np.stack(
         [(center(points + step * np.outer([1, 0, 0], e)) - center(points)) / step for e in np.eye(3)], axis=1

@@ -128,7 +128,7 @@ def test_the_grid_survives_files_and_groups(tmp_path: Any) -> None:
     again = shoal.Mechanism.load(tmp_path / "m")
     assert again.digest == mechanism.digest
     assert (again.output.means == mechanism.output.means).all()
-    assert again.part(classes.labels[:3]).curve(0.0).delta_upper == 0.0
+    assert again.for_labels(classes.labels[:3]).curve(0.0).delta_upper == 0.0
     assert_covered(again)
 
 
@@ -176,7 +176,7 @@ def test_an_error_of_the_class_means_is_mapped_as_the_answers_are() -> None:
 def test_a_mechanism_file_without_edges_is_read_and_certifies_nothing(tmp_path: Any) -> None:
     classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]])
     mechanism = shoal.design(classes, shoal.NeighborGraph.complete(classes.labels), "white", 1.0, 16.0)
-    mechanism.part(["0"]).save(tmp_path / "m")
+    mechanism.for_labels(["0"]).save(tmp_path / "m")
     again = shoal.Mechanism.load(tmp_path / "m")
     for figure in (lambda: again.certificate, lambda: again.certificate_for("table"), lambda: again.curve(1.0)):
         with pytest.raises(shoal.InputError, match="graph has no edges"):

@@ -30,14 +30,14 @@ def every() -> list[Releasable]:
 def test_one_interface(released: Releasable, tmp_path: Path) -> None:
     assert check_releasable(released=released) is released
     assert released.labels == tuple(LABELS)
-    assert (released.n_dims, released.constant, released.times) == (2, True, 1)
+    assert (released.n_dims, released.has_constant_answers, released.times) == (2, True, 1)
     assert released.release(ANSWERS, LABELS).shape == (5, 2)
     assert released.release(ANSWERS[0], "a").shape == (2,)
-    part = released.part(["e", "d"])
+    part = released.for_labels(["e", "d"])
     assert part.labels == ("e", "d")
     assert part.graph.n_edges == 1
     assert part.rho.tolist() == released.rho[[4, 3]].tolist()
-    errors = released.errors(["e", "a"])
+    errors = released.expected_errors(["e", "a"])
     assert errors.squares.shape == errors.biases.shape == (2, 2)
     assert (errors.squares.mean(axis=1) <= errors.rho * (1 + 1e-9)).all()
     assert errors.rho.tolist() == released.rho[[4, 0]].tolist()
@@ -50,7 +50,7 @@ def test_one_interface(released: Releasable, tmp_path: Path) -> None:
 
 def test_errors_of_a_codebook_are_those_of_its_odds() -> None:
     book = shoal.codebook(ANSWERS, GRAPH, epsilon=2.0)
-    errors = book.errors()
+    errors = book.expected_errors()
     for i, name in enumerate(LABELS):
         off, odds = book.curves(name) - ANSWERS[i], book.probabilities(name)[:, None]
         assert errors.squares[i] == pytest.approx((odds * off**2).sum(axis=0), rel=1e-12)
@@ -62,8 +62,8 @@ def test_errors_of_a_codebook_are_those_of_its_odds() -> None:
 def test_parts_of_a_codebook_are_whole_crowds() -> None:
     book = shoal.codebook(ANSWERS, GRAPH, epsilon=2.0)
     with pytest.raises(InputError, match="labels must be those of whole crowds"):
-        book.part(["a", "b"])
-    assert book.part(["c", "a", "b"]).release(["a"]).shape == (1, 2)
+        book.for_labels(["a", "b"])
+    assert book.for_labels(["c", "a", "b"]).release(["a"]).shape == (1, 2)
 
 
 def test_nobody_outside_the_room_asks_which_one_it_is() -> None:

@@ -20,7 +20,7 @@ import shoal
 from shoal import archive
 from shoal.accounting import curve as accounting
 from shoal.accounting.releases import Releases
-from shoal.mechanism.releasable import law_parts
+from shoal.mechanism.releasable import laws_file_parts
 from shoal.proofs import checker
 from shoal.proofs import proof as proofs
 
@@ -49,7 +49,7 @@ class Case(NamedTuple):
 
 def _laws(name: str, classes: shoal.GaussianClasses, epsilon: float, scope: str = "answer") -> Case:
     graph = shoal.NeighborGraph.complete(classes.labels)
-    content = archive.pack(*law_parts(classes, graph.edges))
+    content = archive.pack(*laws_file_parts(classes, graph.edges))
     return Case(name, shoal.prove(classes, graph, epsilon, scope).to_json(), content)
 
 

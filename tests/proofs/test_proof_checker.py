@@ -22,7 +22,7 @@ from test_proofs import EDGE, crowd, mechanism, pair
 import campaign
 import shoal
 from shoal import archive
-from shoal.mechanism.releasable import law_parts
+from shoal.mechanism.releasable import laws_file_parts
 from shoal.proofs import checker
 from shoal.proofs import proof as proofs
 from shoal.proofs.proof import Proof
@@ -96,7 +96,7 @@ def test_duplicated_eigenvalues_singular_and_equal_laws_are_checked() -> None:
     same = shoal.GaussianClasses(np.zeros((2, 2)), np.eye(2))
     bounded = shoal.GaussianClasses([[0.0], [0.0]], [[[0.5]], [[1.0]]])
     for classes in (twice, scaled, line, same, bounded):
-        assert "confirmed" in checked(shoal.prove(classes, EDGE, 0.5), archive.pack(*law_parts(classes, PAIRS)))
+        assert "confirmed" in checked(shoal.prove(classes, EDGE, 0.5), archive.pack(*laws_file_parts(classes, PAIRS)))
 
 
 def test_a_flipped_bit_in_any_array_is_refused(proved: tuple[shoal.Mechanism, Proof]) -> None:
@@ -181,7 +181,7 @@ def test_altered_claims_are_refused(proved: tuple[shoal.Mechanism, Proof]) -> No
 
 def test_one_covariance_is_checked_in_closed_form() -> None:
     classes = shoal.GaussianClasses([[0.0, 0.0], [1.0, -0.5]], [[1.0, 0.25], [0.25, 2.0]])
-    content = archive.pack(*law_parts(classes, PAIRS))
+    content = archive.pack(*laws_file_parts(classes, PAIRS))
     for scope in ("answer", "table"):
         proof = shoal.prove(classes, EDGE, 0.5, scope)
         assert {one.by for one in proof.edges} == {"gaussian"}
@@ -199,7 +199,7 @@ def test_one_covariance_is_checked_in_closed_form() -> None:
         one["by"] = "gaussian"
         del one["path"]
     with pytest.raises(checker.Refused, match="stated to be equal"):
-        checked(stated, archive.pack(*law_parts(other, PAIRS)))
+        checked(stated, archive.pack(*laws_file_parts(other, PAIRS)))
 
 
 @pytest.mark.parametrize("scope", ["answer", "table"])
@@ -217,8 +217,8 @@ def test_several_answers_about_each_label_count_together(scope: str) -> None:
         classes, shoal.NeighborGraph.complete(classes.labels), "white", 1.0, 900.0, scope=scope, times=40
     )
     proof = shoal.prove(many)
-    assert proof.delta_lower <= many.ideal.delta_upper
-    assert many.ideal.delta_lower <= proof.ideal_upper
+    assert proof.delta_lower <= many.ideal_curve.delta_upper
+    assert many.ideal_curve.delta_lower <= proof.ideal_upper
     assert proofs.prove_mechanism(many)[0].certificate.proved
     assert checked(proof, many.to_bytes()).startswith("confirmed")
     too_many = replace(crowd(5, "white", n=3), times=40, scope=scope)

@@ -15,7 +15,7 @@ from forgeries import Case, faults, honest, trial
 
 import shoal
 from shoal import archive
-from shoal.mechanism.releasable import law_parts
+from shoal.mechanism.releasable import laws_file_parts
 from shoal.proofs import checker
 
 ZERO, SMALL, ONE = (0.0).hex(), (1e-300).hex(), (1.0).hex()
@@ -135,7 +135,7 @@ def test_laws_have_one_order_of_labels() -> None:
     """A list of labels that only a mechanism has would lead the pairs of the graph to other laws."""
     gaussian = shoal.GaussianClasses([[0.0], [0.1], [9.0]], [[1.0]], ["a", "b", "c"])
     graph = shoal.NeighborGraph.from_edges(gaussian.labels, [("a", "b")])
-    header, arrays = law_parts(gaussian, graph.edges)
+    header, arrays = laws_file_parts(gaussian, graph.edges)
     proof = json.loads(shoal.prove(gaussian, graph, 1.0).to_json())
     assert "confirmed" in checked(sealed(header, arrays, dict(proof)))
     apart = {**arrays, "edges": np.array([[0, 2]])}
@@ -149,11 +149,11 @@ def test_a_matrix_that_no_law_has_is_no_covariance(form: str) -> None:
     classes = shoal.GaussianClasses([[0.0, 0.0], [0.5, 0.0], [9.0, 9.0]], [np.eye(2)] * 3, ["a", "b", "c"])
     graph = shoal.NeighborGraph.from_edges(classes.labels, [("a", "b")])
     if form == "shoal laws":
-        header, arrays = law_parts(classes, graph.edges)
+        header, arrays = laws_file_parts(classes, graph.edges)
         proof = shoal.prove(classes, graph, 1.0)
     else:
         mechanism = shoal.design(classes, graph, "white", 1.0, 16.0)
-        header, arrays = mechanism.parts()
+        header, arrays = mechanism.file_parts()
         proof = shoal.prove(mechanism)
     covs = np.broadcast_to(np.eye(2), (3, 2, 2)).copy()
     arrays = {name: values for name, values in arrays.items() if name != "variances"} | {"covs": covs}

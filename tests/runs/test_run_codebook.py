@@ -11,7 +11,6 @@ import pytest
 from small_run import CONFIG, assert_released_as_charged, go, shards, write_days
 
 import shoal
-from shoal.product.runs.kinds import choose_kind
 
 BOOK = replace(CONFIG, method="codebook", epsilon=4.0)
 
@@ -78,14 +77,10 @@ def test_where_a_codebook_does_not_apply(settings: dict[str, object]) -> None:
         shoal.Config(method="codebook", **settings)  # type: ignore[arg-type]
 
 
-def way_of(settings: shoal.Config) -> str:
-    return choose_kind(settings).method(settings)
-
-
 def test_what_is_used_where_no_method_is_named() -> None:
     assert not shoal.Config().charged
-    assert way_of(shoal.Config(query="trajectory", epsilon=1.0, delta=1e-5)) == "mean"
-    assert way_of(shoal.Config(query="trajectory", rho=0.1)) == "transport"
+    assert shoal.Config(query="trajectory", epsilon=1.0, delta=1e-5).design_method == "mean"
+    assert shoal.Config(query="trajectory", rho=0.1).design_method == "transport"
     for given in ({"epsilon": 1.0}, {"delta": 1e-5}, {"rho": 0.1}):
         with pytest.raises(shoal.InputError, match=r"nothing here uses it.*codebook, white, paper"):
             shoal.Config(**given)  # type: ignore[arg-type]

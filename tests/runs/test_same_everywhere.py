@@ -48,7 +48,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, meters: Path) -> Iterator[dic
 def certificates(run: shoal.Run) -> dict[frozenset[str], float]:
     """Crowd -> its ideal δ at the design's ε, from the mechanism that releases it."""
     return {
-        frozenset(members): mechanism.part(members).certificate.delta_upper
+        frozenset(members): mechanism.for_labels(members).certificate.delta_upper
         for mechanism in mechanisms(run.path)
         for members in mechanism.graph.groups
     }

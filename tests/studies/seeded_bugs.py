@@ -47,7 +47,7 @@ def people(n: int, seed: int = 0, *, later: bool = False) -> pl.DataFrame:
 def released(out: Path) -> Released:
     """The files of a run, and what is on record about them."""
     state = Folder(out).state()
-    files = ReleaseFiles.of(out)
+    files = ReleaseFiles.of_run(out)
     names = [f"run {state.run} release {n}" for n in (state.release, state.release - 1)]
     before = None if state.previous is None else _crowds_of(Folder(out / state.previous))
     return Released(

@@ -19,7 +19,7 @@ from shoal.accounting.risk import group_naming_bound
 from shoal.audits.confidence import clopper_pearson_lower, clopper_pearson_upper
 from shoal.audits.verdict import Naming
 from shoal.mechanism.codebook import Codebook
-from shoal.mechanism.odds import probabilities
+from shoal.mechanism.integer_probabilities import probabilities
 from shoal.rounding import upper
 
 #: Share of the error probability for the law tests; the rest is for naming.

@@ -1,9 +1,8 @@
-"""Many points cut into compact cells of bounded, nearly equal size, and the neighbors of a point found through them.
+"""Compact cells of bounded, nearly equal size that many points are cut into, and neighbors found through them.
 
-A set is cut in two along a direction, at the place that makes the sizes fit; the direction starts as the one in which
-the points spread most and then joins the means of the two parts until nothing moves (2-means with fixed sizes). Cells
-are cut from cells. Everything is deterministic: ties go by position, and matrix products run on one thread, so that the
-number of threads changes no bit.
+A set is cut in two along a direction, which starts as that of the widest spread and then joins the means of the two
+parts until nothing moves (2-means with fixed sizes). Deterministic: ties go by position, and matrix products run on one
+thread, so that the number of threads changes no bit.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
-"""Diversity: a row is a figure about each of its members, so no crowd is far from all labels in what is protected.
-
-In every protected column a crowd keeps
+"""Diversity of crowds: in every protected column a crowd keeps close to all labels.
 
     |mean of the crowd − mean of all|  ≤  κ · standard deviation of all,      κ = 0.6
 
-which is t-closeness (Li, Li, Venkatasubramanian 2007) with the distance of means (docs/theory.md, section 12.1, rule
-5). Whole numbers are compared exactly. :func:`deal` is where formation starts: labels that are alike in the protected
-columns are dealt one to each crowd, to the crowds that they are near in all others, by linear assignment.
+t-closeness (Li, Li, Venkatasubramanian 2007) with the distance of means (docs/theory.md, section 12.1, rule 5). Whole
+numbers are compared exactly. :func:`deal` gives formation a start that keeps it.
 """
 
 from __future__ import annotations

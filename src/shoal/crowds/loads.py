@@ -1,9 +1,8 @@
-"""The rows of a crowd of meters, release after release, by the rules of size, precision, dominance and difference.
+"""Rows of crowds of meters, release after release, by the rules of size, precision, dominance and difference.
 
-A crowd keeps its base, its secret offset, what last entered of each member for each time of day, and the last row's
-instants with what entered for them. A member without a figure today, and a held one, enter with the reference: the
-figure that entered for the same instant, where the last row had it, else the last one for the same time of day; at the
-beginning that is the usual day stored when the crowd was formed. Figures are whole numbers of watts.
+A crowd keeps its base, its secret offset, what last entered of each member for each time of day, and what entered the
+last row. A member without a figure today, or held, enters with the reference: what entered for the same instant, else
+the last one for the same time of day, at first that of the usual day. Figures are whole numbers of watts.
 """
 
 from __future__ import annotations

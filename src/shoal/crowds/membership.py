@@ -1,11 +1,9 @@
-"""Crowds for life: who is averaged with whom, from one release to the next, by the four rules of docs/theory.md,
-section 12; m is the crowd that is promised. What may enter a row is for :mod:`shoal.crowds.loads` and ``tables``.
+"""Permanent crowds: who is averaged with whom, from one release to the next (docs/theory.md, section 12).
 
-What first crowds are alike in has a secret noise (:data:`BLUR`): formation is so sensitive that someone who knows all
-other labels could otherwise repeat it for every figure of the last one, and compare sizes and rows. Newcomers whose lot
-does not keep the rules of a row go on waiting, and so does the rest of a retired crowd that would not keep them with
-the others. Everything here is a pure function of its arguments, and of the *multiset* of values: exchanging two members
-of a crowd, or listing labels in another order, changes no row. What is drawn comes in as ``shuffle`` and ``seed``.
+m is the size that is promised. First crowds are formed from points with a secret noise (:data:`BLUR`): without it
+someone who knows all other labels could repeat formation for every figure of the last one. Everything here is a pure
+function of its arguments and of the *multiset* of values: exchanging two members of a crowd, or listing labels in
+another order, changes no row. What is drawn comes in as ``shuffle`` and ``seed``.
 """
 
 from __future__ import annotations

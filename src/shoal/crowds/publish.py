@@ -1,7 +1,7 @@
-"""Rows of averages without a run: :func:`publish_rows`, release after release.
+"""``publish_rows``: rows of averages without a run, and the state that the next release needs.
 
-The first call forms crowds; each call gives the rows that may be shown and the state for the next. Crowds are for life
-(:mod:`membership`), and a row keeps the rules of size, precision, dominance, difference and diversity (:mod:`tables`).
+The first call forms permanent crowds (:mod:`membership`); every row keeps the rules of size, precision, dominance,
+difference and diversity (:mod:`tables`).
 """
 
 from __future__ import annotations

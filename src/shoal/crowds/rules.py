@@ -1,21 +1,14 @@
-"""The rules of a row that look at one crowd by itself: precision, dominance, difference.
-
-Theory, with the proof: docs/theory.md, section 12.1. Figures are whole numbers v_i of a unit, such as watts.
+"""Rules of a row that look at one crowd by itself: precision, dominance, difference (docs/theory.md, section 12.1).
 
 **Precision**: a crowd of n members has a public base b, one of {1, 2, 5}·10^z, and for life a secret offset U, uniform
-on 0 … N − 1 with N = n b (in units). Its row is y = b ⌊(v_1 + … + v_n + U) / N⌋, right on average over U. Two worlds
-that differ by a constant d of one member differ by at most |d|/N in total variation, over the whole series of rows.
+on 0 … N − 1 with N = n b in units. Its row is y = b ⌊(v_1 + … + v_n + U) / N⌋ for figures v_i in whole units.
 
 **Dominance**: the p %-rule of statistics offices (Hundepool et al., Statistical Disclosure Control, 2012, section 4.2)
-with p = 50 and a coalition of c = min(3, ⌊(n − 1)/3⌋) members: for amounts a_1 ≥ a_2 ≥ …
+with p = 50 and a coalition of c = min(3, ⌊(n − 1)/3⌋) members: 50 % of a_1 ≤ a_{c+2} + … + a_n for a_1 ≥ a_2 ≥ …
 
-    50 % of a_1  ≤  a_{c+2} + a_{c+3} + … + a_n
-
-**Difference**: each member enters with its figure or, **held**, with the last one that entered. Held are, by how much
-they change, largest first, as many as it takes until those that enter keep dominance, or no change of an entry is more
-than n b/2, which rounding hides. In tables that is decided column by column. A member's loads are held as a whole, by
-the sum of its changes over entries whose instant was published before or over the others. Equal amounts are held
-together, so that nothing depends on names or the order of members.
+**Difference**: each member enters with its figure or, **held**, with the last one that entered. Members are held,
+largest change first, until the changes that enter keep dominance, or no change is more than n b/2, which rounding
+hides. Equal changes are held together, so that nothing depends on names or order.
 """
 
 from __future__ import annotations

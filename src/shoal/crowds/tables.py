@@ -1,20 +1,17 @@
-"""The rows of crowds over a table, release after release: every rule of a row, column by column.
+"""Rows of crowds over a table, release after release: every rule of a row, column by column.
 
 A figure is a whole number of its column's unit; a member without one enters with the last one that entered. Where a
-rule fails later on, the figure of that crowd in that column is withheld, and what is kept of the crowd stays as it was.
+rule fails, the figure of that crowd in that column is withheld.
 
-- **Few-valued** columns have at most ten values, and at most half as many as there are labels (a small table of
-  measurements is not a table of categories). That is fixed when the first crowds are formed; one with more than ten
-  values in a later release is few-valued no more, but protected all the same.
-- **Protected** are few-valued columns, those in which half of the labels or more are alike, and those named sensitive.
-  They take no part in likeness, and crowds keep close to all labels in them (:mod:`diversity`).
-- **Ruled by dominance**: all other columns, by |figure|, and the difference of two columns in which more than half of
-  the labels agree; never few-valued columns, and no difference of two of them. Two columns that agree for all members
-  but one are two tables in one. A column with negative figures is ruled too: otherwise one label with a negative
-  figure would end the rule for all.
+- **Few-valued** columns have at most ten values, and at most half as many as there are labels, when the first crowds
+  are formed; one with more than ten values later is few-valued no more, but stays protected.
+- **Protected** are few-valued columns, those in which half of the labels or more are alike, and those named sensitive:
+  crowds are not alike in them but close to all labels (:mod:`diversity`).
+- **Ruled by dominance** are all columns that are not few-valued, by |figure|, and the difference of two columns in
+  which more than half of the labels agree: where all members but one agree they are two tables in one.
 
-A base is for life. Where the usual figure of all labels outgrows five times n b of a crowd, the base hides too little
-of it, and the crowd's figure is withheld: the column needs new crowds.
+A base is permanent. Where the usual figure of all labels outgrows n b, the base hides too little, and the figure is
+withheld: the column needs new crowds.
 """
 
 from __future__ import annotations

@@ -1,16 +1,11 @@
-"""The common law that all labels can reach, and its price: perfect indistinguishability for a finite ρ.
+"""Centers of laws: the common law that all labels can reach, and its price: δ = 0 at every ε for a finite ρ.
 
 Transport: the minimax Bures–Wasserstein center, min over (m, S) of max over X of ‖μ_X − m‖² + d²(Σ_X, S) with
 d²(Σ, S) = Tr(Σ + S − 2(Σ^{1/2} S Σ^{1/2})^{1/2}) = min over rotations O of ‖Y − Σ^{1/2} O‖² for S = Y Yᵀ. Additive:
 ‖μ_X − m‖² + Tr(S − Σ_X) for S ⪰ Σ_X: the dominating matrix of least trace, and a weighted smallest enclosing ball.
 
-**The minimax problem** is solved through its dual, weights on the labels (:func:`_minimax`; docs/theory.md, section
-6.4). With costs c_X(z) of a center z and g(p) = min_z Σ p_X c_X(z), for every p
-
-    g(p) ≤ min_z max_X c_X(z) ≤ max_X c_X(z_p),
-
-so every iterate brackets the answer. Multiplicative weights come close; a Newton-like polish over the few labels that
-carry weight closes the gap.
+Both are solved through the dual, weights p on the labels: with costs c_X(z) of a center z, the weighted mean of the
+costs at the weighted center is a lower bound and their maximum an upper one (docs/theory.md, section 6.4).
 """
 
 from __future__ import annotations

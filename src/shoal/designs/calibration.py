@@ -1,9 +1,7 @@
-"""calibrate: the least error at which a method meets (ε, δ), group by group.
+"""``calibrate``: the least error at which a method meets (ε, δ), group by group.
 
-Where a method can make labels equal, the price of that (:func:`shoal.perfect_rho`) meets the target, and the search
-looks for something cheaper: first a little below the price, since where δ jumps up there the rest need not be tried
-(constant answers are such a case), then in growing steps, then by bisection. Other methods start from a guess that is
-doubled until it is enough. Bounded by ``iterations`` no clock is looked at: equal arguments, equal mechanisms.
+A method that can make labels equal starts from the price of that (:func:`shoal.perfect_rho`) and looks for something
+cheaper, a little below first, then in growing steps and by bisection; others double a guess until it is enough.
 """
 
 from __future__ import annotations
@@ -202,7 +200,7 @@ class _Group:
             attempt = self.attempt(budget)
             if self.meets(attempt):
                 return attempt
-            if attempt.ideal.delta_upper <= self.delta <= attempt.certificate.finite_precision < 1:
+            if attempt.ideal_curve.delta_upper <= self.delta <= attempt.certificate.finite_precision < 1:
                 floors.append(attempt.certificate.finite_precision)
             if len(floors) == FLOORS:
                 raise UnreachableError(

@@ -1,9 +1,8 @@
 """The matrix S of least trace with S ⪰ Σ for every Σ given: what additive noise must fill up to.
 
 A log barrier, t Σ ln|S − Σ|, and Newton's method: with W = (S − Σ)⁻¹ the gradient is I − t Σ W and the Hessian
-H[D] = t Σ W D W. For few entries it is solved as a matrix, for more by conjugate gradients on D, n k² numbers in
-memory. Z = t R^{−1/2} W R^{−1/2} with R = t Σ W is feasible in the dual, max Σ ⟨Z, Σ⟩ subject to Σ Z = I, Z ⪰ 0, at
-every step, so the bracket holds whenever it is stopped.
+H[D] = t Σ W D W, solved as a matrix for few entries and by conjugate gradients for more. Z = t R^{−1/2} W R^{−1/2} with
+R = t Σ W is feasible in the dual, max Σ ⟨Z, Σ⟩ subject to Σ Z = I, Z ⪰ 0, so that the bracket holds at every step.
 """
 
 from __future__ import annotations

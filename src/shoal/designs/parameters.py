@@ -1,9 +1,7 @@
-"""From moves to the parameters that are stored: a mechanism within its budget.
+"""Mechanisms from the moves of a design: stored parameters within the budget, and crowds' mechanisms merged.
 
-Labels that meet do so up to rounding: μ + shift differs between them in the last bits. Where that is all that is left
-of the difference, the sums are put on a common grid (``Mechanism.mean_grid``), which all of them round to the same
-point of: then the expected released answers are equal, exactly, in what is released. Mechanisms of crowds that were
-designed apart become one for all labels (:func:`merge_mechanisms`).
+Labels that meet do so up to rounding. Where that is all that is left of their difference, μ + shift is put on a common
+grid (``Mechanism.mean_grid``), so that the expected released answers are equal exactly.
 """
 
 from __future__ import annotations
@@ -57,7 +55,7 @@ def certify(problem: DesignProblem, moves: Moves) -> float:
     mechanism = mechanism_of("", problem, moves)
     if mechanism.rests_on_rounding[mechanism.pairs].any():
         return 0.0
-    return float(mechanism.ideal.log_delta_upper)
+    return float(mechanism.ideal_curve.log_delta_upper)
 
 
 def on_common_grid(mechanism: Mechanism, components: Sequence[IndexArray]) -> Mechanism | None:

@@ -1,8 +1,6 @@
-"""L-BFGS with a weak Wolfe line search: the limited-memory quasi-Newton method without bounds.
+"""L-BFGS with a weak Wolfe line search (Lewis & Overton 2013), which also serves functions with kinks.
 
-SciPy's L-BFGS-B carries the machinery of bounds along and spends more time in it than this library does on values and
-gradients once there are some ten thousand variables. The line search is that of Lewis & Overton (2013), which also
-serves functions with kinks, such as a sharp maximum.
+SciPy's L-BFGS-B spends more time on its bounds than this library on values and gradients of ten thousand variables.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""A codebook: one of finitely many curves is released, with probabilities that differ by at most e^ε between labels.
+"""Codebooks: one of finitely many curves is released, with probabilities that differ by at most e^ε between labels.
 
-For constants q_1 … q_n of a complete crowd: curve c_y, a convex combination of the members' answers, with probability
-N_iy / 2^62 under label i, N_iy ≤ e^ε N_jy for all i, j, y. δ = 0, nothing is assumed about the data, and what is drawn
-is exactly what is promised (docs/theory.md, section 11). What a codebook hides is whose answer it is; the file holds
-the answers and must be guarded like the data they came from.
+Label i of a crowd gets curve c_y, a convex combination of the members' answers, with probability N_iy / 2^62, and
+N_iy ≤ e^ε N_jy for all i, j, y: δ = 0 without any assumption about the data, and what is drawn is exactly what is
+promised (docs/theory.md, section 11). The file of a codebook holds the answers and must be guarded like the data.
 """
 
 from __future__ import annotations
@@ -22,11 +21,17 @@ from shoal.accounting.releases import SCOPES
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
-from shoal.mechanism import odds
-from shoal.mechanism.atoms import LossAtoms, log_up
-from shoal.mechanism.odds import WHOLE, Counts, counts_of, probabilities, refine
-from shoal.mechanism.program import best_columns, mean_alone
-from shoal.mechanism.releasable import Certificate, Parts, ReleaseErrors, Stored
+from shoal.mechanism import integer_probabilities as odds
+from shoal.mechanism.column_generation import best_columns, mean_column
+from shoal.mechanism.discrete_loss import DiscreteLoss, log_rounded_up
+from shoal.mechanism.integer_probabilities import (
+    WHOLE,
+    Counts,
+    integer_probabilities,
+    probabilities,
+    refine_frequencies,
+)
+from shoal.mechanism.releasable import Certificate, Parts, ReleaseErrors, Storable
 from shoal.numerics.matrices import EPS
 from shoal.rounding import exactly
 from shoal.validation import FloatArray, IndexArray
@@ -50,8 +55,8 @@ class CrowdCodebook:
         for array in (self.members, self.counts, self.curves):
             array.flags.writeable = False
 
-    def errors(self, answers: FloatArray) -> FloatArray:
-        """(n,) mean squared error per entry of each member, rounded up."""
+    def expected_errors(self, answers: FloatArray) -> FloatArray:
+        """(n,) mean squared error per entry of each member for these true answers of all labels, rounded up."""
         m, k = self.curves.shape
         squares = np.stack([((answers[self.members] - curve) ** 2).sum(axis=1) for curve in self.curves], axis=1)
         total = (probabilities(self.counts) * squares).sum(axis=1) / k
@@ -61,7 +66,7 @@ class CrowdCodebook:
 
 
 @dataclass(frozen=True, eq=False)
-class Codebook(Stored):
+class Codebook(Storable):
     """A frozen codebook for every label of a graph. Made by :func:`shoal.codebook`."""
 
     graph: NeighborGraph
@@ -72,21 +77,21 @@ class Codebook(Stored):
 
     FORMAT = "shoal codebook"
     VERSION = 3
-    constant = True  #: true answers are constants
+    has_constant_answers = True  #: true answers are constants
     times = 1  #: answers about each label that its figures are for
-    output = None  #: what is released has finitely many values, see :meth:`losses`
+    output = None  #: what is released has finitely many values, see :meth:`privacy_loss`
     finite_precision_tv = 0.0  #: what is drawn is exactly what is promised
 
     # ------------------------------------------------------------------ what it is about
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Whom it can answer about, in the order of the graph."""
+        """Labels that it can answer about, in the order of the graph."""
         return self.graph.labels
 
     @property
     def n_dims(self) -> int:
-        """Entries of an answer."""
+        """Number of entries of an answer."""
         return int(self.answers.shape[1])
 
     @property
@@ -101,7 +106,7 @@ class Codebook(Stored):
         """(n,) mean squared error per entry of each label, of the stored curves and probabilities, rounded up."""
         errors = np.zeros(len(self.labels))
         for crowd in self.crowds:
-            errors[crowd.members] = crowd.errors(self.answers)
+            errors[crowd.members] = crowd.expected_errors(self.answers)
         errors.flags.writeable = False
         return errors
 
@@ -130,7 +135,7 @@ class Codebook(Stored):
         >>> shoal.codebook([[0.0], [1.0]], graph, epsilon=2.0).curves("a").round(3).tolist()
         [[0.119], [0.881]]
         """
-        return self.place(label)[0].curves
+        return self.crowd_and_row(label)[0].curves
 
     def probabilities(self, label: Any) -> FloatArray:
         """Probability of each of :meth:`curves` for ``label``.
@@ -143,7 +148,7 @@ class Codebook(Stored):
         >>> shoal.codebook([[0.0], [1.0]], graph, epsilon=2.0).probabilities("a").round(3).tolist()
         [0.881, 0.119]
         """
-        crowd, row = self.place(label)
+        crowd, row = self.crowd_and_row(label)
         return probabilities(crowd.counts[row])
 
     def draw(self, label: Any) -> int:
@@ -158,7 +163,7 @@ class Codebook(Stored):
         >>> book.draw("a") in (0, 1)
         True
         """
-        crowd, row = self.place(label)
+        crowd, row = self.crowd_and_row(label)
         return odds.draw_position(crowd.counts[row])
 
     def release(self, answers: Any, labels: Any = None, /) -> FloatArray:
@@ -180,7 +185,9 @@ class Codebook(Stored):
         """
         wanted = answers if labels is None else labels
         several = isinstance(wanted, (list, tuple, np.ndarray)) and np.ndim(wanted) > 0
-        places = [self.place(label) for label in (wanted if several else [wanted])]  # refuses before anything is drawn
+        places = [
+            self.crowd_and_row(label) for label in (wanted if several else [wanted])
+        ]  # refuses before anything is drawn
         curves = [crowd.curves[odds.draw_position(crowd.counts[row])] for crowd, row in places]
         return np.array(curves).reshape(len(places), self.n_dims) if several else curves[0].copy()
 
@@ -189,16 +196,16 @@ class Codebook(Stored):
         """The true answers as class laws: constants."""
         return GaussianClasses.deterministic(self.answers, self.labels)
 
-    def prepare(self) -> None:
-        """A codebook has nothing to compute before its first release."""
+    def prepare_release(self) -> None:
+        """Do nothing: a codebook has nothing to compute before its first release."""
 
     def position(self, label: Any) -> int:
-        """The place of a label among ``labels``."""
-        crowd, row = self.place(label)
+        """Position of a label among ``labels``; refuse a label that is not one of them."""
+        crowd, row = self.crowd_and_row(label)
         return int(crowd.members[row])
 
-    def refuse_excluded(self, answers: FloatArray, positions: Sequence[int], name: str) -> None:
-        """Raise where an answer, (m, k) in all, is not the constant of the label at its position."""
+    def refuse_impossible_answers(self, answers: FloatArray, positions: Sequence[int], name: str) -> None:
+        """Raise InputError if a row of ``answers`` (m, k) is not the constant of the label at its position."""
         count = int((answers != self.answers[list(positions)]).any(axis=1).sum())
         if count:
             raise InputError(
@@ -207,54 +214,56 @@ class Codebook(Stored):
             )
 
     def can_release(self, values: FloatArray) -> bool:
-        """Whether every row of ``values``, (m, k), is one of the curves."""
-        return values.shape[1:] == self.answers.shape[1:] and {row.tobytes() for row in values} <= self._curves
+        """Whether every row of ``values`` (m, k) is one of the curves of some crowd."""
+        return values.shape[1:] == self.answers.shape[1:] and {row.tobytes() for row in values} <= self._curve_bytes
 
     @cached_property
-    def _curves(self) -> set[bytes]:
+    def _curve_bytes(self) -> set[bytes]:
+        """Bytes of every curve of every crowd."""
         return {curve.tobytes() for crowd in self.crowds for curve in crowd.curves}
 
-    def place(self, label: Any) -> tuple[CrowdCodebook, int]:
-        """The codebook of a label's crowd and the label's row there."""
-        place = self._places.get(str(label))
-        if place is None:
+    def crowd_and_row(self, label: Any) -> tuple[CrowdCodebook, int]:
+        """The codebook of a label's crowd, and the label's row among the members there."""
+        if str(label) not in self._crowd_rows:
             raise InputError("label is not one of this codebook's labels")
-        return self.crowds[place[0]], place[1]
+        number, row = self._crowd_rows[str(label)]
+        return self.crowds[number], row
 
     @cached_property
-    def _places(self) -> dict[str, tuple[int, int]]:
+    def _crowd_rows(self) -> dict[str, tuple[int, int]]:
+        """Number of the crowd, and row in it, of every label."""
         return {
             self.labels[member]: (number, row)
             for number, crowd in enumerate(self.crowds)
             for row, member in enumerate(crowd.members)
         }
 
-    def part(self, labels: Sequence[str]) -> Codebook:
-        """The codebook of some of its crowds, given by all of their labels, in this order."""
+    def for_labels(self, labels: Sequence[str]) -> Codebook:
+        """The codebook of some whole crowds, given by all of their labels, in this order."""
         rows = np.array([self.position(name) for name in labels], dtype=np.intp)
         place = np.full(len(self.labels), -1, dtype=np.intp)
         place[rows] = np.arange(len(rows))
-        numbers = [self._places[name][0] for name in labels]
+        numbers = [self._crowd_rows[name][0] for name in labels]
         crowds = tuple(replace(self.crowds[c], members=place[self.crowds[c].members]) for c in sorted(set(numbers)))
-        if sum(len(crowd.members) for crowd in crowds) != len(rows) or any(min(crowd.members) < 0 for crowd in crowds):
+        if sorted(np.concatenate([crowd.members for crowd in crowds]).tolist()) != list(range(len(rows))):
             raise InputError("labels must be those of whole crowds: a curve is about all members of its crowd")
         graph = NeighborGraph.within_groups(labels, numbers)
         return replace(self, graph=graph, answers=self.answers[rows], crowds=crowds)
 
-    def errors(self, labels: Sequence[str] | None = None) -> ReleaseErrors:
+    def expected_errors(self, labels: Sequence[str] | None = None) -> ReleaseErrors:
         """Expected errors of what may be drawn for these labels, all by default; the interval holds every draw."""
-        places = [self.place(name) for name in (self.labels if labels is None else labels)]
-        rows = np.array([crowd.members[row] for crowd, row in places], dtype=np.intp)
-        squares, biases, low, high = np.zeros((4, len(rows), self.n_dims))
-        for i, (crowd, row) in enumerate(places):
-            away, often = crowd.curves - self.answers[rows[i]], probabilities(crowd.counts[row])[:, None]
-            squares[i], biases[i] = (often * away**2).sum(axis=0), (often * away).sum(axis=0)
-            low[i], high[i] = away.min(axis=0), away.max(axis=0)
+        chosen = list(self.labels if labels is None else labels)
+        rows = [self.position(name) for name in chosen]
+        away = [self.curves(name) - self.answers[row] for name, row in zip(chosen, rows, strict=True)]
+        often = [self.probabilities(name) for name in chosen]
         return ReleaseErrors(
             rho=self.rho[rows],
-            squares=squares * (1 + 64 * EPS),
-            biases=biases,
-            interval=(low.min(axis=0), high.max(axis=0)),
+            squares=np.stack([p @ off**2 for p, off in zip(often, away, strict=True)]) * (1 + 64 * EPS),
+            biases=np.stack([p @ off for p, off in zip(often, away, strict=True)]),
+            interval=(
+                np.min([off.min(axis=0) for off in away], axis=0),
+                np.max([off.max(axis=0) for off in away], axis=0),
+            ),
             coverage=1.0,
             grid=np.zeros(self.n_dims),
             noise_alone=False,
@@ -262,19 +271,19 @@ class Codebook(Stored):
 
     # ------------------------------------------------------------------ how private it is
 
-    def losses(self, one: Any, other: Any, scope: str = "answer") -> LossAtoms:
-        """The privacy loss of two labels of one crowd: answers of ``one`` against those of ``other``.
+    def privacy_loss(self, one: Any, other: Any, scope: str = "answer") -> DiscreteLoss:
+        """The law of the privacy loss of two labels of one crowd: answers of ``one`` against those of ``other``.
 
-        For a table both labels' rows are there, and the loss of the second is added.
+        For the scope ``"table"`` both labels' rows are there, and the loss of the second is added.
         """
         validation.choice(SCOPES, scope=scope)
-        (crowd, i), (second, j) = self.place(one), self.place(other)
+        (crowd, i), (second, j) = self.crowd_and_row(one), self.crowd_and_row(other)
         if crowd is not second:
             raise InputError("one and other must be labels of one crowd: nothing is promised across crowds")
-        ahead = LossAtoms.of(crowd.counts[i], crowd.counts[j], self.answer_epsilon)
+        ahead = DiscreteLoss.of(crowd.counts[i], crowd.counts[j], self.answer_epsilon)
         if scope == "answer":
             return ahead
-        return ahead + LossAtoms.of(crowd.counts[j], crowd.counts[i], self.answer_epsilon)
+        return ahead + DiscreteLoss.of(crowd.counts[j], crowd.counts[i], self.answer_epsilon)
 
     def curve(self, epsilon: Any, scope: str | None = None) -> PrivacyCurve:
         """δ(ε) over all pairs of all crowds, from the stored integers: exact up to the last rounding.
@@ -298,10 +307,12 @@ class Codebook(Stored):
         pairs = [crowd for crowd in self.crowds if len(crowd.members) > 1]
         if not pairs:
             raise InputError("graph has no edges: there is no worst edge to report")
-        worst = [max((_worst(crowd, e, scope) for crowd in pairs), key=lambda pair: pair[0]) for e in grid.tolist()]
+        worst = [
+            max((_worst_pair(crowd, e, scope) for crowd in pairs), key=lambda pair: pair[0]) for e in grid.tolist()
+        ]
         values = np.array([delta for delta, _, _ in worst])
         upper = np.where(values > 0.0, np.minimum(np.nextafter(values, np.inf), 1.0), 0.0)
-        logs = log_up(upper)
+        logs = log_rounded_up(upper)
         curve = PrivacyCurve(
             notion="dp",
             epsilon=grid,
@@ -315,24 +326,11 @@ class Codebook(Stored):
         )
         return curve.at_first_epsilon() if scalar else curve
 
-    def divergence(self, order: float) -> float:
-        """The Rényi divergence of an order above 1, of the worst pair, rounded up: K(order − 1) / (order − 1)."""
-        t = validation.positive(order=order - 1.0)
-        moments = [
-            LossAtoms.of(ours, theirs, self.answer_epsilon).log_moment(t)
-            for crowd in self.crowds
-            if len(crowd.curves) > 1
-            for i, ours in enumerate(crowd.counts)
-            for j, theirs in enumerate(crowd.counts)
-            if i != j
-        ]
-        return max(max(moments, default=0.0), 0.0) / t * (1 + 4 * EPS)
-
     released_curve = curve  #: what is drawn is exactly what is promised
 
     @cached_property
     def certificate(self) -> Certificate:
-        """δ = 0 at ``epsilon``, for the scope that it was made for."""
+        """The certificate δ = 0 at ``epsilon``, for the codebook's own scope."""
         return self.certificate_for(self.scope)
 
     def certificate_for(self, scope: str) -> Certificate:
@@ -341,14 +339,14 @@ class Codebook(Stored):
 
     @cached_property
     def noise_share(self) -> float:
-        """Share of the error ρ that is the draw's own, of the label where it is least; rounded down."""
-        errors = self.errors()
+        """Least share, over all labels, of the error ρ that is the randomness of the draw; rounded down."""
+        errors = self.expected_errors()
         drawn, total = (errors.squares - errors.biases**2).sum(axis=1), errors.squares.sum(axis=1)
         share = np.where(total > 0, drawn / np.where(total > 0, total, 1.0), 0.0)
         return max(float(share.min()) * (1 - 128 * EPS), 0.0)
 
     def delta_noise_alone(self, scope: str | None = None) -> float:
-        """Answers are constants: all of the guarantee is that of the draw."""
+        """δ of the draw by itself: all of the guarantee, since answers are constants."""
         return self.certificate_for(self.scope if scope is None else scope).delta_upper
 
     @cached_property
@@ -358,8 +356,8 @@ class Codebook(Stored):
 
     # ------------------------------------------------------------------ files
 
-    def parts(self) -> Parts:
-        """Header and arrays of the file: what all crowds hold lies in flat arrays, crowd after crowd."""
+    def file_parts(self) -> Parts:
+        """Header and arrays of the file; counts, curves and bounds of all crowds lie one after another."""
         crowds = self.crowds
         arrays = {
             "edges": self.graph.edges,
@@ -374,8 +372,8 @@ class Codebook(Stored):
         return {"format": self.FORMAT, "version": self.VERSION, **named}, arrays
 
     @classmethod
-    def from_parts(cls, header: dict[str, Any], arrays: dict[str, Any]) -> Codebook:
-        """The codebook of a file; a ValueError where its odds exceed its ε, or no codebook has such parameters."""
+    def from_file_parts(cls, header: dict[str, Any], arrays: dict[str, Any]) -> Codebook:
+        """The codebook of a file; raise ValueError if its probabilities exceed its ε or parameters are impossible."""
         crowds, label, cell, row = [], 0, 0, 0
         for (n, m), bound in zip(arrays["sizes"].tolist(), arrays["bounds"].tolist(), strict=True):
             members = arrays["members"][label : label + n].astype(np.intp)
@@ -384,12 +382,12 @@ class Codebook(Stored):
             label, cell, row = label + n, cell + n * m, row + m
         graph = NeighborGraph(header["labels"], arrays["edges"])
         book = cls(graph, arrays["answers"], header["epsilon"], header["scope"], tuple(crowds))
-        if not book._is_possible():
+        if not book._has_valid_parameters():
             raise ValueError("impossible parameters")
         return book
 
-    def _is_possible(self) -> bool:
-        """Whether shapes and signs are those of a codebook, and its odds keep its ε."""
+    def _has_valid_parameters(self) -> bool:
+        """Whether shapes and signs are those of a codebook, and its probabilities keep its ε."""
         if self.scope not in SCOPES or not (isinstance(self.epsilon, float) and 0.0 < self.epsilon < np.inf):
             return False
         members = np.concatenate([crowd.members for crowd in self.crowds])
@@ -406,7 +404,7 @@ class Codebook(Stored):
                 and crowd.curves.dtype == np.float64
                 and crowd.curves.shape == (crowd.counts.shape[1], answers.shape[1])
                 and bool(np.isfinite(crowd.curves).all())
-                and odds.keeps(crowd.counts, self.answer_epsilon)
+                and odds.keeps_ratio(crowd.counts, self.answer_epsilon)
                 and 0.0 <= crowd.lower_bound < np.inf
                 for crowd in self.crowds
             )
@@ -478,22 +476,22 @@ def codebook(
 
 
 def _crowd_codebook(members: IndexArray, answers: FloatArray, epsilon: float) -> CrowdCodebook:
-    """The codebook of one crowd."""
+    """The codebook of the crowd with these positions, of least mean squared error, or that of its mean alone."""
     here, (n, k) = answers[members], (len(members), answers.shape[1])
     # Below e^−ε, so that the bound covers every ε-private mechanism.
     low = math.exp(-epsilon) * (1 - 4 * EPS)
-    columns = mean_alone(n) if n == 1 else best_columns(here, low)
+    columns = mean_column(n) if n == 1 else best_columns(here, low)
     bound = columns.lower_bound / k * (1 - 4 * EPS)
-    mean = CrowdCodebook(members, np.full((n, 1), WHOLE, dtype=np.int64), mean_alone(n).shares @ here, bound)
-    counts = None if len(columns.sets) == 1 else counts_of(refine(columns, low), epsilon)
+    mean = CrowdCodebook(members, np.full((n, 1), WHOLE, dtype=np.int64), mean_column(n).shares @ here, bound)
+    counts = None if len(columns.sets) == 1 else integer_probabilities(refine_frequencies(columns, low), epsilon)
     if counts is None:
         return mean
     book = CrowdCodebook(members, counts, columns.shares @ here, bound)
-    return min(book, mean, key=lambda crowd: float(crowd.errors(answers).mean()))
+    return min(book, mean, key=lambda crowd: float(crowd.expected_errors(answers).mean()))
 
 
-def _worst(crowd: CrowdCodebook, epsilon: float, scope: str) -> tuple[float, int, int]:
-    """(δ, i, j) of the pair with the largest δ, δ rounded to the nearest double after exact sums."""
+def _worst_pair(crowd: CrowdCodebook, epsilon: float, scope: str) -> tuple[float, int, int]:
+    """(δ, i, j): the largest δ(ε) of two members, summed in integers and rounded once, and their positions."""
     if len(crowd.curves) == 1:
         return 0.0, int(crowd.members[0]), int(crowd.members[1])
     factor = odds.exp_floor(epsilon)

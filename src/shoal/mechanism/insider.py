@@ -1,20 +1,9 @@
-"""How closely someone who knows every other member's answer has a label's own, from what a mechanism releases.
+"""Insider error: how precisely someone who knows all other members' answers can infer a label's own from a release.
 
-Two cases, with proofs in docs/theory.md, section 17:
-
-**Random answers.** With A = I + gain, the answer given the row has covariance Σ − Σ Aᵀ (A Σ Aᵀ + N)⁻¹ A Σ, by Bayes.
-
-**Constants.** Where all labels of a crowd are released at one point c, every row shows c, and c moves by J d where the
-answer moves by d: the rows together have the information Jᵀ (Σ_Y N_Y⁻¹) J about it.
-
-- c the mean of n answers: J = I/n.
-- c the center of the smallest ball that holds them (the minimax center), Σ w_i q_i, u_i = q_i − c of equal length on
-  the sphere: J d = w d⊥ + g (u · d) with d⊥ orthogonal to all u_i, and u_i · g + w = 1 for the label itself, 0 for
-  others on the sphere. Inside the ball J = 0: the attacker knows the ball, (k + 2)/radius² of information.
-- else J = I.
-
-Where they are not released at one point, the label's own row shows its answer up to the noise, and where means are
-shifted every other row is taken to do so as well, which is more than it does.
+Random answers: the covariance of the answer given the row. Constants that are released at one point c: every row shows
+c, and c moves by J d where the answer moves by d, so that the rows have the information Jᵀ (Σ N⁻¹) J about it, with J
+for the mean and for the center of the smallest ball. Other constants: the label's own row shows its answer up to the
+noise, and every other row is counted as well where means are shifted. Proofs: docs/theory.md, section 17.
 """
 
 from __future__ import annotations
@@ -33,7 +22,10 @@ ROUNDING = 1e-6
 
 
 def insider_error(mechanism: Mechanism) -> FloatArray:
-    """(n,) standard deviation of the entry that is known best, rounded down; 0 where a row is the answer itself."""
+    """(n,) standard deviation with which an insider infers the best known entry of each label's answer, rounded down.
+
+    0 where a row is the answer itself.
+    """
     n, k = mechanism.classes.means.shape
     noise = np.broadcast_to(mechanism.noise_cov, (n, k, k))
     random = np.broadcast_to(mechanism.classes.stored_variances.any(axis=1), (n,))
@@ -45,23 +37,23 @@ def insider_error(mechanism: Mechanism) -> FloatArray:
         spread = float(np.abs(answers - answers.mean(axis=0)).max())
         meet = spread > 0 and float(np.ptp(released[members], axis=0).max()) <= ALIKE * spread
         moved = mechanism.gain is not None or bool(mechanism.bias[members].any())
-        shown = _information(noise[members]) if len(members) > 1 and (meet or moved) else None
+        shown = _fisher_information(noise[members]) if len(members) > 1 and (meet or moved) else None
         for place, i in enumerate(members.tolist()):
             if random[i]:
-                result[i] = _after_one_row(mechanism, i, noise[i])
+                result[i] = _deviation_given_own_row(mechanism, i, noise[i])
                 continue
-            information = shown if shown is not None else _information(noise[i][None])
+            information = shown if shown is not None else _fisher_information(noise[i][None])
             if information is None:
                 continue
             if meet:
-                change, known = _change_of_center(answers, released[members].mean(axis=0), place)
+                change, known = _center_derivative(answers, released[members].mean(axis=0), place)
                 information = change.T @ information @ change + known * np.eye(k)
-            result[i] = _least_deviation(information * mechanism.times)
+            result[i] = _best_known_deviation(information * mechanism.times)
     return result
 
 
-def _information(noise: FloatArray) -> FloatArray | None:
-    """Σ N⁻¹ over rows, (m, k, k); None where a direction has no noise, and a row shows it exactly."""
+def _fisher_information(noise: FloatArray) -> FloatArray | None:
+    """Fisher information Σ N⁻¹ of rows with these noise covariances (m, k, k); None if one has no noise somewhere."""
     values, vectors = eigh(np.ascontiguousarray(noise))
     if not (values[:, 0] > 0).all():
         return None
@@ -70,7 +62,8 @@ def _information(noise: FloatArray) -> FloatArray | None:
     return total if np.isfinite(total).all() else None
 
 
-def _least_deviation(information: FloatArray) -> float:
+def _best_known_deviation(information: FloatArray) -> float:
+    """Standard deviation of the entry that this information (k, k) determines best, rounded down."""
     values, vectors = eigh(np.ascontiguousarray(0.5 * (information + information.T))[None])
     if not values[0, 0] > 0:
         return 0.0
@@ -78,8 +71,8 @@ def _least_deviation(information: FloatArray) -> float:
     return float(np.sqrt(variances.min())) * (1 - ROUNDING)
 
 
-def _after_one_row(mechanism: Mechanism, i: int, noise: FloatArray) -> float:
-    """Of the entries that the law leaves open."""
+def _deviation_given_own_row(mechanism: Mechanism, i: int, noise: FloatArray) -> float:
+    """Least standard deviation of an entry of a random answer, given its row, by Bayes; constant entries aside."""
     k = mechanism.n_dims
     cov = mechanism.classes.stored_covs[0 if mechanism.classes.is_shared else i]
     linear = np.eye(k) + (0.0 if mechanism.gain is None else mechanism.gain[i])
@@ -91,8 +84,8 @@ def _after_one_row(mechanism: Mechanism, i: int, noise: FloatArray) -> float:
     return max(float(deviation[std > 0].min()), 0.0)
 
 
-def _change_of_center(answers: FloatArray, center: FloatArray, place: int) -> tuple[FloatArray, float]:
-    """(k, k) by how much the common point moves with one of the answers, and what is known of it in any case."""
+def _center_derivative(answers: FloatArray, center: FloatArray, place: int) -> tuple[FloatArray, float]:
+    """(k, k) derivative of the common point in the answer at ``place``, and the information of the ball by itself."""
     n, k = answers.shape
     away = answers - center
     lengths = np.linalg.norm(away, axis=1)

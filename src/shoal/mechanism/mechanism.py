@@ -1,14 +1,11 @@
-"""A designed mechanism: what is done to each label's answer, what it costs, and how private the result is.
+"""Mechanisms: what is done to each label's answer, what that costs in accuracy, and how private the result is.
 
     q̃ = q + shift + gain (q − μ) + noise,   noise ~ N(0, noise_cov)
 
-with the sum μ + shift rounded to a multiple of 2^mean_grid where there is one, so that labels that meet up to rounding
-meet exactly.
-
-Everything a claim rests on is recomputed from these stored, rounded parameters: the output laws, the error spent and
-the certificate. ``release`` draws from a cryptographic source and rounds q̃ to a grid; what that costs is part of the
-certificate (docs/theory.md, section 9). A mechanism file holds the class laws and must be guarded like the data they
-came from.
+The sum μ + shift is rounded to a multiple of 2^mean_grid where there is one, so that labels which meet up to rounding
+meet exactly. Output laws, error and certificate are computed from these stored parameters; ``release`` rounds q̃ to a
+grid, and the certificate includes what that costs (docs/theory.md, section 9). A file of a mechanism holds the class
+laws and must be guarded like the data.
 """
 
 from __future__ import annotations
@@ -39,17 +36,17 @@ from shoal.errors import CertificationError, InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.laws.supports import RankWarning
-from shoal.mechanism.output import moved_covs, moved_means
+from shoal.mechanism.output_laws import output_covs, output_means
 from shoal.mechanism.releasable import (
     COVERAGE,
     Certificate,
     Parts,
     ReleaseErrors,
-    Stored,
-    describe,
+    Storable,
+    add_precision_loss,
+    describe_guarantee,
     law_arrays,
-    laws_of,
-    with_loss,
+    laws_from_arrays,
 )
 from shoal.noise.affine import EXACT, ExactMap
 from shoal.noise.factor import JITTER, needs_jitter
@@ -78,7 +75,7 @@ class Ending(StrEnum):
 
 
 @dataclass(frozen=True, eq=False)
-class Mechanism(Stored):
+class Mechanism(Storable):
     """A frozen mechanism for every label of a family. Made by :func:`shoal.design` and :func:`shoal.calibrate`."""
 
     method: str
@@ -104,20 +101,20 @@ class Mechanism(Stored):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Whom it can answer about, in the order of ``classes``."""
+        """Labels that it can answer about, in the order of ``classes``."""
         return self.classes.labels
 
     @property
     def n_dims(self) -> int:
-        """Entries of an answer."""
+        """Number of entries of an answer."""
         return self.classes.n_dims
 
     @property
-    def constant(self) -> bool:
+    def has_constant_answers(self) -> bool:
         """Whether every label has one constant true answer."""
         return not self.classes.stored_variances.any()
 
-    def part(self, labels: Sequence[str]) -> Mechanism:
+    def for_labels(self, labels: Sequence[str]) -> Mechanism:
         """The mechanism of some of its labels, with the edges between them."""
         members = np.array([self.position(name) for name in labels], dtype=np.intp)
         place = np.full(self.classes.n_classes, -1, dtype=np.intp)
@@ -132,7 +129,7 @@ class Mechanism(Stored):
             classes=self.classes.take(members),
             graph=NeighborGraph(labels, pairs[order]),
             epsilon=self.epsilon[inside][order],
-            shift=self._shifts[members].copy(),
+            shift=self._shift_by_label[members].copy(),
             gain=None if self.gain is None else self.gain[members],
             noise_cov=noise[members].copy(),
             budget=self.budget[members],
@@ -149,11 +146,11 @@ class Mechanism(Stored):
             if (first == first.T).all() and (len(self.noise_cov) == 1 or (self.noise_cov == first).all()):
                 diagonal = np.diagonal(first)
                 output = self.classes.with_noise(diagonal if (first == np.diag(diagonal)).all() else first)
-                return output.with_errors(self._drawn_differently[:1], np.zeros(self.classes.means.shape))
+                return output.with_errors(self._jitter_bound[:1], np.zeros(self.classes.means.shape))
         means, mean_error = self._moved_means
-        covs, cov_error = moved_covs(self.classes.stored_covs, self.gain, self.noise_cov)
+        covs, cov_error = output_covs(self.classes.stored_covs, self.gain, self.noise_cov)
         covs = np.broadcast_to(covs, (len(means), *covs.shape[1:]))
-        cov_error = cov_error + self._drawn_differently
+        cov_error = cov_error + self._jitter_bound
         if self.classes.errors is not None:
             # An answer whose mean is off by e is released off by (I + gain) e.
             linear = np.abs(np.eye(self.n_dims) + (0.0 if self.gain is None else self.gain))
@@ -164,10 +161,11 @@ class Mechanism(Stored):
 
     @cached_property
     def _moved_means(self) -> tuple[FloatArray, FloatArray]:
-        return moved_means(self.classes.means, self._shifts, self.mean_grid)
+        """(n, k) expected released answers, and what rounding took off each."""
+        return output_means(self.classes.means, self._shift_by_label, self.mean_grid)
 
     @property
-    def _drawn_differently(self) -> FloatArray:
+    def _jitter_bound(self) -> FloatArray:
         """(n or 1, k, k) bound on what a release adds to a noise covariance that rounding made singular."""
         k = self.classes.n_dims
         diagonal = np.diagonal(self.noise_cov, axis1=1, axis2=2)
@@ -178,10 +176,10 @@ class Mechanism(Stored):
         return (JITTER + 1) * k * EPS * added * np.eye(k)
 
     @cached_property
-    def _entry_errors(self) -> FloatArray:
+    def _entry_mean_squares(self) -> FloatArray:
         """(n, k) mean squared error of each entry, rounded up."""
         k = self.classes.n_dims
-        total = self.bias**2 + self.error_variance + np.diagonal(self._drawn_differently, axis1=1, axis2=2)
+        total = self.bias**2 + self.error_variance + np.diagonal(self._jitter_bound, axis1=1, axis2=2)
         if self.gain is not None:
             size = np.abs(self.gain)
             reach = (size @ np.sqrt(self.classes.stored_variances)[:, :, None])[:, :, 0]
@@ -195,14 +193,14 @@ class Mechanism(Stored):
     @property
     def rho(self) -> FloatArray:
         """(n,) mean squared error per entry that each label spends, rounded up: what is held against the budget."""
-        return np.asarray(self._entry_errors.mean(axis=1))
+        return np.asarray(self._entry_mean_squares.mean(axis=1))
 
     @property
     def bias(self) -> FloatArray:
         """(n, k) expected released answer minus expected true answer."""
         if self.mean_grid is None:
-            return np.array(self._shifts)
-        return np.where(self.mean_grid > EXACT, self._moved_means[0] - self.classes.means, self._shifts)
+            return np.array(self._shift_by_label)
+        return np.where(self.mean_grid > EXACT, self._moved_means[0] - self.classes.means, self._shift_by_label)
 
     @property
     def error_variance(self) -> FloatArray:
@@ -212,7 +210,7 @@ class Mechanism(Stored):
             variance = variance + np.maximum(((self.gain @ self.classes.stored_covs) * self.gain).sum(axis=2), 0.0)
         return np.maximum(np.broadcast_to(variance, self.classes.means.shape), 0.0)
 
-    def errors(self, labels: Sequence[str] | None = None) -> ReleaseErrors:
+    def expected_errors(self, labels: Sequence[str] | None = None) -> ReleaseErrors:
         """Expected errors of released answers about these labels, all by default, in the answer's own unit.
 
         The interval is that of the normal law of the error.
@@ -231,7 +229,8 @@ class Mechanism(Stored):
         )
 
     @property
-    def _shifts(self) -> FloatArray:
+    def _shift_by_label(self) -> FloatArray:
+        """(n, k) the shift of every label, also where one is stored for all."""
         return np.asarray(np.broadcast_to(self.shift, self.classes.means.shape))
 
     def release(self, q: Any, label: Any) -> FloatArray:
@@ -259,9 +258,9 @@ class Mechanism(Stored):
         >>> mechanism.release([[0.0], [1.0]], ["a", "b"]).shape
         (2, 1)
         """
-        answers, positions = self._request(q, label)
+        answers, positions = self._check_request(q, label)
         rows = np.atleast_2d(answers)
-        self.refuse_excluded(rows, positions, "q")
+        self.refuse_impossible_answers(rows, positions, "q")
         exact = self._exact  # refuses what cannot be drawn before anything is
         out = np.empty(rows.shape)
         for start in range(0, len(rows), DRAWN):
@@ -269,7 +268,7 @@ class Mechanism(Stored):
             out[part] = exact.release(rows[part], positions[part], standard_normals(rows[part].size))
         return out.reshape(answers.shape)
 
-    def prepare(self) -> None:
+    def prepare_release(self) -> None:
         """Compute now what the first release would: every label's factors and the cost of finite precision."""
         _ = self._exact, self.precision_tv
 
@@ -278,7 +277,7 @@ class Mechanism(Stored):
 
         ``answers`` is (k,) or (m, k). Neither rounded nor drawn from a cryptographic source; see :meth:`release`.
         """
-        q, _ = self._request(answers, label, name="answers")
+        q, _ = self._check_request(answers, label, name="answers")
         i = self.position(label)
         cov = self.noise_cov[min(i, len(self.noise_cov) - 1)]
         moved = q + self.bias[i] + seeded_noise(q.shape, cov, seed)
@@ -307,12 +306,10 @@ class Mechanism(Stored):
     def _exact(self) -> ExactMap:
         """All labels' parameters as integers, prepared together so that no label's first release takes longer."""
         targets = None if self.mean_grid is None else np.where(self.mean_grid > EXACT, self._moved_means[0], np.nan)
-        return ExactMap.from_parameters(
-            self.classes.means, self._shifts, self.gain, self.noise_cov, self._grid, targets
-        )
+        return ExactMap.of(self.classes.means, self._shift_by_label, self.gain, self.noise_cov, self._grid, targets)
 
-    def _request(self, answers: Any, label: Any, name: str = "q") -> tuple[FloatArray, list[int]]:
-        """Checked answers and the position of each one's label; nothing is drawn before this."""
+    def _check_request(self, answers: Any, label: Any, name: str = "q") -> tuple[FloatArray, list[int]]:
+        """Answers as an array of finite numbers, and the position of each one's label; nothing is drawn before this."""
         q = validation.array(ndim=(1, 2), **{name: answers})
         if q.shape[-1] != self.n_dims:
             raise InputError(f"{name} must have {self.n_dims} entries")
@@ -323,10 +320,10 @@ class Mechanism(Stored):
             return q, [self.position(one) for one in label]
         return q, [self.position(label)] * count
 
-    def refuse_excluded(self, answers: FloatArray, positions: Sequence[int], name: str) -> None:
-        """Raise where an answer, (m, k) in all, cannot come from the law of the label at its position."""
-        supports = cached_supports(self.classes)
-        count = int(supports.excluded_answers(self.classes, answers, np.array(positions, dtype=np.intp)).sum())
+    def refuse_impossible_answers(self, answers: FloatArray, positions: Sequence[int], name: str) -> None:
+        """Raise InputError if a row of ``answers`` (m, k) cannot come from the law of the label at its position."""
+        supports = supports_of(self.classes)
+        count = int(supports.excludes(self.classes, answers, np.array(positions, dtype=np.intp)).sum())
         if count:
             raise InputError(
                 f"{name}: {count} of {len(answers)} answer(s) cannot come from the law of their label, which fixes "
@@ -335,6 +332,7 @@ class Mechanism(Stored):
             )
 
     def position(self, label: Any) -> int:
+        """Position of a label among ``labels``; refuse a label that is not one of them."""
         position = self.classes.places.get(str(label))
         if position is None:
             raise InputError("label is not one of this mechanism's labels")
@@ -381,7 +379,7 @@ class Mechanism(Stored):
         grid, scalar = validation.grid(epsilon=epsilon)
         ideal = self.curve(grid, scope=scope)
         ends = [
-            with_loss(float(log), float(end), self._loss(float(at), ideal.scope))
+            add_precision_loss(float(log), float(end), self._precision_loss(float(at), ideal.scope))
             for log, end, at in zip(ideal.log_delta_upper, ideal.delta_upper, grid, strict=True)
         ]
         # The loss rises with ε, and δ does not: what holds at a smaller ε of the curve holds here.
@@ -393,12 +391,12 @@ class Mechanism(Stored):
     @cached_property
     def certificate(self) -> Certificate:
         """The worst edge at the design's ε, over all edges, from the stored parameters, for the design's scope."""
-        return Certificate.of(self.ideal, self._loss(self.epsilon, self.scope), self)
+        return Certificate.of(self.ideal_curve, self._precision_loss(self.epsilon, self.scope), self)
 
     @cached_property
     def noise_share(self) -> float:
         """Share of the error ρ that is fresh noise, of the label with neighbors where it is least; rounded down."""
-        spent = self._entry_errors.sum(axis=1)
+        spent = self._entry_mean_squares.sum(axis=1)
         noise = np.broadcast_to(np.trace(self.noise_cov, axis1=1, axis2=2), spent.shape)
         chosen = np.unique(self.pairs)
         share = np.where(spent > 0, noise / np.where(spent > 0, spent, 1.0), 0.0)[chosen].min(initial=1.0)
@@ -406,21 +404,21 @@ class Mechanism(Stored):
 
     def delta_noise_alone(self, scope: str | None = None) -> float:
         """The δ of the noise by itself, rounded up: answers are constants at their means, known to the attacker."""
-        if self.constant:
+        if self.has_constant_answers:
             return (self.certificate if scope in (None, self.scope) else self.certificate_for(scope)).delta_upper
         return self.delta_for(GaussianClasses.deterministic(self.classes.means, self.labels), scope)[0]
 
     def delta_for(self, answers: GaussianClasses, scope: str | None = None) -> tuple[float, tuple[str, str]]:
-        """Upper end of δ at the design's ε, finite precision included, and the worst edge, if true answers have these
-        laws, and not those that the mechanism was designed for."""
+        """Upper end of δ at the design's ε, and the worst edge, if true answers had these laws; finite precision
+        included. What is done to each label's answer stays as designed."""
         scope, moved = scope or self.scope, self.bias
         if self.gain is not None:
             moved = moved + np.einsum("nij,nj->ni", self.gain, answers.means - self.classes.means)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RankWarning)
-            ideal = replace(self, classes=answers, shift=moved, mean_grid=None, scope=scope).ideal
-        loss = self._loss(self.epsilon, scope)
-        return with_loss(float(ideal.log_delta_upper), float(ideal.delta_upper), loss)[1], ideal.worst_edge
+            ideal = replace(self, classes=answers, shift=moved, mean_grid=None, scope=scope).ideal_curve
+        loss = self._precision_loss(self.epsilon, scope)
+        return add_precision_loss(float(ideal.log_delta_upper), float(ideal.delta_upper), loss)[1], ideal.worst_edge
 
     @cached_property
     def insider_error(self) -> FloatArray:
@@ -447,27 +445,25 @@ class Mechanism(Stored):
         return error
 
     def with_certificate(self, certificate: Certificate) -> Mechanism:
-        """The same parameters with a certificate that somebody proved about them; a file does not keep it."""
+        """The same parameters with a certificate that was proved about them; a file does not keep it."""
         twin = copy.copy(self)
         twin.__dict__["certificate"] = certificate
         return twin
 
     def certificate_for(self, scope: str) -> Certificate:
-        """The certificate for a scope, the mechanism's own or the other one, without a lower bound there."""
+        """The certificate for ``"answer"`` or ``"table"``, whichever of them the mechanism was designed for."""
         validation.choice(list(SCOPES), scope=scope)
         if scope == self.scope:
             return self.certificate
-        return Certificate.of(self._ideal(scope), self._loss(self.epsilon, scope), self)
+        return Certificate.of(self._ideal_curve(scope), self._precision_loss(self.epsilon, scope), self)
 
     @cached_property
-    def ideal(self) -> PrivacyCurve:
-        """The worst edge of the ideal output laws at the design's ε: what designs are compared by.
+    def ideal_curve(self) -> PrivacyCurve:
+        """The worst edge of the output laws at the design's ε and scope: what designs are compared by."""
+        return self._ideal_curve(self.scope)
 
-        δ ≤ 1, which claims nothing, where no figure can be certified.
-        """
-        return self._ideal(self.scope)
-
-    def _ideal(self, scope: str) -> PrivacyCurve:
+    def _ideal_curve(self, scope: str) -> PrivacyCurve:
+        """The worst edge of the output laws at the design's ε for a scope; δ ≤ 1 where no figure can be certified."""
         if len(self.pairs) == 0:
             raise InputError("graph has no edges: no label has a neighbor, so nothing can be certified")
         releases = Releases.collect(self.output, scope, self.times)
@@ -482,9 +478,11 @@ class Mechanism(Stored):
 
     @cached_property
     def pairs(self) -> IndexArray:
-        return Releases.collect(self.classes).edge_positions(self.graph)
+        """(edges, 2) positions of the two labels of every edge of the graph."""
+        return Releases.of(self.classes).pairs(self.graph)
 
-    def _loss(self, epsilon: float | FloatArray, scope: str) -> float:
+    def _precision_loss(self, epsilon: float | FloatArray, scope: str) -> float:
+        """What finite precision adds to δ(ε) of the worst edge, for one ε or one per edge."""
         each = np.broadcast_to(epsilon, (len(self.pairs),))
         tv = self.precision_tv
         together = tv if self.times == 1 else self.times * tv * UP
@@ -511,6 +509,7 @@ class Mechanism(Stored):
 
     @property
     def rests_on_rounding(self) -> BoolArray:
+        """(n,) whether the output law lives on a subspace that depends on rounded parameters, and nothing holds."""
         n = self.classes.n_classes
         singular = np.broadcast_to(~np.isfinite(self.output.condition_number), (n,))
         if self.gain is not None or not singular.any():
@@ -519,7 +518,7 @@ class Mechanism(Stored):
 
     # ------------------------------------------------------------------ files
 
-    def parts(self) -> Parts:
+    def file_parts(self) -> Parts:
         """Header and arrays of the file: every parameter and the graph."""
         header = {
             "format": self.FORMAT,
@@ -534,12 +533,12 @@ class Mechanism(Stored):
         return header, {"edges": self.graph.edges, **arrays, **law_arrays(self.classes)}
 
     @classmethod
-    def from_parts(cls, header: dict[str, Any], arrays: dict[str, Any]) -> Mechanism:
+    def from_file_parts(cls, header: dict[str, Any], arrays: dict[str, Any]) -> Mechanism:
         """The mechanism of a file; a KeyError or a ValueError where there is none."""
         if header.get("outside", 0.0) != 0.0:
             raise ValueError("answers were clipped, which adds to δ")
         mechanism = cls(
-            classes=laws_of(header["labels"], arrays),
+            classes=laws_from_arrays(header["labels"], arrays),
             graph=NeighborGraph(header["graph_labels"], arrays["edges"]),
             notes=tuple(header["notes"]),
             ending=Ending[header["ending"]],
@@ -548,12 +547,12 @@ class Mechanism(Stored):
             gain=arrays.get("gain"),
             mean_grid=arrays.get("mean_grid"),
         )
-        if not mechanism._is_possible():
+        if not mechanism._has_valid_parameters():
             raise ValueError("impossible parameters")
         return mechanism
 
-    def _is_possible(self) -> bool:
-        """Whether shapes, signs and finiteness are those of a mechanism."""
+    def _has_valid_parameters(self) -> bool:
+        """Whether all parameters have the shapes, signs and finiteness that a mechanism's have."""
         n, k = self.classes.means.shape
         allowed: list[tuple[FloatArray | None, tuple[tuple[int, ...], ...]]] = [
             (self.epsilon, ((self.graph.n_edges,),)),
@@ -587,7 +586,7 @@ class Mechanism(Stored):
         rows = [
             ("labels, entries", f"{self.classes.n_classes}, {self.classes.n_dims}"),
             ("ε", ", ".join(exactly(e) for e in epsilons[:4]) + (", …" if len(epsilons) > 4 else "")),
-            *describe(self),
+            *describe_guarantee(self),
             ("ρ spent, at most", f"{upper(float(self.rho.max()))}"),
             *(("note", note) for note in self.notes),
         ]

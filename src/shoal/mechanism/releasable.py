@@ -1,11 +1,9 @@
-"""Releasable things: mechanisms and codebooks, with one interface, their files, and the certificate both carry.
+"""What mechanisms and codebooks have in common: files, certificates, and one interface for code that takes either.
 
-Who releases, charges, audits or describes takes a ``Releasable`` and uses what both have under the same names (the type
-checker sees to it); ``by_kind`` is for the few places where the two need different algorithms. A certificate speaks of
-the answers that are really released: rounded, and drawn with finite precision.
-A file is arrays and a JSON header in one zip, sealed by a digest; no pickle. What is claimed is recomputed from the
-parameters, and parameters that no mechanism has are refused whatever the digest says: a file that was altered and
-sealed anew can never carry a better certificate than it deserves.
+Callers take a ``Releasable`` and use what both have under the same names; ``by_kind`` is for the few places where they
+need different algorithms. A file is arrays and a JSON header in one zip, sealed by a digest; no pickle. Figures are
+computed from the parameters, and impossible parameters are refused: a file that was altered and sealed anew never
+carries a better certificate than it deserves.
 """
 
 from __future__ import annotations
@@ -112,35 +110,36 @@ class Certificate:
 
     @property
     def noise_share(self) -> float:
-        """Rounded down."""
+        """Least share of ρ, over labels with neighbors, that is fresh noise; rounded down."""
         return 0.0 if self.released is None else self.released.noise_share
 
     @cached_property
     def delta_noise_alone(self) -> float:
-        """At the design's ε, finite precision included, rounded up."""
+        """δ at the design's ε if answers are constants at their means, finite precision included; rounded up."""
         return 1.0 if self.released is None else self.released.delta_noise_alone(self.scope)
 
     @property
     def laws_checked(self) -> bool | None:
+        """Whether estimated laws passed their checks; None where they were stated."""
         fitted = None if self.released is None else self.released.classes.fitted
         return None if fitted is None else fitted.checks.holds
 
     @property
     def basis(self) -> str:
-        """What the figure rests on, in words."""
+        """Sentence about how much of the guarantee is fresh noise and how much rests on the laws of the answers."""
         if self.released is None:
             return "unknown"
         share, delta = lower(self.noise_share, 2), upper(self.delta_noise_alone)
         law = {None: "", True: "; the laws passed their checks", False: "; the laws failed their checks"}
-        if self.released.constant:
+        if self.released.has_constant_answers:
             return f"fresh noise: at least {share} of ρ; answers are constants, and nothing rests on their laws"
         alone = f"fresh noise: at least {share} of ρ, by itself δ ≤ {delta}"
         return f"{alone}; the rest is on the laws{law[self.laws_checked]}"
 
     @classmethod
     def of(cls, ideal: PrivacyCurve, finite_precision: float, released: Releasable | None = None) -> Certificate:
-        """From the ideal law's worst edge (at one ε), what finite precision adds to δ, and what is certified."""
-        log_upper, upper = with_loss(float(ideal.log_delta_upper), float(ideal.delta_upper), finite_precision)
+        """The certificate of ``released`` from its ideal curve at one ε and what finite precision adds to δ."""
+        log_upper, upper = add_precision_loss(float(ideal.log_delta_upper), float(ideal.delta_upper), finite_precision)
         return cls(
             notion=ideal.notion,
             delta=float(ideal.delta),
@@ -164,7 +163,7 @@ class Certificate:
         return f"δ ≤ {upper(self.delta_upper)} ({kind}; {holds}{proved}), worst for {a} against {b}"
 
 
-def with_loss(log_upper: float, upper: float, loss: float) -> tuple[float, float]:
+def add_precision_loss(log_upper: float, upper: float, loss: float) -> tuple[float, float]:
     """(ln(δ + loss), δ + loss), both rounded up and δ + loss at most 1; unchanged without a loss."""
     if loss == 0.0:
         return log_upper, upper
@@ -174,8 +173,11 @@ def with_loss(log_upper: float, upper: float, loss: float) -> tuple[float, float
     return log_total, max(total, float(exp_rounded_up(np.array(log_total))))
 
 
-def describe(released: Any) -> list[tuple[str, object]]:
-    """Promise, basis and what insiders learn, by name; of a large graph only once its certificate is computed."""
+def describe_guarantee(released: Any) -> list[tuple[str, object]]:
+    """Lines (name, text) that a mechanism prints: certificate, basis, insider error.
+
+    Of a graph with more than :data:`SHOWN_EDGES` edges only once its certificate is computed.
+    """
     known = "certificate" in vars(released) or released.graph.n_edges <= SHOWN_EDGES
     certificate = released.certificate if known else None
     return [
@@ -188,33 +190,33 @@ def describe(released: Any) -> list[tuple[str, object]]:
 # ------------------------------------------------------------------ files
 
 
-class Stored(ABC):
+class Storable(ABC):
     """A thing that can be written to a file of its own and read back with the same digest."""
 
     FORMAT: ClassVar[str]
     VERSION: ClassVar[int]  #: files of another version are refused
 
     @abstractmethod
-    def parts(self) -> Parts:
+    def file_parts(self) -> Parts:
         """Header and arrays of the file: every parameter and the graph."""
 
     @classmethod
     @abstractmethod
-    def from_parts(cls, header: dict[str, Any], arrays: dict[str, Any]) -> Self:
+    def from_file_parts(cls, header: dict[str, Any], arrays: dict[str, Any]) -> Self:
         """Rebuild from header and arrays; a KeyError where one is missing, a ValueError where one is impossible."""
 
     def by_kind(self, *, mechanism: Callable[[Mechanism], T], codebook: Callable[[Codebook], T]) -> T:
-        """The result of the function for what this is; each gets it as what it is."""
+        """The result of the function for this kind, called with the object; type checkers know its class there."""
         choice: Callable[[Any], T] = codebook if self.FORMAT == "shoal codebook" else mechanism
         return choice(self)
 
     def __str__(self) -> str:
-        return "\n  ".join([repr(self), *(f"{name}: {value}" for name, value in describe(self))])
+        return "\n  ".join([repr(self), *(f"{name}: {value}" for name, value in describe_guarantee(self))])
 
     @cached_property
     def digest(self) -> str:
         """SHA-256 over every parameter and the graph: for the owner's records, not for publication."""
-        return archive.digest(*self.parts())
+        return archive.digest(*self.file_parts())
 
     def save(self, path: str | Path) -> None:
         """Write a versioned file: arrays and a JSON header in one zip, with a digest over all of it; no pickle.
@@ -230,7 +232,7 @@ class Stored(ABC):
 
     def to_bytes(self) -> bytes:
         """The content of the file that :meth:`save` writes."""
-        return archive.pack(*self.parts())
+        return archive.pack(*self.file_parts())
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -252,11 +254,11 @@ class Stored(ABC):
 
     @classmethod
     def from_bytes(cls, content: bytes, name: str = "content") -> Self:
-        """Rebuild from the content of a file; ``name`` is what messages call it."""
+        """The object from the content of a file; ``name`` is what messages call it."""
         header, arrays = archive.unpack(content, cls.FORMAT, cls.VERSION, name)
         kind = cls.FORMAT.removeprefix("shoal ")
         try:
-            return cls.from_parts(header, arrays)
+            return cls.from_file_parts(header, arrays)
         except (KeyError, TypeError, IndexError, AttributeError) as error:
             raise InputError(f"{name} lacks a part of a {kind}") from error
         except ValueError as error:
@@ -290,21 +292,21 @@ def from_bytes(content: bytes, name: str = "content") -> Mechanism | Codebook:
     return kind.from_bytes(content, name)
 
 
-def law_parts(classes: GaussianClasses, pairs: IndexArray) -> Parts:
-    """The file of laws and edges, as positions of labels: what a proof is about that is not about a mechanism."""
+def laws_file_parts(classes: GaussianClasses, pairs: IndexArray) -> Parts:
+    """Header and arrays of a file of laws and edges, for a proof that is not about a mechanism."""
     arrays = {"means": classes.means, "edges": np.asarray(pairs, dtype=np.int64), **law_arrays(classes)}
     return {"format": "shoal laws", "version": 1, "labels": list(classes.labels)}, arrays
 
 
 def law_arrays(classes: GaussianClasses) -> dict[str, FloatArray]:
-    """All that is stored of laws, and what is known of their errors."""
+    """Arrays of a file that hold class laws, with bounds on their errors where there are any."""
     stored = {"variances": classes.stored_variances} if classes.is_diagonal else {"covs": classes.stored_covs}
     errors = {} if classes.errors is None else dict(zip(("cov_error", "mean_error"), classes.errors, strict=True))
     return {"means": classes.means, **stored, **errors}
 
 
-def laws_of(labels: list[str], arrays: dict[str, Any]) -> GaussianClasses:
-    """The laws from what :func:`law_arrays` stored."""
+def laws_from_arrays(labels: list[str], arrays: dict[str, Any]) -> GaussianClasses:
+    """Class laws from the arrays that :func:`law_arrays` made."""
     build, stored = (
         (GaussianClasses.diagonal, arrays["variances"]) if "variances" in arrays else (GaussianClasses, arrays["covs"])
     )

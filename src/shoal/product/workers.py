@@ -8,6 +8,8 @@ that shoal raises on purpose, and of all others only the type and the lines of c
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib.metadata
 import multiprocessing
 import os
 import re
@@ -99,7 +101,7 @@ def attempt(work: Callable[[Task], Any], task: Task) -> Any:
 
 def result_or_raise(outcome: Any) -> Any:
     """In the driver: the result or ``Failure``, or raise the exception that ends the run."""
-    if isinstance(outcome, StorageError | TaskError):
+    if isinstance(outcome, Exception):
         raise outcome
     return outcome
 
@@ -271,8 +273,6 @@ def open_executor(workers: str = "auto", cores: int | None = None, shards: int |
     if workers in ("auto", "processes"):
         return Processes(at_a_time, auto=workers == "auto")
     if isinstance(workers, str) and (workers == "ray" or workers.startswith("ray://")):
-        from shoal.product.workers import Cluster
-
         return Cluster(workers, wanted)
     raise InputError("workers must be one of: serial, processes, ray, ray://host:port, auto")
 
@@ -280,8 +280,6 @@ def open_executor(workers: str = "auto", cores: int | None = None, shards: int |
 # ------------------------------------------------------------------ on Ray
 
 
-#: Seconds until workers of a cluster that do not answer are given up.
-PROBE_SECONDS = 120.0
 #: Settings of a Ray started here: tasks name files, so little travels through its shared memory.
 OWN = {"include_dashboard": False, "object_store_memory": 128 * 2**20}
 #: Read by Ray when it is imported: no statistics sent, no log lines of workers in the driver's output.
@@ -295,8 +293,29 @@ PORT = 10001
 INSTALL = "pip install 'shoal[ray]'"
 
 
+@functools.cache
+def versions() -> dict[str, str]:
+    """Return the versions of Python, shoal and the libraries that results depend on, on this machine."""
+    installed = {name: importlib.metadata.version(name) for name in ("shoal", "numpy", "numba", "polars")}
+    return {"python": f"{sys.version_info.major}.{sys.version_info.minor}"} | installed
+
+
+def attempt_alike(driver: dict[str, str], work: Callable[[Task], Any], task: Task) -> Any:
+    """Run one task where the versions are those of the driver; elsewhere return the error that ends the run."""
+    here = versions()
+    differences = [
+        f"{name} {driver[name]} here, {here[name]} on workers" for name in driver if driver[name] != here[name]
+    ]
+    if differences:
+        return InputError(
+            f"workers: the cluster runs other versions than this machine: {'; '.join(differences)}. "
+            "Results would depend on where they are made: install the same versions everywhere"
+        )
+    return attempt(work, task)
+
+
 class Cluster(Processes):
-    """Workers on Ray, checked to run the same software as the driver before they get any work."""
+    """Workers on Ray; every task checks that its worker runs the same versions as the driver."""
 
     shared_fate = False
 
@@ -316,31 +335,25 @@ class Cluster(Processes):
         paths = {} if address.startswith("ray://") else {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         environment = {"env_vars": {**ONE_THREAD, **paths}}
         settings = {} if self._joined else {"runtime_env": environment}
-        self._remote = self._ray.remote(num_cpus=1, max_retries=0, **settings)(attempt)
+        self._remote = self._ray.remote(num_cpus=1, max_retries=0, **settings)(attempt_alike)
         self._sent: dict[Future[Any], Any] = {}
         if self._joined:
             # Ray's own convention: RAY_ADDRESS names the cluster to join, or "local" for one of our own.
             place = address if address != "ray" else os.environ.get("RAY_ADDRESS") or "auto"
             _connect(self._ray, place, cores, environment)
         try:
-            with contextlib.suppress(self._ray.exceptions.RayError, ConnectionError):  # the probe will tell
-                available = max(1, int(self._ray.cluster_resources().get("CPU", 0)))
-                self.workers = 2 * available if cores is None else min(available, cores)
-            here, there = versions(), worker_versions(self._ray)
-            others = {name: sorted({answer[name] for answer in there} - {here[name]}) for name in here}
-            differences = [f"{name} {here[name]} here, {' and '.join(o)} on workers" for name, o in others.items() if o]
-            if differences:
-                raise InputError(
-                    f"workers: the cluster runs other versions than this machine: {'; '.join(differences)}. "
-                    "Results would depend on where they are made: install the same versions everywhere"
-                )
-        except BaseException:
+            available = int(self._ray.cluster_resources().get("CPU", 0))
+        except (self._ray.exceptions.RayError, ConnectionError) as error:
             self.close()
-            raise
+            raise self.explain(error) from None
+        if not available:
+            self.close()
+            raise WorkerError("workers: the Ray cluster has no machine with cores; add one and run again")
+        self.workers = 2 * available if cores is None else min(available, cores)
 
     def send(self, work: Callable[[Any], Any], task: Any) -> Future[Any]:
         try:
-            reference = self._remote.remote(work, task)
+            reference = self._remote.remote(versions(), work, task)
             future: Future[Any] = reference.future()
         except (self._ray.exceptions.RayError, ConnectionError) as error:
             raise self.explain(error) from None
@@ -366,45 +379,6 @@ class Cluster(Processes):
         if self._open and self._joined:
             self._ray.shutdown()
         self._open = False
-
-
-def _version_probe() -> Callable[[], dict[str, str]]:
-    """A function defined inside another one travels as code: a worker without shoal can run it and say so."""
-
-    def versions() -> dict[str, str]:
-        import importlib.metadata
-        import sys
-
-        installed = {"python": f"{sys.version_info.major}.{sys.version_info.minor}"}
-        for name in ("shoal", "numpy", "numba", "polars"):
-            try:
-                installed[name] = importlib.metadata.version(name)
-            except importlib.metadata.PackageNotFoundError:
-                installed[name] = "missing"
-        return installed
-
-    return versions
-
-
-#: The versions of shoal, Python and the libraries that results depend on, of the machine on which it is called.
-versions = _version_probe()
-
-
-def worker_versions(ray: Any) -> list[dict[str, str]]:
-    """The versions on every machine of the cluster that has cores to offer."""
-    strategy = import_module("ray.util.scheduling_strategies").NodeAffinitySchedulingStrategy
-    probe = ray.remote(num_cpus=0, max_retries=TRIES)(versions)
-    nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) > 0]
-    if not nodes:
-        raise WorkerError("workers: the Ray cluster has no machine with cores; add one and run again")
-    probes = [probe.options(scheduling_strategy=strategy(node_id=node, soft=True)).remote() for node in nodes]
-    try:
-        answers: list[dict[str, str]] = ray.get(probes, timeout=PROBE_SECONDS)
-    except (ray.exceptions.RayError, ConnectionError) as error:
-        raise WorkerError(
-            f"workers: the Ray cluster does not answer ({type(error).__name__}); check it with `ray status`"
-        ) from None
-    return answers
 
 
 def _connect(ray: Any, address: str, cores: int | None, environment: dict[str, Any]) -> None:

@@ -1,12 +1,9 @@
-"""The laws that a proof is about, as exact numbers.
-
-Every stored parameter is a double, hence a whole multiple of a power of two, and so are the mean and the covariance
+"""Laws that a proof is about, as exact numbers: every stored double is a whole multiple of a power of two.
 
     mean = μ + shift,     cov = (I + G) Σ (I + G)ᵀ + N
 
-of what a mechanism releases: they are formed here without rounding (docs/theory.md, section 13). What is known only up
-to a bound stays a ball: class laws with ``errors``, and a noise covariance that is singular up to rounding, which is
-drawn with a little on its diagonal (``noise.factor``). Ball arithmetic is python-flint's.
+are formed without rounding (docs/theory.md, section 13). What is known only up to a bound stays a ball: class laws with
+``errors``, and noise that is singular up to rounding, which is drawn with a little on its diagonal (``noise.factor``).
 """
 
 from __future__ import annotations

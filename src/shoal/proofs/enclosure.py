@@ -1,25 +1,15 @@
-"""An enclosure of δ(ε) of one edge, in one direction or for a table, from its pencil.
+"""Enclosures of δ(ε) of one pair of laws, in one direction or for a table, in ball arithmetic.
 
-    δ(ε) = (1/π) Im ∫ e^{K(t) − εt} dt / (t (1+t))        from c in (0, t₊) into the upper half plane,
-    K(t) = −(t/2) ln(det Σ/det Σ') − ½ ln det(I − tH) + ½ t (1+t) yᵀ(I − tH)⁻¹y,     K_reverse(t) = K(−1 − t),
+    δ(ε) = (1/π) Im ∫ e^{K(t) − εt} dt / (t (1+t))        from c in (0, t₊) into the upper half plane
 
-and K(t) + K(−1 − t) for a table (docs/theory.md, section 13). A finite piece of the path is integrated by Arb; from its
-end T = R + iY straight up what is left out is at most
+with K from the pair's pencil. A finite piece of the path is integrated by Arb, the rest is bounded; where no path is
+found Chernoff's bound stands, and equal covariances have a closed form (docs/theory.md, section 13).
 
-    |e^{K(T) − εT}| e^{½ (R² + |R|) V} / Y,     V = Σ w/|u(T)|² = Im(T Σ w/u(T)) / Y.
+The path is chosen in doubles, on which nothing rests: it leaves the real axis at the minimum c of the exponent
 
-Where no path is found, Chernoff's bound e^{K(t) − εt} t^t/(1+t)^{1+t} stands. Equal covariances need no integral:
-with μ² = dᵀΣ⁻¹d, twice that for a table, δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ), which grows with μ.
+    φ(t) = −t (½ Σ ln γ + ε) − ½ Σ ln u + ½ t (1+t) Σ w/u − ln t − ln(1+t),     u = 1 − tg,  w = γ ν₀²,
 
-**Where to integrate, and where to take Chernoff's bound** is chosen in doubles, on which nothing rests (:func:`paths`).
-With g, w of the directions of an edge (γ = 1 + g, w = γ ν₀²; the opposite direction is g → −g/(1+g), w → w/(1+g), a
-table both side by side) and u = 1 − tg,
-
-    φ(t) = −t (½ Σ ln γ + ε) − ½ Σ ln u + ½ t (1+t) Σ w/u − ln t − ln(1+t)
-
-is convex on (0, t₊). The path leaves the real axis at its minimum c and bends with a hyperbola to where little is left,
-
-    t(v) = c + s (i cos α sinh v ± sin α (cosh v − 1)),   s = φ''(c)^(−½),   0 ≤ v ≤ reach.
+and bends with a hyperbola t(v) = c + s (i cos α sinh v ± sin α (cosh v − 1)), s = φ''(c)^(−½), 0 ≤ v ≤ reach.
 """
 
 from __future__ import annotations

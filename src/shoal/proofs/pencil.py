@@ -1,12 +1,8 @@
-"""A pair of laws made nearly diagonal, with bounds on what is left.
+"""A pair of laws made nearly diagonal, with bounds on what is left, for the integral of a proof.
 
-For any nonsingular W, with G = Wᵀ Σ' W, D = Wᵀ (Σ − Σ') W and z = Wᵀ (μ' − μ),
-
-    det(Σ' − t (Σ − Σ')) / det Σ' = det(G − tD) / det G,     dᵀ (Σ' − t (Σ − Σ'))⁻¹ d = zᵀ (G − tD)⁻¹ z
-
-exactly. W is first found in doubles and then corrected, in doubles too, from G and D as they come out in balls: every
-pass adds about as many digits as a double has. What is left, E = G − I and R = D − diag(g), bounds what is off by the
-inequalities of docs/theory.md, section 13.
+With W nonsingular, G = Wᵀ Σ' W, D = Wᵀ (Σ − Σ') W and z = Wᵀ (μ' − μ), the loss of the pair depends only on
+det(G − tD)/det G and zᵀ (G − tD)⁻¹ z (docs/theory.md, section 13). W is found in doubles and corrected in doubles from
+G and D in balls: every pass adds about as many digits as a double has. E = G − I and R = D − diag(g) bound the rest.
 """
 
 from __future__ import annotations

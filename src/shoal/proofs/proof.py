@@ -1,10 +1,8 @@
 """``prove``: δ(ε) as a theorem about stored parameters, over every edge of a graph.
 
-The worst edge, by the accounting, is enclosed first, as narrowly as possible (``enclosure``). All others need only lie
-below its upper end: an edge is passed over where its laws are equal, exactly, or where Chernoff's bound in balls says
-so, and enclosed just narrowly enough where it does not. What is proved holds for the real numbers that the stored
-doubles are; what finite precision adds to δ of released answers is bounded by ``noise.grid`` and added. A proof is
-a small JSON file, which ``checker`` checks again without shoal.
+The worst edge, by the accounting, is enclosed first, as narrowly as possible. All others need only lie below its upper
+end: their laws are equal, Chernoff's bound says so, or they are enclosed just narrowly enough. What finite precision
+adds to δ of released answers is bounded by ``noise.grid`` and added. ``checker`` checks a proof file without shoal.
 """
 
 from __future__ import annotations
@@ -28,9 +26,9 @@ from shoal.errors import InputError, ShoalError
 from shoal.files import write_private
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
-from shoal.mechanism.atoms import log_up
+from shoal.mechanism.discrete_loss import log_rounded_up
 from shoal.mechanism.mechanism import Mechanism
-from shoal.mechanism.releasable import law_parts
+from shoal.mechanism.releasable import laws_file_parts
 from shoal.noise.grid import UP as LOSS_UP
 from shoal.noise.grid import NoiseGrid, edge_delta_increase, label_total_variation
 from shoal.proofs import enclosure
@@ -206,7 +204,7 @@ def prove(
     i, j = pairs[0] if worst is None else pairs[worst.edge][:: -1 if worst.direction == "backward" else 1]
     total = ideal + loss if 0.0 in (ideal, loss) else min(math.nextafter(ideal + loss, math.inf), 1.0)
     return Proof(
-        digest=archive.digest(*law_parts(mechanism.classes, pairs)) if laws_alone else mechanism.digest,
+        digest=archive.digest(*laws_file_parts(mechanism.classes, pairs)) if laws_alone else mechanism.digest,
         scope=scope,
         epsilon=float(at[0]) if (at == at[0]).all() else tuple(at.tolist()),
         delta_lower=max((edge.lower for edge in search.proved), default=0.0),
@@ -247,7 +245,7 @@ def prove_mechanism(mechanism: Mechanism) -> tuple[Mechanism, Proof]:
     else:
         certificate = replace(own, proved=True, unproved="", proof=proof.file_digest)
         if not proof.delta_upper <= own.delta_upper < 1:
-            log_upper = float(log_up(np.array(proof.delta_upper)))
+            log_upper = float(log_rounded_up(np.array(proof.delta_upper)))
             certificate = replace(certificate, delta_upper=proof.delta_upper, log_delta_upper=log_upper)
     return mechanism.with_certificate(certificate), proof
 

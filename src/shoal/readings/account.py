@@ -1,20 +1,15 @@
-"""Cost of one release about readings: the exact δ of its Gaussian pair, plus what finite precision costs.
+"""Privacy account of one release about readings: the exact δ of its Gaussian pair, plus what finite precision costs.
 
-A release is y = Σ_i v_i + σ z: integer vectors v_i, one a home, and independent normals z. A home's readings move the
-sum by at most Δ (``zero-out``: all its readings, or none) or Δ_rep (``replace``: any others in their place), and y is
-then a pair of Gaussians with equal covariances, μ = Δ/σ apart:
+A release is y = Σ_i v_i + σ z: integer vectors v_i, one a home, and independent normals z. A home moves the sum by at
+most Δ (``zero-out``: all its readings, or none) or Δ_rep (``replace``: any others), and with μ = Δ/σ
 
     δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ)            (Balle & Wang 2018), plus (1 + e^ε) tv
 
-where tv bounds the total variation between what is drawn and the ideal normal (``noise/grid``). The formula is
-evaluated in ball arithmetic from the integer Δ² and the stored variance: what is printed is never below the exact value
-and above it by at most a relative 1e-14. Theory: docs/theory.md, section 16.
+where tv bounds the total variation between what is drawn and the ideal normal (docs/theory.md, section 16). Upper ends
+in ball arithmetic from the integer Δ² and the stored variance, above the exact value by a relative 1e-14 at most.
 
-**An attack before it is used**, by somebody who knows the exact sum s of all other homes and asks whether home i is in
-it. The best test compares (y − s)·v_i with a threshold (Neyman & Pearson). Both worlds are drawn through the sampler
-that the release uses; thresholds are fixed beforehand, so that the bounds of Clopper and Pearson hold exactly. So few
-draws find gross mistakes only, such as noise that is missing. Beside it the home's vector is held against the stated
-sensitivity, in exact integers, and the sizes of the drawn normals against the stated variance by an exact χ² test.
+:func:`audit_membership` attacks a release before it is used, by the likelihood ratio of a home's presence (Neyman &
+Pearson) with exact bounds (Clopper & Pearson): it finds gross mistakes, such as noise that is missing.
 """
 
 from __future__ import annotations
@@ -30,7 +25,6 @@ import numpy as np
 import scipy
 
 from shoal import validation
-from shoal.accounting.deterministic import analytic_sigma
 from shoal.errors import InputError, UnreachableError
 from shoal.noise.affine import ExactMap
 from shoal.noise.grid import NoiseGrid, edge_delta_increase, label_total_variation
@@ -44,6 +38,8 @@ DRAWN = 4096
 UNIT = 1 << 20
 #: No plan has a larger Δ_rep²/Δ², nor more entries: so a series counts its other releases. Variance before calibration.
 FARTHEST, ENTRIES, LOUD = 2.4, 1 << 16, 1e300
+#: Between these the μ of a release is searched.
+SMALLEST_MU, LARGEST_MU = 1e-12, 1e3
 #: How many releases of readings a series takes: no μ is below cap/√that.
 MOST_READINGS = 10_000
 #: Draws of each world, at least, and normals drawn in all, at least.
@@ -69,17 +65,20 @@ class ReadingsAccount:
         cls, zero_out_square: int, replace_square: int, entries: int, reach: float, *, epsilon: float, delta: float
     ) -> ReadingsAccount:
         """The least noise with δ(ε) ≤ ``delta`` for zero-out neighbors, finite precision included."""
-        target = delta
-        for _ in range(8):
-            target = math.nextafter(target * (1 - 1e-12), 0.0)
-            sigma = analytic_sigma(_root_up(zero_out_square), epsilon, target)
-            account = cls(zero_out_square, replace_square, entries, math.nextafter(sigma * sigma, math.inf), reach)
-            if account.delta(epsilon) <= delta:
-                return account
-            target = delta - 2 * (account.delta(epsilon) - target)
-            if target <= 0:
-                break
-        raise UnreachableError("delta is below what finite precision allows here: ask for a larger one")
+        root = _root_up(zero_out_square)
+
+        def of(mu: float) -> ReadingsAccount:
+            variance = math.nextafter((root / mu) ** 2, math.inf)
+            return cls(zero_out_square, replace_square, entries, variance, reach)
+
+        low, high = SMALLEST_MU, LARGEST_MU
+        delta *= 1 - 1e-12  # another machine's exponential may be off by a rounding
+        if of(low).delta(epsilon) > delta:
+            raise UnreachableError("delta is below what finite precision allows here: ask for a larger one")
+        for _ in range(60):
+            mu = math.sqrt(low * high)
+            low, high = (mu, high) if of(mu).delta(epsilon) <= delta else (low, mu)
+        return of(low)
 
     @property
     def sigma(self) -> float:

@@ -1,14 +1,10 @@
 """Noisy crowds: what each home adds to the noisy vector, and the curves and counts that are rebuilt from it.
 
-What a home adds is a function of its own curve and the public plan, in whole numbers. Only operations whose result for
-a row cannot depend on the other rows are used (elementwise arithmetic, comparisons, distances pair by pair; no matrix
-products, whose last bit may change with the number of rows): taking one home away changes the sum by that home's own
-vector exactly.
-
-``publish`` is a pure function of the noisy vector and the plan, so whatever it does is post-processing (docs/theory.md,
-section 16). Public curves are sixty shapes of a home's next twelve steps, with their shares, and how loads spread
-around their mean: derived from "SmartMeter Energy Consumption Data in London Households" (UK Power Networks, Low Carbon
-London project, London Datastore), CC BY 4.0 (``benchmarks/public_curves.py``).
+A home adds a function of its own curve and the public plan, in whole numbers. No operation mixes rows (no matrix
+products, whose last bit may change with the number of rows), so that taking one home away changes the sum by exactly
+that home's vector. ``publish`` is post-processing (docs/theory.md, section 16). Public curves, sixty shapes with their
+shares and how loads spread around their mean, are derived from "SmartMeter Energy Consumption Data in London
+Households" (UK Power Networks, Low Carbon London project, London Datastore), CC BY 4.0 (benchmarks/public_curves.py).
 """
 
 from __future__ import annotations

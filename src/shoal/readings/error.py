@@ -1,9 +1,8 @@
-"""Errors of a release as a description of its population: for the data owner, never to leave.
+"""Errors of a release of noisy crowds as a description of its population: for the data owner, never to leave.
 
-W₁ is the least mean distance by which homes can be moved onto the released curves, each taking its count's share: mean
-absolute kW per step, over the mean load. It is found by entropic regularization that is lowered step by step (Cuturi
-2013), whose plan is then made feasible (Altschuler, Weed & Rigollet 2017): the value of a feasible plan is never below
-the optimum, and the dual potentials give a lower end. Both are returned; the gap is 1 to 3 %.
+W₁, mean absolute kW per step under the best assignment over the mean load, is found by entropic regularization lowered
+step by step (Cuturi 2013). Its plan made feasible (Altschuler, Weed & Rigollet 2017) is an upper end, the dual
+potentials give a lower one; the gap is 1 to 3 %.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The plan of noisy crowds: what is asked of each home and how loudly, from declared numbers, never from readings.
+"""Plans of noisy crowds: what is asked of each home and how loudly, from declared numbers, never from readings.
 
-Each home adds one integer vector to a sum (``noisy``; docs/theory.md, section 16):
+Each home adds one integer vector to a sum (docs/theory.md, section 16):
 
 | part | entries | what a home adds |
 | --- | --- | --- |
@@ -9,12 +9,10 @@ Each home adds one integer vector to a sum (``noisy``; docs/theory.md, section 1
 | load | 1 | its mean load, clipped, in units of ``load_clip / load_weight`` |
 | swing | ``swings`` | the first cosines of its curve, clipped together, in units of ``swing_clip / swing_weight`` |
 
-Weights are whole numbers, clipped entries are rounded toward zero, so that the sensitivities are exact integers:
-
     Δ² = level² + shape² + load² + swing²,    Δ_rep² = 2 level² + 2 shape² + load² + 4 swing²
 
-A weight of 0 leaves its part out: with level and shape left out the release is one private mean times public curves,
-which for few homes is the better one.
+in whole numbers, exactly. A weight of 0 leaves its part out; without level and shape the release is one private mean
+times public curves, which for few homes is the better one.
 """
 
 from __future__ import annotations
@@ -151,37 +149,6 @@ def noisy_crowds_plan(
     plan = _loud(customers, epsilon, bound, typical, method, mu).calibrate(cap_mu)
     w1, total = _expected_w1_and_total(plan, plan.account.sigma, plan.mu)
     return replace(plan, expected_w1=w1, expected_total=total)
-
-
-def expected_errors(customers: int, epsilon: float, *, typical_kw: float) -> tuple[float, float]:
-    """What :func:`noisy_crowds_plan` would state as ``expected_w1`` and ``expected_total``, without exact accounting.
-
-    The noise is that of Balle & Wang's formula in doubles: good for a preview, not for a plan.
-
-    >>> from shoal.readings.plan import expected_errors, noisy_crowds_plan
-    >>> plan = noisy_crowds_plan(500, 1.0, typical_kw=1.5)
-    >>> expected_errors(500, 1.0, typical_kw=1.5) == (plan.expected_w1, plan.expected_total)
-    True
-    """
-    customers, epsilon, bound = check_declared(customers, epsilon, None)
-    mu = _rough_mu(epsilon, bound)
-    plan = _loud(customers, epsilon, bound, validation.positive(typical_kw=typical_kw), None, mu)
-    return _expected_w1_and_total(plan, math.sqrt(plan.squares[0]) / mu, mu)
-
-
-def _rough_mu(epsilon: float, delta: float) -> float:
-    """μ with Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) = δ, by bisection."""
-
-    def cdf(x: float) -> float:
-        return 0.5 * math.erfc(-x / math.sqrt(2))
-
-    low, high = 0.0, 100.0
-    for _ in range(60):
-        mu = 0.5 * (low + high)
-        far = cdf(-mu / 2 - epsilon / mu)
-        spent = cdf(mu / 2 - epsilon / mu) - (math.exp(epsilon + math.log(far)) if far > 0 else 0.0)
-        low, high = (mu, high) if spent <= delta else (low, mu)
-    return low
 
 
 def _loud(customers: int, epsilon: float, delta: float, typical: float, method: str | None, mu: float) -> CrowdsPlan:

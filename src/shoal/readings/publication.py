@@ -1,9 +1,7 @@
-"""The public files of a release under the readings' promise: made from the noisy vector and public settings alone.
+"""Public files of a release under the readings' promise: a pure function of the noisy vector and public settings.
 
-``public_files`` is a pure function of both, so that anybody who has ``noisy.json`` and ``plan.json`` rebuilds every
-other file byte for byte, without access to a reading. What it adds to :func:`shoal.readings.crowds.publish` is
-post-processing as well: the many cells are joined into at most :data:`MOST` weighted curves, and figures are rounded to
-what they can mean.
+Anybody who has ``noisy.json`` and ``plan.json`` rebuilds every other file byte for byte. The many cells of
+:func:`shoal.readings.crowds.publish` are joined into at most :data:`MOST` weighted curves, and figures are rounded.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """Class tables under the readings' promise: a noisy count and noisy means within declared bounds, cell by cell.
 
-One row a label. A label adds (w, x) to its one cell: w to the count and, for each of C columns, the value within the
-declared bounds, moved to [−1, 1], in units of 1/v and rounded toward zero. Then
+A label adds w to the count of its one cell and, for each of C columns, its value within the declared bounds, moved to
+[−1, 1], in units of 1/v and rounded toward zero:
 
     Δ² = w² + C v²,    Δ_rep² = max(2 (w² + C v²), 4 C v²)
 
-(another cell; the same cell and opposite ends of every column). Cells are made from declared edges of named columns
-only; nothing is chosen after looking, and ``publish_table`` is a pure function of the noisy vector and the plan.
+(another cell; the same cell and opposite ends of every column). Cells come from declared edges of named columns only.
 """
 
 from __future__ import annotations

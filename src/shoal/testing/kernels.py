@@ -1,25 +1,21 @@
-"""``check_mechanism``: does a kernel keep (ε, δ), as far as its answers show?
+"""``check_mechanism``: does a kernel, any function that draws an answer about a label, keep (ε, δ) by its answers?
 
-A kernel is any function that draws an answer about a label. Nothing is assumed about it, and three questions are put to
-the answers of two neighbors:
+Three tests on the answers of two neighbors:
 
 1. *Counting* (:mod:`shoal.audits.attacks`): events S chosen on the first half of the answers, counted on the second,
-   δ ≥ P(S) − e^ε P'(S) by exact bounds on both probabilities. True of every kernel. It cannot see a δ of 1e-5 in 10,000
-   answers: such an event does not occur there.
-2. *Gap*: where answers pass for Gaussian, so does their projection on a direction w, and a pair of Gaussian laws that
-   lie μ standard deviations apart has a δ in closed form, far below what can be counted. With S the covariance pooled
-   over m degrees of freedom and w = S⁻¹c, where c is fixed before the answers are looked at, S is independent of the
-   means and
+   δ ≥ P(S) − e^ε P'(S) by exact bounds. True of every kernel; it cannot see a δ of 1e-5 in 10,000 answers.
+2. *Gap*: where answers pass for Gaussian, a pair of laws that lie μ standard deviations apart in a direction has a δ in
+   closed form. With S the covariance pooled over m degrees of freedom and w = S⁻¹c, c fixed before the answers are used
+   (the difference of the means in ``classes``, or one learned from the first half),
 
        t = w'(ȳ − ȳ')/√(2 w'Sw/n),   t = (Z + μ √(n/2)) √((1 + f)/g),
        g ~ χ²(m − k + 1)/m,   f (m − k + 2)/(k − 1) ~ F(k − 1, m − k + 2),   Z ~ N(0, 1)
 
-   for the μ of that direction, which bounds it from below. c is the difference of the two labels' means in ``classes``;
-   a second direction is learned from the first half of the answers.
+   for the μ of that direction, which bounds it from below.
 3. *Spread*: the same for a ratio of variances, by the F distribution, in a direction learned from the first half.
 
-What is found by 2 and 3 rests on answers being Gaussian, tails included: a kernel that is Gaussian in the middle only
-passes for one, so that a δ below ``DEEPEST`` is never concluded, and nothing from fewer answers than ``LEAST``.
+What 2 and 3 find rests on Gaussian answers, tails included: a δ below ``DEEPEST`` is never concluded, and nothing from
+fewer answers than ``LEAST``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Move every label towards the group's common law, as far as its budget reaches.
+"""``center`` and ``mean``: every label moves towards the group's common law, as far as its budget reaches.
 
 Along the Bures–Wasserstein geodesic to N(m, S) a label at distance d that goes the share s spends s² d²: b = s (m − μ),
-B = s (Y Oᵀ − Σ^{1/2}). It costs one pass over the labels once the center is known, reaches δ = 0 as soon as every
-budget covers its label's distance, and is where the stronger searches start.
+B = s (Y Oᵀ − Σ^{1/2}). δ is 0 as soon as every budget covers its label's distance; stronger searches start here.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""One covariance for all labels, shaped like the ellipsoid of least mean square size that holds their differences.
+"""``ellipsoid``: one covariance for all labels, of the least trace that holds all differences of neighbors' means.
 
 min Tr S subject to d'S⁻¹d ≤ 1 for every edge's difference d (Nikolov & Tang, arXiv 2301.13850; docs/theory.md, section
 6.2). For weights w on the edges, summing to one, and M = Σ w dd', the least Σ w d'S⁻¹d of trace one is (Tr M^{1/2})²,
 at S ∝ M^{1/2}; multiplicative steps w ← w·q/⟨w, q⟩, q = d'S⁻¹d, close the gap.
 **Optimal** for constants under one ε, one budget and no noise floor. **A heuristic** otherwise: random answers are
-compared by d'V⁻¹d + ½‖V^{−1/2}(Σ − Σ')V^{−1/2}‖² for V = Σ̄ + S, twice their divergence where they are close; the better
-of that shape, of what is left of it beyond Σ̄, and of equal noise is returned. Labels of different budgets have the
-smallest one's noise.
+compared by d'V⁻¹d + ½‖V^{−1/2}(Σ − Σ')V^{−1/2}‖² for V = Σ̄ + S, twice their divergence where they are close.
 """
 
 from __future__ import annotations

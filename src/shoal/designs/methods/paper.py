@@ -1,10 +1,9 @@
-"""The paper's Algorithm 1, as repaired (docs/theory.md, section 8).
+"""``paper``: the paper's Algorithm 1, as repaired (docs/theory.md, section 8).
 
-Block-coordinate descent on the surrogate g_{XX'} = vᵀ A_X' v − ln|A_X'| + ln|A_X| with A = Σ̃⁻¹ and v = μ_X' − μ_X: find
-the worst pair (X, X'), step A_X' along −(v vᵀ − A_X'⁻¹), project onto the positive semidefinite matrices, repeat; then
-eq. (dpnoisecov) turns A⁻¹ − Σ into noise covariances that spend the budget. Lemma 2's step length is the first trial;
-it is halved until the largest surrogate does not rise. The surrogate guides and never certifies: the exact δ is
-evaluated after the rescaling, for some iterates from the start (white noise) to the last, and the best is the answer.
+Block-coordinate descent on the surrogate g_{XX'} = vᵀ A_X' v − ln|A_X'| + ln|A_X| with A = Σ̃⁻¹ and v = μ_X' − μ_X: step
+A_X' of the worst pair along −(v vᵀ − A_X'⁻¹), project onto the positive semidefinite matrices, repeat. Lemma 2's step
+length is halved until the largest surrogate does not rise; eq. (dpnoisecov) turns A⁻¹ − Σ into noise that spends the
+budget. The surrogate never certifies: of some iterates the one with the least exact δ is the answer.
 """
 
 from __future__ import annotations
@@ -34,10 +33,9 @@ STRIDE = 64
 def paper(
     problem: DesignProblem, settings: Settings | None = None, starts: Sequence[Moves] = (), *, steps: int = STEPS
 ) -> Moves:
-    """Noise covariances of Algorithm 1, with the history of J, its largest surrogate, over all steps.
+    """Noise covariances of Algorithm 1 for every label; ``history`` of the moves is the largest surrogate by step.
 
-    Of the settings it heeds the deadline: the best iterate until then is the answer, at worst the start. Looking at
-    the clock changes nothing else.
+    At the deadline of the settings the best iterate until then is the answer, at worst the start.
     """
     n, k = problem.n_labels, problem.n_dims
     base = np.broadcast_to(problem.classes.stored_covs, (n, k, k)) + problem.floor_cov
@@ -52,8 +50,8 @@ def paper(
     for judged, until in zip(JUDGED, (*JUDGED[1:], steps), strict=True):
         if taken < judged or taken >= steps:
             break
-        iterates.append(_rescale(problem, base, precision))
-        log_dets, values = _state(means, precision, pairs)
+        iterates.append(_noise_of_precisions(problem, base, precision))
+        log_dets, values = _log_dets_and_surrogates(means, precision, pairs)
         history[taken] = values.max()
         stale, ended = 0, False
         while taken < min(until, steps) and not ended:
@@ -61,16 +59,16 @@ def paper(
                 steps = taken
                 break
             part = history[taken : min(taken + STRIDE, until, steps) + 1]
-            done, stale, ended = _descend(means, precision, pairs, log_dets, values, stale, part)
+            done, stale, ended = _descend_surrogates(means, precision, pairs, log_dets, values, stale, part)
             taken += done
     if taken:
-        iterates.append(_rescale(problem, base, precision))
+        iterates.append(_noise_of_precisions(problem, base, precision))
     certificates = [certify(problem, moves) for moves in reversed(iterates)]
     return replace(iterates[-1 - int(np.argmin(certificates))], history=history[: taken + 1])
 
 
-def _rescale(problem: DesignProblem, base: FloatArray, precision: FloatArray) -> Moves:
-    """Eq. (dpnoisecov): the positive part of A⁻¹ − Σ, scaled to spend the budget."""
+def _noise_of_precisions(problem: DesignProblem, base: FloatArray, precision: FloatArray) -> Moves:
+    """Noise covariances from the precisions A: the positive part of A⁻¹ − Σ, scaled to the budget (dpnoisecov)."""
     n, k = problem.n_labels, problem.n_dims
     radius = radii(problem)
     missing = np.linalg.inv(precision) - base
@@ -84,8 +82,10 @@ def _rescale(problem: DesignProblem, base: FloatArray, precision: FloatArray) ->
     return Moves(np.zeros((n, k)), None, square_root(noise))
 
 
-def _state(means: FloatArray, precision: FloatArray, pairs: IndexArray) -> tuple[FloatArray, FloatArray]:
-    """ln|A| of every label, and the surrogate of every edge in both directions."""
+def _log_dets_and_surrogates(
+    means: FloatArray, precision: FloatArray, pairs: IndexArray
+) -> tuple[FloatArray, FloatArray]:
+    """(n,) ln|A| of every label, and (edges, 2) the surrogate of every edge in both directions."""
     log_dets = np.asarray(np.linalg.slogdet(precision)[1], dtype=np.float64)
     i, j = pairs[:, 0], pairs[:, 1]
     gap, change = means[j] - means[i], log_dets[i] - log_dets[j]
@@ -97,8 +97,8 @@ def _state(means: FloatArray, precision: FloatArray, pairs: IndexArray) -> tuple
 
 
 @kernel
-def _form(means: FloatArray, i: int, j: int, matrix: FloatArray) -> float:
-    """(μ_j − μ_i)' matrix (μ_j − μ_i)."""
+def _quadratic_form(means: FloatArray, i: int, j: int, matrix: FloatArray) -> float:
+    """The quadratic form (μ_j − μ_i)' matrix (μ_j − μ_i) of the difference of two means."""
     total = 0.0
     for r in range(means.shape[1]):
         row = 0.0
@@ -109,8 +109,8 @@ def _form(means: FloatArray, i: int, j: int, matrix: FloatArray) -> float:
 
 
 @kernel
-def _compose(values: FloatArray, rows: FloatArray, out: FloatArray) -> None:
-    """Σ values_m rows_m rows_m'."""
+def _matrix_from_eigenpairs(values: FloatArray, rows: FloatArray, out: FloatArray) -> None:
+    """Write the matrix Σ values_m rows_m rows_m' with these eigenvalues and eigenvectors to ``out``."""
     k = len(values)
     for r in range(k):
         for s in range(r + 1):
@@ -121,112 +121,84 @@ def _compose(values: FloatArray, rows: FloatArray, out: FloatArray) -> None:
 
 
 @kernel
-def _lemma_step(
+def _lemma_2_step(
     means: FloatArray, precision: FloatArray, inverse: FloatArray, log_dets: FloatArray, pairs: IndexArray,
     x: int, y: int, worst: float,
 ) -> float:  # fmt: skip
-    """Lemma 2: the largest step for which its linearization keeps every edge of label y below the worst value."""
-    k = means.shape[1]
-    slope = -_form(means, x, y, inverse)
-    for r in range(k):
-        for s in range(k):
-            slope += inverse[r, s] * inverse[r, s]
+    """The step length of Lemma 2: the largest for which its linearization keeps all edges of y below the worst."""
+    slope = -_quadratic_form(means, x, y, inverse)
+    for value in inverse.ravel():
+        slope += value * value
     step = math.inf
     for e in range(len(pairs)):
         i, j = pairs[e, 0], pairs[e, 1]
         if i != y and j != y:
             continue
         z = j if i == y else i
-        leaving = _form(means, z, y, precision[z]) + log_dets[y] - log_dets[z]
+        leaving = _quadratic_form(means, z, y, precision[z]) + log_dets[y] - log_dets[z]
         if slope > 0.0 and worst > leaving:
             step = min(step, (worst - leaving) / slope)
         if z == x:
             continue
-        entering = _form(means, z, y, precision[y]) + log_dets[z] - log_dets[y]
-        down = 0.0
-        for r in range(k):
-            down += (means[y, r] - means[x, r]) * (means[y, r] - means[z, r])
-        rate = -slope - down * down + _form(means, z, y, inverse)
+        entering = _quadratic_form(means, z, y, precision[y]) + log_dets[z] - log_dets[y]
+        down = ((means[y] - means[x]) * (means[y] - means[z])).sum()
+        rate = -slope - down * down + _quadratic_form(means, z, y, inverse)
         if rate > 0.0 and worst > entering:
             step = min(step, (worst - entering) / rate)
     return step if step < math.inf else 0.1
 
 
 @kernel
-def _descend(
+def _descend_surrogates(
     means: FloatArray, precision: FloatArray, pairs: IndexArray, log_dets: FloatArray, values: FloatArray, stale: int,
     history: FloatArray,
 ) -> tuple[int, int, bool]:  # fmt: skip
-    """Run the descent in place; returns the steps taken, the last of them that gained nothing, and whether it ended.
+    """Descend in place; return the steps taken, how many at the end gained nothing, and whether none is left.
 
-    ``history`` holds the largest value before the first step and gets that after every one.
+    ``history`` holds the largest surrogate before the first step and gets that after every one.
     """
     n, k = means.shape
-    ended, taken = False, 0
     trial_values = values.copy()
-    inverse, gradient, trial, symmetric = np.empty((k, k)), np.empty((k, k)), np.empty((k, k)), np.empty((k, k))
+    inverse, trial = np.empty((k, k)), np.empty((k, k))
     for step in range(len(history) - 1):
-        e, direction, worst = 0, 0, -math.inf
-        for f in range(len(pairs)):
-            for side in range(2):
-                if values[f, side] > worst:
-                    e, direction, worst = f, side, values[f, side]
+        e, direction = divmod(np.argmax(values), 2)
+        worst = values[e, direction]
         x, y = pairs[e, direction], pairs[e, 1 - direction]
         eigenvalues, rows = eigenpairs(precision[y])
-        for r in range(k):
-            eigenvalues[r] = 1.0 / eigenvalues[r]
-        _compose(eigenvalues, rows, inverse)
-        for r in range(k):
-            for s in range(k):
-                gradient[r, s] = (means[y, r] - means[x, r]) * (means[y, s] - means[x, s]) - inverse[r, s]
-        alpha = _lemma_step(means, precision, inverse, log_dets, pairs, x, y, worst)
+        _matrix_from_eigenpairs(1.0 / eigenvalues, rows, inverse)
+        gap = means[y] - means[x]
+        gradient = gap.reshape(k, 1) * gap - inverse
+        alpha = _lemma_2_step(means, precision, inverse, log_dets, pairs, x, y, worst)
         falls = False
         highest, log_det = worst, 0.0
         for _ in range(80):
-            for r in range(k):
-                for s in range(k):
-                    trial[r, s] = precision[y, r, s] - alpha * gradient[r, s]
-            for r in range(k):
-                for s in range(k):
-                    symmetric[r, s] = 0.5 * (trial[r, s] + trial[s, r])
-            eigenvalues, rows = eigenpairs(symmetric)
-            largest = -math.inf
-            for r in range(k):
-                largest = max(largest, eigenvalues[r])
-            if largest > 0.0:
-                log_det = 0.0
-                for r in range(k):
-                    eigenvalues[r] = max(eigenvalues[r], 1e-12 * largest)
-                    log_det += math.log(eigenvalues[r])
-                _compose(eigenvalues, rows, trial)
+            moved = precision[y] - alpha * gradient
+            eigenvalues, rows = eigenpairs(0.5 * (moved + moved.T))
+            if eigenvalues.max() > 0.0:
+                eigenvalues = np.maximum(eigenvalues, 1e-12 * eigenvalues.max())
+                log_det = np.log(eigenvalues).sum()
+                _matrix_from_eigenpairs(eigenvalues, rows, trial)
                 highest = -math.inf
                 for f in range(len(pairs)):
                     i, j = pairs[f, 0], pairs[f, 1]
                     if i == y:
-                        trial_values[f, 0] = _form(means, i, j, precision[j]) + log_det - log_dets[j]
-                        trial_values[f, 1] = _form(means, i, j, trial) + log_dets[j] - log_det
+                        trial_values[f, 0] = _quadratic_form(means, i, j, precision[j]) + log_det - log_dets[j]
+                        trial_values[f, 1] = _quadratic_form(means, i, j, trial) + log_dets[j] - log_det
                     elif j == y:
-                        trial_values[f, 0] = _form(means, i, j, trial) + log_dets[i] - log_det
-                        trial_values[f, 1] = _form(means, i, j, precision[i]) + log_det - log_dets[i]
+                        trial_values[f, 0] = _quadratic_form(means, i, j, trial) + log_dets[i] - log_det
+                        trial_values[f, 1] = _quadratic_form(means, i, j, precision[i]) + log_det - log_dets[i]
                     highest = max(highest, trial_values[f, 0], trial_values[f, 1])
                 if highest <= worst and trial_values[e, direction] < worst:
                     falls = True
                     break
             alpha *= 0.5
         if not falls:
-            ended = True
-            break
-        for r in range(k):
-            for s in range(k):
-                precision[y, r, s] = trial[r, s]
+            return step, stale, True
+        precision[y] = trial
         log_dets[y] = log_det
-        for f in range(len(pairs)):
-            for side in range(2):
-                values[f, side] = trial_values[f, side]
-        taken = step + 1
-        history[taken] = highest
+        values[:] = trial_values
+        history[step + 1] = highest
         stale = stale + 1 if worst - highest <= 1e-9 * (1.0 + abs(worst)) else 0
         if stale > 4 * n:
-            ended = True
-            break
-    return taken, stale, ended
+            return step + 1, stale, True
+    return len(history) - 1, stale, False

@@ -1,11 +1,8 @@
-"""``none`` and ``white``, which know nothing of the labels' laws, and the methods that search.
+"""``none`` and ``white``, which ignore the labels' laws, and the methods that search: covariance, additive, transport.
 
-Of these ``transport`` contains ``additive``, which contains ``covariance``. ``covariance`` has noise of mean zero and a
-covariance per label, ``additive`` noise with a mean as well (the paper's problem in full), ``transport`` affine maps
-plus noise, q̃ = q + b + B Σ^{−1/2}(q − μ) + C z.
-
-None is ever worse than what it contains. That is kept by the starts and by comparing certificates: the weaker method
-is searched to its end only where a first look at it (:func:`shoal.designs.descent.glance`) comes close.
+``covariance`` has noise of mean zero and a covariance per label, ``additive`` noise with a mean as well (the paper's
+problem in full), ``transport`` affine maps plus noise, q̃ = q + b + B Σ^{−1/2}(q − μ) + C z. None is ever worse than the
+methods it contains: their designs are starts, and certificates are compared.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ def accuracy_facts(
     """
     names = released.labels if labels is None else labels
     answers = released.classes.means[[released.position(name) for name in names]]
-    off = released.errors(labels)
+    off = released.expected_errors(labels)
     if powers is not None:
         squares, biases, answers = powers
         low, high = off.interval

@@ -21,7 +21,7 @@ from shoal.plaintext import printable
 from shoal.product.card.facts import CROWD, MEANINGLESS, DesignFacts, FitFacts, promised_delta
 from shoal.product.card.ladder import sentence
 from shoal.product.card.words import HOLDERS, factor, promise, question
-from shoal.readings.plan import expected_errors
+from shoal.readings.plan import noisy_crowds_plan
 from shoal.rounding import count_of, exactly, lower, many, nearest, percent, upper
 
 if TYPE_CHECKING:
@@ -222,9 +222,10 @@ def would_protect(fit: FitFacts, mean_kw: float | None = None, *, options: bool 
         return protects
     load = float(f"{mean_kw:.2g}")
     customers = max(fit.labels, 2)
-    w1, total = expected_errors(customers, 1.0, typical_kw=load)  # compiles nothing
+    plan = noisy_crowds_plan(customers, 1.0, typical_kw=load)
+    curves, total = percent(plan.expected_w1), percent(plan.expected_total)
     return (
         f"{protects} With {count_of(customers, 'customer')} of {load:g} kW, the mean load here, and a privacy budget "
-        f"(epsilon) of 1, its curves as a population would miss by about {percent(w1)} of the mean load, its total by "
-        f"about {percent(total)}."
+        f"(epsilon) of 1, its curves as a population would miss by about {curves} of the mean load, its total by "
+        f"about {total}."
     )

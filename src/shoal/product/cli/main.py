@@ -7,7 +7,9 @@ from typing import Annotated
 import typer
 
 from shoal.product.card import ladder
-from shoal.product.cli import curves, ledgers, whole
+from shoal.product.cli import analysis_commands as analysis
+from shoal.product.cli import ledger_commands as ledgers
+from shoal.product.cli import run_commands as runs
 
 app = typer.Typer(
     name="shoal",
@@ -20,17 +22,16 @@ app = typer.Typer(
 )
 ledger = typer.Typer(help="What has been spent, whether the record is intact, what is left.", no_args_is_help=True)
 
-for group, functions in (
-    (app, (whole.demo, whole.check, whole.run, whole.explain)),
-    (app, (curves.curve, curves.frontier, curves.prove, curves.attack, whole.serve)),
-    (ledger, (ledgers.show, ledgers.log, ledgers.verify, ledgers.budget)),
-):
-    for function in functions:
-        group.command()(function)
+for function in (runs.demo, runs.check, runs.run, runs.explain, analysis.curve, analysis.frontier, analysis.prove,
+                 analysis.attack, runs.serve):  # fmt: skip
+    app.command()(function)
+for of_ledger in (ledgers.show, ledgers.log, ledgers.verify, ledgers.budget):
+    ledger.command()(of_ledger)
 app.add_typer(ledger, name="ledger")
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
+    """Print the version and leave, if it was asked for."""
     if wanted:
         import shoal
 
@@ -41,7 +42,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def shoal_command(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    pass
+    """Take the options of the command itself; help shows the words of ``app``."""

@@ -27,20 +27,20 @@ Verbose = Annotated[bool, option("Everything there is to say, not the summary.",
 FIRST = ("crowd", "label")
 
 
-def known_settings(sections: tuple[str, ...], also: tuple[str, ...]) -> dict[str, Any]:
-    """Settings of these sections, and some more, each with its type."""
+def settings_of_sections(sections: tuple[str, ...], also: tuple[str, ...]) -> dict[str, Any]:
+    """Name -> type of the settings in these sections, and of those named in ``also``."""
     every = shoal.Config.options().items()
     return {name: kind for name, (one, kind) in every if name in also or one.metadata["section"] in sections}
 
 
-def parameters(known: dict[str, Any]) -> list[inspect.Parameter]:
+def settings_as_parameters(known: dict[str, Any]) -> list[inspect.Parameter]:
     """Settings as options of a command, and ``--set`` for those that have none."""
-    every = sorted((_option(name) for name in known), key=lambda option: option.name not in FIRST)
+    every = sorted((_setting_as_parameter(name) for name in known), key=lambda option: option.name not in FIRST)
     return [*every, inspect.Parameter("settings", every[0].kind, default=None, annotation=Settings)] if every else []
 
 
-def take_settings(known: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Take the settings that were given out of all that was given."""
+def settings_given(known: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Name -> value of the settings among what a command was given, which are taken out of it."""
     chosen = dict(shoal.Config.parse_setting(text) for text in given.pop("settings", None) or ())
     for name, kind in known.items():
         value = given.pop(name)
@@ -51,8 +51,8 @@ def take_settings(known: dict[str, Any], given: dict[str, Any]) -> dict[str, Any
     return chosen
 
 
-def _option(name: str) -> inspect.Parameter:
-    """A setting as an option; None where it is not given."""
+def _setting_as_parameter(name: str) -> inspect.Parameter:
+    """The option of a command for a setting, with its help; its value is None where it is not given."""
     field, kind = shoal.Config.options()[name]
     default = ",".join(map(str, field.default)) if isinstance(field.default, tuple) else field.default
     shown = "" if default in (None, "") else f" [default: {default}]"
@@ -68,7 +68,7 @@ def _option(name: str) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=kind)
 
 
-def numbers(text: str, name: str) -> list[float]:
+def parse_numbers(text: str, name: str) -> list[float]:
     """``"0.1:2:20"`` (from, to, how many) or ``"0.5,1,2"`` as numbers."""
     wrong = shoal.InputError(f"{name} must be numbers with commas, such as 0.5,1,2, or from:to:count, such as 0.1:2:20")
     try:

@@ -60,30 +60,30 @@ def command(*sections: str, also: tuple[str, ...] = ()) -> Callable[[Command], C
     Settings of a run that are in ``sections``, or named in ``also``, are options of the command, which gets those that
     were given as keywords.
     """
-    known = options.known_settings(sections, also)
+    known = options.settings_of_sections(sections, also)
 
     def decorate(function: Command) -> Command:
         signature = inspect.signature(function, eval_str=True)
 
         @functools.wraps(function)
         def guard(*, as_json: bool, **given: Any) -> None:
-            warnings.showwarning = lambda message, *_, **__: say(f"shoal: note: {message}")
+            warnings.showwarning = lambda message, *_, **__: print_message(f"shoal: note: {message}")
             try:
                 for begin in ON_BEGIN:
                     begin()
-                chosen = options.take_settings(known, given)
-                with warmup.announce_compilation_to(lambda words: say(f"compile: {words}")):
+                chosen = options.settings_given(known, given)
+                with warmup.announce_to(lambda words: print_message(f"compile: {words}")):
                     outcome = function(**given, **chosen)
                 code = outcome.code
-                _print(_render(outcome, as_json))
+                _write_and_flush(_render_outcome(outcome, as_json))
             except BaseException as error:
                 expected = isinstance(error, (shoal.ShoalError, OSError, MemoryError, KeyboardInterrupt))
                 if os.environ.get(DEBUG) or not (expected or (isinstance(error, Exception) and full(error))):
                     raise
-                code, text = exit_code(error), explain(error)
+                code, text = exit_code(error), error_message(error)
                 if as_json:
-                    _print(_json({"error": text, "kind": type(error).__name__, "exit_code": code}))
-                say(f"shoal: {text}")
+                    _write_and_flush(_json_text({"error": text, "kind": type(error).__name__, "exit_code": code}))
+                print_message(f"shoal: {text}")
             if code:
                 raise typer.Exit(code)
 
@@ -91,7 +91,7 @@ def command(*sections: str, also: tuple[str, ...] = ()) -> Callable[[Command], C
         guard.__doc__ = "\n\n".join([words + mark, *filter(None, map(str.strip, examples.splitlines()))])
         own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
         flag = inspect.Parameter("as_json", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=False, annotation=Json)
-        every = [*own, *options.parameters(known), flag]
+        every = [*own, *options.settings_as_parameters(known), flag]
         guard.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]
         guard.__annotations__ = {one.name: one.annotation for one in every}
         return guard  # type: ignore[return-value]
@@ -105,7 +105,7 @@ def exit_code(error: BaseException) -> int:
     return next((code for kind, code in codes.items() if isinstance(error, kind)), 2)
 
 
-def explain(error: BaseException) -> str:
+def error_message(error: BaseException) -> str:
     """An error in a sentence or two that say what to do next."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted. What is finished is kept: the same `shoal run` continues from there."
@@ -132,16 +132,15 @@ def explain(error: BaseException) -> str:
     return reasons.get(error.errno or 0, other)
 
 
-def check_folder(out: Path) -> None:
-    """Raise unless a folder can be made, or written to, under the name that was given as --out; nothing stays there."""
+def refuse_unusable_folder(out: Path) -> None:
+    """Raise InputError unless a folder can be made, or written to, under the name that was given as --out."""
     if not out.parts:
         raise shoal.InputError("out: name a folder")
     missing = [path for path in (out, *out.parents) if not path.exists()]
     around = missing[-1].parent if missing else out
     if around.exists() and not around.is_dir():
-        if missing:
-            raise shoal.InputError(f"out: {around} is a file, in which there can be no folder; name another folder")
-        return  # the command says so
+        inside = ", in which there can be no folder; name another folder" if missing else "; name a folder"
+        raise shoal.InputError(f"out: {around} is a file{inside}")
     probe = around / f".shoal-{os.getpid()}"
     try:
         probe.mkdir()
@@ -185,9 +184,10 @@ def as_command_options(text: str, argument: str = "") -> str:
     return names[argument] + text.removeprefix(argument) if argument in names and text.startswith(argument) else text
 
 
-def _render(outcome: Outcome, as_json: bool) -> str:
+def _render_outcome(outcome: Outcome, as_json: bool) -> str:
+    """What a command prints on standard output: JSON, or text and headings with sentences."""
     if as_json:
-        return _json(outcome.content)
+        return _json_text(outcome.content)
     text = printable(outcome.text, keep="\n") + "\n" if outcome.text else ""
     if not outcome.parts:
         return text
@@ -212,15 +212,16 @@ def _render(outcome: Outcome, as_json: bool) -> str:
     return text + shown.get()
 
 
-def _json(content: dict[str, Any]) -> str:
+def _json_text(content: dict[str, Any]) -> str:
+    """JSON for any terminal: letters and control characters that it may not show are written as escapes."""
     known = "utf" in (sys.stdout.encoding or "utf-8").lower()  # elsewhere JSON has its own way to write letters
     text = json.dumps(plain(content), indent=1, ensure_ascii=not known, allow_nan=False)
     # JSON leaves control characters above 127 as they are; written out in its own way, they mean the same.
     return "".join(c if c == "\n" or printable(c) == c else f"\\u{ord(c):04x}" for c in text) + "\n"
 
 
-def _print(text: str, stream: TextIO | None = None) -> None:
-    """Write and flush. Where the reader has gone, as with ``| head -1``, what was done stands; the rest is unsaid."""
+def _write_and_flush(text: str, stream: TextIO | None = None) -> None:
+    """Write to a stream, standard output by default, and flush; a reader that has gone (``| head -1``) is no error."""
     to = sys.stdout if stream is None else stream
     try:
         to.write(text)
@@ -232,12 +233,12 @@ def _print(text: str, stream: TextIO | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), to.fileno())
 
 
-def say(text: str) -> None:
-    """A line on standard error."""
-    _print(f"{printable(text)}\n", sys.stderr)
+def print_message(text: str) -> None:
+    """Print a line on standard error."""
+    _write_and_flush(f"{printable(text)}\n", sys.stderr)
 
 
-class Stages:
+class StageProgress:
     """Progress of a run on standard error: bars with the time left on a terminal, one line per stage elsewhere."""
 
     def __init__(self) -> None:
@@ -245,7 +246,7 @@ class Stages:
         self._tasks: dict[str, Any] = {}
         self._shown: set[str] = set()
 
-    def __enter__(self) -> Stages:
+    def __enter__(self) -> StageProgress:
         if sys.stderr.isatty():
             from rich import progress
             from rich.console import Console
@@ -268,13 +269,13 @@ class Stages:
             self._bars.stop()
 
     def __call__(self, stage: str, text: str, done: float, total: int) -> None:
-        """Take a report of the run."""
+        """Show that a stage does what ``text`` says and has ``done`` of ``total``."""
         step = stage if self._bars is None else f"{stage} {text}"
         new = step not in self._shown
         self._shown.add(step)
         if self._bars is None:
             if new:
-                say(f"{stage}: {text}")
+                print_message(f"{stage}: {text}")
             return
         if stage not in self._tasks:
             self._tasks[stage] = self._bars.add_task(text, total=None, stage=stage)

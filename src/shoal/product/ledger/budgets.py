@@ -2,9 +2,9 @@
 
 A budget δ(ε) ≤ δ is held against pairs of neighbors, whose account counts what was released about either
 (:mod:`shoal.product.ledger.composition`). A later budget replaces the earlier one. Its mode is "adaptive", a filter
-that holds for every way of choosing (:mod:`shoal.mechanism.sequence`), or "fixed", exact composition of a series that
-was fixed in advance (docs/theory.md, section 15). The first batch of an adaptive account is such a series. There is no
-way back from adaptive to fixed once something was released.
+that holds for every way of choosing (:mod:`shoal.mechanism.composition`), or "fixed", exact composition of a series
+that was fixed in advance (docs/theory.md, section 15). The first batch of an adaptive account is such a series. There
+is no way back from adaptive to fixed once something was released.
 
 **The readings' promise** has an account of its own (docs/theory.md, section 16): Σμ² and its cap M², in exact
 fractions, for everybody on the register: who sent readings is not public, and must not decide. It does not cover what a
@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from shoal import validation
 from shoal.errors import InputError
-from shoal.mechanism.sequence import FilterRule
+from shoal.mechanism.composition import FilterRule
 from shoal.plaintext import name_key
 from shoal.product.ledger.composition import Span
 from shoal.product.ledger.storage import word

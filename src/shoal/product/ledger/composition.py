@@ -32,10 +32,10 @@ from shoal.accounting.renyi import have_equal_covariances, renyi_upper_ends
 from shoal.accounting.spectrum import EdgeSpectra, edge_spectra
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
-from shoal.mechanism.atoms import compose_losses, sum_up
 from shoal.mechanism.codebook import Codebook
+from shoal.mechanism.composition import FilterRule, codebook_divergence, composed_delta_upper, gaussian_deltas
+from shoal.mechanism.discrete_loss import compose_losses, sum_rounded_up
 from shoal.mechanism.releasable import Releasable
-from shoal.mechanism.sequence import FilterRule, codebook_divergence, gaussian_deltas, upper_ends
 from shoal.validation import FloatArray
 
 EPS = float(np.finfo(np.float64).eps)
@@ -281,7 +281,7 @@ class Composer:
             for j, other in enumerate(names if books else ()):
                 for direction, (first, second) in enumerate(((label, other), (other, label))):
                     losses = [
-                        (book.losses(*ends), int(times[j]))
+                        (book.privacy_loss(*ends), int(times[j]))
                         for book, *uses in books
                         for ends, times in zip(((first, second), (second, first)), uses, strict=True)
                         if times[j]
@@ -289,7 +289,7 @@ class Composer:
                     if losses:
                         sums[j, direction] += codebook_divergence(losses, orders)
                 bounds = (book.answer_epsilon for book, *uses in books for times in uses for _ in range(int(times[j])))
-                largest[j] = sum_up(float(largest[j]), *bounds) if math.isfinite(largest[j]) else math.inf
+                largest[j] = sum_rounded_up(float(largest[j]), *bounds) if math.isfinite(largest[j]) else math.inf
             sums = sums * (1 + 4 * EPS)
             spent = rule.least_delta(sums, gaussian=exact, largest=largest[:, None], aside=aside)
             at = np.unravel_index(int(np.argmax(spent)), spent.shape)
@@ -363,11 +363,12 @@ def _with_codebooks(
         for direction, (first, second) in enumerate(((label, other), (other, label))):
             loss = compose_losses(
                 [
-                    book.losses(first, second).times(int(about[j])) + book.losses(second, first).times(int(opposite[j]))
+                    book.privacy_loss(first, second).times(int(about[j]))
+                    + book.privacy_loss(second, first).times(int(opposite[j]))
                     for book, about, opposite in books
                 ]
             )
-            delta = float(upper_ends(loss, source, (0, j + 1), direction, np.array([epsilon]))[0][0])
+            delta = float(composed_delta_upper(loss, source, (0, j + 1), direction, np.array([epsilon]))[0][0])
             if delta > worst.delta_upper:
                 worst = Composed(delta, (first, second))
     return worst

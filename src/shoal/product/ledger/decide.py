@@ -73,7 +73,7 @@ def as_questions(
     names = [word(label=name) for name in known_labels(mechanism, labels)]
     if values.shape[1] != mechanism.n_dims:
         raise InputError(f"answer must have {mechanism.n_dims} entries, got {values.shape[1]}")
-    mechanism.refuse_excluded(values, [mechanism.position(name) for name in names], "answer")
+    mechanism.refuse_impossible_answers(values, [mechanism.position(name) for name in names], "answer")
     questions = []
     for row, (content, name) in enumerate(zip(values, names, strict=True)):
         plain = (content + 0.0).astype("<f8").tobytes()  # −0 and 0 are one answer
@@ -221,7 +221,9 @@ def _refuse_same_answers(state: State, mechanism: Releasable, fresh: list[Questi
     query = select(ENTRIES.c.mechanism)
     earlier = {str(row[0]) for row in chain.matching(state.transaction, query, "answer", names)}
     used = [state.mechanism(digest) for digest in earlier]
-    if ((twice or earlier) and not mechanism.constant) or not all(other.constant for other in used):
+    if ((twice or earlier) and not mechanism.has_constant_answers) or not all(
+        other.has_constant_answers for other in used
+    ):
         raise InputError(
             "answer: this very answer was already released about the label under another query_id. Its own randomness "
             "protects once only, so the two releases are not independent: ask with the earlier query_id, or stack both "

@@ -247,7 +247,7 @@ class Ledger:
         true = validation.array(ndim=2, answers=answers)
         questions = decide.as_questions(own, true, labels, query_ids, self.secret, readings)
         names = [question.label for question in questions]
-        own.prepare()
+        own.prepare_release()
         if drawn is None:
             drawn = own.release(true, names)
         values = decide.released_values(own, drawn, len(names))

@@ -101,7 +101,7 @@ class ForecastAnswers:
         if self.answer_unit == "kw":
             return accuracy_facts(mechanism, self.labels, "kW")
         return mechanism.by_kind(
-            mechanism=lambda gaussian: power_accuracy(gaussian.part(self.labels)),
+            mechanism=lambda gaussian: power_accuracy(gaussian.for_labels(self.labels)),
             codebook=lambda book: accuracy_facts(book, self.labels, "kW"),
         )
 
@@ -147,7 +147,7 @@ class BlockFacts(Record):
 
 def make_blocks(work: Work) -> list[Part]:
     """The blocks of a run, written once; crowds with too few answers today are in none."""
-    config, listing = work.settings, work.listing(FIT)
+    config, listing = work.settings, work.read_listing(FIT)
     for shard in listing.parts:
         shard.check()
     rows = work.tables.rows.filter(pl.col("answered") & ~pl.col("recorded") & ~pl.col("retired"))
@@ -272,12 +272,12 @@ class WorstCurve(NamedTuple):
 
 def worst_curve(work: Work, epsilon: Sequence[float], notion: str) -> WorstCurve:
     """δ(ε) over all pairs of the run."""
-    works = [partial(_curve_of, part.path, list(epsilon), notion) for part in work.listing(DESIGN).parts]
-    with work.workers(len(works)) as executor:
+    works = [partial(_curve_of, part.path, list(epsilon), notion) for part in work.read_listing(DESIGN).parts]
+    with work.open_workers(len(works)) as executor:
         points = zip(*executor.every(works), strict=True)
     worst = [max(shards, key=lambda point: point[0]) for shards in points]
-    method = work.kind.method(work.settings)
-    return WorstCurve(tuple(delta for delta, _ in worst), tuple(edge for _, edge in worst), method)
+    delta, edges = zip(*worst, strict=True)
+    return WorstCurve(delta, edges, work.settings.design_method)
 
 
 def worst_frontier(
@@ -287,9 +287,9 @@ def worst_frontier(
     at = work.settings.stated_epsilon if epsilon is None else epsilon
     works = [
         partial(_frontier_of, part.path, block.path, work.settings, sorted(rho), list(methods), at, search)
-        for part, block in work.listing(DESIGN).pairs
+        for part, block in work.read_listing(DESIGN).pairs
     ]
-    with work.workers(len(works)) as executor:
+    with work.open_workers(len(works)) as executor:
         shards = executor.every(works)
     return {name: [max(deltas) for deltas in zip(*(shard[name] for shard in shards), strict=True)] for name in methods}
 
@@ -299,7 +299,7 @@ def prove_shards(work: Work, epsilon: float | None, scope: str | None) -> dict[s
     from shoal.proofs.proof import prove
 
     proofs: dict[str, Proof] = {}
-    for part in work.listing(DESIGN).parts:
+    for part in work.read_listing(DESIGN).parts:
         proof = load(part.path).by_kind(
             mechanism=lambda m: prove(m, None, epsilon, scope) if m.graph.n_edges else None, codebook=lambda _: None
         )

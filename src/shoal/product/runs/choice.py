@@ -1,12 +1,9 @@
-"""Asking in people's own terms: a crowd from the risk of being named, or from the error that one can bear.
+"""Choosing the crowd from the risk of being named or the error that one can bear, and checking a file before a run.
 
 | asked | chosen |
 | --- | --- |
 | at most 1 in 20 | the least crowd m whose naming bound 1/m is at most that |
 | within 10 % | the largest crowd, of ten or more, whose expected price, rehearsed on these data, is at most that |
-
-An error chooses no crowd below ten, which every page promises: crowds of three cost little because nearly their own
-figures leave.
 
 For forecasts the price is the error of the crowd's mean against what was metered later, over that of the home's own
 forecast, minus one. What comes after the origin is not known yet, so the same forecasts are made from the instants one,
@@ -46,11 +43,11 @@ from shoal.product.runs.fit_stage import fit_job
 from shoal.product.runs.folder import FIT
 from shoal.product.runs.inputs import Curves
 from shoal.product.runs.owner_ledger import Book, as_period
-from shoal.product.runs.row_rules import Rules, TableRules
+from shoal.product.runs.row_rules import Rules
 from shoal.product.runs.rows import rules_of, too_few
 from shoal.product.runs.shards import run_jobs
 from shoal.product.runs.work import Work
-from shoal.readings.plan import expected_errors
+from shoal.readings.plan import noisy_crowds_plan
 from shoal.records import Record
 from shoal.rounding import count_of, exactly, many, percent, upper
 
@@ -62,8 +59,6 @@ if TYPE_CHECKING:
 SIZES = (10, 12, 15, 20, 25, 30, 40, 50, 75, 100, 150, 200, 300, 500, 1000)
 #: Days before the origin that are rehearsed, the nearest first; one for populations above :data:`MANY`.
 DAYS, MANY = (1, 2, 3), 1000
-#: Fewest days of training with which a rehearsal is worth something.
-FEWEST_DAYS = 3
 #: Share of the homes that a rehearsed day must have a forecast of.
 ENOUGH = 0.8
 LATER, SPREAD = "later", "spread"
@@ -107,7 +102,6 @@ class Rehearsal:
     recorded: Mapping[str, int]  #: label -> crowd on record
     recorded_size: int | None  #: least members promised of the crowds on record
     noun: str
-    train_days: int  #: with which the days were rehearsed
     setting: Mapping[str, Any] = field(default_factory=dict)  #: of the figures, for the rules of a row
 
     def __repr__(self) -> str:
@@ -120,41 +114,46 @@ class Rehearsal:
         return count_of(len(self.today.labels), self.noun)
 
     def price(self, crowd: int, *, answers: bool = False) -> CrowdPrice:
-        """Crowds of a size, on record or formed anew from each day's curves, and their price as rehearsed.
+        """Return sizes and expected price of crowds of at least this size, on record or formed from each day's curves.
 
-        With ``answers`` it is that of answers by a method where all of a crowd meet, of some crowds.
+        With ``answers`` it is the price of answers by a method where all of a crowd meet, of some crowds.
         """
-        sizes = np.unique(self._member(self.today, crowd), return_counts=True)
+        sizes = np.unique(self._crowd_of_each(self.today, crowd), return_counts=True)
         counts = sizes[1][sizes[0] >= 0].tolist()
-        own: list[float] = []
-        shared: list[float] = []
-        prices: list[float] = []
-        for day in self.days:
-            member = self._member(day, crowd)
-            values, truth = day.values[member >= 0], day.truth[member >= 0]
-            if not len(values):
-                continue
-            place = np.unique(member[member >= 0], return_inverse=True)[1].astype(np.int64)
-            if answers:
-                some = some_crowds(place)
-                values, truth, place = values[some], truth[some], place[some]
-            rows = meeting_points(values, place) if answers else means(values, place)[place]
-            if self.measure == SPREAD:
-                spread = np.sort(values, axis=0).std(axis=0)
-                shared += (((rows - values) / np.where(spread > 0, spread, 1.0)) ** 2).ravel().tolist()
-            else:
-                known = np.isfinite(truth)
-                both = np.abs(values - truth)[known].tolist(), np.abs(rows - truth)[known].tolist()
-                own, shared = own + both[0], shared + both[1]
-                prices += [math.fsum(both[1]) / total - 1.0] if (total := math.fsum(both[0])) > 0 else []
-        price = None
-        if self.measure == SPREAD and shared:
-            price = math.sqrt(math.fsum(shared) / len(shared))
-        elif math.fsum(own) > 0:
-            price = math.fsum(shared) / math.fsum(own) - 1.0
+        days = [errors for day in self.days if (errors := self._errors(day, crowd, answers=answers)) is not None]
+        every = [error for own, _ in days for error in own], [error for _, shared in days for error in shared]
+        worst = [price for errors in days if (price := self._relative_error(*errors)) is not None]
         ends = min(counts, default=0), max(counts, default=0)
-        worst_day = max(prices) if len(prices) > 1 else None
-        return CrowdPrice(crowd, len(counts), *ends, price, self.measure, worst_day)
+        worst_day = max(worst) if len(worst) > 1 else None
+        return CrowdPrice(crowd, len(counts), *ends, self._relative_error(*every), self.measure, worst_day)
+
+    def _errors(self, day: Curves, crowd: int, *, answers: bool) -> tuple[list[float], list[float]] | None:
+        """Return the errors of a day's own figures and of its rows, entry by entry; None where nobody has a crowd.
+
+        For a table they are ones, and squared distances in standard deviations of the columns.
+        """
+        member = self._crowd_of_each(day, crowd)
+        values, truth = day.values[member >= 0], day.truth[member >= 0]
+        if not len(values):
+            return None
+        place = np.unique(member[member >= 0], return_inverse=True)[1].astype(np.int64)
+        if answers:
+            some = some_crowds(place)
+            values, truth, place = values[some], truth[some], place[some]
+        rows = meeting_points(values, place) if answers else means(values, place)[place]
+        if self.measure == SPREAD:
+            spread = np.sort(values, axis=0).std(axis=0)
+            squares = ((rows - values) / np.where(spread > 0, spread, 1.0)) ** 2
+            return np.ones(squares.size).tolist(), squares.ravel().tolist()
+        known = np.isfinite(truth)
+        return np.abs(values - truth)[known].tolist(), np.abs(rows - truth)[known].tolist()
+
+    def _relative_error(self, own: list[float], shared: list[float]) -> float | None:
+        """Return how much larger the rows' errors are than the figures' own, or of a table the root mean square."""
+        total = math.fsum(own)
+        if total <= 0:
+            return None
+        return math.sqrt(math.fsum(shared) / total) if self.measure == SPREAD else math.fsum(shared) / total - 1.0
 
     def compare(self, crowd: int, epsilon: float, delta: float) -> Comparison:
         """Methods at (ε, δ) beside averages, for the labels there are today in crowds of this size."""
@@ -162,113 +161,100 @@ class Rehearsal:
         if self.measure == SPREAD:  # columns in one unit
             spread = np.sort(values, axis=0).std(axis=0)
             values = values / np.where(spread > 0, spread, 1.0)
-        return compare_with_averages(values, self._member(self.today, crowd), epsilon, delta)
+        return compare_with_averages(values, self._crowd_of_each(self.today, crowd), epsilon, delta)
 
     def noisy_errors(self, epsilon: float) -> tuple[float, float] | None:
         """Expected errors of the readings' promise, of curves and total, over the mean load here; None of a table."""
         load = float(self.today.values.mean()) if len(self.today.labels) else 0.0
         if self.measure == SPREAD or load <= 0:
             return None
-        return expected_errors(max(len(self.today.labels), 2), epsilon, typical_kw=float(f"{load:.2g}"))
+        plan = noisy_crowds_plan(max(len(self.today.labels), 2), epsilon, typical_kw=float(f"{load:.2g}"))
+        return plan.expected_w1, plan.expected_total
 
-    def _member(self, day: Curves, crowd: int) -> NDArray[np.int64]:
-        """(n,) the crowd of each label of a day; -1 for those without one."""
+    def _crowd_of_each(self, day: Curves, crowd: int) -> NDArray[np.int64]:
+        """Return (n,) the crowd of each label of a day; −1 for those without one."""
         if self.recorded_size is not None:
             return np.array([self.recorded.get(name, -1) for name in day.labels], dtype=np.int64)
-        rules = self._rules(day, crowd)
+        rules = self._row_rules(day, crowd)
         if rules is None:
             return form_crowds(day.points, crowd, **day.limits(self.config.largest_share))
         every = np.arange(len(day.labels))
         limits = day.limits(None) | {"limits": rules.limits(every)}
         return form_crowds(rules.points(every), crowd, **limits)
 
-    def _rules(self, day: Curves, crowd: int) -> Rules | None:
-        """The rules of rows of averages for the figures of a day; None without any label."""
+    def _row_rules(self, day: Curves, crowd: int) -> Rules | None:
+        """Return the rules of rows of averages for the figures of a day; None without any label."""
         if not day.labels:
             return None
         setting = dict(self.setting) | {"m": crowd, "release": "mean"}
         return rules_of(self.config, day, setting, as_period(day.origin or "2000"))
 
     def failure(self, crowd: int) -> str:
-        """The rule of a row that new crowds of today would not keep, with the ways out; empty where they keep all."""
-        rules = None if self.recorded_size is not None else self._rules(self.today, crowd)
+        """Return which rule of a row new crowds of today would not keep, with the ways out; "" where they keep all."""
+        rules = None if self.recorded_size is not None else self._row_rules(self.today, crowd)
         if rules is None:
             return ""
-        member = self._member(self.today, crowd)
+        member = self._crowd_of_each(self.today, crowd)
         inside = np.flatnonzero(member >= 0)
         return rules.failure([inside[at] for at in members_at(member[inside])]) or "" if len(inside) else ""
 
     @property
     def today_rules(self) -> Rules | None:
         """The rules of rows of averages for the figures of today."""
-        return self._rules(self.today, 2)
+        return self._row_rules(self.today, 2)
 
     @property
     def protected(self) -> list[str]:
-        """Columns of a table that crowds are not alike in, and why."""
+        """The columns of a table that crowds are not alike in, each with the reason."""
         rules = self.today_rules
-        if not isinstance(rules, TableRules):
-            return []
-        columns, whys = rules.columns, ("few values", "half of the labels alike", "named sensitive")
-        masks = columns.few, columns.alike, columns.sensitive
-        return [
-            f"{name}: {', '.join(why for why, mask in zip(whys, masks, strict=True) if mask[j])}"
-            for j, name in enumerate(rules.names)
-            if columns.protected[j]
-        ]
+        return [] if rules is None else [f"{name}: {why}" for name, why in rules.protected.items()]
 
 
 # ------------------------------------------------------------------ days that are past
 
 
 def rehearse_days(work: Work, *, days: bool = True) -> Rehearsal:
-    """Rehearse from what the first stage left in a folder; nothing is written there.
+    """Return the rehearsal of a run whose first stage is done; nothing is written to its folder.
 
     Without ``days`` only the labels and what is on record are looked at.
     """
-    settings, fit = work.settings, work.facts.people
+    settings, fit, parts = work.settings, work.facts.people, work.read_listing(FIT).parts
     assert fit is not None
-    today = work.input.curves(settings, fit, work.listing(FIT).parts)
+    today = work.input.curves(settings, fit, parts)
     book = Book.read(work.find_ledger(), today.labels)
     gone = {number for number, crowd in book.crowds.items() if crowd["retired"]}
     recorded = {name: int(entry["crowd"]) for name, entry in book.members.items() if entry["crowd"] not in gone}
-    past, train, measure = [today], 0, SPREAD
+    past, measure = [today], SPREAD
     if work.input.of_meters:
-        measure = LATER
-        past, train = _past(work, fit, today) if days else ([], 0)
-    setting = work.input.setting(settings, fit, work.input.columns(work.listing(FIT).parts), None)
-    return Rehearsal(settings, today, tuple(past), measure, recorded, book.size, fit.noun, train, setting)
+        past, measure = _earlier_days(work, fit, today) if days else [], LATER
+    setting = work.input.setting(settings, fit, work.input.columns(parts), None)
+    return Rehearsal(settings, today, tuple(past), measure, recorded, book.size, fit.noun, setting)
 
 
-def _past(work: Work, fit: FitFacts, today: Curves) -> tuple[list[Curves], int]:
-    """The days before the origin that the readings reach, with the days of training they were made with."""
-    config, origin = work.settings, datetime.fromisoformat(fit.origin or "")
-    wanted = DAYS if len(today.labels) <= MANY else DAYS[:1]
-    for train in dict.fromkeys((config.train_days, config.train_days - 1, config.train_days // 2)):
-        if train < FEWEST_DAYS:
+def _earlier_days(work: Work, fit: FitFacts, today: Curves) -> list[Curves]:
+    """Return the forecasts from instants some days before the origin, as far back as the readings reach.
+
+    Where they reach no day back, and what came after the origin is known, those of today stand for them.
+    """
+    origin, days = datetime.fromisoformat(fit.origin or ""), list[Curves]()
+    for back in DAYS if len(today.labels) <= MANY else DAYS[:1]:
+        day = _forecast_from(work, fit, origin - timedelta(days=back), today)
+        if day is None:
             break
-        settings = replace(config, train_days=train)
-        days: list[Curves] = []
-        for back in wanted:
-            day = _at(work, fit, settings, origin - timedelta(days=back), today)
-            if day is None:
-                break
-            days.append(day)
-        if days:
-            return days, train
-    return ([today], config.train_days) if np.isfinite(today.truth).mean() >= 0.5 else ([], 0)
+        days.append(day)
+    return days or ([today] if np.isfinite(today.truth).mean() >= 0.5 else [])
 
 
-def _at(work: Work, fit: FitFacts, config: Config, origin: datetime, today: Curves) -> Curves | None:
-    """Forecasts from an earlier instant; None where too few homes of today have one."""
+def _forecast_from(work: Work, fit: FitFacts, origin: datetime, today: Curves) -> Curves | None:
+    """Return forecasts from an earlier instant; None where too few homes of today have one."""
     instant = origin.isoformat()
-    with tempfile.TemporaryDirectory(prefix="shoal-") as folder, work.workers() as executor:
-        jobs = [fit_job(Path(folder), shard, config, instant, None) for shard in work.listing(FIT).inputs]
+    with tempfile.TemporaryDirectory(prefix="shoal-") as folder, work.open_workers() as executor:
+        jobs = [fit_job(Path(folder), shard, work.settings, instant, None) for shard in work.read_listing(FIT).inputs]
         try:
-            parts = run_jobs(executor, "rehearsing", jobs, work.tell).parts
+            parts = run_jobs(executor, "rehearsing", jobs, work.report).parts
         except InputError:  # no home reaches back so far
             return None
-        day = work.input.curves(config, replace(fit, origin=instant), parts, today.labels)
+        day = work.input.curves(work.settings, replace(fit, origin=instant), parts, today.labels)
     here = len(day.frame)
     known = np.isfinite(day.truth).mean() if here else 0.0
     return day if here >= ENOUGH * len(today.frame) and known >= 0.5 else None
@@ -424,7 +410,7 @@ class FileCheck:
 
     fit: FitFacts
     crowd: int
-    rehearsal: Rehearsal | None  #: None under a method, whose crowds have another price
+    rehearsal: Rehearsal | None  #: None where crowds have another price, or there are none
     prices: tuple[CrowdPrice, ...]
     refusal: str = ""  #: why a run would be refused; empty where it would not
     comparison: Comparison | None = None  #: methods beside averages, where an ε was given to compare at
@@ -441,7 +427,7 @@ class FileCheck:
         return not self.refusal
 
     def parts(self) -> list[tuple[str, list[str]]]:
-        """Headings with their sentences."""
+        """Return headings with their sentences, for people."""
         fit = self.fit
         read = fit.labels + fit.left_out
         noun = many(fit.noun) if read != 1 else fit.noun
@@ -449,48 +435,46 @@ class FileCheck:
         used += [f"{count} cannot: {reason}." for reason, count in fit.reasons]
         rest = fit.left_out - sum(count for _, count in fit.reasons)
         used += [f"{count_of(rest, fit.noun)} more cannot be used, for rarer reasons."] if rest > 0 else []
-        sections = [("Read", [f"{fit.source}."]), ("Who can be used", used)]
-        if fit.about:
-            sections.append(("What was understood", list(fit.about)))
         rules = None if self.rehearsal is None else self.rehearsal.today_rules
-        doubts = [*fit.doubts, *(rules.copies if isinstance(rules, TableRules) else [])]
-        if doubts:
-            sections.append((WARNINGS, doubts))
-        if self.refusal:
-            sections.append(("A run would be refused", [self.refusal]))
-        if self.rehearsal is not None and (protected := self.rehearsal.protected):
-            sections.append(("Columns that crowds are not alike in", protected))
-        if self.rehearsal is not None and self.prices:
-            sections.append(("Crowds that a run would form", self._crowds(self.rehearsal)))
-        if self.comparison is not None:
-            sections.append(("Ways to protect them", str(self.comparison).splitlines()))
-        sections.append(("Nothing was kept", ["No folder was made, and nothing was written to a ledger."]))
-        if self.ok and self.rehearsal is not None and self.prices and self.answers is not None:
-            sections.append(("Recommendation", self._recommend(self.rehearsal, self.answers)))
-        return sections
+        sections = [
+            ("Read", [f"{fit.source}."]),
+            ("Who can be used", used),
+            ("What was understood", list(fit.about)),
+            (WARNINGS, [*fit.doubts, *(rules.copies if rules else [])]),
+            ("A run would be refused", [self.refusal] if self.refusal else []),
+            ("Columns that crowds are not alike in", [] if self.rehearsal is None else self.rehearsal.protected),
+            ("Crowds that a run would form", self._crowd_lines()),
+            ("Ways to protect them", [] if self.comparison is None else str(self.comparison).splitlines()),
+            ("Nothing was kept", ["No folder was made, and nothing was written to a ledger."]),
+            ("Recommendation", self._recommendation()),
+        ]
+        return [(heading, lines) for heading, lines in sections if lines]
 
-    def _recommend(self, rehearsal: Rehearsal, answers: CrowdPrice) -> list[str]:
-        """The three steps of the ladder with their expected accuracy, and which to choose."""
+    def _recommendation(self) -> list[str]:
+        """Return the three steps of the ladder with their expected accuracy, and which to choose."""
+        if self.rehearsal is None or self.answers is None:
+            return []
         epsilon, delta = (exactly(number) for number in self.at)
-        averages = next(price for price in self.prices if price.crowd in (self.crowd, rehearsal.recorded_size))
-        noisy = rehearsal.noisy_errors(self.at[0])
-        readings = "the bounds that you declare set its noise"
+        averages = next(price for price in self.prices if price.crowd in (self.crowd, self.rehearsal.recorded_size))
+        noisy, readings = self.rehearsal.noisy_errors(self.at[0]), "the bounds that you declare set its noise"
         if noisy is not None:
-            readings = (
-                f"curves miss by about {percent(noisy[0])} of the mean load, the total by about {percent(noisy[1])}"
-            )
+            curves, total = map(percent, noisy)
+            readings = f"curves miss by about {curves} of the mean load, the total by about {total}"
         return [
             f"Averages of {averages.smallest} or more: expected {averages.words}.",
-            f"Answers at (ε, δ) = ({epsilon}, {delta}): expected at most {answers.words}.",
+            f"Answers at (ε, δ) = ({epsilon}, {delta}): expected at most {self.answers.words}.",
             f"Readings at ε = {epsilon}: {readings}.",
             f"Choose averages (`shoal run`) if no reader knows the other members' figures. Choose answers (`--method "
             f"center --epsilon {epsilon} --delta {delta}`) to state an (ε, δ) about labels. Choose readings (`--secret "
             f"readings --epsilon {epsilon}`) to protect figures against someone who knows all others.",
         ]
 
-    def _crowds(self, rehearsal: Rehearsal) -> list[str]:
+    def _crowd_lines(self) -> list[str]:
+        """Return a sentence about the crowds of each size that was tried, with their expected accuracy."""
+        if self.rehearsal is None or not self.prices:
+            return []
         lines = []
-        if rehearsal.recorded_size is not None:
+        if self.rehearsal.recorded_size is not None:
             lines.append("Crowds are those on record in the ledger: they are permanent.")
         for price in self.prices:
             span = f"{price.smallest}" if price.smallest == price.largest else f"{price.smallest} to {price.largest}"
@@ -499,30 +483,25 @@ class FileCheck:
                 f"--crowd {price.crowd}{mark}: {count_of(price.crowds, 'crowd')} of {span}; named at most 1 in "
                 f"{price.crowd}; expected accuracy: {price.words}."
             )
-        if rehearsal.measure != SPREAD and rehearsal.days:
-            days = ", ".join(day.origin for day in rehearsal.days)
+        if self.rehearsal.measure != SPREAD and self.rehearsal.days:
+            days = ", ".join(day.origin for day in self.rehearsal.days)
             lines.append(f"Rehearsed from {days}. Later releases are less accurate, since a crowd is permanent.")
-            if rehearsal.train_days != rehearsal.config.train_days:
-                lines.append(
-                    f"Rehearsed with {rehearsal.train_days} days of training, since no day before the origin has "
-                    f"{rehearsal.config.train_days}."
-                )
         return lines
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, lists and strings."""
-        fit = self.fit
+        """Return what was found as plain numbers, lists and strings, for machines."""
+        fit, rehearsal = self.fit, self.rehearsal
         return {
             **fit.part("source", "left_out", "unit", "step_minutes", "time_zone", "origin", "about"),
             "usable": fit.labels,
             "reasons": [{"reason": reason, "count": count} for reason, count in fit.reasons],
             "crowd": self.crowd,
-            "on_record": self.rehearsal is not None and self.rehearsal.recorded_size is not None,
+            "on_record": rehearsal is not None and rehearsal.recorded_size is not None,
             "prices": [price.to_json() for price in self.prices],
             "answers": None if self.answers is None else self.answers.to_json(),
             "comparison": None if self.comparison is None else self.comparison.rows,
-            "rehearsed": [] if self.rehearsal is None else [day.origin for day in self.rehearsal.days],
-            "protected": [] if self.rehearsal is None else self.rehearsal.protected,
+            "rehearsed": [] if rehearsal is None else [day.origin for day in rehearsal.days],
+            "protected": [] if rehearsal is None else rehearsal.protected,
             "refusal": self.refusal or None,
         }
 
@@ -551,7 +530,7 @@ def check(
     with trial(source, settings, progress) as run, run.hold():
         run.do("fit")
         fit, crowd = run.work.facts.known_fit, run.config.crowd
-        if run.kind.row_per_label:
+        if "within" in run.kind.has_not:
             return FileCheck(fit, crowd, None, ())
         rehearsal = rehearse_days(run.work)
     recorded, most, refusal = rehearsal.recorded_size, rehearsal.today.most, ""

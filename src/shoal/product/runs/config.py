@@ -211,6 +211,12 @@ class Config(Record):
         return STATED if self.epsilon is None else self.epsilon
 
     @property
+    def design_method(self) -> str:
+        """The method asked for, else "mean", which moves all to the crowd's own law, or "transport" to spend a ρ."""
+        chosen = self.method or ("center" if self.rho is None else "transport")
+        return "mean" if chosen == "center" else chosen
+
+    @property
     def answers(self) -> str:
         """Unit of the answers, as :meth:`shoal.Forecasts.classes` has it."""
         return "kw" if self.query == "point" else "log"

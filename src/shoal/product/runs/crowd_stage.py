@@ -21,7 +21,7 @@ from shoal.product.runs.fit_stage import QUALITY_TABLE
 from shoal.product.runs.folder import FIT, CrowdFacts
 from shoal.product.runs.owner_ledger import Book, as_period
 from shoal.product.runs.rows import CROWDS, ROWS, WAITS, CrowdTables, Plan, crowd_setting
-from shoal.product.runs.work import Carry, StageOutcome, Work
+from shoal.product.runs.work import StageOutcome, Work
 from shoal.product.sources.frames import as_cells
 from shoal.rounding import count_of
 
@@ -35,7 +35,7 @@ LEFT_OUT = "left_out.csv"
 
 def stage(work: Work) -> StageOutcome:
     """Crowds with their members, and the row of every crowd; nothing is recorded."""
-    settings, folder, fit, parts = work.settings, work.folder, work.facts.known_fit, work.listing(FIT).parts
+    settings, folder, fit, parts = work.settings, work.folder, work.facts.known_fit, work.read_listing(FIT).parts
     for part in parts:
         part.check()
     curves = work.input.curves(settings, fit, parts)
@@ -48,7 +48,7 @@ def stage(work: Work) -> StageOutcome:
     tables = plan.frames(everybody)
     tables.write(folder)
     silent, doubts = _left_out(work, fit, plan, tables)
-    doubts += plan.doubts
+    doubts += plan.rules.doubts if plan.rules else []
     shown = tables.lasting
     if not len(shown):
         raise InputError("crowd: no label has a crowd yet; left_out.csv lists the reasons")
@@ -83,7 +83,7 @@ def stage(work: Work) -> StageOutcome:
         doubts=(*fit.doubts, *doubts),
         crowd=settings.crowd,
         insider=insider_errors(shown, columns),
-        protected=plan.protected,
+        protected=tuple(plan.rules.protected) if plan.rules else (),
         closeness=CLOSENESS if settings.closeness is None else settings.closeness,
         held=len(held),
         held_since=min((since for text in held["held"].to_list() for since in _periods(text)), default=""),
@@ -91,7 +91,7 @@ def stage(work: Work) -> StageOutcome:
     missing = shown["values"].list.eval(pl.element().is_nan())  # figures of columns, of meters whole rows
     withheld = int((missing.list.any() if work.input.of_meters else missing.list.sum()).sum() or 0)
     facts = CrowdFacts(fit, plan.setting, plan.period, book.digest, columns, withheld, int(shown["recorded"].sum()))
-    return StageOutcome((CROWDS, ROWS, LEFT_OUT), facts, carry=Carry(tables=tables))
+    return StageOutcome((CROWDS, ROWS, LEFT_OUT), facts, tables=tables)
 
 
 def insider_errors(shown: pl.DataFrame, columns: tuple[str, ...]) -> tuple[tuple[str, float], ...]:

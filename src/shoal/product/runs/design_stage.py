@@ -68,7 +68,7 @@ DRAWS = 20
 
 def stage(work: Work) -> StageOutcome:
     """A mechanism per block of whole crowds."""
-    config, blocks, method = work.settings, make_blocks(work), work.kind.method(work.settings)
+    config, blocks, method = work.settings, make_blocks(work), work.settings.design_method
     settings = {**config.part("query", "epsilon", "rho", "delta"), "method": method}
     jobs = [
         Job(
@@ -78,9 +78,9 @@ def stage(work: Work) -> StageOutcome:
         )
         for block in blocks
     ]
-    with work.workers(len(jobs)) as executor:
-        mechanisms = run_jobs(executor, DOING + announce_proofs(config, blocks), jobs, work.tell)
-    work.put(DESIGN, mechanisms)
+    with work.open_workers(len(jobs)) as executor:
+        mechanisms = run_jobs(executor, DOING + announce_proofs(config, blocks), jobs, work.report)
+    work.write_listing(DESIGN, mechanisms)
     facts = DesignFacts.merge([part.facts_as(DesignFacts) for part in mechanisms.parts])
     strange = sum(block.facts_as(BlockFacts).not_gaussian for block in blocks)
     facts = replace(facts, failed=mechanisms.failed[:LISTED], not_gaussian=strange)
@@ -189,7 +189,7 @@ def hardest_block(pairs: Sequence[tuple[Part, Part]]) -> tuple[Part, Part]:
 def audit_stage(work: Work) -> StageOutcome:
     """Attack the groups that the rule names."""
     config = work.settings
-    listing = work.listing(DESIGN)
+    listing = work.read_listing(DESIGN)
     total = sum(part.facts_as(DesignFacts).groups for part in listing.parts)
     chosen = sample_crowds(intact_pairs(listing.pairs), SEED)
     confidence = 1.0 - (1.0 - CONFIDENCE) / len(chosen)
@@ -197,9 +197,9 @@ def audit_stage(work: Work) -> StageOutcome:
         partial(attack, mechanism.path, block.path, component, config, confidence)
         for (mechanism, block), component in chosen
     ]
-    work.tell(ATTACKING, 0, len(works))
-    with work.workers(len(listing.parts)) as executor:
-        parts = executor.every(works, lambda done: work.tell(ATTACKING, done, len(works)))
+    work.report(ATTACKING, 0, len(works))
+    with work.open_workers(len(listing.parts)) as executor:
+        parts = executor.every(works, lambda done: work.report(ATTACKING, done, len(works)))
     rule = (
         "every group"
         if len(parts) == total
@@ -227,7 +227,7 @@ def attack(mechanism: str, block: str, component: int, config: Config, confidenc
     members = [whole.graph.labels[i] for i in np.flatnonzero(whole.graph.components == component)]
     return whole.by_kind(
         mechanism=lambda m: _attack(m, members, block, config, confidence),
-        codebook=lambda book: _attack_book(book.part(members), confidence),
+        codebook=lambda book: _attack_book(book.for_labels(members), confidence),
     )
 
 
@@ -236,7 +236,7 @@ def _attack_book(book: Codebook, confidence: float) -> AuditFacts:
 
 
 def _attack(mechanism: Mechanism, members: list[str], block: str, config: Config, confidence: float) -> AuditFacts:
-    crowd = mechanism.part(members)
+    crowd = mechanism.for_labels(members)
     attacked = audit(
         crowd,
         n_samples=SAMPLES,

@@ -1,25 +1,22 @@
-"""The first stage: rows to shards by a hash of the name, and readings to forecasts, shard by shard.
+"""The first stage: forecasts of every household, shard by shard, or the rows of a class table.
 
 A shard of forecasts is ``<key>.zip``; beside it ``<key>.curves.parquet``, one row per household with its value today,
 usual day and what was metered later (:data:`CURVES`), and ``<key>.quality.parquet``, one row per household
-read, those that could not be used included. A forecast needs no crowd: crowds come after it
-(:mod:`shoal.product.runs.crowd_stage`).
-
-The stage has three steps: :func:`read_meters`, :func:`ask_ledger` and :func:`fit_forecasts`. So the ledger is asked
-before anything is fitted.
+read, those that could not be used included. A table is one shard, in memory as a whole: ``<key>.table``; beside it
+``<key>.curves.parquet``, one row per label with its value in the table's own units and what crowds are alike in: the
+scaled mean row, and with many rows per label their spreads too.
 """
 
 from __future__ import annotations
 
-import shutil
+import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from statistics import median_low
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -27,22 +24,16 @@ import polars as pl
 from shoal.errors import InputError
 from shoal.product.card.facts import LISTED, FitFacts, most_common, tally
 from shoal.product.runs.config import Config
-from shoal.product.runs.folder import FIT, FORECASTS, SHARDS
+from shoal.product.runs.folder import FIT, FORECASTS, LAWS, Source
 from shoal.product.runs.inputs import CURVES, write_curves
 from shoal.product.runs.meter_rows import (
-    MICROSECOND,
     QUALITY,
-    Grid,
+    READING,
     MeterRows,
     ShardFacts,
-    common_grid,
-    declared_grid,
-    make_shard,
-    make_simulated_shard,
-    open_files,
     read_readings,
-    sort_files,
-    survey,
+    readings_shards,
+    refuse_implausible,
 )
 from shoal.product.runs.owner_ledger import Book
 from shoal.product.runs.rows import crowd_setting
@@ -57,25 +48,38 @@ from shoal.product.runs.shards import (
     run_jobs,
     seal_shard,
 )
-from shoal.product.runs.work import Carry, StageOutcome, Work
+from shoal.product.runs.work import Stage, StageOutcome, Work
+from shoal.product.sources.class_table import (
+    LABEL,
+    MOST_COPIES,
+    SOURCE_ROW,
+    SUFFIX,
+    ClassTable,
+    distinct_rows,
+    label_means,
+    table_rows,
+)
 from shoal.product.sources.frames import as_cells
 from shoal.product.sources.meters import clock
-from shoal.product.sources.meters.columns import ColumnsError, named_meter
 from shoal.product.sources.meters.forecast import ABSENT, ShortHistory, forecast, update_forecasts
 from shoal.product.sources.meters.neighborhoods import usual_day
 from shoal.product.sources.meters.predictive import Forecasts, off_by
-from shoal.product.sources.meters.quality import LARGE, NEGATIVE, REGISTER, NothingToForecast, Readings
+from shoal.product.sources.meters.quality import NothingToForecast, Readings
+from shoal.product.sources.meters.readings import choose_spellings
 from shoal.product.workers import tick
-from shoal.rounding import count_of
+from shoal.rounding import count_of, upper
 
-#: Settings that decide how meter files are read.
-READING = (
-    "unit", "interval", "time_zone", "timestamp_format", "max_kw", "household_column", "timestamp_column",
-    "value_column", "encoding",
-)  # fmt: skip
 SETTINGS = (*READING, "train_days", "horizon", "order", "origin", "shard_size", "secret", "query")
 #: Those that may differ from day to day: how a file is read is no property of a crowd.
 DAILY = (*READING, "origin", "horizon", "query")
+#: Settings that decide how a table is read.
+TABLE_SETTINGS = ("label", "columns", "timestamp_column", "value_column", "encoding")
+READING_TABLE = "reading the table"
+Spellings = Callable[[list[str]], Mapping[str, str]]
+#: Largest magnitude of an entry of a table: squares of what is larger overflow.
+LARGEST = 1e150
+#: Rows of every label from which on crowds look at their spreads too.
+SPREAD = 10
 
 #: Where homes on record come with too few readings, and no forecasts of an earlier day are there to go on from.
 SHORT = (
@@ -86,6 +90,13 @@ SHORT = (
 QUALITY_TABLE = "quality.csv"
 #: Why a home of a shard in which none can be forecast has no curve.
 UNUSED = "too few readings in the training window"
+
+
+def first_stage(*, of_table: bool) -> Stage:
+    """Return the first stage, over meters or a table."""
+    if of_table:
+        return Stage(READING_TABLE, TABLE_SETTINGS, fit_table, ("period",))
+    return Stage("reading meters", SETTINGS, fit_meters, DAILY)
 
 
 def do(readings: str, origin: str, config: Config, before: str | None, lasting: bool, out: str) -> FitFacts:
@@ -149,199 +160,35 @@ def _nobody(path: Path, data: Readings) -> FitFacts:
     return FitFacts(noun="household")
 
 
-# ------------------------------------------------------------------ readings
+# ------------------------------------------------------------------ the stage of meters
 
 
-def readings_shards(work: Work, buckets: int | None) -> tuple[Listing, MeterRows]:
-    """Repaired readings in shards by a hash of the name, and what they share; ``buckets`` keeps the number of shards.
+def fit_meters(work: Work) -> StageOutcome:
+    """Write the forecasts of every household, shard by shard; before any is fitted, the ledger is asked.
 
-    Rows are sorted into buckets once, which is noted, and again where a shard is lacking and the sorted rows are gone.
+    The settings take the size of the crowds on record where no other was asked for, and a horizon in steps.
     """
-    executor, root, config, homes = work.executor, work.path / SHARDS, work.settings, work.source.simulated
-
-    def out(**settings: Any) -> str:
-        return out_path(root, "readings", "parquet", settings)
-
-    if homes is not None:
-        firsts = range(0, homes.households, config.shard_size)
-        spans = [(first, min(first + config.shard_size, homes.households)) for first in firsts]
+    before = _forecasts_before(work)
+    with work.open_workers() as executor:
+        readings, rows = readings_shards(work, executor, None if before is None else before.buckets)
+        shards = [(part, part.facts_as(ShardFacts)) for part in readings.parts]
+        if work.source.simulated is None:  # among very many simulated homes a few are large
+            refuse_implausible([facts for _, facts in shards], work.settings, rows.unit)
+        origin = _origin([facts for _, facts in shards], rows, work.settings.origin)
+        every = pl.concat([pl.read_parquet(part.path, columns=["household"]).unique() for part in readings.parts])
+        names, minutes = every["household"].to_list(), rows.step / timedelta(minutes=1)
+        settings, lasting = _ask_ledger(work, names, origin, minutes)
+        pairs = [] if before is None else before.pairs
+        earlier = {shard.facts_as(ShardFacts).number: part for part, shard in pairs}  # by the bucket of the homes
         jobs = [
-            Job(partial(make_simulated_shard, homes, first, last), out(**asdict(homes), first=first, last=last))
-            for first, last in spans
+            fit_job(work.path, part, settings, origin, earlier.get(facts.number), lasting)
+            for part, facts in shards
+            if facts.households
         ]
-        grid = Grid(timedelta(minutes=homes.step_minutes) // MICROSECOND, 0)
-        rows = MeterRows("", len(jobs), (), grid, unit_reason="they are simulated so")
-        return run_jobs(executor, "simulating", jobs, work.tell, for_good=True), rows
-    settings = {
-        **config.part(*READING, "shard_size"),
-        "source": work.source.digest,
-        "buckets": buckets,
-        # Under the readings' promise the origin lies on the grid, whatever the readings are.
-        "grid": config.origin if work.kind.declares else None,
-    }
-    note = out_path(root, "sort", "sorted", settings)
-    folder, part = root / "rows" / Path(note).stem, find_shard(note)
-    sorted_rows = None if part is None else replace(part.facts_as(MeterRows), folder=str(folder))
-    if sorted_rows is None or (
-        not folder.is_dir() and any(find_shard(out(**settings, number=number)) is None for number in sorted_rows.filled)
-    ):
-        try:
-            sorted_rows = _sort(work, folder, buckets)
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
-        seal_shard(note, sorted_rows)
-    jobs = [
-        Job(partial(make_shard, sorted_rows, number), out(**settings, number=number)) for number in sorted_rows.filled
-    ]
-    shards = run_jobs(executor, "reading meters", jobs, work.tell, for_good=True)
-    if not shards.failed:
-        shutil.rmtree(folder, ignore_errors=True)  # all of it is in the shards now
-    return shards, sorted_rows
-
-
-def _sort(work: Work, folder: Path, buckets: int | None) -> MeterRows:
-    """The rows of the source by bucket, with the grid of all of them: the declared one, or what most have."""
-    config = work.settings
-    work.tell("sorting readings by household", 0, 0)
-    try:
-        opened = open_files(work.source.paths, config)
-        rows = sort_files(opened, folder, config, buckets, work.spellings)
-        if work.kind.declares:
-            grid = declared_grid(config, energy=rows.energy)
-        else:
-            surveys = work.executor.every([partial(survey, rows, number) for number in rows.filled])
-            grid = common_grid(surveys, config.interval, energy=rows.energy, meter=named_meter(config.unit))
-    except ColumnsError as error:
-        raise InputError(f"{error.what}. Name them: household_column=, timestamp_column= and value_column=") from None
-    return replace(rows, grid=grid, unit_reason=rows.unit_reason + (REGISTER if grid.register else ""))
-
-
-def _refuse_implausible(shards: Sequence[ShardFacts], config: Config, unit: str) -> None:
-    """Before anything is made of readings: refuse those of which none can be used, and those no home has."""
-    large = sum(facts.large for facts in shards)
-    usable = sum(facts.households for facts in shards)
-    of_readings = config.declares  # then no home decides whether there is a release
-    if large and "large" not in config.accept and not of_readings:
-        raise InputError(
-            f"readings: {large} of {count_of(usable, 'household')} {LARGE}. Nothing was released. If the unit is "
-            f"wrong, name it with unit= (it was read as {unit}); if they are totals, say unit='kwh-register'; if "
-            "single readings are faults, leave them out with max_kw=50; if these are large customers, go on with "
-            "accept='large'"
-        )
-    if not usable and shards:
-        reasons = tally(facts.reasons for facts in shards)
-        why = "; ".join(f"{reason} ({count})" for reason, count in reasons.most_common(3))
-        more = ""
-        if reasons[NEGATIVE]:
-            more = ". Consumption is positive: name its column with value_column=, or turn the sign round in the file"
-        if of_readings:
-            more += (
-                ". With secret='readings' timestamps are ISO 8601, with an offset where origin= has one, or as "
-                "timestamp_format= says; numbers have a decimal point, or a comma where columns are not separated by "
-                "commas; text is UTF-8, or as encoding= says"
-            )
-        raise InputError(f"readings: none of the {reasons.total()} households can be used: {why}{more}")
-
-
-# ------------------------------------------------------------------ the steps
-
-
-@dataclass(frozen=True)
-class MeterShards:
-    """Readings in shards, and what all of them share."""
-
-    readings: Listing
-    rows: MeterRows
-    names: list[str]  #: of the households that can be used
-    origin: str
-    before: Listing | None  #: forecasts of the release before, to go on from
-
-    @property
-    def facts(self) -> list[tuple[Part, ShardFacts]]:
-        """Every shard with its facts."""
-        return [(part, part.facts_as(ShardFacts)) for part in self.readings.parts]
-
-    @property
-    def minutes(self) -> float:
-        """Between readings."""
-        return self.rows.step / timedelta(minutes=1)
-
-
-def read_meters(work: Work) -> StageOutcome:
-    """Readings of every household, in shards by a hash of the name, and the first instant to forecast."""
-    settings, before = work.settings, _forecasts_before(work)
-    readings, rows = readings_shards(work, None if before is None else before.buckets)
-    facts = [part.facts_as(ShardFacts) for part in readings.parts]
-    if work.source.simulated is None:  # among very many simulated homes a few are large
-        _refuse_implausible(facts, settings, rows.unit)
-    origin = _origin(facts, rows, settings.origin)
-    names = pl.concat([pl.read_parquet(part.path, columns=["household"]).unique() for part in readings.parts])
-    meters = MeterShards(readings, rows, names["household"].to_list(), origin, before)
-    return StageOutcome(carry=Carry(meters))
-
-
-def _forecasts_before(work: Work) -> Listing | None:
-    """Forecasts of the release before, to go on from; where they are lost, the readings have to hold all training days.
-
-    Under the readings' promise no stored window is used: it is kept with a shard, which is there while one of its homes
-    is usable.
-    """
-    if work.state.previous is None or work.kind.declares:
-        return None
-    try:
-        listing = work.listing(FIT, work.state.previous)
-        for part in listing.parts:
-            part.check()
-    except InputError:
-        work.tell("the forecasts of the last release are lost; they are made anew", 0, 0)
-        return None
-    return listing
-
-
-def ask_ledger(work: Work) -> StageOutcome:
-    """Before anything is fitted: is the ledger the one it should be, and do crowds on record allow this?
-
-    The settings take the size on record where no other was asked for, and a horizon in steps. Under the readings'
-    promise the ledger decides with the release: no home does before it.
-    """
-    assert work.carry.meters is not None
-    meters, settings = work.carry.meters, with_steps(work.settings, work.horizon, work.carry.meters.minutes)
-    if work.kind.declares:
-        return StageOutcome(settings=settings, carry=work.carry)
-    book = Book.read(work.find_ledger(), meters.names)
-    if book.size is not None and work.any_crowd:
-        settings = replace(settings, crowd=book.size)
-    fit = FitFacts(origin=meters.origin, step_minutes=meters.minutes)
-    steps = None if work.kind.row_per_label else settings.horizon
-    book.allow(crowd_setting(work, settings, fit), meters.origin, steps)
-    return StageOutcome(settings=settings, carry=replace(work.carry, lasting=book.size is not None))
-
-
-def with_steps(settings: Config, horizon: str | None, step_minutes: float | None) -> Config:
-    """Settings in which a horizon that was given as a time, such as 3h, is a number of steps."""
-    if horizon is None or not step_minutes:
-        return settings
-    return replace(settings, horizon=clock.steps(horizon, timedelta(minutes=step_minutes)))
-
-
-def fit_forecasts(work: Work) -> StageOutcome:
-    """Forecasts of every household, shard by shard."""
-    settings, carry = work.settings, work.carry
-    assert carry.meters is not None
-    meters, rows, origin, minutes = carry.meters, carry.meters.rows, carry.meters.origin, carry.meters.minutes
-    # The forecasts of an earlier day, by the bucket of the homes in them.
-    pairs = [] if meters.before is None else meters.before.pairs
-    earlier = {shard.facts_as(ShardFacts).number: part for part, shard in pairs}
-    jobs = [
-        fit_job(work.path, part, settings, origin, earlier.get(facts.number), carry.lasting)
-        for part, facts in meters.facts
-        if facts.households
-    ]
-    forecasts = run_jobs(work.executor, "fitting forecasts", jobs, work.tell, for_good=True)
-    failed = (*meters.readings.failed, *forecasts.failed)
-    work.put(FIT, replace(forecasts, failed=failed, buckets=rows.buckets))
-    reasons, notes = _quality(work, forecasts.parts, meters.readings.parts, rows)
+        forecasts = run_jobs(executor, "fitting forecasts", jobs, work.report, for_good=True)
+    failed = (*readings.failed, *forecasts.failed)
+    work.write_listing(FIT, replace(forecasts, failed=failed, buckets=rows.buckets))
+    reasons, notes = _quality(work, forecasts.parts, readings.parts, rows)
     columns = f"; {rows.taken}" if rows.taken else ""
     chosen = " (chosen: with less than four weeks a season by week fits badly)" if settings.train_days < 28 else ""
     facts = replace(
@@ -355,14 +202,56 @@ def fit_forecasts(work: Work) -> StageOutcome:
             f"{settings.train_days} days, season by {settings.season}{chosen}.",
             f"Readings: {rows.unit} every {minutes:g} minutes: {rows.unit_reason}{columns}.",
         ),
-        doubts=(*work.other_ledgers(meters.names), *notes),
+        doubts=(*work.doubts_of_other_ledgers(names), *notes),
         unit=rows.unit,
         origin=origin,
         step_minutes=minutes,
         time_zone=rows.time_zone,
         crowd=settings.crowd,
     )
-    return StageOutcome((FIT, QUALITY_TABLE), facts, carry=Carry())
+    return StageOutcome((FIT, QUALITY_TABLE), facts, settings)
+
+
+def _forecasts_before(work: Work) -> Listing | None:
+    """Forecasts of the release before, to go on from; where they are lost, the readings have to hold all training days.
+
+    Under the readings' promise no stored window is used: it is kept with a shard, which is there while one of its homes
+    is usable.
+    """
+    if work.state.previous is None or work.settings.declares:
+        return None
+    try:
+        listing = work.read_listing(FIT, work.state.previous)
+        for part in listing.parts:
+            part.check()
+    except InputError:
+        work.report("the forecasts of the last release are lost; they are made anew", 0, 0)
+        return None
+    return listing
+
+
+def _ask_ledger(work: Work, names: list[str], origin: str, minutes: float) -> tuple[Config, bool]:
+    """Return the settings that hold from here on, and whether homes are in crowds on record.
+
+    Refuses a ledger that is not the one it should be, and what crowds on record do not allow. Under the readings'
+    promise the ledger decides with the release: no home does before it.
+    """
+    settings = with_steps(work.settings, work.horizon, minutes)
+    if settings.declares:
+        return settings, False
+    book = Book.read(work.find_ledger(), names)
+    if book.size is not None and work.any_crowd:
+        settings = replace(settings, crowd=book.size)
+    fit = FitFacts(origin=origin, step_minutes=minutes)
+    book.allow(crowd_setting(work, settings, fit), origin, settings.horizon)
+    return settings, book.size is not None
+
+
+def with_steps(settings: Config, horizon: str | None, step_minutes: float | None) -> Config:
+    """Settings in which a horizon that was given as a time, such as 3h, is a number of steps."""
+    if horizon is None or not step_minutes:
+        return settings
+    return replace(settings, horizon=clock.steps(horizon, timedelta(minutes=step_minutes)))
 
 
 def fit_job(home: Path, shard: Part, config: Config, origin: str, before: Part | None, lasting: bool = False) -> Job:
@@ -396,3 +285,125 @@ def _origin(shards: Sequence[ShardFacts], rows: MeterRows, given: str | None) ->
     if not ends:
         raise InputError(f"readings: no household is left; {QUALITY_TABLE} says why")
     return clock.in_zone(median_low(ends.elements()) + rows.grid.step_us, rows.time_zone).isoformat()
+
+
+# ------------------------------------------------------------------ the stage of a table
+
+
+def fit_table(work: Work) -> StageOutcome:
+    """The rows of every label, with the columns of the release before where there is one."""
+    config, known = work.settings, None
+    if work.state.previous is not None:
+        known = ClassTable.load(work.read_listing(FIT, work.state.previous).parts[0].path).columns
+    settings = {**config.part(*TABLE_SETTINGS), "source": work.source.digest, "known": known, "charged": config.charged}
+    out = out_path(work.path, LAWS, SUFFIX, settings)
+    work.report(READING_TABLE, 0, 0)
+    part = find_shard(out)
+    if part is None:
+        part = seal_shard(out, read_table(work.source, config, known, Path(out), work.spellings_on_record))
+    work.write_listing(FIT, Listing((part,)))
+    doubts = work.doubts_of_other_ledgers(ClassTable.load(part.path).labels)
+    facts = replace(part.facts_as(FitFacts), source=str(work.source), crowd=config.crowd, doubts=doubts)
+    if facts.labels < 2:
+        raise InputError("label: all rows have one label, and a crowd needs several. Name another column")
+    return StageOutcome((FIT,), facts)
+
+
+def read_table(
+    source: Source,
+    config: Config,
+    known: Sequence[str] | None,
+    out: Path,
+    on_record: Spellings,
+) -> FitFacts:
+    """Write the rows of a table and their curves; ``known`` columns are those of an earlier table that goes on.
+
+    ``on_record`` gives labels their spelling on record, where that is another.
+    """
+    columns = config.columns, config.timestamp_column, config.value_column
+    rows, entries, left_out = table_rows(source.paths, str(config.label), *columns, config.encoding)
+    given = rows[LABEL].unique().to_list()
+    rows = rows.with_columns(pl.col(LABEL).replace(choose_spellings(given, on_record(given))))
+    whole = rows.drop_nulls().sort(LABEL, SOURCE_ROW)
+    incomplete = len(rows) - len(whole)
+    if not len(whole):
+        raise InputError(
+            f"table: no row has a number in every entry ({incomplete} have an empty cell); leave out the columns that "
+            "are empty (columns='-NAME'), or fill them in"
+        )
+    values = np.ascontiguousarray(whole.select(entries).to_numpy(), dtype=np.float64)
+    if np.abs(values).max() > LARGEST:
+        raise InputError(f"columns: some entries are beyond {LARGEST:g}; give them in a larger unit")
+    ordered = np.sort(values, axis=0)  # figures over all rows do not depend on their order
+    places = list(range(len(entries)))
+    if known is not None:
+        missing = [name for name in known if name not in entries]
+        if missing:
+            raise InputError(f"columns: the new table has no entry {missing[0]!r}, which the last release had")
+        places = [entries.index(name) for name in known]
+    elif config.charged or all(name.startswith("-") for name in config.columns):  # whoever names columns gets them
+        places = np.flatnonzero(ordered[0] < ordered[-1]).tolist()
+        if not places:
+            raise InputError("columns: every entry has one value in all rows; there is nothing to hide")
+    chosen = tuple(entries[i] for i in places)
+    without = [name for name in entries if name not in chosen]
+    spread = ordered[:, places].std(axis=0)
+    exponents = np.rint(-np.log2(np.where(spread > 0, spread, 1.0))).astype(np.int64)
+    labels = whole[LABEL].unique().sort()
+    names, owner = tuple(labels.to_list()), labels.search_sorted(whole[LABEL]).to_numpy().astype(np.intp)
+    scaled, numbers = np.ldexp(values[:, places], exponents), whole[SOURCE_ROW].to_numpy()
+    first = distinct_rows(scaled, owner)
+    copies = len(scaled) - len(first)
+    few = copies <= MOST_COPIES * len(scaled)  # many are refused where a law is fitted
+    if few:
+        scaled, owner, numbers = scaled[first], owner[first], numbers[first]
+    shard = ClassTable(names, chosen, exponents, scaled, owner, numbers)
+    counts = np.bincount(owner)
+    # Laws with the same correlations are apart by the squared distance of mean rows and standard deviations (Bures &
+    # Wasserstein).
+    spreads = np.zeros_like(shard.means)
+    if counts.min() >= SPREAD:
+        spreads = np.sqrt(label_means((shard.values - shard.means[owner]) ** 2, owner, len(names)))
+    own = np.ldexp(shard.means, -exponents)
+    write_curves(
+        out,
+        names,
+        [True] * len(names),
+        value=own,
+        truth=np.full(own.shape, np.nan),
+        habits=np.concatenate([shard.means, spreads], axis=1),
+        stored=own,
+    )
+    put_whole(out, shard.save)
+    fewest, most = int(counts.min()), int(counts.max())
+    gone = [
+        *([f"{count_of(incomplete, 'row')} with an empty cell"] if incomplete else []),
+        *([f"{count_of(copies, 'row')} with the same figures as another of the label"] if few and copies else []),
+        *([f"{count_of(len(left_out), 'column')} that were not asked for or are no numbers"] if left_out else []),
+        *([f"{count_of(len(without), 'column')} with one value in all rows"] if without else []),
+    ]  # fmt: skip
+    about = _describe_rows(len(scaled), len(chosen), fewest, most)
+    about += [f"Not in it: {'; '.join(gone)}."] if gone else []
+    noun = noun_of(str(config.label))
+    return FitFacts(labels=len(names), most_rows=most, noun=noun, entry="column", about=tuple(about))
+
+
+def noun_of(column: str) -> str:
+    """A label in words: what its column is called, where that is a word."""
+    return column.lower() if re.fullmatch("[A-Za-z]{4,}", column) and not column.endswith("s") else "label"
+
+
+def _describe_rows(rows: int, columns: int, fewest: int, most: int) -> list[str]:
+    k = count_of(columns, "column")
+    if most == 1:
+        return [f"A table of one row per label, {k}."]
+    span = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+    return [
+        f"A table of {rows} rows, {span} per label, {k}: every row is released, and the promise is about all rows of a "
+        "label together.",
+        "Errors are counted in units of the columns: the power of two next to a column's spread, or to one over its "
+        "weight.",
+        f"The rows by themselves support no δ below about {upper(3 / fewest, 2)}, three over the fewest rows of a "
+        "label: a "
+        "smaller one rests on the Gaussian law of the rows.",
+    ]

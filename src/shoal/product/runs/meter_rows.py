@@ -12,24 +12,44 @@ import hashlib
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from shoal.errors import InputError
 from shoal.files import private_folder
-from shoal.product.card.facts import LISTED
+from shoal.product.card.facts import LISTED, tally
 from shoal.product.runs.config import Config
-from shoal.product.runs.folder import SimulatedMeters
-from shoal.product.runs.shards import put_frame, put_whole
+from shoal.product.runs.folder import SHARDS, SimulatedMeters
+from shoal.product.runs.shards import (
+    Job,
+    Listing,
+    find_shard,
+    out_path,
+    put_frame,
+    put_whole,
+    run_jobs,
+    seal_shard,
+)
 from shoal.product.sources.declaration import open_by_header
 from shoal.product.sources.meters import clock
 from shoal.product.sources.meters.columns import ColumnsError, named_meter
-from shoal.product.sources.meters.quality import DAY, Readings, common_interval, decided, own_intervals, repair, rising
+from shoal.product.sources.meters.quality import (
+    DAY,
+    LARGE,
+    NEGATIVE,
+    REGISTER,
+    Readings,
+    common_interval,
+    decided,
+    own_intervals,
+    repair,
+    rising,
+)
 from shoal.product.sources.meters.readings import (
     ODD_ROWS,
     ROW_NUMBERS,
@@ -44,7 +64,17 @@ from shoal.product.sources.meters.readings import (
 )
 from shoal.product.sources.meters.simulate import simulate_meters
 from shoal.records import Record
+from shoal.rounding import count_of
 
+if TYPE_CHECKING:
+    from shoal.product.runs.work import Work
+    from shoal.product.workers import Executor
+
+#: Settings that decide how meter files are read.
+READING = (
+    "unit", "interval", "time_zone", "timestamp_format", "max_kw", "household_column", "timestamp_column",
+    "value_column", "encoding",
+)  # fmt: skip
 #: First day of simulated readings.
 SIMULATED_START = "2024-01-01"
 #: The grid's step in the metadata of a shard, and the suffix of its quality table.
@@ -317,3 +347,98 @@ def read_readings(path: str | Path) -> Readings:
         return Readings(pl.read_parquet(path), pl.read_parquet(Path(path).with_suffix(f".{QUALITY}")), step)
     except (pl.exceptions.PolarsError, OSError, KeyError, ValueError):
         raise InputError(f"shard: {Path(path).name} is no readings shard, or a file of it is missing") from None
+
+
+# ------------------------------------------------------------------ all shards
+
+
+def readings_shards(work: Work, executor: Executor, buckets: int | None) -> tuple[Listing, MeterRows]:
+    """Repaired readings in shards by a hash of the name, and what they share; ``buckets`` keeps the number of shards.
+
+    Rows are sorted into buckets once, which is noted, and again where a shard is lacking and the sorted rows are gone.
+    """
+    root, config, homes = work.path / SHARDS, work.settings, work.source.simulated
+
+    def out(**settings: Any) -> str:
+        return out_path(root, "readings", "parquet", settings)
+
+    if homes is not None:
+        firsts = range(0, homes.households, config.shard_size)
+        spans = [(first, min(first + config.shard_size, homes.households)) for first in firsts]
+        jobs = [
+            Job(partial(make_simulated_shard, homes, first, last), out(**asdict(homes), first=first, last=last))
+            for first, last in spans
+        ]
+        grid = Grid(timedelta(minutes=homes.step_minutes) // MICROSECOND, 0)
+        rows = MeterRows("", len(jobs), (), grid, unit_reason="they are simulated so")
+        return run_jobs(executor, "simulating", jobs, work.report, for_good=True), rows
+    settings = {
+        **config.part(*READING, "shard_size"),
+        "source": work.source.digest,
+        "buckets": buckets,
+        # Under the readings' promise the origin lies on the grid, whatever the readings are.
+        "grid": config.origin if config.declares else None,
+    }
+    note = out_path(root, "sort", "sorted", settings)
+    folder, part = root / "rows" / Path(note).stem, find_shard(note)
+    sorted_rows = None if part is None else replace(part.facts_as(MeterRows), folder=str(folder))
+    if sorted_rows is None or (
+        not folder.is_dir() and any(find_shard(out(**settings, number=number)) is None for number in sorted_rows.filled)
+    ):
+        try:
+            sorted_rows = _sort(work, executor, folder, buckets)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        seal_shard(note, sorted_rows)
+    jobs = [
+        Job(partial(make_shard, sorted_rows, number), out(**settings, number=number)) for number in sorted_rows.filled
+    ]
+    shards = run_jobs(executor, "reading meters", jobs, work.report, for_good=True)
+    if not shards.failed:
+        shutil.rmtree(folder, ignore_errors=True)  # all of it is in the shards now
+    return shards, sorted_rows
+
+
+def _sort(work: Work, executor: Executor, folder: Path, buckets: int | None) -> MeterRows:
+    """The rows of the source by bucket, with the grid of all of them: the declared one, or what most have."""
+    config = work.settings
+    work.report("sorting readings by household", 0, 0)
+    try:
+        opened = open_files(work.source.paths, config)
+        rows = sort_files(opened, folder, config, buckets, work.spellings_on_record)
+        if config.declares:
+            grid = declared_grid(config, energy=rows.energy)
+        else:
+            surveys = executor.every([partial(survey, rows, number) for number in rows.filled])
+            grid = common_grid(surveys, config.interval, energy=rows.energy, meter=named_meter(config.unit))
+    except ColumnsError as error:
+        raise InputError(f"{error.what}. Name them: household_column=, timestamp_column= and value_column=") from None
+    return replace(rows, grid=grid, unit_reason=rows.unit_reason + (REGISTER if grid.register else ""))
+
+
+def refuse_implausible(shards: Sequence[ShardFacts], config: Config, unit: str) -> None:
+    """Before anything is made of readings: refuse those of which none can be used, and those no home has."""
+    large = sum(facts.large for facts in shards)
+    usable = sum(facts.households for facts in shards)
+    of_readings = config.declares  # then no home decides whether there is a release
+    if large and "large" not in config.accept and not of_readings:
+        raise InputError(
+            f"readings: {large} of {count_of(usable, 'household')} {LARGE}. Nothing was released. If the unit is "
+            f"wrong, name it with unit= (it was read as {unit}); if they are totals, say unit='kwh-register'; if "
+            "single readings are faults, leave them out with max_kw=50; if these are large customers, go on with "
+            "accept='large'"
+        )
+    if not usable and shards:
+        reasons = tally(facts.reasons for facts in shards)
+        why = "; ".join(f"{reason} ({count})" for reason, count in reasons.most_common(3))
+        more = ""
+        if reasons[NEGATIVE]:
+            more = ". Consumption is positive: name its column with value_column=, or turn the sign round in the file"
+        if of_readings:
+            more += (
+                ". With secret='readings' timestamps are ISO 8601, with an offset where origin= has one, or as "
+                "timestamp_format= says; numbers have a decimal point, or a comma where columns are not separated by "
+                "commas; text is UTF-8, or as encoding= says"
+            )
+        raise InputError(f"readings: none of the {reasons.total()} households can be used: {why}{more}")

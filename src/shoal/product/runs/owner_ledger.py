@@ -276,10 +276,10 @@ class Book:
         same = [other for other in others if other.get("kind") == setting["kind"]]
         return not any(not columns or columns & set(other.get("columns", ())) for other in same)
 
-    def allow(self, setting: dict[str, Any], origin: str, steps: int | None) -> None:
+    def allow(self, setting: dict[str, Any], origin: str, steps: int) -> None:
         """Refuse, before anything is fitted, a setting or a period that the crowds on record do not allow.
 
-        ``steps``: figures of a row of averages, which on record may be fewer; None for rows of another kind.
+        ``steps``: figures of a row of averages, which on record may be fewer; rows under a method are not on record.
         """
         self.lasting_setting(setting)
         period = as_period(origin)
@@ -288,7 +288,7 @@ class Book:
             raise InputError(EARLIER.format(max(later), period))
         released = [entry["row"] for entry in self.lasting if entry["period"] == period]
         most = max((len(row_values(row)) for row in released), default=0)
-        if steps is not None and 0 < most < steps:
+        if 0 < most < steps:
             raise InputError(
                 f"horizon: forecasts from {origin} are on record with {count_of(most, 'step')}, and a period is "
                 f"released once; horizon={most} gives them again, a later origin= may have more. Nothing was "

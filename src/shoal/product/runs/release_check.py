@@ -78,12 +78,11 @@ def check_package(work: Work, files: Mapping[str, bytes]) -> None:
     refuse_leaks(files, (work.folder / CSV).read_bytes(), record, package=True)
 
 
-def attack_run(folder: str | Path, outside: Mapping[str, str] | None = None) -> FilesAttack:
+def attack_run(folder: str | Path) -> FilesAttack:
     """Attack the files that left: can a member be singled out, or linked, from ``public/`` of a run?
 
     Args:
         folder: of a run that has released.
-        outside: what an outside file says about each member, such as its street.
 
     Returns:
         Findings with intervals; ``alarms``, where a promise is broken; what could not be looked at.
@@ -96,10 +95,13 @@ def attack_run(folder: str | Path, outside: Mapping[str, str] | None = None) -> 
     if state.ledger is None or "release" not in state.stages:
         raise InputError(f"dir: {path.name} has released nothing that could be attacked; run it first")
     where = place_of_run(path, None, state.ledger, simulated=state.source.simulated is not None)
-    files, names = ReleaseFiles.of(path), [f"run {state.run} release {n}" for n in (state.release, state.release - 1)]
+    files, names = (
+        ReleaseFiles.of_run(path),
+        [f"run {state.run} release {n}" for n in (state.release, state.release - 1)],
+    )
     before = None if state.previous is None else _crowds_of(Folder(path / state.previous))
     record = record_of(where.url, names[0], files.public[Path(PUBLIC).name], before, names[1])
-    return attack_files(files, record, outside=outside)
+    return attack_files(files, record)
 
 
 def record_of(

@@ -70,22 +70,66 @@ class MadeRow:
     crowd: LoadCrowd | TableCrowd
 
 
-class LoadRules:
+class RowRules:
+    """What the rules of rows of meters and of tables share: figures of today, and what the ledger keeps of a member."""
+
+    units: Units  #: (n, k) figures of today, as integers of the last decimal
+    usual: Units  #: (n, steps of a day or columns) what a new crowd begins with
+    stored_type: np.dtype[Any]  #: of the integers that the ledger keeps of a member
+    names: Sequence[str] = ()  #: columns of a table
+
+    def __init__(self, curves: Curves) -> None:
+        self.curves = curves
+        self.decided: dict[str, Any] = {}  #: by the first release, for the life of all crowds
+        self.protected: dict[str, str] = {}  #: column that crowds are not alike in -> why
+
+    @property
+    def copies(self) -> list[str]:
+        """A warning about columns that say nearly the same, where there are any."""
+        return []
+
+    @property
+    def doubts(self) -> list[str]:
+        """Warnings to the owner about columns, once the rows are made."""
+        return []
+
+    def stored_figures(self, rows: Sequence[bytes]) -> Units:
+        """Return the figures (n, k) of members from what the ledger keeps of them."""
+        return np.array([np.frombuffer(row, dtype=self.stored_type) for row in rows]).astype(np.int64)
+
+    def is_another(self, stored: bytes, held: str, at: int) -> bool:
+        """Return whether a label's figures of today differ from those on record for the same period."""
+        return False
+
+
+class LoadRules(RowRules):
     """The rules of rows of meters: one base and one offset per crowd, members held as a whole."""
 
+    stored_type = LOADS
+
     def __init__(self, curves: Curves, share: float | None, setting: Mapping[str, Any], period: str) -> None:
+        super().__init__(curves)
         assert curves.ahead is not None
-        self.curves, self.share, self.phases = curves, share, np.array(curves.ahead)
+        self.share, self.phases = share, np.array(curves.ahead)
         self.step, self.period = timedelta(minutes=float(setting["step_minutes"])), period
         if len(curves.frame) and np.abs(curves.values).max() * 10**WATTS > np.iinfo(LOADS).max:
             raise InputError("readings: some forecasts are beyond 2 GW; give the unit of the readings (unit=)")
-        self.watts = in_units(curves.values, WATTS)
-        self.days = in_units(curves.frame["stored"].to_numpy(), WATTS)
+        self.units = in_units(curves.values, WATTS)
+        self.usual = in_units(curves.frame["stored"].to_numpy(), WATTS)
 
-    @property
-    def decided(self) -> dict[str, Any]:
-        """What the first release decides for the life of all crowds; nothing."""
-        return {}
+    def first_figures(self, stored: bytes, at: int) -> Units:
+        """Return the usual day with which a label enters a new crowd: the one on record, else that of today."""
+        day: Units = self.stored_figures([stored])[0] if stored else self.usual[at]
+        return day
+
+    def figures(self, stored: bytes, at: int) -> Units:
+        """Return the figures (k,) of a label: those of today, or the last ones on record where it has none (at −1)."""
+        last: Units = self.units[at] if at >= 0 else self.first_figures(stored, at)[self.phases]
+        return last
+
+    def has_entered(self, stored: bytes, entered: bytes, at: int) -> bool:
+        """Return whether a label's figures of today are those that entered its row."""
+        return np.array_equal(self.units[at], np.frombuffer(entered, dtype=LOADS))
 
     def points(self, at: IndexArray) -> FloatArray:
         """What crowds are alike in."""
@@ -93,7 +137,7 @@ class LoadRules:
 
     def limits(self, at: IndexArray) -> Limits:
         """What crowds have to keep as they are formed: no home dominates the load over the horizon."""
-        total = np.abs(self.watts[at]).sum(axis=1, keepdims=True).astype(np.float64)
+        total = np.abs(self.units[at]).sum(axis=1, keepdims=True).astype(np.float64)
         share = np.array([1.0 if self.share is None else self.share])
         return Limits(total, share, np.ones(1, dtype=np.bool_), np.zeros((len(at), 0)))
 
@@ -103,10 +147,10 @@ class LoadRules:
 
     def failure(self, crowds: Sequence[IndexArray]) -> str | None:
         """Why first crowds do not keep the rules; None where they do."""
-        bad = [at for at in crowds if not self.keeps(self.watts[at])]
+        bad = [at for at in crowds if not self.keeps(self.units[at])]
         if not bad:
             return None
-        loads = np.abs(self.watts).sum(axis=1)
+        loads = np.abs(self.units).sum(axis=1)
         names = sorted(self.curves.labels[at[int(np.argmax(loads[at]))]] for at in bad)
         return (
             "rules of a row: no crowds were found that keep them: one home makes most of its row over the horizon "
@@ -118,17 +162,13 @@ class LoadRules:
         """A new crowd whose members have these usual days (n, steps); ``everyone``: those of all labels."""
         return begin_loads(last, Fraction(int(np.abs(everyone).sum()), max(everyone.size, 1)), draw)
 
-    def first_figures(self, at: IndexArray) -> Units:
-        """(n, steps of a day) the usual days of labels of today, in watts."""
-        return self.days[at]
-
     def decode(self, kept: str, stored: Sequence[bytes], entered: Sequence[bytes]) -> LoadCrowd:
         """A crowd from what the ledger keeps of it and of its members."""
         fixed = json.loads(kept)
-        day, base = _figures(stored, LOADS), Decimal(fixed["bases"][0])
+        day, base = self.stored_figures(stored), Decimal(fixed["bases"][0])
         if not fixed["from"]:
             return LoadCrowd(base, fixed["offsets"][0], day)
-        last = _figures(entered, LOADS)
+        last = self.stored_figures(entered)
         return LoadCrowd(base, fixed["offsets"][0], day, self._instants(fixed["from"], last.shape[1]), last)
 
     def encode(self, crowd: LoadCrowd, period: str) -> tuple[str, list[bytes], list[bytes]]:
@@ -147,7 +187,7 @@ class LoadRules:
         for crowd, places in zip(crowds, at, strict=True):
             here = places >= 0
             figures = np.zeros((len(places), len(self.phases)), dtype=np.int64)
-            figures[here] = self.watts[places[here]]
+            figures[here] = self.units[places[here]]
             step = next_loads(crowd, figures, here, instants, self.phases, self.share)
             values = [np.nan] * len(self.phases) if step.row is None else step.row.tolist()
             made.append(MadeRow(values, step.entered.sum(axis=0).tolist(), step.held, step.crowd))
@@ -159,14 +199,17 @@ class LoadRules:
         return tuple(range(start, start + step * number, step))
 
 
-class TableRules:
+class TableRules(RowRules):
     """The rules of rows of a table, asked as :class:`LoadRules`: a base, an offset and who is held for each column."""
+
+    stored_type = FIGURES
 
     def __init__(
         self, curves: Curves, setting: Mapping[str, Any], sensitive: Sequence[str], closeness: float | None,
         grown: Sequence[int] = (),
     ) -> None:  # fmt: skip
-        self.curves, self.names = curves, list(setting["columns"])
+        super().__init__(curves)
+        self.names = list(setting["columns"])
         self.outgrown: list[str] = []  #: columns in which the last rows lack figures, since bases hide too little
         self.closeness = CLOSENESS if closeness is None else closeness
         k = len(self.names)
@@ -182,21 +225,50 @@ class TableRules:
         if not self.decimals:
             smallest = column_bases(curves.values, self.columns, 2 * int(setting["m"]) + 2)
             self.decimals = tuple(decimals_of([base]) for base in smallest)
-        self.units = exact_units(curves.values, self.decimals, "columns")
-
-    @property
-    def decided(self) -> dict[str, Any]:
-        """What the first release decides for the life of all crowds."""
-        few, alike = (np.flatnonzero(mask).tolist() for mask in (self.columns.few, self.columns.alike))
-        return {"decimals": list(self.decimals), "few": few, "alike": alike}
+        self.units = self.usual = exact_units(curves.values, self.decimals, "columns")
+        decided = {"few": self.columns.few, "alike": self.columns.alike}
+        self.decided = {"decimals": list(self.decimals)} | {
+            name: np.flatnonzero(mask).tolist() for name, mask in decided.items()
+        }
+        whys = {"few values": self.columns.few, "half of the labels alike": self.columns.alike,
+                "named sensitive": self.columns.sensitive}  # fmt: skip
+        self.protected = {
+            name: ", ".join(why for why, mask in whys.items() if mask[j])
+            for j, name in enumerate(self.names)
+            if self.columns.protected[j]
+        }
 
     @property
     def copies(self) -> list[str]:
-        """A warning about columns that say nearly the same, where there are any."""
         values = self.curves.values
         names = [self.names[j] for j in near_copies(values, self.columns.few)] if len(values) else []
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         return [f"Columns that say nearly what others say: {', '.join(names[:NAMED])}{more}. {COPIES}"] if names else []
+
+    @property
+    def doubts(self) -> list[str]:
+        grown, outgrown = ", ".join(self.names[j] for j in self.grown), ", ".join(self.outgrown)
+        more = f"More than ten values by now in {grown}: one member may no longer make most of a row there."
+        out = (
+            f"Withheld in {outgrown}: figures have grown to several times what rounding and offset of a crowd hide, "
+            "and both are permanent. They need new crowds: another folder with a ledger of its own, in "
+            "place of this series."
+        )
+        return [*self.copies, *(text for text, names in ((more, grown), (out, outgrown)) if names)]
+
+    def figures(self, stored: bytes, at: int) -> Units:
+        """Return the figures (k,) of a label: those of today, or the last ones on record where it has none (at −1)."""
+        last: Units = self.units[at] if at >= 0 else self.stored_figures([stored])[0]
+        return last
+
+    first_figures = figures  #: with which a label enters a new crowd
+
+    def has_entered(self, stored: bytes, entered: bytes, at: int) -> bool:
+        return np.array_equal(self.units[at], np.frombuffer(stored, dtype=FIGURES))
+
+    def is_another(self, stored: bytes, held: str, at: int) -> bool:
+        here = ~np.isin(np.arange(len(self.names)), [int(j) for j in json.loads(held or "{}")])
+        return at >= 0 and bool((self.units[at] != np.frombuffer(stored, dtype=FIGURES))[here].any())
 
     def points(self, at: IndexArray) -> FloatArray:
         """What crowds are alike in: what the first stage wrote as habits, without the protected columns."""
@@ -223,14 +295,10 @@ class TableRules:
         values = everyone * 10.0 ** -np.array(self.decimals)
         return begin_table(last, column_bases(values, self.columns, len(last)), self.decimals, draw)
 
-    def first_figures(self, at: IndexArray) -> Units:
-        """(n, k) the figures of labels of today, in units."""
-        return self.units[at]
-
     def decode(self, kept: str, stored: Sequence[bytes], entered: Sequence[bytes]) -> TableCrowd:
         fixed = json.loads(kept)
         bases = tuple(map(Decimal, fixed["bases"]))
-        return TableCrowd(bases, tuple(fixed["offsets"]), _figures(stored, FIGURES), tuple(fixed["decimals"]))
+        return TableCrowd(bases, tuple(fixed["offsets"]), self.stored_figures(stored), tuple(fixed["decimals"]))
 
     def encode(self, crowd: TableCrowd, period: str) -> tuple[str, list[bytes], list[bytes]]:
         kept = _pack_kept(crowd.bases, crowd.offsets, crowd.decimals, period, self.grown)
@@ -292,7 +360,3 @@ def _pack_kept(
 ) -> str:
     fixed = {"bases": [str(base) for base in bases], "offsets": list(offsets), "decimals": list(decimals)}
     return json.dumps(fixed | {"from": period} | ({"grown": list(grown)} if grown else {}), sort_keys=True)
-
-
-def _figures(rows: Sequence[bytes], kind: np.dtype[Any]) -> Units:
-    return np.array([np.frombuffer(row, dtype=kind) for row in rows]).astype(np.int64)

@@ -32,7 +32,7 @@ from shoal.product.ledger.ledger import Ledger
 from shoal.product.runs.config import Config
 from shoal.product.runs.inputs import Curves, input_of
 from shoal.product.runs.owner_ledger import EARLIER, Book, row_values
-from shoal.product.runs.row_rules import FIGURES, LOADS, LoadRules, MadeRow, Rules, TableRules
+from shoal.product.runs.row_rules import LoadRules, MadeRow, Rules, TableRules
 from shoal.validation import IndexArray
 
 if TYPE_CHECKING:
@@ -102,12 +102,7 @@ def crowd_setting(
 ) -> dict[str, Any]:
     """The part of the settings that is fixed for a crowd's life; without ``curves``, but for decimals of a table."""
     boundaries = (settings.boundaries or "").rpartition(":")[2] or None
-    method = work.kind.method(settings)
-    if work.kind.row_per_label and method == "mean":  # the same law, but another figure: the mean without rounding
-        method = "center"
-    common = {"m": settings.crowd, "release": method, "boundaries": boundaries}
-    if work.kind.row_per_label and not work.input.of_meters:
-        common["constants"] = fit.most_rows == 1
+    common = {"m": settings.crowd, "boundaries": boundaries} | work.kind.crowd_terms(settings, fit)
     return common | work.input.setting(settings, fit, columns, curves)
 
 
@@ -167,27 +162,6 @@ class Plan:
         self._make_rows()
         self.rows.sort(key=lambda row: (row.retired, row.crowd))
 
-    @property
-    def protected(self) -> tuple[str, ...]:
-        """Columns of a table that crowds are not alike in."""
-        if not isinstance(self.rules, TableRules):
-            return ()
-        return tuple(self.rules.names[j] for j in np.flatnonzero(self.rules.columns.protected).tolist())
-
-    @property
-    def doubts(self) -> list[str]:
-        """What the owner should know about columns whose figures have changed since crowds were formed."""
-        if not isinstance(self.rules, TableRules):
-            return []
-        grown, outgrown = ", ".join(self.rules.names[j] for j in self.rules.grown), ", ".join(self.rules.outgrown)
-        more = f"More than ten values by now in {grown}: one member may no longer make most of a row there."
-        out = (
-            f"Withheld in {outgrown}: figures have grown to several times what rounding and offset of a crowd hide, "
-            "and both are permanent. They need new crowds: another folder with a ledger of its own, in "
-            "place of this series."
-        )
-        return [*self.rules.copies, *(text for text, names in ((more, grown), (out, outgrown)) if names)]
-
     def _by_crowd(self, names: Iterable[str]) -> dict[int, list[str]]:
         crowds: dict[int, list[str]] = defaultdict(list)
         for name in names:
@@ -233,7 +207,7 @@ class Plan:
             else:
                 more |= {"totals": None, "largest_share": None, "limits": rules.limits(at)}
                 if not first:
-                    more["keeps"] = lambda own: rules.keeps(self._today(at[own]))
+                    more["keeps"] = lambda own: rules.keeps(rules.units[at[own]])
                 crowd = form_crowds(rules.points(at), self.m, None if first else shuffle, **more)
         if first and (crowd < 0).all():
             raise InputError(too_few(self.m, self._curves, input_of(self._settings).several))
@@ -259,47 +233,33 @@ class Plan:
         ordered = sorted(inside.values(), key=lambda names: sorted(map(self._key, names)))
         # Bases rest on all labels in crowds: newcomers alone could be chosen so that their base hides nothing.
         everyone = (
-            None if rules is None or not ordered else self._last([n for n in self.members if n not in self.waiting])
+            None
+            if rules is None or not ordered
+            else self._first_figures([n for n in self.members if n not in self.waiting])
         )
         for i, names in enumerate(ordered):
             for name in names:
                 self.members[name].crowd, self.members[name].changed = -1 - i, True
             if rules is not None and everyone is not None:
-                self._begun[-1 - i] = rules.begin(self._last(names), everyone, draw_offset)
+                self._begun[-1 - i] = rules.begin(self._first_figures(names), everyone, draw_offset)
 
     def _key(self, name: str) -> list[float]:
         """All values of a label: figures of today, and what is stored of it."""
         at = self.members[name].at
         return [] if at < 0 else [*self._values[at].tolist(), *self._stored[at].tolist()]
 
-    def _today(self, at: IndexArray) -> Units:
+    def _first_figures(self, names: Sequence[str]) -> Units:
+        """Return what a new crowd of these members begins with: usual days (n, steps of a day), or figures (n, k)."""
         assert self.rules is not None
-        return self.rules.watts[at] if isinstance(self.rules, LoadRules) else self.rules.units[at]
-
-    def _last(self, names: Sequence[str]) -> Units:
-        """(n, steps of a day or columns) what a new crowd begins with: usual days, or figures."""
-        assert self.rules is not None
-        rows = []
-        for name in names:
-            member = self.members[name]
-            kind = LOADS if isinstance(self.rules, LoadRules) else FIGURES
-            if member.stored and (member.at < 0 or isinstance(self.rules, LoadRules)):
-                rows.append(np.frombuffer(member.stored, dtype=kind).astype(np.int64))
-            else:
-                rows.append(self.rules.first_figures(np.array([member.at]))[0])
-        return np.array(rows)
+        members = [self.members[name] for name in names]
+        return np.array([self.rules.first_figures(member.stored, member.at) for member in members])
 
     def _figures(self, names: Sequence[str]) -> Units:
-        """(n, k) the figures of labels, of a rest that is not there today the last ones."""
-        rows = []
-        for name in names:
-            at = self._place.get(name, -1)
-            if at >= 0:
-                rows.append(self._today(np.array([at]))[0])
-            else:
-                last = self._last([name])[0]
-                rows.append(last[self.rules.phases] if isinstance(self.rules, LoadRules) else last)
-        return np.array(rows)
+        """Return the figures (n, k) of labels, of those that are not there today the last ones."""
+        assert self.rules is not None
+        stored = [self.members[name].stored if name in self.members else b"" for name in names]
+        at = [self._place.get(name, -1) for name in names]
+        return np.array([self.rules.figures(*one) for one in zip(stored, at, strict=True)])
 
     def _make_rows(self) -> None:
         """The rows of all crowds; members remember what of theirs entered."""
@@ -308,13 +268,14 @@ class Plan:
             entry = self._book.crowds.get(number)
             if entry is not None and entry["period"] > self.period:
                 raise InputError(EARLIER.format(entry["period"], self.period))
-        at = {number: np.array([self.members[name].at for name in names]) for number, names in inside.items()}
+        at, rules = {n: np.array([self.members[name].at for name in names]) for n, names in inside.items()}, self.rules
         made = self._make(inside, at) if self.rules is not None and inside else {}
         for number, names in inside.items():
             entry, members = self._book.crowds.get(number), [self.members[name] for name in names]
             answered = int((at[number] >= 0).sum()) >= self.m
             if entry is not None and entry["period"] == self.period:
-                self._refuse_others(members, at[number])
+                if rules and sum(rules.is_another(one.stored, one.held, one.at) for one in members) >= self.m:
+                    raise InputError(OTHER_FIGURES.format(self.period))
                 kept, row = entry["kept"], row_values(entry["row"])
                 for member in members:
                     member.own = self._has_entered(member)
@@ -345,10 +306,8 @@ class Plan:
         rules = self._bases
         if rules is None:
             return ""
-        everyone = rules.first_figures(np.arange(len(self._curves.frame)))
-        crowd: Any = rules.begin(
-            rules.first_figures(np.array([self.members[name].at for name in names])), everyone, draw_offset
-        )
+        own = rules.usual[[self.members[name].at for name in names]]
+        crowd: Any = rules.begin(own, rules.usual, draw_offset)
         return rules.encode(crowd, "")[0]
 
     def _make(self, inside: dict[int, list[str]], at: dict[int, IndexArray]) -> dict[int, MadeRow]:
@@ -365,25 +324,10 @@ class Plan:
         return dict(zip(inside, made, strict=True))
 
     def _has_entered(self, member: PlannedMember) -> bool:
-        """Whether a member's figures of today are those that entered."""
+        """Return whether a member's figures of today are those that entered."""
         if member.at < 0 or self.rules is None:
             return member.at >= 0
-        last, kind = (member.entered, LOADS) if isinstance(self.rules, LoadRules) else (member.stored, FIGURES)
-        return np.array_equal(self._today(np.array([member.at]))[0], np.frombuffer(last, dtype=kind))
-
-    def _refuse_others(self, members: Sequence[PlannedMember], at: IndexArray) -> None:
-        """Refuse a table whose rows are on record for this period, made of other figures."""
-        if not isinstance(self.rules, TableRules):
-            return
-        other = 0
-        for member, place in zip(members, at.tolist(), strict=True):
-            held = json.loads(member.held) if member.held else {}
-            entered = np.arange(len(self.rules.names))
-            entered = entered[~np.isin(entered, [int(j) for j in held])]
-            last = np.frombuffer(member.stored, dtype=FIGURES)
-            other += place >= 0 and bool((self.rules.units[place][entered] != last[entered]).any())
-        if other >= self.m:
-            raise InputError(OTHER_FIGURES.format(self.period))
+        return self.rules.has_entered(member.stored, member.entered, member.at)
 
     def frames(self, everybody: Iterable[str]) -> CrowdTables:
         """Members and rows, as tables; a label without a place is among the members, and waits."""

@@ -1,17 +1,7 @@
 """A run: stages over one folder, each done once, in order, whatever interrupts them.
 
-| stage | does | writes |
-| --- | --- | --- |
-| fit | rows to shards by a hash of the name; forecasts, shard by shard | forecasts/ or laws/, fit.json, quality.csv |
-| crowds | who is averaged with whom, over everybody in memory | crowds.parquet, rows.parquet, left_out.csv |
-| design | only for a method: a mechanism per block of whole crowds | blocks/, mechanism/, design.json |
-| audit | only for a method: attacks on crowds | audit.json |
-| release | recorded, or drawn and charged, in the ledger; then written | released.csv/.parquet, public/released.csv |
-| card | one card, from the facts of the stages | card.json, card.md |
-| report | pages for the owner and to pass on | report.html, public/report.html |
-
-Which stages there are is a matter of the kind of release (:mod:`shoal.product.runs.kinds`). A stage that is done, as
-:mod:`shoal.product.runs.results` tells, is not done again.
+Which stages there are is a matter of the kind of release (:mod:`shoal.product.runs.kinds`). Nothing is charged before
+all that can fail has been seen to work.
 
 | state of a release | reached by | from there |
 | --- | --- | --- |
@@ -31,7 +21,7 @@ from __future__ import annotations
 import shutil
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -41,12 +31,21 @@ from typing import TYPE_CHECKING, Any
 from shoal.designs.methods import METHODS
 from shoal.errors import InputError, ShoalError
 from shoal.numerics import warmup
+from shoal.plaintext import sections
+from shoal.product.card.card import ReleaseCard
+from shoal.product.card.facts import DesignFacts, FitFacts, ReleaseFacts
+from shoal.product.runs import card_stage, crowd_stage
+from shoal.product.runs.blocks import WorstCurve, prove_shards, worst_curve, worst_frontier
 from shoal.product.runs.choice import Choice, by_error, by_risk, parse_naming_risk, rehearse_days, share
 from shoal.product.runs.config import Config, split_settings
 from shoal.product.runs.fit_stage import with_steps
 from shoal.product.runs.folder import (
+    CSV,
     DESIGN,
     FIT,
+    LEDGER,
+    PARQUET,
+    PUBLIC,
     SHARDS,
     STAGES,
     STATE,
@@ -60,14 +59,18 @@ from shoal.product.runs.folder import (
 )
 from shoal.product.runs.kinds import choose_kind
 from shoal.product.runs.kinds.averages import REHEARSAL
-from shoal.product.runs.owner_ledger import IN_FOLDER, Book, Seal, note_ledger, place_of
-from shoal.product.runs.results import ANNEX, BOARD, Results
+from shoal.product.runs.kinds.kind import Kind
+from shoal.product.runs.owner_ledger import IN_FOLDER, Book, Place, Seal, note_ledger, place_of
 from shoal.product.runs.rows import NUMBERS
 from shoal.product.runs.shards import find_shard, put_whole, sweep
-from shoal.product.runs.work import Carry, Work
+from shoal.product.runs.work import Work
 
 if TYPE_CHECKING:
+    import polars as pl
+
+    from shoal.designs.comparison import Comparison
     from shoal.product.sources.frames import Scratch
+    from shoal.proofs.proof import Proof
 
 #: What a run can be stopped after -> its last stage.
 UNTIL = {"fit": "crowds", "design": "design", "audit": "audit", "release": "release", "report": "report"}
@@ -78,6 +81,19 @@ ONCE = (
     "about the same labels would not be independent of the first, and its cost is not known; use 'point' or "
     "'trajectory' for repeated releases"
 )
+#: The pages of :meth:`Run.explain`.
+BOARD, ANNEX = "board.html", "annex.html"
+#: Files that a user looks for, and what they are.
+FILES = {
+    card_stage.REPORT: "the report, for the data owner: it shows true answers",
+    card_stage.PACKAGE: "public/ is what to share, a data package: columns, units, licence, guarantee",
+    card_stage.PUBLIC: "the report to share: the table and its card, without names and true answers",
+    PUBLIC: "the released figures, to share: no names",
+    CSV: "the same with the name behind each row: your key, keep it private (also .parquet)",
+    "card.md": "the release card, to publish with the figures (also .json)",
+    crowd_stage.LEFT_OUT: "who has no row in it, and why",
+    LEDGER: "crowds and what was spent; keep it, and keep it private: it is as private as the readings",
+}
 
 
 def run(
@@ -123,29 +139,30 @@ def run(
     if asks and settings.get("crowd") is not None:
         raise InputError("crowd: give it, or let at_most= or within= choose it, not both")
     one = Run(out, source, config, progress, **settings)
-    try:
+    with one.hold():
         one.check_ledger()
-        with one.hold():
-            if update and not rehearse:
-                one.go_on()
-            if asks:
-                one.take(one.choose(at_most=at_most, error=within))
-            if rehearse:
-                one.rehearse()
-            else:
-                one.everything(until)
-    finally:
-        one.work.close_ledger()
+        if update and not rehearse:
+            one.begin_next_release()
+        if asks:
+            one.take_choice(one.choose(at_most=at_most, error=within))
+        if rehearse:
+            one.rehearse()
+        else:
+            one.everything(until)
     return one
 
 
-class Run(Results):
+class Run:
     """One folder and what has been done in it.
 
     ``Run(folder)`` continues the run that is there; with a ``source``, a new or empty folder becomes one. Nothing is
     written before a stage is done. ``settings`` are fields of :class:`shoal.Config` and ``Speed``, on top of
     ``config`` or of what the folder has.
     """
+
+    rehearsed_card: ReleaseCard | None = None  #: of a rehearsal, as it would be
+    new_ledger: str | None = None  #: where the owner's ledger was begun for this release, as there was none
+    choice: Choice | None = None  #: the crowd that was asked for in other words, where it was
 
     def __init__(
         self,
@@ -157,8 +174,8 @@ class Run(Results):
     ) -> None:
         folder = Folder(out)
         given, speed, horizon = split_settings(settings)
-        work = Work(folder, speed, horizon, progress)
-        super().__init__(work)
+        self.work = work = Work(folder, speed, horizon, progress)
+        self.did: list[str] = []  #: stages that were done since the folder was opened
         self._depth = 0
         self._saved = saved = folder.state() if folder.is_run else None
         if saved is None and source is None:
@@ -188,7 +205,7 @@ class Run(Results):
 
     @classmethod
     def open(cls, folder: str | Path) -> Run:
-        """The run in a folder, to look at or to continue.
+        """Open the run in a folder, to look at or to continue.
 
         Returns:
             The run as its folder has it; nothing is computed.
@@ -199,6 +216,42 @@ class Run(Results):
         if not Folder(folder).is_run:
             Folder(folder).state()  # says why
         return cls(folder)
+
+    def __repr__(self) -> str:
+        """The folder and how far it is; nothing of what is in it."""
+        far = f"done until {list(self.state.stages)[-1]}" if self.state.stages else "nothing done"
+        return f"{type(self).__name__}({self.path.name!r}, release {self.state.release}, {far})"
+
+    def _repr_html_(self) -> str:
+        """The summary, for the owner."""
+        return sections(repr(self), self.summary())
+
+    @property
+    def path(self) -> Path:
+        return self.work.path
+
+    @property
+    def state(self) -> RunState:
+        return self.work.state
+
+    @property
+    def config(self) -> Config:
+        return self.work.settings
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of release."""
+        return self.work.kind
+
+    @property
+    def place(self) -> Place:
+        """Where the ledger of this run is."""
+        return self.work.place
+
+    @property
+    def release_name(self) -> str:
+        """The name of this release of this folder in the ledger."""
+        return self.work.release_name
 
     # ------------------------------------------------------------------ the folder
 
@@ -265,7 +318,6 @@ class Run(Results):
 
     def _forget(self, *stages: str, **changes: Any) -> None:
         left = {name: done for name, done in self.state.stages.items() if name not in stages}
-        self.work.carry = Carry()
         self._remember(replace(self.state, stages=left, **changes))
 
     def _configure(self, **settings: Any) -> None:
@@ -273,25 +325,24 @@ class Run(Results):
 
     def _say(self, stage: str, text: str, done: float, total: int) -> None:
         self.work.stage = stage
-        self.work.tell(text, done, total)
+        self.work.report(text, done, total)
 
     # ------------------------------------------------------------------ states
 
     @property
-    def phase(self) -> str:
-        """How far this release is: "new", "fitted", "planned", "begun" or "released"."""
-        done = self.state.stages
-        if "release" in done:
-            return "released"
-        if self.state.releasing is not None:
-            return "begun"
-        before = list(self.pipeline)[: list(self.pipeline).index("release")]
-        return "planned" if all(name in done for name in before) else "fitted" if "fit" in done else "new"
-
-    @property
     def has_released(self) -> bool:
         """Whether this folder has released, or may have: a release that was begun counts."""
-        return self.phase in ("begun", "released")
+        return self.state.release_key is not None
+
+    def is_done(self, stage: str) -> bool:
+        """Return whether a stage and all that it rests on are done, as now configured, and their files intact."""
+        return stage in self.work.pipeline and self.work.first_undone(until=stage) is None
+
+    def demand(self, *stages: str) -> None:
+        """Raise InputError unless these stages are done."""
+        for stage in stages:
+            if stage not in self.state.stages:
+                raise InputError(f"dir: the stage {stage!r} of {self.path.name} is not done; run `shoal run` on it")
 
     def everything(self, until: str = "report") -> None:
         """Every stage that is not done, up to one of them."""
@@ -305,7 +356,7 @@ class Run(Results):
     def _stages(self, until: str) -> list[str]:
         """The stages of this run, up to one that ``--until`` names."""
         last = STAGES.index(UNTIL[until])
-        return [name for name in self.pipeline if STAGES.index(name) <= last]
+        return [name for name in self.work.pipeline if STAGES.index(name) <= last]
 
     def do(self, stage: str) -> None:
         """One stage, if it is not done; all before it must be."""
@@ -316,7 +367,7 @@ class Run(Results):
                 self._prepare()
             if stage == "release" and not self.is_done(stage):
                 self._replan()
-            undone = self.next_stage(until=stage)
+            undone = self.work.first_undone(until=stage)
             if undone is None:
                 self._say(stage, "already done", 1, 1)
                 return
@@ -331,26 +382,21 @@ class Run(Results):
 
     def _do_stage(self, name: str) -> None:
         """Do the steps of a stage, and save its key, files and facts, so that it is not done again."""
-        stage, work = self.pipeline[name], self.work
+        stage, work = self.work.pipeline[name], self.work
         self._say(name, stage.doing, 0, 0)
         begun = time.monotonic()
-        try:
-            for step in stage.steps:
-                outcome = step(work)
-                if outcome.settings is not None:
-                    work.state = replace(work.state, config=outcome.settings)
-                work.carry = outcome.carry or work.carry
-        finally:
-            work.end_stage()
+        outcome = stage.do(work)
         facts: Any = decode_facts(name, outcome.facts.to_json())  # as they will be read
-        state = work.state
+        work.state = state = replace(work.state, config=outcome.settings or work.settings)
         if name == "fit":
             kind = choose_kind(state.config, facts)
             kind.check_rows(state.config, facts)
             work.state = state = replace(state, kind=kind.word)
         digests = {file: work.folder.digest(file) for file in outcome.files}
         seconds = round(time.monotonic() - begun, 3)
-        stages = {**state.stages, name: Done(self.key(name), digests, seconds, _now(), facts)}
+        stages = {**state.stages, name: Done(work.stage_keys(name)[name], digests, seconds, _now(), facts)}
+        if outcome.tables is not None:
+            work.known_tables = stages[name], outcome.tables
         state = replace(state, stages={one: stages[one] for one in STAGES if one in stages})
         if name == "release" and state.ledger is not None:
             state = replace(state, releasing=None, ledger=replace(state.ledger, head=facts.head))
@@ -366,7 +412,7 @@ class Run(Results):
         for folder in (self.path / SHARDS, self.path):  # nobody works in them yet
             sweep(folder)
         lists = [name for name in (FIT, DESIGN) if (self.path / name).is_file()]
-        parts = [part for name in lists for part in self.work.listing(name).parts]
+        parts = [part for name in lists for part in self.work.read_listing(name).parts]
         lacks = self.work.facts.has_failed("fit", "design", "release") or any(find_shard(p.path) is None for p in parts)
         if lacks and not self.has_released:
             self._forget(*STAGES, releasing=None)  # what is there is passed over, shard by shard
@@ -378,7 +424,7 @@ class Run(Results):
         """
         if self.has_released and "fit" in self.state.stages:
             key = self.state.release_key
-            if self.key("release") != key:
+            if self.work.stage_keys("release")["release"] != key:
                 raise InputError(
                     f"dir: {self.path.name} has released, and this is {self._difference()}. Nothing was changed. What "
                     "is new about the same labels takes a later period: update=True goes on with a new day or table; "
@@ -392,7 +438,7 @@ class Run(Results):
     def _difference(self) -> str:
         """What is not as it was when this folder released, in words."""
         before = self._saved or self.state
-        names = dict.fromkeys(name for stage in self._stages("release") for name in self.pipeline[stage].settings)
+        names = dict.fromkeys(name for stage in self._stages("release") for name in self.work.pipeline[stage].settings)
         changed = [name for name in names if getattr(before.config, name) != getattr(self.config, name)]
         differences = [f"another {', '.join(changed)}"] if changed else []
         differences += ["another file"] if before.source.digest != self.state.source.digest else []
@@ -423,9 +469,9 @@ class Run(Results):
             self.new_ledger = work.place.where
         ledger = work.open_ledger(create=True)
         seal = Seal(ledger.identity, str(ledger.head), work.place.stored)
-        if not work.alone:
+        if not work.is_apart:
             note_ledger(work.place)
-        self._remember(replace(self.state, releasing=self.key("release"), ledger=seal))
+        self._remember(replace(self.state, releasing=self.work.stage_keys("release")["release"], ledger=seal))
 
     def check_ledger(self) -> None:
         """Before anything is done: is the ledger there, and the one it was?"""
@@ -435,7 +481,7 @@ class Run(Results):
 
     # ------------------------------------------------------------------ released to new
 
-    def go_on(self) -> None:
+    def begin_next_release(self) -> None:
         """Go on with a new day, or period: put the last release aside; crowds stay as they are on record.
 
         In a new folder it begins. Asked for again with the same readings and settings, as after an interruption, it
@@ -448,14 +494,14 @@ class Run(Results):
                 return
             same = before.source.digest == self.state.source.digest
             interrupted = before.previous is not None and "release" not in before.stages
-            if same and (interrupted or self.key("release") == before.release_key):
+            if same and (interrupted or self.work.stage_keys("release")["release"] == before.release_key):
                 return
             if "release" not in before.stages:
                 raise InputError("update: the last release of this folder is not finished; finish it without")
             if "marginal" in (before.config.query, self.config.query):
                 raise InputError(ONCE)
             self.work.open_ledger()
-            fit = self.pipeline["fit"]
+            fit = self.work.pipeline["fit"]
             fixed = [name for name in fit.settings if name not in fit.daily]
             differs = next((name for name in fixed if self.config.part(name) != before.config.part(name)), None)
             if differs is not None:
@@ -480,7 +526,6 @@ class Run(Results):
             state = replace(
                 self.state, release=self.state.release + 1, releasing=None, kind=choose_kind(self.config).word
             )
-            self.work.carry = Carry()
             self._remember(replace(state, stages={}, previous=aside, day=_now()[:10]))
 
     # ------------------------------------------------------------------ before a release
@@ -499,7 +544,6 @@ class Run(Results):
             for stage in self._stages("audit")[1:]:
                 self.do(stage)
             self.rehearsed_card = self.kind.rehearse(self.work)
-            self.rehearsed = None if self.rehearsed_card is None else self.path / REHEARSAL
 
     def choose(self, *, at_most: float | str | None = None, error: float | str | None = None) -> Choice:
         """The crowd by the risk of being named, or by the error that one can bear: see :func:`shoal.choose`."""
@@ -521,7 +565,7 @@ class Run(Results):
             self._say("choose", "rehearsing", 1, 1)
         return choice
 
-    def take(self, choice: Choice) -> None:
+    def take_choice(self, choice: Choice) -> None:
         """Go on with a choice: its crowd becomes the setting of this folder, and the folder keeps why."""
         if self.has_released and choice.crowd != self.config.crowd:
             raise InputError(
@@ -531,6 +575,186 @@ class Run(Results):
             )
         self.choice = choice
         self._configure(crowd=choice.crowd)
+
+    # ------------------------------------------------------------------ facts of the stages
+
+    @property
+    def fit(self) -> FitFacts | None:
+        """The facts of the first stages, with crowds where they are formed; None where nothing is done."""
+        return self.work.facts.people
+
+    @property
+    def design(self) -> DesignFacts | None:
+        return self.work.facts.design
+
+    @property
+    def release(self) -> ReleaseFacts | None:
+        return self.work.facts.release
+
+    @property
+    def exit_code(self) -> int:
+        """A violation found by the audit is a guarantee not met, 4; shards left out are bad input, 2."""
+        audit = self.work.facts.audit
+        if audit is not None and audit.verdict == "violated" and self.is_done("audit"):
+            return 4
+        return 2 if self.work.facts.has_failed("fit", "design", "release") else 0
+
+    # ------------------------------------------------------------------ what was released
+
+    @property
+    def card(self) -> ReleaseCard:
+        """The release card: of averages, of what a method released under an ε, or of noisy readings."""
+        names = list(self.work.pipeline)
+        self.demand(*names[: names.index("card")])
+        return self.card_so_far
+
+    @property
+    def card_so_far(self) -> ReleaseCard:
+        """The card of the stages that are done."""
+        return self.kind.card(self.work) if self.rehearsed_card is None else self.rehearsed_card
+
+    @property
+    def released(self) -> pl.DataFrame:
+        """What was released, with whose it is.
+
+        Of meters: household, crowd, members, step, timestamp, kw. Of a table: label, crowd, members and its columns. A
+        figure that would break a rule of a row is missing. A method's release has a row per home or sample: crowd, …
+        """
+        import polars as pl
+
+        self.demand("release")
+        return pl.read_parquet(self.path / PARQUET)
+
+    @property
+    def report(self) -> Path:
+        """The page for the data owner; it shows true answers."""
+        self.demand("report")
+        return self.path / card_stage.REPORT
+
+    def reader(self, row: int | Sequence[float]) -> pl.DataFrame:
+        """For the owner: how far homes lie from a row, by step; one law pooled over all crowds of the release.
+
+        It is computed from members' own figures and outside the rules of a row. Someone who has it, the rows and the
+        other members' figures knows a constant load to a range of 0.05 kW (docs/sharp-edges.md): share it as readings.
+
+        Args:
+            row: the number of a crowd, or the figures of its row as they were released.
+
+        Returns:
+            entry, row, and below_10 … below_90: the figures below which so many percent of homes lie. It is never a
+            crowd's own spread.
+
+        >>> run.reader(123456)  # doctest: +SKIP
+        """
+        self.demand("release")
+        return self.kind.reader(self.work, row)
+
+    def compare(self, epsilon: float = 1.0, delta: float = 1e-5) -> Comparison:
+        """Ways to protect the labels of this run at (ε, δ), each in its crowd, and averages; nothing is recorded."""
+        import polars as pl
+
+        from shoal.designs.comparison import compare_with_averages
+
+        self.demand("crowds")
+        both = self.work.tables.members.filter(pl.col("value").is_not_null() & ~pl.col("waits"))
+        values = both["value"].to_numpy()
+        scale = self.work.input.spread(values)
+        crowd = both["crowd"].rank("dense").cast(pl.Int64).to_numpy()  # new crowds have numbers below zero
+        return compare_with_averages(values / (scale + (scale == 0)), crowd, epsilon, delta)
+
+    def curve(self, epsilon: Sequence[float], notion: str = "dp") -> WorstCurve:
+        """δ(ε) over all pairs of the run: of what is released ("dp"), or of the ideal laws under another notion."""
+        self._demand_method()
+        return worst_curve(self.work, epsilon, notion)
+
+    def frontier(
+        self, rho: Sequence[float], methods: Sequence[str], *, epsilon: float | None = None, search: int = 10
+    ) -> dict[str, list[float]]:
+        """Method -> the δ that each budget, ascending, leaves in the worst crowd of the run. Nothing is changed."""
+        self._demand_method()
+        return worst_frontier(self.work, rho, methods, epsilon, search)
+
+    def prove(self, *, epsilon: float | None = None, scope: str | None = None) -> dict[str, Proof]:
+        """A proof of every shard's mechanism, written to ``proof/``; by default at the ε and scope of its design."""
+        self._demand_method()
+        return prove_shards(self.work, epsilon, scope)
+
+    def _demand_method(self) -> None:
+        """Raise unless something with an ε was designed."""
+        self.kind.refuse("proof")
+        self.demand("design")
+
+    def explain(self, purpose: str = "", attack: str | Path | None = None) -> tuple[Path, Path]:
+        """Write one page for a board and an annex for a regulator, from the card; their paths.
+
+        ``attack`` is the attack.json of a study (`shoal attack`), whose findings both pages then have.
+        """
+        from shoal.product.card.render import annex, board
+        from shoal.product.studies.findings import Study
+
+        card, title, day = self.card, self.config.title, self.work.released_on
+        study = None if attack is None else Study.load(attack)
+        return (
+            self.work.folder.put(BOARD, board(card, title=title, made=day, study=study)),
+            self.work.folder.put(ANNEX, annex(card, purpose=purpose, title=title, made=day, study=study)),
+        )
+
+    # ------------------------------------------------------------------ what to say about it
+
+    def to_dict(self) -> dict[str, Any]:
+        """What is there, for machines."""
+        seal, undone = self.state.ledger, self.work.first_undone()
+        names = list(self.work.pipeline)
+        done = names if undone is None else names[: names.index(undone)]
+        return {
+            "folder": str(self.path),
+            "did": list(self.did),
+            "release": self.state.release,
+            "ledger": {"where": self.place.where, "identity": seal and seal.identity, "head": seal and seal.head},
+            "config": self.config.to_json(),
+            "choice": None if self.choice is None else self.choice.to_json(),
+            "stages": {
+                name: {
+                    "done": name in done,
+                    "seconds": stage.seconds,
+                    "finished": stage.finished,
+                    "files": sorted(stage.files),
+                    **stage.facts.to_json(),
+                }
+                for name, stage in self.state.stages.items()
+            },
+        }
+
+    def summary(self, *, verbose: bool = False) -> list[tuple[str, list[str]]]:
+        """The run for people: headings with their sentences; five of them, or with ``verbose`` everything."""
+        from shoal.product.card.render import summary
+
+        work, facts, parts = self.work, self.work.facts, list[tuple[str, list[str]]]()
+        if facts.people is not None:
+            parts = summary(self.card_so_far, card_stage.handing_of(work), verbose=verbose)
+        work.kind.add_sentences(work, parts, new=bool(self.did))
+        if facts.audit is not None and facts.audit.verdict == "violated":
+            parts.insert(0, ("Violated", ["The audit found more than is promised. Do not use this release."]))
+        if self.rehearsed_card is not None:
+            where = f"{self.path / REHEARSAL} has what would be."
+            parts.insert(0, ("Not released", [f"A rehearsal: nothing was released, recorded or charged. {where}"]))
+        elif work.state.release_key is None and facts.people is not None:
+            parts.insert(0, ("Not released", ["Nothing was released, recorded or charged."]))
+        if self.new_ledger is not None:
+            parts.append(("Ledger", [f"There was none, so one was begun: {self.new_ledger}. Keep it."]))
+        if self.choice is not None:
+            parts.append(("Chosen", self.choice.sentences()))
+        if not verbose:
+            return parts
+        spent = "crowds and everything that is charged about the same labels are on record here"
+        if work.place.own:
+            spent = "of this folder only" + ("; no real person is behind it" if work.source.simulated else "")
+        parts.append(("Ledger", [f"{work.place.where}: {spent}."]))
+        if work.timings:
+            each = ", ".join(f"{name} {value:.1f} s" for name, value in work.timings.items())
+            parts.append(("Time", [f"{each}; {sum(work.timings.values()):.0f} s in all."]))
+        files = [f"{work.path / name}: {text}" for name, text in FILES.items() if (work.folder / name).is_file()]
+        return [*parts, ("Files", files)] if files else parts
 
 
 def compile_first(tell: Progress, config: Config) -> None:

@@ -1,62 +1,54 @@
-"""The work of a stage: what it is given, and what it returns.
+"""The work of a stage: what it is given, what it returns, and which stages of a run are done.
 
 A stage is ``stage(work) -> StageOutcome``. :class:`Work` has settings, source, ledger and the facts of the stages
-before it as attributes; a stage changes none of them. What later ones need in memory it hands on as :class:`Carry`.
-The ledger is opened at its first use and stays open until the command ends.
+before it as attributes; a stage changes none of them. It is known by a key: the digest of its settings, of the files
+that it reads and of shoal's version. It is done where the state has it with this key and its files are intact.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import shoal
 from shoal.errors import LedgerError
+from shoal.files import digest_of, file_digest
 from shoal.product.ledger.ledger import Ledger
 from shoal.product.runs.config import Config, Speed
-from shoal.product.runs.folder import Facts, Folder, Progress, RunState, Source
+from shoal.product.runs.folder import Done, Facts, Folder, Progress, RunState, Source
 from shoal.product.runs.inputs import Input, input_of
 from shoal.product.runs.owner_ledger import IN_FOLDER, VARIABLE, Place, open_sealed, place_of_run, warn_elsewhere
 from shoal.product.runs.shards import Listing
 from shoal.product.workers import Executor, open_executor
 
 if TYPE_CHECKING:
-    from shoal.product.runs.fit_stage import MeterShards
     from shoal.product.runs.kinds.kind import Kind
     from shoal.product.runs.rows import CrowdTables
 
 
 @dataclass(frozen=True)
-class Carry:
-    """What steps hand on in memory: readings in shards, whether crowds are on record, members and rows of crowds."""
+class StageOutcome:
+    """The files that a stage wrote and its record; where it has them, settings that hold from here on, and crowds."""
 
-    meters: MeterShards | None = None
-    lasting: bool = False
+    files: tuple[str, ...]
+    facts: Any
+    settings: Config | None = None
     tables: CrowdTables | None = None
 
 
 @dataclass(frozen=True)
-class StageOutcome:
-    """The files that a stage wrote and its record; the settings that hold from here on, and what it hands on."""
-
-    files: tuple[str, ...] = ()
-    facts: Any = None
-    settings: Config | None = None
-    carry: Carry | None = None
-
-
-@dataclass(frozen=True)
 class Stage:
-    """One stage: words for its progress, settings that its result depends on, its steps, in order.
+    """One stage: words for its progress, settings that its result depends on, and the function that does it.
 
-    The outcome of the last step is the stage's. ``daily``: settings that may differ from release to release.
+    ``daily``: settings that may differ from release to release.
     """
 
     doing: str
     settings: tuple[str, ...]
-    steps: tuple[Callable[[Work], StageOutcome], ...]
+    do: Callable[[Work], StageOutcome]
     daily: tuple[str, ...] = ()
 
 
@@ -71,9 +63,8 @@ class Work:
         self.folder, self.speed, self.progress = folder, speed, progress
         self.horizon = horizon  #: as a time, such as 3h, until the step is known
         self.named_ledger: str | None = None  #: as it was given, with its password, which is written nowhere
-        self.carry = Carry()
+        self.known_tables: tuple[Done, CrowdTables] | None = None  #: of the stage that formed these crowds
         self._ledger: Ledger | None = None
-        self._executor: Executor | None = None
 
     @property
     def path(self) -> Path:
@@ -106,7 +97,7 @@ class Work:
 
     @property
     def release_prefix(self) -> str:
-        """The prefix of the names of this folder's releases."""
+        """The prefix of the names of this folder's releases in the ledger."""
         return f"run {self.state.run} "
 
     @property
@@ -116,7 +107,7 @@ class Work:
 
     @property
     def timings(self) -> dict[str, float]:
-        """Seconds of the stages that are done."""
+        """Seconds of each stage that is done."""
         return {name: done.seconds for name, done in self.state.stages.items()}
 
     @property
@@ -126,49 +117,74 @@ class Work:
 
     @property
     def declared_period(self) -> str:
-        """What a table is about: as it was declared, or the day on which its release was begun."""
+        """The period that a table is about: as it was declared, or the day on which its release was begun."""
         return self.settings.period or self.state.day
 
     @property
     def tables(self) -> CrowdTables:
-        """Members and rows of the crowds, loaded once."""
-        if self.carry.tables is None:
-            from shoal.product.runs.rows import CrowdTables
+        """Members and rows of the crowds that were formed last, loaded once."""
+        from shoal.product.runs.rows import CrowdTables
 
-            self.carry = replace(self.carry, tables=CrowdTables.load(self.folder))
-        assert self.carry.tables is not None
-        return self.carry.tables
+        formed, known = self.state.stages["crowds"], self.known_tables
+        if known is None or known[0] is not formed:
+            self.known_tables = known = formed, CrowdTables.load(self.folder)
+        return known[1]
 
-    def tell(self, text: str, done: float, total: int) -> None:
+    def report(self, text: str, done: float, total: int) -> None:
         """Report how far the stage is."""
         if self.progress is not None:
             self.progress(self.stage, text, done, total)
 
-    def listing(self, name: str, under: str | None = None) -> Listing:
-        """The list that a stage left."""
+    def read_listing(self, name: str, under: str | None = None) -> Listing:
+        """Return the list of shards that a stage left, of this release or ``under`` the folder of an earlier one."""
         return Listing.read((self.path if under is None else self.path / under) / name, self.path)
 
-    def put(self, name: str, listing: Listing) -> None:
+    def write_listing(self, name: str, listing: Listing) -> None:
         self.folder.put(name, listing.text(self.path))
 
-    # ------------------------------------------------------------------ workers
-
-    def workers(self, shards: int | None = None) -> Executor:
-        """Where tasks run, to be used in a ``with`` statement; ``shards``: how many the run has, where it is known."""
+    def open_workers(self, shards: int | None = None) -> Executor:
+        """Return where tasks run, for a ``with`` statement; ``shards``: how many the run has, where it is known."""
         return open_executor(self.speed.workers, self.speed.cores, shards)
 
-    @property
-    def executor(self) -> Executor:
-        """Where the tasks of all steps of this stage run, until it ends."""
-        if self._executor is None:
-            self._executor = self.workers().__enter__()
-        return self._executor
+    # ------------------------------------------------------------------ stages
 
-    def end_stage(self) -> None:
-        """Send the workers of a stage home."""
-        executor, self._executor = self._executor, None
-        if executor is not None:
-            executor.__exit__(None, None, None)
+    @property
+    def pipeline(self) -> dict[str, Stage]:
+        """The stages of this run by name, in order; each rests on the one before it."""
+        return self.kind.stages(of_table=self.source.table)
+
+    def stage_keys(self, last: str) -> dict[str, str]:
+        """Return the key of every stage up to one: each has that of the one before, and all that goes into it."""
+        keys = dict[str, str]()
+        period = None if self.input.of_meters else self.declared_period
+        for name, stage in self.pipeline.items():
+            inputs: dict[str, Any] = {
+                "stage": name,
+                "shoal": shoal.__version__,
+                "settings": self.settings.part(*stage.settings),
+                "before": list(keys.values())[-1:],
+            }
+            if name == "fit":
+                inputs |= {"source": self.source.digest, "previous": self.state.previous}
+            elif name == "crowds":
+                file, _, column = (self.settings.boundaries or "").rpartition(":")
+                path = Path(file or column)
+                boundaries = f"{file_digest(path)} {column}" if path.is_file() else self.settings.boundaries
+                inputs |= {"boundaries": boundaries, "period": period}
+            elif name == "release":
+                inputs |= {"release": self.state.release, "period": period}
+            keys[name] = digest_of(inputs)
+            if name == last:
+                break
+        return keys
+
+    def first_undone(self, *, until: str = "report") -> str | None:
+        """Return the first stage, up to one, that is not done as now configured, or not intact; None if all are."""
+        for name, key in self.stage_keys(until).items():
+            done = self.state.stages.get(name)
+            if done is None or done.key != key or not self.folder.intact(done):
+                return name
+        return None
 
     # ------------------------------------------------------------------ the ledger
 
@@ -180,18 +196,18 @@ class Work:
 
     @property
     def ledger(self) -> Ledger:
-        """The ledger of this run, the one that its releases were charged to."""
+        """The ledger of this run, the one that its releases were charged to; open from its first use on."""
         return self.open_ledger()
 
     def open_ledger(self, *, create: bool = False) -> Ledger:
-        """The ledger of this run; with ``create`` it is made where there is none, as long as nothing was released."""
+        """Return the ledger of this run; with ``create`` it is made where there is none and nothing was released."""
         if self._ledger is None:
             may = create and self.state.release_key is None
             self._ledger = open_sealed(self.place, self.state.ledger, create=may)
         return self._ledger
 
     def find_ledger(self) -> Ledger | None:
-        """The ledger of this run, to look something up; None where none was made yet."""
+        """Return the ledger of this run, to look something up; None where none was made yet."""
         try:
             return self.ledger
         except LedgerError as error:
@@ -199,8 +215,8 @@ class Work:
                 raise
             return None
 
-    def spellings(self, labels: list[str]) -> dict[str, str]:
-        """Label -> its spelling on record, for labels that are on record in another."""
+    def spellings_on_record(self, labels: list[str]) -> dict[str, str]:
+        """Return label -> its spelling on record, for labels that are on record in another."""
         ledger = self.find_ledger()
         return {} if ledger is None else ledger.spellings(labels)
 
@@ -211,13 +227,13 @@ class Work:
             ledger.close()
 
     @property
-    def alone(self) -> bool:
-        """Whether no other ledger matters: nobody real is behind the run, or every folder is by itself."""
+    def is_apart(self) -> bool:
+        """Whether no other ledger matters: nobody real is behind the run, or every folder has a ledger of its own."""
         return self.source.simulated is not None or os.environ.get(VARIABLE) == IN_FOLDER
 
-    def other_ledgers(self, labels: Sequence[str]) -> tuple[str, ...]:
-        """A doubt for the owner, where labels are on record in another ledger of this machine."""
-        if self.alone:
+    def doubts_of_other_ledgers(self, labels: Sequence[str]) -> tuple[str, ...]:
+        """Return a warning for the owner, where labels are on record in another ledger of this machine."""
+        if self.is_apart:
             return ()
         ledger = self.find_ledger()
         identity = None if ledger is None else ledger.identity

@@ -252,6 +252,20 @@ def table_of(source: Any, name: str = "source") -> pl.LazyFrame | None:
         raise InputError(f"{name}: it has columns of a type that no table of numbers, text and times has") from None
 
 
+def read_frame(source: Any, name: str) -> pl.DataFrame:
+    """A frame of any library, or a CSV or Parquet file, in memory; ``name`` is the argument that it came in as."""
+    frame = table_of(source, name)
+    if frame is not None:
+        return frame.collect()
+    path = Path(source)
+    if not path.is_file():
+        raise InputError(f"{name}: there is no file {path.name}; name a CSV or Parquet file, or the folder of a run")
+    try:
+        return pl.read_parquet(path) if path.suffix == ".parquet" else pl.read_csv(path, infer_schema_length=None)
+    except UNREADABLE:  # their texts may quote rows
+        raise InputError(f"{name}: {path.name} cannot be read as a CSV or Parquet file") from None
+
+
 def store_rows(source: Any) -> Scratch | None:
     """The rows of a frame as a Parquet file; those of a lazy one are not in memory together. None for anything else.
 

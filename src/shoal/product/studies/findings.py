@@ -158,7 +158,7 @@ class Study:
             "attack.json": json.dumps(content, indent=1, ensure_ascii=False) + "\n",
         }
         folder = Path(out)
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for name, text in written.items():
             write_private(folder / name, text.encode())
         return [folder / name for name in written]

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from shoal.crowds.membership import form_crowds
 from shoal.crowds.rules import in_units
 from shoal.crowds.tables import members_at
 from shoal.errors import InputError
+from shoal.product.sources.frames import read_frame
 from shoal.product.sources.meters.forecast import forecast
 from shoal.product.sources.meters.neighborhoods import likeness, usual_day
 from shoal.product.sources.meters.predictive import Forecasts, phases
@@ -243,12 +243,7 @@ def read_properties(source: Any, names: Sequence[str], origins: int) -> dict[str
     """
     if source is None:
         return {}
-    if not isinstance(source, pl.DataFrame):
-        path = Path(source)
-        try:
-            source = pl.read_parquet(path) if path.suffix == ".parquet" else pl.read_csv(path, infer_schema_length=None)
-        except (pl.exceptions.PolarsError, UnicodeDecodeError, OSError):  # whose text may quote rows
-            raise InputError("properties: the file cannot be read as CSV or Parquet") from None
+    source = read_frame(source, "properties")
     if "household" not in source.columns:
         raise InputError("properties: a column household is needed, with the names that the readings have")
     named = pl.DataFrame({"household": pl.Series(names, dtype=pl.String)})

@@ -6,16 +6,14 @@ time. So a mistake in grouping, numbering, rounding or writing is seen, even whe
 
 Two kinds of results. A **rule** holds or it does not: rows are recomputed from the figures on record, sizes, bases,
 dominance, changes and closeness are tested again, names are looked for in every public file. A **chance** is a test
-with an exact p-value, or an upper bound of it: numbers and orders against random ones, guesses of all homes at once
-against the promise, the size of noise. Chances share one level: at most :data:`ALARM` of honest releases raise an
-alarm. A release that is stopped because of what was drawn has other odds than the promise. So before a release only the
-numbers and offsets of crowds are tested, at the level :data:`STOP`: they are the same whoever of a crowd is who.
+with an exact p-value, or an upper bound of it (:mod:`shoal.product.studies.odds`): numbers and orders against random
+ones, guesses of all homes at once against the promise, the size of noise. Chances share one level: at most
+:data:`ALARM` of honest releases raise an alarm. A release that is stopped because of what was drawn has other odds than
+the promise. So before a release only the numbers and offsets of crowds are tested, at the level :data:`STOP`: they are
+the same whoever of a crowd is who.
 
-**One table bounds ε** (Steinke, Nasr & Jagielski 2023, theorem 5.2). Members of a crowd are taken in pairs; which of
-the pair's two rows is whose is a fair coin, tossed when rows were numbered, and exchanging the two is one step of
-(ε, δ) for the table. Of r guesses of m coins, W are right, with Q binomial(r, e^ε/(1 + e^ε)):
-
-    P(W ≥ v) ≤ P(Q ≥ v) + 2 m δ max over i of P(v > Q ≥ v − i)/i
+**One table bounds ε.** Members of a crowd are taken in pairs; which of the pair's two rows is whose is a fair coin,
+tossed when rows were numbered, and exchanging the two is one step of (ε, δ) for the table.
 
 **What is not bounded**: the presence of a home under the readings' promise, where no coin is tossed; the noise of a
 release whose figures are not on record; anything that two releases of different owners show together.
@@ -33,11 +31,13 @@ import re
 import sqlite3
 import zipfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -47,14 +47,13 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from shoal.product.studies import odds
 from shoal.product.studies.findings import Finding, Study
 
 #: Share of honest releases that raise an alarm, at most; and of those that are stopped before they are recorded.
 ALARM, STOP = 0.05, 1e-12
 #: Of the level: guesses of all homes, two releases, order of rows and size of noise, numbers and offsets of crowds.
 SHARES = {"naming": 0.5, "linking": 0.2, "rows": 0.15, "crowds": 0.15}
-#: Pairs of an order that is compared by its exact law; above, by an upper bound of it.
-EXACT = 6_000
 #: The usual day behind the base of new meters is not kept, but for the hours after those released: room for that.
 DRIFT = 5
 #: Of names in public texts, those that no honest text has: a letter and a digit, or several words.
@@ -68,6 +67,8 @@ PUBLIC_FILES = frozenset({
 })  # fmt: skip
 
 Numbers = NDArray[Any]
+#: Label -> (crowd, row) of each of its public rows.
+RowsOfLabels = dict[str, list[tuple[int, int]]]
 
 
 # ------------------------------------------------------------------ what is read
@@ -89,10 +90,16 @@ class RecordedCrowd:
     @property
     def windows(self) -> list[tuple[Decimal, int, int, int]]:
         """Of each offset: base, n b in units, offset, decimals of the unit."""
-        found = []
-        for base, offset, places in zip(*(self.kept[name] for name in ("bases", "offsets", "decimals")), strict=True):
-            found.append((Decimal(base), self.members * max(int(Decimal(base).scaleb(places)), 1), offset, places))
-        return found
+        parts = zip(*(self.kept[name] for name in ("bases", "offsets", "decimals")), strict=True)
+        return [
+            (Decimal(base), self.members * max(int(Decimal(base).scaleb(places)), 1), offset, places)
+            for base, offset, places in parts
+        ]
+
+    @property
+    def least(self) -> int:
+        """The least number of members that was promised."""
+        return int(self.setting["m"])
 
 
 def crowds_on_record(
@@ -108,18 +115,21 @@ def crowds_on_record(
         inside[number].append((label, bytes(stored), bytes(entered)))
     known = {}
     for number, setting, period, size, retired, kept in crowds:
-        fixed, those = json.loads(setting), sorted(inside[number])
-        width = np.dtype("<i4" if fixed.get("kind") == "forecast" else "<i8")
-        parts = [
-            np.frombuffer(b"".join(own), dtype=width).astype(np.int64) if len({*map(len, own)}) == 1 else np.zeros(0)
-            for own in ([row[1] for row in those], [row[2] for row in those])
-        ]
-        shapes = [part.reshape(len(those), -1) if those else part.reshape(0, 0) for part in parts]
-        names = tuple(row[0] for row in those)
+        fixed, rows = json.loads(setting), sorted(inside[number])
+        unit = np.dtype("<i4" if fixed.get("kind") == "forecast" else "<i8")
+        labels, *figures = zip(*rows, strict=True) if rows else ((), (), ())
         known[number] = RecordedCrowd(
-            fixed, period, size, bool(retired), json.loads(kept) if kept else {}, names, *shapes
-        )
+            fixed, period, size, bool(retired), json.loads(kept) if kept else {}, labels,
+            *(stack_figures(part, unit) for part in figures),
+        )  # fmt: skip
     return known
+
+
+def stack_figures(members: Sequence[bytes], unit: np.dtype[Any]) -> Numbers:
+    """(n, k) whole numbers from the stored bytes of n members; (n, 0) where members have different numbers of them."""
+    content = b"".join(members) if len({*map(len, members)}) == 1 else b""
+    width = len(content) // unit.itemsize // max(len(members), 1)
+    return np.frombuffer(content, unit).astype(np.int64).reshape(len(members), width)
 
 
 @dataclass(frozen=True)
@@ -136,8 +146,8 @@ class RecordedLaws:
     curves: Numbers | None = None
 
     @classmethod
-    def read(cls, content: bytes) -> RecordedLaws:
-        """From the file that is on record."""
+    def from_bytes(cls, content: bytes) -> RecordedLaws:
+        """The laws of a mechanism file."""
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             head = json.loads(archive.read("header.json"))
             arrays = {
@@ -155,6 +165,52 @@ class RecordedLaws:
         means, epsilon = arrays["means"] + arrays["shift"], float(arrays["epsilon"].max(initial=0.0))
         return cls(head["method"], labels, epsilon, means, np.broadcast_to(covs, (n, k, k)), arrays["edges"],
                    not own.any())  # fmt: skip
+
+    @cached_property
+    def spectra(self) -> tuple[Numbers, Numbers]:
+        """Eigenvalues (n, k) and eigenvectors (n, k, k) of the covariances; infinity where a law does not vary."""
+        values, vectors = np.linalg.eigh(self.covs)
+        return np.where(values > 1e-9 * values.max(axis=1, keepdims=True), values, np.inf), vectors
+
+    def log_likelihood(self, i: int, row: Numbers) -> float:
+        """ln of the density of a row under the law of label number i, but for a constant of all laws."""
+        values, vectors = self.spectra[0][i], self.spectra[1][i]
+        varies = np.isfinite(values)
+        return float(-(((row - self.means[i]) @ vectors) ** 2 / values).sum() - np.log(values[varies]).sum())
+
+    def pairs_above(self, epsilon: float, delta: float) -> int:
+        """How many pairs of constants with one noise have a table δ, from Φ alone, above the one that is stated."""
+        i, j = self.edges.T
+        same = (self.covs[i] == self.covs[j]).all(axis=(1, 2))
+        gap = (self.means[i] - self.means[j])[same]
+        values, vectors = np.linalg.eigh(self.covs[i[same]])
+        mus = np.sqrt(2 * ((np.einsum("ek,ekd->ed", gap, vectors) ** 2) / np.maximum(values, 1e-300)).sum(axis=1))
+        return sum(odds.gaussian_delta(mu, epsilon) > delta * (1 + 1e-6) + 1e-300 for mu in mus.tolist())
+
+
+@contextmanager
+def ledger_queries(database: str | Path) -> Iterator[Callable[..., list[Any]]]:
+    """A function (SQL, values of ``(?)``) -> rows, which reads a ledger: a file, or a URL of PostgreSQL."""
+    postgres = "://" in str(database)
+    if postgres:
+        import psycopg
+
+        connection: Any = psycopg.connect(str(database).replace("+psycopg", ""))
+    else:
+        connection = sqlite3.connect(f"file:{quote(str(Path(database).resolve()))}?mode=ro", uri=True)
+
+    def ask(statement: str, values: Sequence[Any]) -> list[Any]:
+        found: list[Any] = []
+        for at in range(0, len(values), 500):
+            part = tuple(values[at : at + 500])
+            marks = ", ".join(["%s" if postgres else "?"] * len(part))
+            found += connection.execute(statement.replace("?", marks), part).fetchall()
+        return found
+
+    try:
+        yield ask
+    finally:
+        connection.close()
 
 
 @dataclass(frozen=True)
@@ -191,23 +247,7 @@ class ReleaseRecord:
             before: crowds as they were recorded with the release before, where that is known.
             last: name of that release; where something else was recorded in between, ``before`` is not used.
         """
-        postgres = "://" in str(database)
-        if postgres:
-            import psycopg
-
-            connection: Any = psycopg.connect(str(database).replace("+psycopg", ""))
-        else:
-            connection = sqlite3.connect(f"file:{quote(str(Path(database).resolve()))}?mode=ro", uri=True)
-        try:
-
-            def ask(statement: str, values: Sequence[Any] = ()) -> list[Any]:
-                found: list[Any] = []
-                for at in range(0, max(len(values), 1), 500):
-                    part = tuple(values[at : at + 500])
-                    marks = ", ".join(["%s" if postgres else "?"] * len(part))
-                    found += connection.execute(statement.replace("?", marks), part).fetchall()
-                return found
-
+        with ledger_queries(database) as ask:
             wanted = sorted({int(number) for number in numbers})
             crowds = crowds_on_record(
                 ask("SELECT crowd, setting, period, members, retired, kept FROM crowds WHERE crowd IN (?)", wanted),
@@ -217,33 +257,26 @@ class ReleaseRecord:
             for kind, text in ask("SELECT kind, payload FROM entries WHERE kind IN (?)", ["crowds", "readings"]):
                 content = json.loads(text)
                 entries[kind, " ".join(content["query_id"].split(" ")[:4])] = content
-            if ("readings", name) in entries:
-                entry = entries["readings", name]
-                return cls("readings", vector=entry["query_id"].rpartition(" ")[2], mu=float(entry["mu"]))
-            released: dict[str, list[Any]] = defaultdict(list)
-            used: set[str] = set()
             ours = "SELECT payload FROM entries WHERE kind = 'release' AND (query_id LIKE ? OR query_id = '{}')"
-            for (payload,) in ask(ours.format(name), [f"{name} row %"]):
-                answer = json.loads(payload)
-                released[answer["label"]].append(answer["released"])
-                used.add(answer["mechanism"])
-            files = ask("SELECT content FROM mechanisms WHERE digest IN (?)", sorted(used)) if used else []
-        finally:
-            connection.close()
+            answers = [json.loads(payload) for (payload,) in ask(ours.format(name), [f"{name} row %"])]
+            used = sorted({answer["mechanism"] for answer in answers})
+            files = ask("SELECT content FROM mechanisms WHERE digest IN (?)", used)
+        if ("readings", name) in entries:
+            entry = entries["readings", name]
+            return cls("readings", vector=entry["query_id"].rpartition(" ")[2], mu=float(entry["mu"]))
         entry = entries.get(("crowds", name), {})
         first = entry.get("before") == hashlib.sha256().hexdigest()
         if entries.get(("crowds", last), {}).get("crowds") != entry.get("before"):
             before = {} if first else None
-        return cls(
-            "answers" if released else "averages",
-            crowds,
-            before,
-            first,
-            any(crowd.period > entry["facts"]["period"] for crowd in crowds.values()) if entry else False,
-            entry.get("table", "") if not released else "",
-            tuple(RecordedLaws.read(bytes(content)) for (content,) in files),
-            {label: np.array(rows) for label, rows in released.items()},
-        )
+        later = bool(entry) and any(crowd.period > entry["facts"]["period"] for crowd in crowds.values())
+        if not answers:
+            return cls("averages", crowds, before, first, later, entry.get("table", ""))
+        released: dict[str, list[Any]] = defaultdict(list)
+        for answer in answers:
+            released[answer["label"]].append(answer["released"])
+        laws = tuple(RecordedLaws.from_bytes(bytes(content)) for (content,) in files)
+        rows = {label: np.array(own) for label, own in released.items()}
+        return cls("answers", crowds, before, first, later, laws=laws, released=rows)
 
 
 @dataclass(frozen=True)
@@ -255,8 +288,8 @@ class ReleaseFiles:
     earlier: tuple[bytes, bytes] | None = None
 
     @classmethod
-    def of(cls, folder: str | Path) -> ReleaseFiles:
-        """Of the folder of a run."""
+    def of_run(cls, folder: str | Path) -> ReleaseFiles:
+        """The files in the folder of a run."""
         path = Path(folder)
         every = {str(one.relative_to(path / "public")): one.read_bytes() for one in (path / "public").rglob("*")
                  if one.is_file()}  # fmt: skip
@@ -270,59 +303,45 @@ class PublicTable:
 
     def __init__(self, content: bytes) -> None:
         text = content.decode()
-        lines = list(csv.reader(io.StringIO(text)))
-        self.header, rows = lines[0], lines[1:]
-        self.faults: list[str] = []
+        self.header, *lines = csv.reader(io.StringIO(text))
         of_meters = self.header[2:5] == ["step", "timestamp", "kw"]  # a class table may have columns of these names
         first = 4 if of_meters else sum(name in ("crowd", "row", "members") for name in self.header[:2])
-        self.places, width = self.header[:first], len(self.header)
+        self.places = self.header[:first]
         self.columns = [name.removeprefix("'") for name in self.header[first:]]
-        place = {name: self.header.index(name) for name in self.places}
-        ragged = sum(len(row) != width for row in rows)
-        if ragged or not text.endswith("\n") or "\r" in text or re.search(r"[ \t](,|\n)|(,|\n)[ \t]", text):
-            self.faults.append("the public table has blanks, other line ends or rows of another length")
         self.rows: dict[tuple[int, int], list[list[str]]] = defaultdict(list)
         self.sizes: dict[int, str] = {}
-        self.stamps: list[str] = []
-        order: list[tuple[int, int, int]] = []
-        unlike = 0
-        at_crowd, at_row, at_step = (place.get(name) for name in ("crowd", "row", "step"))
-        for row in rows if not ragged else ():
-            number = len(self.rows) if at_crowd is None else int(row[at_crowd])  # without crowds each row is a cell
-            key = number, 0 if at_row is None else int(row[at_row])
-            step = 0 if at_step is None else int(row[at_step])
-            order.append((*key, step))
-            self.rows[key].append(row[first:])
-            if "members" in place:
-                unlike += self.sizes.setdefault(key[0], row[place["members"]]) != row[place["members"]]
-            if "timestamp" in place:
-                if len(self.stamps) < step:
-                    self.stamps.append(row[place["timestamp"]])
-                unlike += self.stamps[step - 1] != row[place["timestamp"]]
-        if unlike:
-            self.faults.append(f"sizes or times that differ from row to row of a crowd ({unlike} rows)")
-        if at_crowd is not None and any(a >= b for a, b in pairwise(order)):
-            self.faults.append("rows that are not sorted by their numbers: their order is a second figure")
-        steps = len(self.stamps) or 1
-        if any(len(one) != steps for one in self.rows.values()):
-            self.faults.append("crowds with fewer steps than others, or with more")
-        numbers: dict[int, list[int]] = defaultdict(list)  # of a crowd its rows
-        for crowd, one in self.rows:
-            numbers[crowd].append(one)
-        if at_row is not None and any(sorted(own) != list(range(1, len(own) + 1)) for own in numbers.values()):
-            self.faults.append("rows of a crowd that are not numbered 1, 2, 3, …")
-        odd = sum(
-            bool(text) and CANONICAL.fullmatch(text) is None
-            for one in self.rows.values()
-            for row in one
-            for text in row
-        )
-        if odd:
-            self.faults.append(f"figures written in more than one way, or no numbers ({odd} figures)")
+        times: dict[int, str] = {}
+        order, unlike = [], 0
+        ragged = any(len(line) != len(self.header) for line in lines)
+        for number, line in enumerate([] if ragged else lines):  # without crowds each row is a cell
+            place = dict(zip(self.places, line, strict=False))
+            crowd, row, step = int(place.get("crowd", number)), int(place.get("row", 0)), int(place.get("step", 0))
+            order.append((crowd, row, step))
+            self.rows[crowd, row].append(line[first:])
+            for name, known, at in (("members", self.sizes, crowd), ("timestamp", times, step)):
+                unlike += name in place and known.setdefault(at, place[name]) != place[name]
+        self.stamps = [times[step] for step in sorted(times)]
+        self.inside: dict[int, list[int]] = defaultdict(list)
+        for crowd, row in self.rows:
+            self.inside[crowd].append(row)
+        self.numbers = sorted(self.inside)
+        cells = [cell for own in self.rows.values() for line in own for cell in line if cell]
+        odd = sum(CANONICAL.fullmatch(cell) is None for cell in cells)
+        numbered = [sorted(own) == list(range(1, len(own) + 1)) for own in self.inside.values()]
+        blanks = not text.endswith("\n") or "\r" in text or re.search(r"[ \t](,|\n)|(,|\n)[ \t]", text)
         instants = [datetime.fromisoformat(stamp) for stamp in self.stamps]
-        if len({b - a for a, b in pairwise(instants)}) > 1:
-            self.faults.append("times that are not evenly spaced")
-        self.inside, self.numbers = numbers, sorted(numbers)
+        rules: dict[str, Any] = {
+            "the public table has blanks, other line ends or rows of another length": ragged or blanks,
+            f"sizes or times that differ from row to row of a crowd ({unlike} cells)": unlike,
+            "rows that are not sorted by their numbers: their order is a second figure":
+                "crowd" in self.places and any(a >= b for a, b in pairwise(order)),
+            "crowds with fewer steps than others, or with more":
+                any(len(own) != max(len(self.stamps), 1) for own in self.rows.values()),
+            "rows of a crowd that are not numbered 1, 2, 3, …": "row" in self.places and not all(numbered),
+            f"figures written in more than one way, or no numbers ({odd} figures)": odd,
+            "times that are not evenly spaced": len({b - a for a, b in pairwise(instants)}) > 1,
+        }  # fmt: skip
+        self.faults = [words for words, broken in rules.items() if broken]
 
     def figures(self, crowd: int, row: int = 0) -> list[str]:
         """The texts of a row: by step, or column by column."""
@@ -334,144 +353,24 @@ class PublicTable:
         return [float(text) if text else math.nan for text in self.figures(crowd, row)]
 
 
-def match_owner_table(content: bytes, table: PublicTable) -> tuple[dict[str, list[tuple[int, int]]], int]:
-    """Match the owner's table to the public one: label -> (crowd, row) of each row, and how many rows do not match."""
-    key: dict[str, list[tuple[int, int]]] = {}
-    lines = csv.reader(io.StringIO(content.decode()))
-    header = next(lines)
-    at, first = {name: header.index(name) for name in table.header if name in header}, len(table.places)
-    lost = 0
+def match_owner_table(content: bytes, table: PublicTable) -> tuple[RowsOfLabels, int]:
+    """Rows of each label by the owner's table, and how many of its lines are not those of the public one."""
+    key: RowsOfLabels = {}
+    header, *lines = csv.reader(io.StringIO(content.decode()))
     who = next((header.index(name) for name in ("label", "household") if name in header), None)
-    if "crowd" not in at or len(at) < len(table.header) or who is None:
+    if "crowd" not in table.places or not {*table.header} <= {*header} or who is None:
         return key, 1
-    figures = [at[name] for name in table.header[first:]]
+    places = {name: header.index(name) for name in table.places if name in ("crowd", "row", "step")}
+    figures, lost = [header.index(name) for name in table.header[len(table.places) :]], 0
     for line in lines:
-        place = int(line[at["crowd"]]), int(line[at["row"]]) if "row" in at else 0
-        step = int(line[at["step"]]) - 1 if "step" in at else 0
+        at = {name: int(line[j]) for name, j in places.items()}
+        place, step = (at["crowd"], at.get("row", 0)), at.get("step", 1) - 1
         own = table.rows.get(place, [])
         lost += step >= len(own) or own[step] != [line[j] for j in figures]
         known = key.setdefault(line[who].removeprefix("'"), [])
         if not known or known[-1] != place:
             known.append(place)
     return key, lost
-
-
-# ------------------------------------------------------------------ exact odds
-
-
-def tail(hits: float, tests: int, p: float) -> float:
-    """P(X ≥ hits) of a binomial law; a sum of unequal odds with this mean has less beyond it (Hoeffding 1956).
-
-    >>> round(tail(2, 2, 0.5), 12), tail(0, 5, 0.1)
-    (0.25, 1.0)
-    """
-    return 1.0 if hits <= 0 else float(scipy.special.betainc(hits, tests - hits + 1, p))
-
-
-def interval(hits: float, tests: int) -> tuple[float, float]:
-    """Clopper & Pearson's interval, at 95 %."""
-    low = float(scipy.special.betaincinv(hits, tests - hits + 1, 0.025)) if hits > 0 else 0.0
-    return low, float(scipy.special.betaincinv(hits + 1, tests - hits, 0.975)) if hits < tests else 1.0
-
-
-def least_seen(tests: int, p: float, level: float) -> float:
-    """The excess over ``p`` that a binomial test at this level finds in 95 of 100 runs.
-
-    >>> round(least_seen(620, 1 / 12, 0.025), 3)
-    0.046
-    """
-    low, high = 0, tests + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if tail(middle, tests, p) <= level else (middle, high)
-    return 1.0 - p if high > tests else max(float(scipy.special.betaincinv(high, tests - high + 1, 0.95)) - p, 0.0)
-
-
-def one_run_odds(right: int, guesses: int, coins: int, epsilon: float, delta: float) -> float:
-    """Upper bound of the probability that so many guesses are right under (ε, δ), as the head of this module has it.
-
-    >>> one_run_odds(10, 10, 10, 0.0, 0.0) == 0.5**10
-    True
-    """
-    q = float(scipy.special.expit(epsilon))
-    at = np.arange(right - 1, -1, -1)
-    mass = scipy.special.binom(guesses, at) * q**at * (1 - q) ** (guesses - at) if guesses <= 1000 else np.array([
-        tail(v, guesses, q) - tail(v + 1, guesses, q) for v in at.tolist()])  # fmt: skip
-    worst = float((np.cumsum(mass) / np.arange(1, right + 1)).max(initial=0.0))
-    return min(tail(right, guesses, q) + 2 * coins * delta * worst, 1.0)
-
-
-def fixed_points(hits: int, sizes: Sequence[int]) -> float:
-    """P(H ≥ hits) where H counts what random orders of so many things each leave in place; exact.
-
-    >>> round(fixed_points(3, [3]), 12), round(fixed_points(1, [2, 2]), 12)
-    (0.166666666667, 0.75)
-    """
-    law = np.ones(1)
-    for n in sizes:
-        kept = min(n, 40)
-        own = np.array([
-            float(sum(Fraction((-1) ** j, math.factorial(j)) for j in range(min(n - k, 40) + 1)) / math.factorial(k))
-            for k in range(kept + 1)
-        ])  # fmt: skip
-        law = np.convolve(law, own)
-        law = law[: np.flatnonzero(law > 1e-300)[-1] + 1]
-    return float(min(law[hits:].sum(), 1.0)) if hits > 0 else 1.0
-
-
-def disorder(orders: Sequence[Sequence[float]]) -> float:
-    """How likely orders that are drawn are as sorted as these, forward or backward: a bound, exact for few.
-
-    Counts pairs that are out of order. In a random order of n things their number is a sum of independent ones,
-    uniform on 0 … j − 1 for j up to n (Mahonian numbers).
-
-    >>> disorder([[1, 2, 3, 4, 5]]) == 2 / 120, disorder([[2, 1, 3]])
-    (True, 1.0)
-    """
-    sizes, seen, most = [len(order) for order in orders], 0, 0
-    for order in orders:
-        values = np.asarray(order, dtype=np.float64)
-        seen += sum(int((values[i + 1 :] < values[i]).sum()) for i in range(len(values)))
-        most += len(values) * (len(values) - 1) // 2
-    least = min(seen, most - seen)
-    if most <= EXACT:
-        law = np.ones(1)
-        for n in sizes:
-            for j in range(2, n + 1):
-                law = np.convolve(law, np.full(j, 1.0 / j))
-        return min(2 * float(law[: least + 1].sum()), 1.0)
-    widths = np.array([j for n in sizes for j in range(2, n + 1)], dtype=np.float64)
-    best = 0.0
-    for t in np.geomspace(1e-6, 50, 200).tolist():
-        best = min(best, float((np.log(-np.expm1(-t * widths)) - np.log(widths) - math.log(-math.expm1(-t))).sum())
-                   + t * least)  # fmt: skip
-    return min(2 * math.exp(best), 1.0)
-
-
-def unevenness(below: Sequence[float], above: Sequence[float]) -> float:
-    """How likely offsets, uniform on [0, 1), lie as unevenly as these: Kolmogorov & Smirnov, exact, both sides.
-
-    ``below`` and ``above`` are the ends of the cell of each offset; the ends are taken that make it look more even.
-
-    >>> unevenness([0.0] * 9, [0.001] * 9) < 1e-20
-    True
-    """
-    n = len(below)
-    if not n:
-        return 1.0
-    rank = np.arange(n)
-    more = float(((rank + 1) / n - np.sort(above)).max())
-    less = float((np.sort(below) - rank / n).max())
-    odds = [float(scipy.special.smirnov(n, min(max(d, 0.0), 1.0))) for d in (more, less)]
-    return min(2 * min(odds), 1.0)
-
-
-def gaussian_delta(mu: float, epsilon: float) -> float:
-    """δ(ε) of two normal laws that lie μ deviations apart (Balle & Wang 2018)."""
-    if mu <= 0:
-        return 0.0
-    near, far = scipy.special.ndtr([mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu]).tolist()
-    return float(near - math.exp(epsilon) * far)
 
 
 # ------------------------------------------------------------------ the rules, a second time
@@ -498,6 +397,26 @@ def finest_base(limit: float) -> float:
     return max(float(f"{step}e{e}") for e in (z - 1, z, z + 1) for step in (1, 2, 5) if float(f"{step}e{e}") <= limit)
 
 
+def power_of_units(
+    answer: Numbers, row: Numbers, windows: Sequence[tuple[Decimal, int, int, int]], *, fixed: bool
+) -> int | None:
+    """The power of two in whose units a column of answers is on record, if a public column is it, plain or rounded.
+
+    ``windows`` has base and offset of each entry where it was rounded; the power is near 0 where units are ``fixed``.
+    """
+    most, shown = np.abs(answer).max(), np.abs(row).max()
+    near = 0 if fixed or not min(most, shown) else round(math.log2(most) - math.log2(shown))
+    for power in (near, near - 1, near + 1):
+        own = np.ldexp(answer, -power)
+        if np.array_equal(own, row) or not shown:
+            return power
+        if windows:
+            counts = np.floor(own / [float(base) for base, *_ in windows] + [u / window for _, window, u, _ in windows])
+            if row.tolist() == [float(int(n) * base) for n, (base, *_) in zip(counts, windows, strict=True)]:
+                return power
+    return None
+
+
 @dataclass(frozen=True)
 class FilesAttack(Study):
     """Three questions about files that left, with what is wrong in them, and how likely each chance is."""
@@ -507,10 +426,8 @@ class FilesAttack(Study):
     level: float = ALARM  #: share of honest releases with an alarm, at most
 
     def __str__(self) -> str:
-        none = [f"No alarm. At most {self.level:g} of honest releases raise one by chance."]
-        return "\n\n".join(
-            [super().__str__(), *(f"ALARM: {words}." for words in self.alarms or ()), *none[bool(self.alarms) :]]
-        )
+        none = f"No alarm. At most {self.level:g} of honest releases raise one by chance."
+        return "\n\n".join([super().__str__(), *([f"ALARM: {words}." for words in self.alarms] or [none])])
 
 
 def attack_files(
@@ -520,7 +437,6 @@ def attack_files(
     level: float = ALARM,
     groups: Iterable[str] = tuple(SHARES),
     package: bool = True,
-    outside: Mapping[str, str] | None = None,
 ) -> FilesAttack:
     """Attack the files of one release with the owner's key in hand; every member is a test.
 
@@ -530,378 +446,371 @@ def attack_files(
         level: share of honest releases that raise an alarm, at most.
         groups: of tests of chance, those that may raise one.
         package: whether the files beside the tables are there too.
-        outside: label -> what an outside file says about it, such as a street or another owner's crowd.
     """
-    return _Look(files, record).result(level, set(groups), package=package, outside=outside)
+    look = FileChecks(files, record)
+    of_rows, fresh = record.kind != "readings", not record.later
+    if record.later:
+        look.unseen.append("sizes and figures: these crowds have released since, and what entered is not kept")
+    parts: list[tuple[bool, Callable[[], None]]] = [
+        (of_rows, look.match_members),
+        (of_rows and fresh, look.check_crowds),
+        (of_rows and not look.table.faults, look.test_numbering),
+        (record.kind == "averages" and fresh, look.check_averages),
+        (record.kind == "averages" and fresh, look.guess_by_own_figures),
+        (record.kind == "averages" and fresh, look.test_offsets),
+        (record.kind == "answers" and fresh, look.check_answers),
+        (record.kind == "readings", look.check_readings),
+        (of_rows and files.earlier is not None, look.link_to_last_release),
+        (package, look.check_package),
+    ]
+    for asked, check in parts:
+        if asked and (not look.alarms or check in (look.check_crowds, look.test_numbering, look.check_package)):
+            try:
+                check()
+            except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+                look.alarms.append(f"files or a record of another form than a release has ({type(error).__name__})")
+    wanted = set(groups)
+    counted = Counter(group for group, _, _ in look.chances if group in wanted)
+    whole = sum(SHARES[group] for group in counted) or 1.0
+    for group, words, p in look.chances:
+        if group in counted and p <= level * SHARES[group] / whole / counted[group]:
+            look.alarms.append(f"{words} (by chance at most {p:.1g})")
+    return FilesAttack(
+        f"The files of a release ({record.kind}), attacked with the owner's key: every member is a test.",
+        len(look.key),
+        tuple(look.findings),
+        ("The attacker knows what each line says, and nothing else that is secret.",),
+        tuple(f"{words[0].upper()}{words[1:]}." for words in look.unseen),
+        alarms=tuple(look.alarms),
+        chances={words: p for _, words, p in look.chances},
+        level=level,
+    )
 
 
-class _Look:
-    """One attack in the making."""
+class FileChecks:
+    """The parts of one attack, and what they have found so far."""
 
     def __init__(self, files: ReleaseFiles, record: ReleaseRecord) -> None:
         self.files, self.record = files, record
         self.table = PublicTable(files.public["released.csv"])
         self.alarms, self.findings, self.unseen = list(self.table.faults), list[Finding](), list[str]()
-        self.key: dict[str, list[tuple[int, int]]] = {}
-        self.chances: list[tuple[str, str, float]] = []
-        self.crowds: dict[int, list[str]] = defaultdict(list)
+        self.key: RowsOfLabels = {}
+        self.chances: list[tuple[str, str, float]] = []  #: group, words, p-value
+        self.crowds: dict[int, list[str]] = defaultdict(list)  #: labels by the owner's table
         self.meters = bool(self.table.stamps)
+        self.known = {n: crowd for n, crowd in record.crowds.items() if n in self.table.inside}
 
-    def fault(self, many: int, words: str, of: str = "rows") -> None:
-        """Note a rule that is broken; no figure is printed."""
-        if many:
-            self.alarms.append(f"{words} ({many} {of})")
+    def note_faults(self, broken: Iterable[object] | int, words: str, unit: str = "crowds") -> None:
+        """Note a rule that is broken, with how often; no figure is printed."""
+        count = broken if isinstance(broken, int) else sum(map(bool, broken))
+        if count:
+            self.alarms.append(f"{words} ({count} {unit})")
 
-    def chance(self, group: str, words: str, p: float) -> None:
-        """Note a test of chance."""
+    def note_chance(self, group: str, words: str, p: float) -> None:
+        """Note the p-value of a test of chance."""
         self.chances.append((group, words, p))
 
-    def result(
-        self, level: float, groups: set[str], *, package: bool, outside: Mapping[str, str] | None
-    ) -> FilesAttack:
-        """Every part of the attack that this kind of release has."""
-        kind, later = self.record.kind, self.record.later
-        if later:
-            self.unseen.append("sizes and figures: these crowds have released since, and what entered is not kept")
-        parts: list[tuple[bool, Callable[[], None]]] = [
-            (kind != "readings", self.members),
-            (kind != "readings" and not later, self.sizes),
-            (kind != "readings" and not self.table.faults, self.numbering),
-            (kind == "averages" and not later, self.averages),
-            (kind == "averages" and not later, self.own_rows),
-            (kind == "averages" and not later, self.insider),
-            (kind == "answers" and not later, self.answers),
-            (kind == "readings", self.readings),
-            (self.files.earlier is not None and kind != "readings", self.series),
-            (outside is not None and kind != "readings", lambda: self.beside(outside or {})),
-            (package, self.package),
-        ]
-        for asked, look in parts:
-            if asked and (not self.alarms or look in (self.sizes, self.numbering, self.package)):
-                try:
-                    look()
-                except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-                    self.alarms.append(f"files or a record of another form than a release has ({type(error).__name__})")
-        counted = Counter(group for group, _, _ in self.chances if group in groups)
-        whole = sum(SHARES[group] for group in counted) or 1.0
-        for group, words, p in self.chances:
-            if group in groups and p <= level * SHARES[group] / whole / counted[group]:
-                self.alarms.append(f"{words} (by chance at most {p:.1g})")
-        return FilesAttack(
-            f"The files of a release ({kind}), attacked with the owner's key: every member is a test.",
-            len(self.key),
-            tuple(self.findings),
-            ("The attacker knows what each line says, and nothing else that is secret.",),
-            tuple(f"{words[0].upper()}{words[1:]}." for words in self.unseen),
-            alarms=tuple(self.alarms),
-            chances={words: p for _, words, p in self.chances},
-            level=level,
-        )
+    def note_finding(
+        self, question: str, what: str, hits: float, tests: int, guess: float, bound: float | None
+    ) -> None:
+        """Note a finding by a count of right guesses."""
+        power = odds.detectable_excess(tests, guess if bound is None else bound, ALARM * SHARES["naming"])
+        power += 0.0 if bound is None else bound - guess
+        self.findings.append(Finding(question, self.record.kind, what, "share right", hits / tests,
+                                     odds.binomial_interval(hits, tests), guess, tests, power, bound))  # fmt: skip
 
-    def members(self) -> None:
+    def draw_hits(self, sizes: Numbers, stream: int) -> int:
+        """How many of these guesses, one among so many each, are right, drawn by the digest of the public table."""
+        seed = int.from_bytes(hashlib.sha256(self.files.public["released.csv"]).digest()[:8])
+        return int((np.random.default_rng([seed, stream]).random(len(sizes)) * sizes < 1).sum())
+
+    def match_members(self) -> None:
         """Whose rows the public ones are."""
         self.key, lost = match_owner_table(self.files.owner, self.table)
-        self.fault(lost, "rows of the owner's table that are not those of the public one")
+        self.note_faults(lost, "rows of the owner's table that are not those of the public one", "rows")
         for label, places in self.key.items():
             self.crowds[places[0][0]].append(label)
 
-    def find(self, question: str, what: str, hits: float, tests: int, guess: float, bound: float | None) -> None:
-        """A finding by a count of right guesses."""
-        power = least_seen(tests, guess if bound is None else bound, ALARM * SHARES["naming"])
-        power += 0.0 if bound is None else bound - guess
-        self.findings.append(Finding(question, self.record.kind, what, "share right", hits / tests,
-                                     interval(hits, tests), guess, tests, power, bound))  # fmt: skip
-
     # -------------------------------------------------------------- crowds
 
-    def sizes(self) -> None:
+    def check_crowds(self) -> None:
         """Rule 1: crowds as large as promised, the same members on record, in the table and in the owner's key."""
-        crowds = self.record.crowds
-        many = sum(len({crowd for crowd, _ in places}) > 1 for places in self.key.values())
-        self.fault(many, "members with rows of more than one crowd", "members")
-        self.fault(
-            sum(number not in crowds for number in self.table.numbers), "crowds that are not on record", "crowds"
-        )
-        known = {number: crowd for number, crowd in crowds.items() if number in self.table.numbers}
-        self.fault(sum(crowd.retired for crowd in known.values()), "handles of retired crowds in use again", "crowds")
+        table, known, before = self.table, self.known, self.record.before
+        averages = self.record.kind == "averages"
+        every = [(number, crowd, {*crowd.labels}, {*self.crowds.get(number, ())}) for number, crowd in known.items()]
+        last = [(crowd, before[n]) for n, crowd in known.items() if n in before] if before else []
         columns = {("kw",) if self.meters else tuple(crowd.setting.get("columns", ())) for crowd in known.values()}
-        self.fault(bool(known) and columns != {tuple(self.table.columns)}, "columns that no release has", "table")
-        few = other = sized = least = 0
-        for number, crowd in known.items():
-            shown, own = self.crowds.get(number, []), set(crowd.labels)
-            least = max(least, int(crowd.setting["m"]))
-            few += min(len(own), crowd.members) < int(crowd.setting["m"])
-            few += self.record.kind == "averages" and len(shown) < int(crowd.setting["m"])
-            other += bool(set(shown) - own) or (self.record.kind == "averages" and set(shown) != own)
-            sized += crowd.members != len(own)
-            sized += number in self.table.sizes and self.table.sizes[number] != str(len(own))
-        self.fault(few, f"fewer members than the {least} of the promise", "crowds")
-        self.fault(other, "other members in the owner's table than on record", "crowds")
-        self.fault(sized, "a size that is not that of the set: it follows who is there", "crowds")
-        if self.record.before is None:
+        least = max((crowd.least for crowd in known.values()), default=0)
+        several = (len({crowd for crowd, _ in places}) > 1 for places in self.key.values())
+        self.note_faults(several, "members with rows of more than one crowd", "members")
+        self.note_faults((n not in known for n in table.numbers), "crowds that are not on record")
+        retired = [crowd.retired for crowd in known.values()] + [old.retired for _, old in last]
+        self.note_faults(retired, "handles of retired crowds in use again")
+        self.note_faults(bool(known) and columns != {(*table.columns,)}, "columns that no release has", "table")
+        few = (min(len(own), crowd.members, len(shown) if averages else len(own)) < crowd.least
+               for _, crowd, own, shown in every)  # fmt: skip
+        self.note_faults(few, f"fewer members than the {least} of the promise")
+        other = (shown - own or (averages and shown != own) for _, _, own, shown in every)
+        self.note_faults(other, "other members in the owner's table than on record")
+        sized = (
+            {str(crowd.members), table.sizes.get(n, str(len(own)))} != {str(len(own))} for n, crowd, own, _ in every
+        )
+        self.note_faults(sized, "a size that is not that of the set: it follows who is there")
+        if before is None:
             self.unseen.append("whether crowds are those of the release before: what was on record then is not at hand")
-            return
-        before = self.record.before
-        moved = sum(n in before and set(before[n].labels) != set(crowd.labels) for n, crowd in known.items())
-        self.fault(moved, "members that are not those of the release before: the difference shows who moved", "crowds")
-        again = sum(n in before and before[n].retired for n in known)
-        self.fault(again, "handles of retired crowds in use again", "crowds")
-        fixed = sum(n in before and any(before[n].kept.get(name) != crowd.kept.get(name) for name in
-                                        ("bases", "offsets", "decimals")) for n, crowd in known.items())  # fmt: skip
-        self.fault(fixed, "bases or offsets that are not those of the release before", "crowds")
+        moved = ({*old.labels} != {*crowd.labels} for crowd, old in last)
+        self.note_faults(moved, "members that are not those of the release before: the difference shows who moved")
+        kept = ("bases", "offsets", "decimals")
+        drawn = (any(crowd.kept.get(name) != old.kept.get(name) for name in kept) for crowd, old in last)
+        self.note_faults(drawn, "bases or offsets that are not those of the release before")
 
-    def numbering(self) -> None:
+    def test_numbering(self) -> None:
         """Numbers of crowds, and of rows inside them, against the order of names and of levels."""
-        numbers = [number for number in self.table.numbers if self.crowds.get(number)]
-        new = [n for n in numbers if self.record.before is None or n not in self.record.before]
+        before = self.record.before or {}
+        new = [n for n in self.table.numbers if self.crowds.get(n) and n not in before]
         first = {number: min(self.crowds[number]) for number in new}
         levels = {}
         for number in new:
-            values = [value for row in self.table.inside[number] for value in self.table.values(number, row)]
-            levels[number] = (float(np.nanmean(values)) if not np.isnan(values).all() else 0.0, first[number])
+            values = np.array([self.table.values(number, row) for row in self.table.inside[number]])
+            levels[number] = float(np.nanmean(values)) if not np.isnan(values).all() else 0.0
         if len(new) > 1:
-            by_name, by_level = sorted(new, key=lambda n: first[n]), sorted(new, key=lambda n: levels[n])
-            self.chance("crowds", "numbers of crowds in the order of names", disorder([by_name]))
-            self.chance("crowds", "numbers of crowds in the order of levels", disorder([by_level]))
+            by_level = sorted(new, key=lambda n: (levels[n], first[n]))
+            names, level = (odds.sortedness_p_value([one]) for one in (sorted(new, key=first.__getitem__), by_level))
+            self.note_chance("crowds", "numbers of crowds in the order of names", names)
+            self.note_chance("crowds", "numbers of crowds in the order of levels", level)
         if self.record.kind != "answers" or any(len(places) > 1 for places in self.key.values()):
             return
         orders = [[self.key[label][0][1] for label in sorted(own)] for own in self.crowds.values()]
         hits = sum(row == i for order in orders for i, row in enumerate(order, 1))
         sizes = [len(order) for order in orders]
-        self.chance("naming", "rows numbered by name", fixed_points(hits, sizes))
-        self.chance("rows", "rows in the order of names", disorder(orders))
-        self.find("singling out", "names the row of every member by the order of names in its crowd", hits, sum(sizes),
-                  len(sizes) / sum(sizes), None)  # fmt: skip
+        self.note_chance("naming", "rows numbered by name", odds.fixed_points_p_value(hits, sizes))
+        self.note_chance("rows", "rows in the order of names", odds.sortedness_p_value(orders))
+        self.note_finding("singling out", "names the row of every member by the order of names in its crowd", hits,
+                          sum(sizes), len(sizes) / sum(sizes), None)  # fmt: skip
 
     # -------------------------------------------------------------- averages
 
-    def averages(self) -> None:
+    def figures_behind(self, crowd: RecordedCrowd) -> Numbers:
+        """(n, k) what entered the row of a crowd."""
+        return crowd.entered if self.meters else crowd.stored
+
+    def check_averages(self) -> None:
         """Rules 2 to 5: every row made again from what entered, and every rule tested on it."""
-        crowds = {number: self.record.crowds[number] for number in self.table.numbers}
-        wrong = outside = ruled = coarse = 0
-        for number, crowd in crowds.items():
-            shown, fixed = self.table.figures(number), crowd.kept
-            outside += any(not 0 <= offset < window for _, window, offset, _ in crowd.windows)
-            figures = crowd.entered if self.meters else crowd.stored
-            current = fixed["from"] == crowd.period
-            if not current:
-                wrong += any(shown)
-                continue
-            wrong += figures.shape[1] != len(shown) or self.differs(crowd, figures, shown)
-            if self.meters:
-                ruled += bool(dominates(np.abs(figures).sum(axis=1, keepdims=True))[0])
-                share = crowd.setting.get("largest_share")
-                amounts = np.abs(figures).sum(axis=1)
-                ruled += share is not None and amounts.max() > share * amounts.sum()
-        self.fault(wrong, "rows that are not the mean on record, shifted by its offset and rounded to its base")
-        self.fault(outside, "offsets outside of their window", "crowds")
+        crowds, before = self.known, self.record.before
+        self.note_faults((self.is_other_row(n, crowd) for n, crowd in crowds.items()),
+                         "rows that are not the mean on record, shifted by its offset and rounded to its base",
+                         "rows")  # fmt: skip
+        outside = (not 0 <= offset < window for crowd in crowds.values() for _, window, offset, _ in crowd.windows)
+        self.note_faults(outside, "offsets outside of their window", "offsets")
         if self.meters:
-            every = np.concatenate([crowd.stored for crowd in crowds.values()])
-            for number, crowd in crowds.items():
-                usual = max(float(np.abs(crowd.stored).mean()), float(np.abs(every).mean()) / 10) / 1000
-                new = self.record.before is not None and number not in self.record.before
-                coarse += new and usual > 0 and float(crowd.kept["bases"][0]) < max(
-                    finest_base(2 * usual / crowd.members / DRIFT), 0.001) * (1 - 1e-9)  # fmt: skip
+            large = sum(self.is_dominated(crowd) for crowd in crowds.values() if crowd.kept["from"] == crowd.period)
+            coarse = self.fine_bases_of_meters()
         else:
-            ruled += self.columns(crowds)
-            coarse += self.finer(crowds) if self.record.first else 0
-        self.fault(ruled, "one member makes most of it, or it is not close to all in a protected column (dominance or "
-                   "diversity)")  # fmt: skip
-        self.fault(coarse, "a base finer than the rule of precision allows", "crowds")
-        if self.record.before is None:
+            large = self.revealing_figures()
+            coarse = self.fine_bases_of_tables() if self.record.first else 0
+        self.note_faults(large, "one member makes most of it, or it is not close to all in a protected column "
+                         "(dominance or diversity)", "rows")  # fmt: skip
+        self.note_faults(coarse, "a base finer than the rule of precision allows")
+        if before is None:
             self.unseen.append("bases and changes of members: what was on record before is not at hand")
-        else:
-            alone = sum(self.moves_alone(crowds[n], before) for n, before in self.record.before.items() if n in crowds)
-            self.fault(alone, "a change of one member that the others do not hide: it had to be held", "crowds")
+        alone = (self.moves_alone(crowds[n], old) for n, old in (before or {}).items() if n in crowds)
+        self.note_faults(alone, "a change of one member that the others do not hide: it had to be held")
 
-    def differs(self, crowd: RecordedCrowd, figures: Numbers, shown: Sequence[str]) -> bool:
+    def is_other_row(self, number: int, crowd: RecordedCrowd) -> bool:
         """Whether a figure that is shown is not ⌊(sum + offset) / n b⌋ bases; of meters none is withheld by itself."""
-        windows = crowd.windows
-        for j, (total, text) in enumerate(zip(figures.sum(axis=0).tolist(), shown, strict=True)):
-            base, window, offset, _ = windows[0 if self.meters else j]
-            if not text and not self.meters:
-                continue
-            if not text or float(text) != float((total + offset) // window * base):
-                return True
-        return False
+        shown, totals = self.table.figures(number), self.figures_behind(crowd).sum(axis=0).tolist()
+        if crowd.kept["from"] != crowd.period:  # held: nothing may be shown
+            return any(shown)
+        windows = crowd.windows * (len(totals) if self.meters else 1)
+        return len(totals) != len(shown) or any(
+            float(text) != float((total + offset) // window * base) if text else self.meters
+            for text, total, (base, window, offset, _) in zip(shown, totals, windows, strict=True)
+        )
 
-    def columns(self, crowds: Mapping[int, RecordedCrowd]) -> int:
+    def is_dominated(self, crowd: RecordedCrowd) -> bool:
+        """Whether one home makes most of a row of meters, or more than the share that was set."""
+        amounts, share = np.abs(crowd.entered).sum(axis=1), crowd.setting.get("largest_share")
+        return bool(dominates(amounts[:, None])[0]) or (share is not None and amounts.max() > share * amounts.sum())
+
+    def fine_bases_of_meters(self) -> int:
+        """New crowds with a base below that of rule 2, from the usual day of all members."""
+        level = float(np.abs(np.concatenate([crowd.stored for crowd in self.known.values()])).mean()) / 10
+        fine = 0
+        for number, crowd in self.known.items():
+            usual = max(float(np.abs(crowd.stored).mean()), level) / 1000
+            if usual and self.record.before is not None and number not in self.record.before:
+                least = max(finest_base(2 * usual / crowd.members / DRIFT), 0.001)
+                fine += float(crowd.kept["bases"][0]) < least * (1 - 1e-9)
+        return fine
+
+    @cached_property
+    def everyone(self) -> Numbers:
+        """(N, k) figures of all members of a class table, in units."""
+        return np.concatenate([crowd.stored for crowd in self.known.values()])
+
+    @cached_property
+    def whole_columns(self) -> list[int]:
+        """At the first release: columns of whole numbers, in units so fine that no other number looks like one."""
+        places = next(iter(self.known.values())).kept["decimals"] if self.record.first else ()
+        return [j for j, d in enumerate(places) if d >= 2 and not (self.everyone[:, j] % 10**d).any()]
+
+    @cached_property
+    def few_valued(self) -> set[int]:
+        """Few-valued columns: those on record, and at the first release those that surely are."""
+        fixed, most = next(iter(self.known.values())).setting, min(3, len(self.everyone) // 2)
+        return {*fixed.get("few", ())} | {j for j in self.whole_columns if len(np.unique(self.everyone[:, j])) <= most}
+
+    def revealing_figures(self) -> int:
         """Figures of a class table that one member dominates, or that are far from all in a protected column."""
-        fixed, everyone = self.setting(crowds)
-        n, k = everyone.shape
-        few, protected = self.few(fixed, everyone), set[int]()
-        for j in self.whole(everyone):  # with room for labels that have no crowd, which are not on record
-            protected |= {j} if 4 * max(Counter(everyone[:, j].tolist()).values()) >= 3 * n else set()
-        names = [fixed["columns"].index(name) for name in fixed.get("sensitive", ()) if name in fixed["columns"]]
-        protected |= few | set(fixed.get("alike", ())) | set(names)
+        crowds, everyone, few = self.known, self.everyone, self.few_valued
+        setting, (n, k) = next(iter(crowds.values())).setting, everyone.shape
+        named = {setting["columns"].index(name) for name in setting.get("sensitive", ()) if name in setting["columns"]}
+        # Nearly all alike, with room for labels that have no crowd, which are not on record.
+        alike = {j for j in self.whole_columns if 4 * max(Counter(everyone[:, j].tolist()).values()) >= 3 * n}
+        protected = few | alike | named | {*setting.get("alike", ())}
         hidden = {j for number in crowds for j, text in enumerate(self.table.figures(number)) if not text}
         if hidden & protected:  # what entered there is not kept, and the mean of all rests on it
             self.unseen.append("closeness in columns in which a figure is withheld")
-        protected -= hidden
         places = next(iter(crowds.values())).kept["decimals"]
         scale = np.array([10 ** (max(places) - one) for one in places], dtype=object)
-        alike = everyone * scale
+        same = everyone * scale
         pairs = [(i, j) for i in range(k) for j in range(i + 1, k) if not {i, j} <= few and not {i, j} & hidden
-                 and 2 * int((alike[:, i] == alike[:, j]).sum()) > n]  # fmt: skip
+                 and 2 * int((same[:, i] == same[:, j]).sum()) > n]  # fmt: skip
+        first, second = [i for i, _ in pairs], [j for _, j in pairs]
         plain = [j for j in range(k) if j not in few | hidden and (everyone[:, j] >= 0).all()]
-        square = Fraction(str(0.6 if fixed.get("closeness") is None else fixed["closeness"])) ** 2
-        sums, rooms, broken = {}, {}, 0
-        for j in sorted(protected):
-            whole = everyone[:, j].tolist()
-            sums[j] = sum(whole)
-            rooms[j] = square * (n * sum(v * v for v in whole) - sums[j] ** 2)
+        square = Fraction(str(0.6 if setting.get("closeness") is None else setting["closeness"])) ** 2
+        rooms, broken = {}, 0
+        for j in sorted(protected - hidden):
+            values = everyone[:, j].tolist()
+            rooms[j] = sum(values), square * (n * sum(v * v for v in values) - sum(values) ** 2)
         for number, crowd in crowds.items():
             shown, own = [bool(text) for text in self.table.figures(number)], crowd.stored
-            large = dominates(np.abs(own))
+            large, scaled = dominates(np.abs(own)), own * scale
+            gaps = dominates(np.abs(scaled[:, first] - scaled[:, second]))
             broken += sum(shown[j] and bool(large[j]) for j in plain)
-            gaps = np.abs(own[:, [i for i, _ in pairs]] * scale[[i for i, _ in pairs]]
-                          - own[:, [j for _, j in pairs]] * scale[[j for _, j in pairs]])  # fmt: skip
-            broken += sum(shown[j] and bool(bad) for (_, j), bad in zip(pairs, dominates(gaps), strict=True))
-            for j, room in rooms.items():
-                away = sum(own[:, j].tolist()) * n - sums[j] * len(own)
+            broken += sum(shown[j] and bool(gap) for j, gap in zip(second, gaps, strict=True))
+            for j, (total, room) in rooms.items():
+                away = sum(own[:, j].tolist()) * n - total * len(own)
                 broken += shown[j] and away**2 > room * len(own) ** 2
         return broken
 
-    def setting(self, crowds: Mapping[int, RecordedCrowd]) -> tuple[dict[str, Any], Numbers]:
-        """The setting of a table's crowds, and the figures (N, k) of all members."""
-        every = list(crowds.values())
-        return every[0].setting, np.concatenate([crowd.stored for crowd in every])
-
-    def few(self, fixed: Mapping[str, Any], everyone: Numbers) -> set[int]:
-        """Few-valued columns: those on record, and at the first release those that surely are."""
-        own = {j for j in self.whole(everyone) if len(np.unique(everyone[:, j])) <= min(3, len(everyone) // 2)}
-        return set(fixed.get("few", ())) | own
-
-    def whole(self, everyone: Numbers) -> list[int]:
-        """At the first release: columns of whole numbers, in units so fine that no other number looks like one."""
-        places = next(iter(self.record.crowds.values())).kept["decimals"]
-        return [j for j, d in enumerate(places) if self.record.first and d >= 2 and not (everyone[:, j] % 10**d).any()]
-
-    def finer(self, crowds: Mapping[int, RecordedCrowd]) -> int:
+    def fine_bases_of_tables(self) -> int:
         """Crowds of a first table with a base below that of rule 2, from the figures of all members in units."""
-        fixed, everyone = self.setting(crowds)
-        few, limits, broken = self.few(fixed, everyone), [], 0
-        for j in range(everyone.shape[1]):
-            column = np.sort(everyone[:, j])
+        fine = 0
+        for j, column in enumerate(np.sort(self.everyone, axis=0).T):
             low, middle, high = np.quantile(column, [0.25, 0.5, 0.75]).tolist()
             usual = (high - low) / 1.35 if high > low else float(np.abs(column - middle).mean())
-            gaps = np.diff(np.unique(column))
-            limits.append((usual, float(gaps.max(initial=0))))
-        for crowd in crowds.values():
-            for j, (base, window, _, places) in enumerate(crowd.windows):
-                usual, gap = limits[j]
-                if j in few or not usual:
-                    broken += window < 2 * gap
+            gap = float(np.diff(column).max(initial=0))
+            for crowd in self.known.values():
+                base, window, _, places = crowd.windows[j]
+                if j in self.few_valued or not usual:
+                    fine += window < 2 * gap
                 else:  # 2 %: figures on record are rounded to units
-                    broken += float(base) < finest_base(2 * usual / 1.02 / crowd.members) * 10.0**-places * (1 - 1e-9)
-        return broken
+                    least = finest_base(2 * usual / 1.02 / crowd.members) * 10.0**-places
+                    fine += float(base) < least * (1 - 1e-9)
+        return fine
 
     def moves_alone(self, crowd: RecordedCrowd, before: RecordedCrowd) -> bool:
         """Whether a member enters with a change that the others do not hide: rule 4, on entries shown and not."""
         if not before.kept.get("from") or crowd.kept["from"] != crowd.period or before.period == crowd.period:
             return False
-        if not self.meters:
-            parts = [np.abs(crowd.stored - before.stored)[:, [j]] for j in range(crowd.stored.shape[1])]
-            windows = [window for _, window, _, _ in crowd.windows]
-            if crowd.labels != before.labels:
-                return True
-        else:
+        if crowd.labels != before.labels:
+            return True
+        if self.meters:
             step = timedelta(minutes=float(crowd.setting["step_minutes"]))
             start = {datetime.fromisoformat(before.kept["from"]) + i * step: i for i in range(before.entered.shape[1])}
             at = [start.get(datetime.fromisoformat(crowd.period) + i * step) for i in range(crowd.entered.shape[1])]
             day = [datetime.fromisoformat(stamp) for stamp in self.table.stamps]
-            place = [int((one.hour * 3600 + one.minute * 60 + one.second) // step.total_seconds()) for one in day]
-            if crowd.labels != before.labels:
-                return True
-            known = np.stack([before.stored[:, p] if i is None else before.entered[:, i]
-                              for i, p in zip(at, place, strict=True)], axis=1)  # fmt: skip
-            moved, shown = np.abs(crowd.entered - known), np.array([i is not None for i in at])
-            parts = [moved[:, part] for part in (shown, ~shown) if part.any()]
-            windows = [crowd.windows[0][1]] * len(parts)
-        return any(2 * int(part.max(initial=0)) > window and bool(dominates(part.sum(axis=1, keepdims=True))[0])
-                   for part, window in zip(parts, windows, strict=True))  # fmt: skip
+            phase = [int((one - one.replace(hour=0, minute=0, second=0)) / step) for one in day]
+            last = np.stack([before.stored[:, p] if i is None else before.entered[:, i]
+                             for i, p in zip(at, phase, strict=True)], axis=1)  # fmt: skip
+            shown = np.array([i is not None for i in at])
+            parts = [(part, crowd.windows[0][1]) for part in (shown, ~shown) if part.any()]
+        else:
+            last, columns = before.stored, np.arange(crowd.stored.shape[1])
+            parts = [(columns == j, window) for j, (_, window, _, _) in enumerate(crowd.windows)]
+        moved = np.abs(self.figures_behind(crowd) - last)
+        return any(
+            2 * int(moved[:, part].max(initial=0)) > window
+            and bool(dominates(moved[:, part].sum(axis=1, keepdims=True))[0])
+            for part, window in parts
+        )
 
-    def own_rows(self) -> None:
+    def guess_by_own_figures(self) -> None:
         """Every member looks for its row with its own figures, and is named at random among those of the row."""
-        crowds = {n: self.record.crowds[n] for n in self.table.numbers if any(self.table.figures(n))}
-        parts = [(crowd.entered if self.meters else crowd.stored) for crowd in crowds.values()]
+        crowds = {n: crowd for n, crowd in self.known.items() if any(self.table.figures(n))}
+        parts = [self.figures_behind(crowd) for crowd in crowds.values()]
         if not crowds or len({part.shape[1] for part in parts}) > 1:
             return
         scale = np.array([10.0**-places for *_, places in next(iter(crowds.values())).windows])
         figures = np.concatenate(parts) * scale
-        rows = np.array([self.table.values(number) for number in crowds])
-        spread = figures.std(axis=0)
-        figures, rows = (np.nan_to_num((one - figures.mean(axis=0)) / np.where(spread > 0, spread, 1.0))
-                         for one in (figures, rows))  # fmt: skip
-        near = np.concatenate([
-            ((rows**2).sum(axis=1) - 2 * figures[i : i + 4096] @ rows.T).argmin(axis=1)
-            for i in range(0, len(figures), 4096)
-        ])  # fmt: skip
+        center, spread = figures.mean(axis=0), figures.std(axis=0)
+        figures, rows = (np.nan_to_num((one - center) / np.where(spread > 0, spread, 1.0))
+                         for one in (figures, np.array([self.table.values(number) for number in crowds])))  # fmt: skip
+        blocks = np.array_split(figures, len(figures) // 4096 + 1)
+        near = np.concatenate([((rows**2).sum(axis=1) - 2 * block @ rows.T).argmin(axis=1) for block in blocks])
         sizes = np.array([len(crowd.labels) for crowd in crowds.values()])
         own = np.repeat(np.arange(len(sizes)), sizes)
-        seed = int.from_bytes(hashlib.sha256(self.files.public["released.csv"]).digest()[:8])
-        hits = int(((near == own) & (np.random.default_rng(seed).random(len(own)) * sizes[near] < 1)).sum())
-        least, tests = min(int(crowd.setting["m"]) for crowd in crowds.values()), len(own)
-        self.chance("naming", "members named from their own row", tail(hits, tests, 1 / least))
-        self.find("singling out", "knows each member's own figures, takes the nearest row and names one of its members",
-                  hits, tests, float((1 / sizes[own]).mean()), 1 / least)  # fmt: skip
-        self.find("linkability", "joins an outside file with each member's own figures: which row is it in",
-                  int((near == own).sum()), tests, float((sizes[own] / tests).mean()), None)  # fmt: skip
+        hits, tests, least = self.draw_hits(sizes[own[near == own]], 0), len(own), min(c.least for c in crowds.values())
+        self.note_chance("naming", "members named from their own row", odds.binomial_tail(hits, tests, 1 / least))
+        self.note_finding("singling out", "knows each member's own figures, takes the nearest row and names one of its "
+                          "members", hits, tests, float((1 / sizes[own]).mean()), 1 / least)  # fmt: skip
+        self.note_finding("linkability", "joins an outside file with each member's own figures: which row is it in",
+                          int((near == own).sum()), tests, float((sizes[own] / tests).mean()), None)  # fmt: skip
 
-    def insider(self) -> None:
+    def test_offsets(self) -> None:
         """Someone who knows all others tells two constant figures apart that lie n b/2 from each other: rule 2."""
-        new = [c for n, c in self.record.crowds.items() if c.kept and n in self.table.numbers]
-        cells = [(offset / window, (offset + 1) / window) for crowd in new for _, window, offset, _ in crowd.windows]
+        windows = [window for crowd in self.known.values() if crowd.kept for window in crowd.windows]
+        cells = [(offset / window, (offset + 1) / window) for _, window, offset, _ in windows]
         if not cells:
             return
-        self.chance("crowds", "secret offsets that are not uniform", unevenness(*zip(*cells, strict=True)))
-        sure = sum(2 * after <= 1 for _, after in cells)
-        low, high = interval(sure, len(cells))
-        power = least_seen(len(cells), 0.5, ALARM * SHARES["naming"]) / 2 + 0.25
+        p = odds.uniformity_p_value(*zip(*cells, strict=True))
+        self.note_chance("crowds", "secret offsets that are not uniform", p)
+        sure, tests = sum(2 * after <= 1 for _, after in cells), len(cells)
+        low, high = odds.binomial_interval(sure, tests)
+        power = odds.detectable_excess(tests, 0.5, ALARM * SHARES["naming"]) / 2 + 0.25
         self.findings.append(Finding(
             "singling out", self.record.kind, "knows all other members' figures and tells two constant figures of the "
-            "last one apart that lie n b/2 from each other", "share right", 0.5 + sure / len(cells) / 2,
-            (0.5 + low / 2, 0.5 + high / 2), 0.5, len(cells), power, 0.75))  # fmt: skip
+            "last one apart that lie n b/2 from each other", "share right", 0.5 + sure / tests / 2,
+            (0.5 + low / 2, 0.5 + high / 2), 0.5, tests, power, 0.75))  # fmt: skip
 
     # -------------------------------------------------------------- answers
 
-    def answers(self) -> None:
+    def check_answers(self) -> None:
         """Rows against what is on record, the size of the noise, and guesses of all coins at once."""
-        epsilon, delta = self.promise()
-        crowds = self.record.crowds.values()
-        if self.meters and any(crowd.setting.get("query", "point") != "point" for crowd in crowds):
+        (epsilon, delta), released = self.stated_promise(), self.record.released
+        if self.meters and any(crowd.setting.get("query", "point") != "point" for crowd in self.known.values()):
             self.unseen.append("rows in kW against logarithms on record: the seasons between them are not at hand")
-            unit = None
+            units = None
         else:
-            unit = self.same_answers()
-        square, free, lost, right, guesses = 0.0, 0, 0, 0, 0
+            units = self.units_of_answers()
+        squares, entries, right, guesses = 0.0, 0, 0, 0
         for laws in self.record.laws:
             if laws.curves is not None:
-                lost += sum(not (laws.curves == row).all(axis=1).any() for label in laws.labels
-                            for row in self.record.released.get(label, ()))  # fmt: skip
+                rows = [row for label in laws.labels for row in released.get(label, ())]
+                lost = (not (laws.curves == row).all(axis=1).any() for row in rows)
+                self.note_faults(lost, "answers that are none of the codebook's curves", "answers")
                 continue
-            values, vectors = np.linalg.eigh(laws.covs)
-            whitened = np.where(values > 1e-9 * values.max(axis=1, keepdims=True), values, np.inf)
+            values, vectors = laws.spectra
             for i, label in enumerate(laws.labels):
-                off = self.record.released.get(label, np.zeros((0, laws.means.shape[1]))) - laws.means[i]
-                square += float(((off @ vectors[i]) ** 2 / whitened[i]).sum())
-                free += len(off) * int(np.isfinite(whitened[i]).sum())
-            if unit is not None and delta is not None:
-                own, of = self.coins(laws, whitened, vectors, unit)
+                off = released.get(label, np.zeros((0, laws.means.shape[1]))) - laws.means[i]
+                squares += float(((off @ vectors[i]) ** 2 / values[i]).sum())
+                entries += len(off) * int(np.isfinite(values[i]).sum())
+            if units is not None and delta is not None:
+                own, of = self.guess_coins(laws, units)
                 right, guesses = right + own, guesses + of
             if laws.constant and delta is not None:
-                self.fault(self.beyond(laws, epsilon, delta), "pairs whose δ is above the one that is stated", "pairs")
-        self.fault(lost, "answers that are none of the codebook's curves", "answers")
-        if free:
-            odds = float(scipy.special.chdtr(free, square)), float(scipy.special.chdtrc(free, square))
-            self.chance("rows", "noise of another size than stated", min(2 * min(odds), 1.0))
+                above = laws.pairs_above(epsilon, delta)
+                self.note_faults(above, "pairs whose δ is above the one that is stated", "pairs")
+        if entries:
+            self.note_chance("rows", "noise of another size than stated", odds.noise_p_value(squares, entries))
         if guesses:
-            p = one_run_odds(right, guesses, guesses, epsilon, float(delta or 0.0))
-            self.chance("naming", "rows of pairs told apart more often than (ε, δ) allows", p)
-            self.find("singling out", "knows all laws and tells which of two rows of a crowd is whose", right, guesses,
-                      0.5, float(scipy.special.expit(epsilon)))  # fmt: skip
+            p = odds.one_run_p_value(right, guesses, guesses, epsilon, float(delta or 0.0))
+            self.note_chance("naming", "rows of pairs told apart more often than (ε, δ) allows", p)
+            self.note_finding("singling out", "knows all laws and tells which of two rows of a crowd is whose", right,
+                              guesses, 0.5, float(scipy.special.expit(epsilon)))  # fmt: skip
 
-    def promise(self) -> tuple[float, float | None]:
+    def stated_promise(self) -> tuple[float, float | None]:
         """(ε, δ) of the public statement; ε of the mechanisms on record where there is none yet."""
         try:
             promise = json.loads(self.files.public["card.json"])["guarantee"]
@@ -909,179 +818,146 @@ class _Look:
         except (KeyError, TypeError, ValueError):
             return max((laws.epsilon for laws in self.record.laws), default=0.0), None
 
-    def same_answers(self) -> Numbers | None:
-        """Hold public rows against the answers on record: the same, or rounded by base and offset of the crowd.
+    def units_of_answers(self) -> Numbers | None:
+        """Powers of two in which the columns of answers are on record; None, and an alarm, where rows are others.
 
-        Of a class table answers are on record in units of a power of two, column by column; these powers, or None.
+        Rows are the answers, or answers rounded by base and offset of the crowd.
         """
-        every, shown, kept = list[list[float]](), list[list[float]](), list[RecordedCrowd]()
+        answers, rows, crowds = list[list[float]](), list[list[float]](), list[RecordedCrowd]()
         for label, places in self.key.items():
-            answers = sorted(self.record.released.get(label, np.zeros((0, 0))).tolist())
-            rows = sorted(self.table.values(*place) for place in places)
-            if [len(row) for row in answers] != [len(row) for row in rows]:
+            own = sorted(self.record.released.get(label, np.zeros((0, 0))).tolist())
+            shown = sorted(self.table.values(*place) for place in places)
+            if [len(row) for row in own] != [len(row) for row in shown]:
                 self.alarms.append("members with other rows than answers on record")
                 return None
-            every, shown = every + answers, shown + rows
-            kept += [self.record.crowds[crowd] for crowd, _ in places]
-        answer, row, powers, wrong = np.array(every), np.array(shown), [], 0
-        for j in range(answer.shape[1]):
-            fixed = [
-                (crowd.windows or [(Decimal(1), 1, 0, 0)])[0 if self.meters else j] for crowd in kept if crowd.kept
-            ]
-            bases = [base for base, *_ in fixed]
-            most = np.abs(answer[:, j]).max(), np.abs(row[:, j]).max()
-            near = 0 if self.meters or not min(most) else round(math.log2(most[0]) - math.log2(most[1]))
-            for power in (near, near - 1, near + 1):
-                own = np.ldexp(answer[:, j], -power)
-                if np.array_equal(own, row[:, j]) or not most[1]:
-                    break
-                if not fixed:
-                    continue
-                multiples = np.floor(own / [float(base) for base in bases] + [u / window for _, window, u, _ in fixed])
-                if row[:, j].tolist() == [float(int(m) * base) for m, base in zip(multiples, bases, strict=True)]:
-                    break
-            else:
-                wrong, power = wrong + 1, 0
-            powers.append(power)
-        self.fault(wrong, "figures that are not the answers on record", "columns")
+            answers, rows = answers + own, rows + shown
+            crowds += [self.record.crowds[crowd] for crowd, _ in places]
+        powers: list[int | None] = []
+        for j, (answer, row) in enumerate(zip(np.array(answers).T, np.array(rows).T, strict=True)):
+            windows = [crowd.windows[0 if self.meters else j] for crowd in crowds if crowd.kept]
+            powers.append(power_of_units(answer, row, windows, fixed=self.meters))
+        wrong = powers.count(None)
+        self.note_faults(wrong, "figures that are not the answers on record", "columns")
         return None if wrong else np.array(powers)
 
-    def coins(self, laws: RecordedLaws, values: Numbers, vectors: Numbers, unit: Numbers) -> tuple[int, int]:
+    def guess_coins(self, laws: RecordedLaws, units: Numbers) -> tuple[int, int]:
         """Pairs told apart by the likelihood of their two public rows, and of how many; a tie is a coin of its own."""
         at = {label: i for i, label in enumerate(laws.labels) if len(self.key.get(label, ())) == 1}
-        sure = np.where(np.isfinite(values), np.log(np.where(np.isfinite(values), values, 1.0)), 0.0).sum(axis=1)
         rng, right, guesses = np.random.default_rng(0), 0, 0
-
-        def likelihood(i: int, row: Numbers) -> float:
-            return float(-(((row - laws.means[i]) @ vectors[i]) ** 2 / values[i]).sum() - sure[i])
-
         for own in self.crowds.values():
             names = [label for label in sorted(own) if label in at]
             for a, b in zip(names[::2], names[1::2], strict=False):
-                mine, other = (np.ldexp(self.table.values(*self.key[label][0]), unit) for label in (a, b))
-                gain = likelihood(at[a], mine) + likelihood(at[b], other)
-                gain -= likelihood(at[a], other) + likelihood(at[b], mine)
+                mine, other = (np.ldexp(self.table.values(*self.key[label][0]), units) for label in (a, b))
+                gain = laws.log_likelihood(at[a], mine) + laws.log_likelihood(at[b], other)
+                gain -= laws.log_likelihood(at[a], other) + laws.log_likelihood(at[b], mine)
                 right, guesses = right + (gain > 0 or (gain == 0 and rng.random() < 0.5)), guesses + 1
         return right, guesses
 
-    def beyond(self, laws: RecordedLaws, epsilon: float, delta: float) -> int:
-        """Pairs of constants with one noise whose table δ, from Φ alone, is above what is stated."""
-        i, j = laws.edges.T
-        same = (laws.covs[i] == laws.covs[j]).all(axis=(1, 2))
-        gap = (laws.means[i] - laws.means[j])[same]
-        values, vectors = np.linalg.eigh(laws.covs[i[same]])
-        mus = np.sqrt(2 * ((np.einsum("ek,ekd->ed", gap, vectors) ** 2) / np.maximum(values, 1e-300)).sum(axis=1))
-        return sum(gaussian_delta(mu, epsilon) > delta * (1 + 1e-6) + 1e-300 for mu in mus.tolist())
-
     # -------------------------------------------------------------- readings
 
-    def readings(self) -> None:
+    def check_readings(self) -> None:
         """The vector on record, its noise, the stated (ε, δ), and a total that is that of the rows."""
-        public = self.files.public
-        plan, text = json.loads(public["plan.json"]), public["noisy.json"].decode()
-        inner, vector = plan["plan"], np.array(json.loads(text))
-        if self.record.vector:
-            digest = hashlib.sha256(json.dumps(vector.tolist(), sort_keys=True).encode()).hexdigest()
-            self.fault(
-                not digest.startswith(self.record.vector), "a noisy vector that is not the one on record", "file"
-            )
+        public, record, table = self.files.public, self.record, self.table
+        plan, vector = json.loads(public["plan.json"]), np.array(json.loads(public["noisy.json"]))
+        inner, series = plan["plan"], plan["series"]
+        digest = hashlib.sha256(json.dumps(vector.tolist(), sort_keys=True).encode()).hexdigest()
         names = ("level_weight", "shape_weight", "load_weight", "swing_weight", "count_weight")
         square = sum(int(inner.get(name, 0)) ** 2 for name in names)
         square += len(inner.get("bounds", ())) * int(inner.get("value_weight", 0)) ** 2
-        mu, epsilon, stated = math.sqrt(square / inner["variance"]), inner["epsilon"], inner["delta_bound"]
-        series = plan["series"]
-        self.fault(self.record.mu > 0 and mu > self.record.mu * (1 + 1e-9), "a μ above the one on record", "file")
-        if series["releases"] == 1:
-            self.fault(gaussian_delta(mu, epsilon) > stated * (1 + 1e-9), "a δ above the one that is stated", "file")
-        self.fault(gaussian_delta(series["cap"], series["epsilon"]) > series["delta"] * (1 + 1e-6),
-                   "a δ of the series above the one that is stated", "file")  # fmt: skip
-        if self.record.exact is None:
+        mu = math.sqrt(square / inner["variance"])
+        stated = odds.gaussian_delta(mu, inner["epsilon"]) <= inner["delta_bound"] * (1 + 1e-9)
+        whole = odds.gaussian_delta(series["cap"], series["epsilon"]) <= series["delta"] * (1 + 1e-6)
+        rules = {
+            "a noisy vector that is not the one on record": not digest.startswith(record.vector),
+            "a μ above the one on record": record.mu > 0 and mu > record.mu * (1 + 1e-9),
+            "a δ above the one that is stated": series["releases"] == 1 and not stated,
+            "a δ of the series above the one that is stated": not whole,
+        }
+        for words, broken in rules.items():
+            self.note_faults(broken, words, "file")
+        if record.exact is None:
             self.unseen.append("the size of the noise: the exact sum is not on record")
         else:
-            seen = float(((vector - self.record.exact) ** 2).sum() / inner["variance"])
-            odds = float(scipy.special.chdtr(len(vector), seen)), float(scipy.special.chdtrc(len(vector), seen))
-            self.chance("rows", "noise of another size than stated", min(2 * min(odds), 1.0))
+            squares = float(((vector - record.exact) ** 2).sum() / inner["variance"])
+            self.note_chance("rows", "noise of another size than stated", odds.noise_p_value(squares, len(vector)))
         self.unseen.append("the presence of a home: no coin was tossed for it, so one table bounds nothing about it")
         if "total.csv" in public:
             total = [float(row["kw"]) for row in csv.DictReader(io.StringIO(public["total.csv"].decode()))]
-            sums, room = np.zeros(len(total)), np.abs(total) * 1e-3 + 1e-6
-            for crowd, _ in self.table.rows:
-                kw, homes = np.abs(self.table.values(crowd)), float(self.table.sizes[crowd])
-                sums += homes * np.array(self.table.values(crowd))
-                room += 0.05 * kw + 0.005 * (homes + 0.05) * kw + 1e-9
-            self.fault(int((np.abs(sums - total) > room).sum()), "totals that are not those of the rows", "steps")
+            kw = np.array([table.values(crowd) for crowd in table.numbers])
+            homes = np.array([[float(table.sizes[crowd])] for crowd in table.numbers])
+            room = 0.05 * np.abs(kw) + 0.005 * (homes + 0.05) * np.abs(kw) + 1e-9  # figures are rounded
+            away = np.abs((homes * kw).sum(axis=0) - total) - room.sum(axis=0) - np.abs(total) * 1e-3 - 1e-6
+            self.note_faults(away > 0, "totals that are not those of the rows", "steps")
 
     # -------------------------------------------------------------- beside the table
 
-    def package(self) -> None:
+    def check_package(self) -> None:
         """Names in any file, times of writing, files that do not belong there, and statements that do not fit."""
         public, record, table = self.files.public, self.record, self.table
-        self.fault(len(set(public) - PUBLIC_FILES), "files that no release has", "files")
-        labels = {label for crowd in record.crowds.values() for label in crowd.labels} | set(self.key)
+        self.note_faults(len({*public} - PUBLIC_FILES), "files that no release has", "files")
+        labels = {label for crowd in record.crowds.values() for label in crowd.labels} | {*self.key}
         text = "\n".join(content.decode(errors="replace") for content in public.values())
         words = {*re.findall(r"[^\s,;:\"'<>=()\[\]{}|/*`]+", text)}
         words |= {word.strip(".") for word in words}
         telling = [name for name in labels if TELLING.fullmatch(name) and name.lower() not in HARMLESS]
-        seen = sum(name in words or html.escape(name) in words or (" " in name and name in text) for name in telling)
-        self.fault(seen, "names of members in public files", "names")
-        period = {
-            *table.stamps,
-            *CLOCK.findall("\n".join(table.header)),
-            *(one.period for one in record.crowds.values()),
-        }
+        seen = (name in words or html.escape(name) in words or (" " in name and name in text) for name in telling)
+        self.note_faults(seen, "names of members in public files", "names")
+        times = [*table.stamps, *table.header, *(one.period for one in record.crowds.values())]
         if record.kind == "readings":
-            period |= set(re.findall(r'"(?:origin|period)": "([^"]+)"', public["plan.json"].decode()))
-        allowed = {one[:16].replace(" ", "T") for one in period}
-        clocks = {one[:16].replace(" ", "T") for one in CLOCK.findall(text)} - allowed
-        self.fault(len(clocks), "times that are not those of the rows, such as of writing", "times")
+            times += re.findall(r'"(?:origin|period)": "([^"]+)"', public["plan.json"].decode())
+        written, allowed = (
+            {one[:16].replace(" ", "T") for one in CLOCK.findall(part)} for part in (text, "\n".join(times))
+        )
+        self.note_faults(len(written - allowed), "times that are not those of the rows, such as of writing", "times")
         try:
-            described = json.loads(public["datapackage.json"])
-            stated = described["guarantee"]["kind"], json.loads(public["card.json"])["kind"]
+            described, card = (json.loads(public[name]) for name in ("datapackage.json", "card.json"))
+            stated = described["guarantee"]["kind"], card["kind"]
             sums = dict(line.split("  ")[::-1] for line in public["SHA256SUMS"].decode().splitlines())
         except (KeyError, TypeError, ValueError):
             self.alarms.append("the data package is not whole: a description, a card or checksums are missing")
             return
         digests = {name: hashlib.sha256(content).hexdigest() for name, content in public.items()}
-        differs = sum(sums.get(name) != digest for name, digest in digests.items() if name != "SHA256SUMS")
+        differs = [sums.get(name) != digest for name, digest in digests.items() if name != "SHA256SUMS"]
         for one in described["resources"]:
-            name = one["path"]
-            differs += one["hash"] != f"sha256:{digests.get(name)}" or one["bytes"] != len(public.get(name, b""))
+            name, content = one["path"], public.get(one["path"], b"")
             columns = [column["name"] for column in one.get("schema", {}).get("fields", ())]
-            head = next(csv.reader(io.StringIO(public[name].decode()))) if columns and name in public else []
-            differs += columns != head
-        self.fault(differs, "descriptions or checksums that are not those of the files", "files")
-        if record.table:
-            self.fault(digests["released.csv"] != record.table, "a public table that is not the one on record", "file")
-        self.fault(sum(kind != record.kind for kind in stated), "a statement about another kind of release", "files")
-        self.statement(described, json.loads(public["card.json"]))
+            header = next(csv.reader(io.StringIO(content.decode())), []) if columns else []
+            size = one["hash"] != f"sha256:{digests.get(name)}" or one["bytes"] != len(content)
+            differs += [size, columns != header]
+        self.note_faults(differs, "descriptions or checksums that are not those of the files", "files")
+        another = bool(record.table) and digests["released.csv"] != record.table
+        self.note_faults(another, "a public table that is not the one on record", "file")
+        self.note_faults((kind != record.kind for kind in stated), "a statement about another kind of release", "files")
+        self.check_statement(described, card)
 
-    def statement(self, described: Mapping[str, Any], card: Mapping[str, Any]) -> None:
+    def check_statement(self, described: Mapping[str, Any], card: Mapping[str, Any]) -> None:
         """Figures of the statement against the record: sizes, precision, method, ε and δ."""
-        record, wrong = self.record, 0
-        known = {n: crowd for n, crowd in record.crowds.items() if n in self.table.numbers}
+        record, known = self.record, self.known
+        wrong: list[bool] = []
         if record.kind == "averages":
-            bases = {str(n): ([float(Decimal(one)) for one in crowd.kept["bases"]]) for n, crowd in known.items()}
+            bases = {str(n): [float(Decimal(one)) for one in crowd.kept["bases"]] for n, crowd in known.items()}
             shown = {number: list(own.values()) if isinstance(own, dict) else [own]
                      for number, own in described.get("precision", {}).items()}  # fmt: skip
-            wrong += bases != shown
-            wrong += any(card["least"] > int(crowd.setting["m"]) for crowd in known.values())
-            wrong += card["smallest"] > min(len(crowd.labels) for crowd in known.values())
+            sizes = [len(crowd.labels) for crowd in known.values()]
+            wrong = [bases != shown, any(card["least"] > crowd.least for crowd in known.values()),
+                     card["smallest"] > min(sizes)]  # fmt: skip
         if record.kind == "answers":
             promise, numbers = card["guarantee"], described["guarantee"]["statement"]
             methods = {laws.method for laws in record.laws}  # a design may answer some crowds with their mean
-            wrong += card["mechanism"]["method"] not in methods and not methods <= {"mean", "center"}
-            wrong += any(promise["epsilon"] != laws.epsilon for laws in record.laws)
-            found = re.search(r"\(ε, δ\) = \(([^,]+), ([^)]+)\)", numbers)
-            wrong += found is not None and (float(found[1]), float(found[2])) != (promise["epsilon"], promise["delta"])
+            pair = re.search(r"\(ε, δ\) = \(([^,]+), ([^)]+)\)", numbers)
+            stated = [promise["epsilon"], promise.get("delta")]
+            wrong = [card["mechanism"]["method"] not in methods and not methods <= {"mean", "center"},
+                     any(promise["epsilon"] != laws.epsilon for laws in record.laws),
+                     pair is not None and [float(part) for part in pair.groups()] != stated]  # fmt: skip
         if record.kind == "readings":
             series = json.loads(self.files.public["plan.json"])["series"]
-            wrong += abs(card["epsilon"] - series["epsilon"]) > 1e-12 or card["delta"] > series["delta"] * (1 + 1e-9)
-            wrong += card["delta"] < gaussian_delta(series["cap"], series["epsilon"]) * (1 - 1e-6)
-        self.fault(wrong, "a statement that the record does not bear out", "figures")
+            wrong = [abs(card["epsilon"] - series["epsilon"]) > 1e-12, card["delta"] > series["delta"] * (1 + 1e-9),
+                     card["delta"] < odds.gaussian_delta(series["cap"], series["epsilon"]) * (1 - 1e-6)]  # fmt: skip
+        self.note_faults(wrong, "a statement that the record does not bear out", "figures")
 
     # -------------------------------------------------------------- linkability
 
-    def series(self) -> None:
+    def link_to_last_release(self) -> None:
         """Which row of this table belongs to a member of the last one: within a crowd it must be a guess."""
         public, owner = self.files.earlier or (b"", b"")
         before = PublicTable(public)
@@ -1089,46 +965,29 @@ class _Look:
         both = sorted(label for label in self.key if label in key)
         if not both or before.header != self.table.header:
             return
-        places = {label: (key[label][0], self.key[label][0]) for label in both}
-        sized = {n: size for n, size in before.sizes.items() if n in self.table.sizes}
-        self.fault(sum(self.table.sizes[n] != size for n, size in sized.items()),
-                   "sizes that changed from one release to the next: totals differ by who moved", "crowds")  # fmt: skip
+        changed = (self.table.sizes.get(n, size) != size for n, size in before.sizes.items())
+        self.note_faults(changed, "sizes that changed from one release to the next: totals differ by who moved")
+        moves = [(*key[label][0], *self.key[label][0]) for label in both]  # crowd and row then, crowd and row now
         if self.record.kind == "averages":
-            shared = Counter((old[0], new[0]) for old, new in places.values())
-            sizes = np.array([shared[old[0], new[0]] for old, new in places.values()])
-            seed = int.from_bytes(hashlib.sha256(self.files.public["released.csv"]).digest()[:8])
-            hits = int((np.random.default_rng(seed + 1).random(len(both)) * sizes < 1).sum())
-            least = min(int(self.record.crowds[number].setting["m"]) for number in self.table.numbers)
-            now = Counter(new[0] for _, new in places.values())
-            self.chance("linking", "members named by their rows of two releases", tail(hits, len(both), 1 / least))
-            self.find("linkability", "follows a row from the last release to this one and names one who is in both",
-                      hits, len(both), float(np.mean([1 / now[new[0]] for _, new in places.values()])),
-                      1 / least)  # fmt: skip
+            shared, now = Counter((old, new) for old, _, new, _ in moves), Counter(new for _, _, new, _ in moves)
+            hits = self.draw_hits(np.array([shared[old, new] for old, _, new, _ in moves]), 1)
+            least = min(crowd.least for crowd in self.known.values())
+            p, guess = odds.binomial_tail(hits, len(both), 1 / least), [1 / now[new] for _, _, new, _ in moves]
+            self.note_chance("linking", "members named by their rows of two releases", p)
+            self.note_finding("linkability", "follows a row from the last release to this one and names one who is in "
+                              "both", hits, len(both), float(np.mean(guess)), 1 / least)  # fmt: skip
             return
         if any(len(self.key[label]) > 1 or len(key[label]) > 1 for label in both):
             return
         inside: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        for old, new in places.values():
-            if old[0] == new[0]:
-                inside[new[0]].append((old[1], new[1]))
-        orders = [[new for _, new in sorted(rows)] for rows in inside.values()]
-        ranks = [np.argsort(np.argsort(order)).tolist() for order in orders]
-        hits, tests = sum(rank == i for own in ranks for i, rank in enumerate(own)), sum(map(len, ranks))
-        if tests:
-            self.chance("linking", "rows numbered as in the last release", fixed_points(hits, [len(o) for o in ranks]))
-            self.chance("linking", "rows in the order of the last release", disorder(ranks))
-            self.find("linkability", "takes the row of a crowd at the same place as in the last release", hits, tests,
-                      len(ranks) / tests, None)  # fmt: skip
-
-    def beside(self, outside: Mapping[str, str]) -> None:
-        """A member named by someone who knows its crowd, and of everybody what an outside file says."""
-        known = [label for label in self.key if label in outside]
-        if not known:
-            return
-        alike, together = (Counter(outside[label] for label in known),
-                           Counter((self.key[label][0][0], outside[label]) for label in known))  # fmt: skip
-        sizes = np.array([together[self.key[label][0][0], outside[label]] for label in known])
-        hits = int((np.random.default_rng(2).random(len(known)) * sizes < 1).sum())
-        guess = float(np.mean([1 / alike[outside[label]] for label in known]))
-        self.find("linkability", "knows a member's crowd, and what an outside file says about everybody, and names it",
-                  hits, len(known), guess, None)  # fmt: skip
+        for old, row, new, place in moves:
+            if old == new:
+                inside[new].append((row, place))
+        ranks = [np.argsort(np.argsort([new for _, new in sorted(rows)])).tolist() for rows in inside.values()]
+        hits, sizes = sum(rank == i for own in ranks for i, rank in enumerate(own)), [len(own) for own in ranks]
+        if ranks:
+            p = odds.fixed_points_p_value(hits, sizes)
+            self.note_chance("linking", "rows numbered as in the last release", p)
+            self.note_chance("linking", "rows in the order of the last release", odds.sortedness_p_value(ranks))
+            self.note_finding("linkability", "takes the row of a crowd at the same place as in the last release", hits,
+                              sum(sizes), len(sizes) / sum(sizes), None)  # fmt: skip

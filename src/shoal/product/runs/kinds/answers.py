@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from operator import call
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -31,12 +31,12 @@ from shoal.product.runs import card_stage, crowd_stage, design_stage
 from shoal.product.runs.blocks import Answers, answers_of, members_of
 from shoal.product.runs.config import Config
 from shoal.product.runs.design_stage import hardest_block, intact_pairs
+from shoal.product.runs.fit_stage import first_stage
 from shoal.product.runs.folder import DESIGN, SHARDS
 from shoal.product.runs.kinds.kind import (
     RELEASE_SETTINGS,
     Kind,
     csv_bytes,
-    first_stage,
     last_stages,
     release_facts,
     write_tables,
@@ -103,18 +103,19 @@ class ProtectedAnswers(Kind):
                 "give one to reach, epsilon= and delta=, or an error to spend, rho="
             )
 
-    def method(self, settings: Config) -> str:
-        """The one that was asked for, else the crowd's own law to reach a δ, and transport to spend a ρ."""
-        chosen = settings.method or ("center" if settings.rho is None else "transport")
-        return "mean" if chosen == "center" else chosen
+    def crowd_terms(self, settings: Config, fit: FitFacts) -> dict[str, Any]:
+        method = settings.design_method
+        # With the same law as of averages, "mean", the figure is another: the mean without rounding.
+        terms = {"release": "center" if method == "mean" else method}
+        return terms if settings.label is None else terms | {"constants": fit.most_rows == 1}
 
     def stages(self, *, of_table: bool) -> dict[str, Stage]:
         return {
             "fit": first_stage(of_table=of_table),
-            "crowds": Stage(crowd_stage.DOING, crowd_stage.SETTINGS, (crowd_stage.stage,)),
-            "design": Stage(design_stage.DOING, design_stage.SETTINGS, (design_stage.stage,)),
-            "audit": Stage(design_stage.ATTACKING, ("query",), (design_stage.audit_stage,)),
-            "release": Stage(DOING, RELEASE_SETTINGS, (release,)),
+            "crowds": Stage(crowd_stage.DOING, crowd_stage.SETTINGS, crowd_stage.stage),
+            "design": Stage(design_stage.DOING, design_stage.SETTINGS, design_stage.stage),
+            "audit": Stage(design_stage.ATTACKING, ("query",), design_stage.audit_stage),
+            "release": Stage(DOING, RELEASE_SETTINGS, release),
             **last_stages(),
         }
 
@@ -142,7 +143,7 @@ class ProtectedAnswers(Kind):
 
 def refuse_useless(work: Work) -> None:
     """Before anything is begun: no release that hides nobody, or that nobody can use."""
-    config, listing = work.settings, work.listing(DESIGN)
+    config, listing = work.settings, work.read_listing(DESIGN)
     if config.query == "as_in_paper":
         raise InputError(
             "query: 'as_in_paper' accounts for randomness that is not in the release, so nothing is released under it; "
@@ -169,13 +170,13 @@ def release(work: Work) -> StageOutcome:
 
     A block that is on record is drawn again, and the ledger gives the recorded answers for it.
     """
-    config, name, pairs, ledger = work.settings, work.release_name, work.listing(DESIGN).pairs, work.ledger
+    config, name, pairs, ledger = work.settings, work.release_name, work.read_listing(DESIGN).pairs, work.ledger
     whole = intact_pairs(pairs)
     tables: list[pl.DataFrame] = []
     failed: list[Lost] = []
     labels, later = 0, []
     private: tuple[str, ...] = ()
-    with work.workers(len(pairs)) as executor:
+    with work.open_workers(len(pairs)) as executor:
         numbers, key = draw_numbers(work, ledger)
         # The budget is what the design was to reach: never what a release happens to cost.
         budget = config.stated_epsilon, DELTA if config.delta is None else config.delta
@@ -186,7 +187,7 @@ def release(work: Work) -> StageOutcome:
                 ledger.refuse_seen(shard.owners, shard.readings(), work.release_prefix)
             ledger.refuse_unusable(load(mechanism.path) for mechanism, _ in whole)
         works = [partial(draw_block, *pair, config, work.path / SHARDS, name) for pair in pairs]
-        work.tell(DOING, 0, len(works))
+        work.report(DOING, 0, len(works))
         for number, result in executor.run(call, works):
             mechanism, block = pairs[number]
             if isinstance(result, Failure):
@@ -216,7 +217,7 @@ def release(work: Work) -> StageOutcome:
             truth = named.join(members, on="label", how="left", maintain_order="left")["truth"].to_numpy()
             later.append(shard.off(released, truth))
             labels, private = labels + len(shard.labels), shard.owner_columns
-            work.tell(DOING, len(tables) + len(failed), len(works))
+            work.report(DOING, len(tables) + len(failed), len(works))
         if not tables:
             raise InputError(f"release: none of the {len(failed)} shard(s) could be released. {failed[0].message}")
         record_rows(work, numbers, hashlib.sha256().hexdigest(), with_figures=False)

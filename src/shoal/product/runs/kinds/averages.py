@@ -26,12 +26,12 @@ from shoal.product.card.measures import errors
 from shoal.product.card.pictures import CrowdCurves
 from shoal.product.runs import card_stage, crowd_stage
 from shoal.product.runs.config import Config, no_use
+from shoal.product.runs.fit_stage import first_stage
 from shoal.product.runs.folder import PUBLIC
 from shoal.product.runs.kinds.kind import (
     RELEASE_SETTINGS,
     Kind,
     csv_bytes,
-    first_stage,
     last_stages,
     release_facts,
     write_tables,
@@ -68,8 +68,8 @@ class Averages(Kind):
     def stages(self, *, of_table: bool) -> dict[str, Stage]:
         return {
             "fit": first_stage(of_table=of_table),
-            "crowds": Stage(crowd_stage.DOING, crowd_stage.SETTINGS, (crowd_stage.stage,)),
-            "release": Stage(DOING, RELEASE_SETTINGS, (release,)),
+            "crowds": Stage(crowd_stage.DOING, crowd_stage.SETTINGS, crowd_stage.stage),
+            "release": Stage(DOING, RELEASE_SETTINGS, release),
             **last_stages(),
         }
 

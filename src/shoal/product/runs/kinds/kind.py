@@ -10,7 +10,7 @@ from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import FitFacts, ReleaseFacts, SpentFacts
 from shoal.product.card.pictures import CrowdCurves
 from shoal.product.card.statements import HEADINGS, Statement, would_protect
-from shoal.product.runs import card_stage, fit_stage, table_stage
+from shoal.product.runs import card_stage
 from shoal.product.runs.config import OF_READINGS, Config
 from shoal.product.runs.folder import CSV, FIT, PARQUET, PUBLIC
 from shoal.product.runs.inputs import read_curves
@@ -28,9 +28,8 @@ class Kind:
     #: Settings that belong to another promise, and why.
     refuses: ClassVar[tuple[str, ...]] = OF_READINGS
     refusal: ClassVar[str] = "{} belongs to the readings' promise: say secret='readings' too, or leave it out"
-    #: Whether a row is about one label, under an ε; whether everything is declared and nothing inferred from readings.
+    #: Whether a member without figures today has no row, since a row is about one label.
     row_per_label: ClassVar[bool] = False
-    declares: ClassVar[bool] = False
     #: What its releases do not have, of "rehearse", "at_most", "within", "reader" and "proof" -> why.
     has_not: ClassVar[dict[str, str]] = {}
     #: Whether single rows of its table may be handed out.
@@ -53,9 +52,9 @@ class Kind:
     def check_rows(self, settings: Config, fit: FitFacts) -> None:
         """Refuse a table whose number of rows per label it cannot use."""
 
-    def method(self, settings: Config) -> str:
-        """How rows come from the figures of a crowd: it is fixed for the crowd's life."""
-        return "mean"
+    def crowd_terms(self, settings: Config, fit: FitFacts) -> dict[str, Any]:
+        """Return how rows come from the figures of a crowd, which is fixed for the crowd's life."""
+        return {"release": "mean"}
 
     def stages(self, *, of_table: bool) -> dict[str, Stage]:
         """The stages by name, in order; each rests on the one before it."""
@@ -121,25 +120,17 @@ def mean_kw(work: Work) -> float | None:
     if not work.input.of_meters:
         return None
     try:
-        every = read_curves(work.listing(FIT).parts)
+        every = read_curves(work.read_listing(FIT).parts)
     except (OSError, ShoalError):
         return None
     return float(every["value"].to_numpy().mean()) if "value" in every.columns and len(every) else None
 
 
-def first_stage(*, of_table: bool) -> Stage:
-    """The first stage, over meters or a table."""
-    if of_table:
-        return Stage(table_stage.DOING, table_stage.SETTINGS, (table_stage.stage,), table_stage.DAILY)
-    steps = (fit_stage.read_meters, fit_stage.ask_ledger, fit_stage.fit_forecasts)
-    return Stage("reading meters", fit_stage.SETTINGS, steps, fit_stage.DAILY)
-
-
 def last_stages() -> dict[str, Stage]:
     """The last stages of every release."""
     return {
-        "card": Stage(card_stage.DOING, card_stage.SETTINGS, (card_stage.stage,)),
-        "report": Stage(card_stage.REPORTING, card_stage.REPORT_SETTINGS, (card_stage.report_stage,)),
+        "card": Stage(card_stage.DOING, card_stage.SETTINGS, card_stage.stage),
+        "report": Stage(card_stage.REPORTING, card_stage.REPORT_SETTINGS, card_stage.report_stage),
     }
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import islice
 from math import inf
@@ -28,15 +28,14 @@ from shoal.product.card.facts import FitFacts
 from shoal.product.card.statements import OWNER as TO_OWNER
 from shoal.product.card.statements import WARNINGS, Statement
 from shoal.product.ledger.budgets import window_start
-from shoal.product.runs import table_stage
 from shoal.product.runs.config import OF_READINGS, Config
+from shoal.product.runs.fit_stage import first_stage, noun_of
 from shoal.product.runs.folder import CSV, FIT, PARQUET
 from shoal.product.runs.inputs import read_curves
-from shoal.product.runs.kinds.kind import Kind, first_stage, last_stages, mean_kw, release_facts
+from shoal.product.runs.kinds.kind import Kind, last_stages, mean_kw, release_facts
 from shoal.product.runs.owner_ledger import as_period
 from shoal.product.runs.release_check import check_readings
-from shoal.product.runs.table_stage import noun_of
-from shoal.product.runs.work import Carry, Stage, StageOutcome, Work
+from shoal.product.runs.work import Stage, StageOutcome, Work
 from shoal.product.sources.class_table import LABEL, declared_rows
 from shoal.product.sources.frames import as_cells
 from shoal.readings.account import MembershipAudit, audit_membership
@@ -72,7 +71,6 @@ class NoisyReadings(Kind):
     word = "readings"
     refuses = ("crowd", "boundaries", "largest_share", "method", "query", "rho")
     refusal = "{0} belongs to the label's promise: leave out {0}= with secret='readings'"
-    declares = True
     has_not: ClassVar = {
         "rehearse": "rehearse: under secret='readings' nothing is chosen after looking at the readings, and a "
         "rehearsal looks; `shoal.noisy_crowds_plan(customers=…, epsilon=…, typical_kw=…)` says what to expect from "
@@ -121,10 +119,10 @@ class NoisyReadings(Kind):
             bounds_of(settings), cells_of(settings)
 
     def stages(self, *, of_table: bool) -> dict[str, Stage]:
-        declared = (*table_stage.SETTINGS, "secret", "bounds", "cells")
-        table = Stage(table_stage.DOING, declared, (read_table,), table_stage.DAILY)
-        fit = table if of_table else first_stage(of_table=False)
-        return {"fit": fit, "release": Stage(DOING, SETTINGS, (release,)), **last_stages()}
+        fit = first_stage(of_table=of_table)
+        if of_table:
+            fit = replace(fit, settings=(*fit.settings, "secret", "bounds", "cells"), do=read_table)
+        return {"fit": fit, "release": Stage(DOING, SETTINGS, release), **last_stages()}
 
     def begin(self, work: Work) -> None:
         homes_of(work)
@@ -240,11 +238,11 @@ def read_table(work: Work) -> StageOutcome:
     config = work.settings
     names = tuple(dict.fromkeys((*bounds_of(config), *cells_of(config))))
     whole, left_out = declared_rows(work.source.paths, str(config.label), names, config.encoding)
-    whole = whole.with_columns(pl.col(LABEL).replace(work.spellings(whole[LABEL].to_list())))
+    whole = whole.with_columns(pl.col(LABEL).replace(work.spellings_on_record(whole[LABEL].to_list())))
     work.folder.write(ROWS, lambda path: whole.select(LABEL, *names).write_parquet(path))
-    noun, doubts = noun_of(str(config.label)), work.other_ledgers(whole[LABEL].to_list())
+    noun, doubts = noun_of(str(config.label)), work.doubts_of_other_ledgers(whole[LABEL].to_list())
     facts = FitFacts(str(work.source), len(whole), left_out=left_out, noun=noun, entry="column", doubts=doubts)
-    return StageOutcome((ROWS,), facts, carry=Carry())
+    return StageOutcome((ROWS,), facts)
 
 
 def settings_of(work: Work) -> PublicSettings:
@@ -280,7 +278,7 @@ def homes_of(work: Work) -> Homes:
         columns = {name: rows[name].to_numpy() for name in rows.columns if name != LABEL}
         homes = Homes(rows[LABEL].to_list(), np.empty((len(rows), 0)), columns=columns)
     else:
-        listing = work.listing(FIT)
+        listing = work.read_listing(FIT)
         if listing.failed:
             raise InputError(
                 f"readings: {len(listing.failed)} shard(s) failed, so that whether a home is in would depend on "

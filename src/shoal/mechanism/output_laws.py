@@ -1,9 +1,9 @@
-"""The laws of what a mechanism releases, from its stored parameters, with bounds on what rounding took off them.
+"""Laws of what a mechanism releases, from its stored parameters, with bounds on what rounding took off them.
 
     mean = μ + shift,     cov = (I + G) Σ (I + G)ᵀ + N
 
-A release uses these sums exactly (``noise.affine``), so the accounting must know how far the stored doubles are from
-them. Products are summed in double-double arithmetic: what is left is one rounding of the result, whatever cancels.
+A release uses these sums exactly (``noise.affine``). Here products are summed in double-double arithmetic, so that one
+rounding of the result is left, whatever cancels.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from shoal.numerics.matrices import EPS, correlations, sum_with_error
 from shoal.validation import FloatArray, IndexArray
 
 
-def moved_means(means: FloatArray, shift: FloatArray, grid: IndexArray | None) -> tuple[FloatArray, FloatArray]:
-    """(n, k) expected released answers, and what rounding took off each.
+def output_means(means: FloatArray, shift: FloatArray, grid: IndexArray | None) -> tuple[FloatArray, FloatArray]:
+    """(n, k) expected released answers μ + shift, and what rounding took off each.
 
     A sum that ``grid`` rounds, to a multiple of 2^grid, is released as the rounded value itself: there is no error.
     """
@@ -34,7 +34,7 @@ def moved_means(means: FloatArray, shift: FloatArray, grid: IndexArray | None) -
     return np.where(snapped, rounded, total), np.where(snapped, 0.0, error)
 
 
-def moved_covs(covs: FloatArray, gain: FloatArray | None, noise: FloatArray) -> tuple[FloatArray, FloatArray]:
+def output_covs(covs: FloatArray, gain: FloatArray | None, noise: FloatArray) -> tuple[FloatArray, FloatArray]:
     """(n, k, k) covariances of the released answers and entrywise bounds on their errors.
 
     With s = |I + G| σ, every product that is summed is at most s_i s_j, and 4 k + 16 of them are rounded. The noise is
@@ -49,15 +49,15 @@ def moved_covs(covs: FloatArray, gain: FloatArray | None, noise: FloatArray) -> 
         return total, lost + uneven
     n, k = gain.shape[:2]
     moved = np.empty((n, k, k))
-    _congruences(np.ascontiguousarray(covs), np.ascontiguousarray(gain), np.ascontiguousarray(noise), moved)
+    _output_cov_sums(np.ascontiguousarray(covs), np.ascontiguousarray(gain), np.ascontiguousarray(noise), moved)
     deviations = np.sqrt(np.diagonal(covs, axis1=1, axis2=2))
     size = deviations + (np.abs(gain) @ deviations[:, :, None])[:, :, 0]
     products = (4 * k + 16) * DOUBLE_DOUBLE * (size[:, :, None] * size[:, None, :] + np.abs(noise))
-    return _definite(moved, EPS * np.abs(moved) + products + uneven)
+    return _semidefinite_covs(moved, EPS * np.abs(moved) + products + uneven)
 
 
-def _definite(covs: FloatArray, errors: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Covariances that are positive semidefinite; one that had to be made so is of unknown error.
+def _semidefinite_covs(covs: FloatArray, errors: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Positive semidefinite covariances and their errors, unknown (inf) for one that had to be made so.
 
     A class law that is singular up to rounding may have a variance slightly below zero in some direction, and a map
     that shrinks all others brings it out.
@@ -77,8 +77,11 @@ def _definite(covs: FloatArray, errors: FloatArray) -> tuple[FloatArray, FloatAr
 
 
 @kernel
-def _congruences(covs: FloatArray, gain: FloatArray, noise: FloatArray, out: FloatArray) -> None:
-    """Σ + G Σ + (Σ + G Σ) Gᵀ + N in double-double, rounded once; one Σ or N may stand for all."""
+def _output_cov_sums(covs: FloatArray, gain: FloatArray, noise: FloatArray, out: FloatArray) -> None:
+    """Write Σ + G Σ + (Σ + G Σ) Gᵀ + N of every label to ``out``, in double-double, rounded once.
+
+    One Σ or N may stand for all labels.
+    """
     k = covs.shape[1]
     hi, lo = np.empty((k, k)), np.empty((k, k))
     for n in range(len(gain)):

@@ -1,4 +1,4 @@
-"""demo, check, run, explain and serve: the whole job, what a run would find, and what is done with it."""
+"""Commands for runs: demo, check, run, explain and serve."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import shoal
 from shoal.numerics import warmup
 from shoal.product.cli import options
 from shoal.product.cli.options import option
-from shoal.product.cli.screen import Outcome, Stages, as_command_options, check_folder, command
+from shoal.product.cli.screen import Outcome, StageProgress, as_command_options, command, refuse_unusable_folder
 
 #: When the demo's forecasts begin: the evening after 16 of its 17 days.
 DEMO_ORIGIN = "2024-01-17T18:00"
@@ -58,15 +58,15 @@ def demo(
     chosen.setdefault("origin", DEMO_ORIGIN)
     chosen["title"] = "A simulated neighborhood"
     source, text, content = shoal.SimulatedMeters(households), "", {}
-    check_folder(out)
-    with Stages() as progress:
+    refuse_unusable_folder(out)
+    with StageProgress() as progress:
         warmup.compile_kernels(lambda words: progress("compile", words, 0, 0), rooms=("arma", "crowds"))
         fitted = shoal.run(source, out, progress=progress, until="fit", **chosen)
         if not fitted.has_released and fitted.config.secret == "label":
             progress("compare", "comparing methods", 0, 0)
             compared = fitted.compare()
             text, content = f"{compared}\n{COMPARED}\n", {"compared": compared.rows}
-    done = _everything(source, out, chosen, verbose, until=until)
+    done = _run_and_summarize(source, out, chosen, verbose, until=until)
     files = [f"{out / name}: {words}" for name, words in OPENED.items() if (out / name).is_file()]
     parts = [*done.parts, *([("Open", files)] if files else [])]
     return replace(done, content=done.content | content, text=text, parts=parts)
@@ -113,7 +113,7 @@ def run(
     chosen |= {"at_most": at_most, "within": within}
     if accept_doubtful_law:
         chosen["accept"] = (*chosen.get("accept", ()), "doubtful-law")
-    return _everything(meters, out, chosen, verbose, until=until, update=update, rehearse=rehearse)
+    return _run_and_summarize(meters, out, chosen, verbose, until=until, update=update, rehearse=rehearse)
 
 
 @command("input", "hiding", "ledger", "speed")
@@ -136,15 +136,16 @@ def check(
         shoal check meters.csv --epsilon 1 --delta 1e-5
     """
     at = None if epsilon is None else (epsilon, delta)
-    with Stages() as progress:
+    with StageProgress() as progress:
         preview = shoal.check(meters, progress=progress, compare_at=at, **chosen)
     preview = replace(preview, refusal=as_command_options(preview.refusal))
     return Outcome(preview.to_dict(), parts=preview.parts(), code=0 if preview.ok else 2)
 
 
-def _everything(source: Any, out: Path, chosen: dict[str, Any], verbose: bool, **terms: Any) -> Outcome:
-    check_folder(out)
-    with Stages() as progress:
+def _run_and_summarize(source: Any, out: Path, chosen: dict[str, Any], verbose: bool, **terms: Any) -> Outcome:
+    """Run all stages into a folder, with progress; the outcome is the summary of the run."""
+    refuse_unusable_folder(out)
+    with StageProgress() as progress:
         done = shoal.run(source, out, progress=progress, **terms, **chosen)
     parts = done.summary(verbose=verbose)
     if not done.did:

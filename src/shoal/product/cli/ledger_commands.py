@@ -1,4 +1,4 @@
-"""ledger show, log, verify and budget: what has been spent and when, whether the record is intact, what is left."""
+"""Commands of `shoal ledger`: show, log, verify and budget."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def show(target: Target = None, label: Label = None) -> Outcome:
         shoal ledger show january
         shoal ledger show postgresql://owner@db/ledger --label H0003
     """
-    with _open(target) as ledger:
-        content, lines = _accounts(ledger, label)
+    with _open_ledger(target) as ledger:
+        content, lines = _account_lines(ledger, label)
         head = str(ledger.head)
     words = "seal (write it down elsewhere; `shoal ledger verify --head` then detects a rewrite)"
     return Outcome({**content, "head": head}, "\n".join([*lines, f"{words}: {head}"]))
@@ -47,7 +47,7 @@ def verify(
         shoal ledger verify january
         shoal ledger verify sqlite:///ledger.db --head SEAL
     """
-    with _open(target) as ledger:
+    with _open_ledger(target) as ledger:
         report = ledger.verify(head)
     content = {name: getattr(report, name) for name in ("ok", "entries", "bad_entry", "problem")}
     content |= {"head": str(report.head), "notes": list(report.notes)}
@@ -81,10 +81,10 @@ def budget(
         raise shoal.InputError("mode: give --epsilon and --delta too; a mode is set with its budget")
     if label is not None and setting:
         raise shoal.InputError("label: a budget holds for every label; set it without --label")
-    with _open(target, create=setting) as ledger:
+    with _open_ledger(target, create=setting) as ledger:
         if epsilon is not None and delta is not None:
             ledger.budget(epsilon, delta, mode=mode)
-        content, lines = _accounts(ledger, label)
+        content, lines = _account_lines(ledger, label)
     return Outcome({"set": setting, **content}, "\n".join([*(["budget set"] if setting else []), *lines]))
 
 
@@ -95,7 +95,7 @@ def log(target: Target = None) -> Outcome:
     Examples:
         shoal ledger log
     """
-    with _open(target) as ledger:
+    with _open_ledger(target) as ledger:
         rows = ledger.log()
     lines = [
         f"{row.time[:16].replace('T', ' ')}  {row.kind:8}  {row.name}"
@@ -106,13 +106,13 @@ def log(target: Target = None) -> Outcome:
     return Outcome({"rows": rows}, "\n".join(lines) or "nothing is on record yet")
 
 
-def _open(target: str | None, *, create: bool = False) -> shoal.Ledger:
+def _open_ledger(target: str | None, *, create: bool = False) -> shoal.Ledger:
     from shoal.product.runs.owner_ledger import open_ledger
 
     return open_ledger(target, create=create)
 
 
-def _accounts(ledger: shoal.Ledger, label: str | None) -> tuple[dict[str, Any], list[str]]:
+def _account_lines(ledger: shoal.Ledger, label: str | None) -> tuple[dict[str, Any], list[str]]:
     """The accounts that have used the largest shares of their budgets, as JSON content and as lines."""
     lines = []
     spent = ledger.spent(label) if label is not None or ledger.has_budget else ()

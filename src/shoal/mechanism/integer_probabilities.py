@@ -1,8 +1,7 @@
-"""Probabilities as integers over 2^62, so that what is promised holds exactly, and is drawn exactly.
+"""Probabilities as integers over 2^62, so that a ratio of at most e^ε holds exactly and is drawn exactly.
 
-Label i gets curve y with probability N_iy / 2^62. Every row sums to 2^62, and N_iy ≤ R N_jy for all i, j and y with a
-rational R below e^ε: compared in integers, no rounding anywhere. A draw is 62 bits from the operating system's
-cryptographic generator and a search in running sums.
+Label i gets curve y with probability N_iy / 2^62; rows sum to 2^62, and N_iy ≤ R N_jy for a rational R below e^ε is
+compared in integers (docs/theory.md, section 11.2).
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.mechanism.program import Columns
+from shoal.mechanism.column_generation import Columns
 from shoal.validation import FloatArray
 
 Counts = NDArray[np.int64]
@@ -31,7 +30,7 @@ RATIO_BITS, EXP_BITS = 48, 128
 
 @lru_cache(maxsize=1024)
 def exp_floor(epsilon: float, bits: int = EXP_BITS) -> int:
-    """The largest integer certain to be at most e^ε 2^bits; ε in exact decimals, e^ε correctly rounded by decimal."""
+    """An integer at most e^ε 2^bits, as close as certain: ε in exact decimals, e^ε correctly rounded by ``decimal``."""
     if epsilon == 0.0:
         return 1 << bits
     digits = 60 + int(abs(epsilon))
@@ -41,18 +40,18 @@ def exp_floor(epsilon: float, bits: int = EXP_BITS) -> int:
     return int(wide.multiply(safe, Decimal(1 << bits)))
 
 
-def ratio(epsilon: float) -> int:
-    """R 2^RATIO_BITS: below e^ε by at least one step; 2^RATIO_BITS, no difference at all, where ε leaves no step."""
+def largest_ratio(epsilon: float) -> int:
+    """R 2^RATIO_BITS, the largest ratio used: below e^ε by at least one step, and 1 where ε leaves no step."""
     return max(exp_floor(epsilon, RATIO_BITS) - 1, 1 << RATIO_BITS)
 
 
-def counts_of(columns: Columns, epsilon: float) -> Counts | None:
-    """(n, m) integers N for these columns; None where ε is too small for them to differ as they should.
+def integer_probabilities(columns: Columns, epsilon: float) -> Counts | None:
+    """(n, m) integers N, probabilities times 2^62 of each column for each label; None where ε is too small for them.
 
     A column has N_iy = h for labels in its set and ⌈h/R⌉ for the others. The h are scaled up until no row falls short
     of the whole; what a row has too much is taken off its h's, which stay at or above ⌈h/R⌉: the ratios only shrink.
     """
-    limit = ratio(epsilon)
+    limit = largest_ratio(epsilon)
     if limit == 1 << RATIO_BITS:
         return None
     sets = columns.sets.T
@@ -77,16 +76,16 @@ def counts_of(columns: Columns, epsilon: float) -> Counts | None:
     return counts.astype(np.int64)
 
 
-def refine(columns: Columns, low: float) -> Columns:
-    """The same columns with x moved a little so that Σ_S x_S v_i(S) = 1: a linear program meets it to 1e-10 only."""
+def refine_frequencies(columns: Columns, low: float) -> Columns:
+    """The columns with frequencies moved so that Σ_S x_S v_i(S) = 1: a linear program meets it to 1e-10 only."""
     values = np.where(columns.sets, 1.0, low)
     missing = 1.0 - columns.often @ values
     often = columns.often + np.linalg.lstsq(values.T, missing, rcond=None)[0]
     return replace(columns, often=often) if (often > 0.0).all() else columns
 
 
-def keeps(counts: Any, epsilon: float) -> bool:
-    """Whether these are probabilities whose ratio never exceeds e^ε."""
+def keeps_ratio(counts: Any, epsilon: float) -> bool:
+    """Whether rows of integers are probabilities over 2^62 whose ratios never exceed e^ε."""
     if counts.dtype != np.int64 or counts.ndim != 2 or 0 in counts.shape or int(counts.min()) < 1:
         return False
     if any(sum(row) != WHOLE for row in counts.tolist()):
@@ -97,11 +96,11 @@ def keeps(counts: Any, epsilon: float) -> bool:
 
 
 def draw_position(counts: Counts) -> int:
-    """A position drawn with these integers of one row as probabilities; the same work whatever the row holds."""
+    """A position drawn with the probabilities of one row; the same work whatever the row holds."""
     place = secrets.randbits(BITS)
     return int((np.cumsum(counts) <= place).sum())
 
 
 def probabilities(counts: Counts) -> FloatArray:
-    """The integers as numbers."""
+    """Probabilities as doubles, from integers over 2^62."""
     return np.asarray(counts / float(WHOLE))

@@ -1,7 +1,8 @@
-"""curve, frontier, prove and attack: δ against ε and against the error spent, as a theorem, and what attackers find."""
+"""Commands that examine: curve, frontier, prove and attack."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,10 +11,14 @@ import typer
 import shoal
 from shoal.files import write_private
 from shoal.product.cli import options
-from shoal.product.cli.claims import read_claim, read_laws
 from shoal.product.cli.options import option
-from shoal.product.cli.screen import Outcome, check_folder, command, say
+from shoal.product.cli.screen import Outcome, command, print_message, refuse_unusable_folder
 from shoal.rounding import exactly, lower, upper
+
+LAWS_IN_JSON = (
+    'a mechanism file, or JSON with "means" (a row per label) and "covs" (one matrix, or one per label) or "variances" '
+    'of what is released, and if need be "labels" and "edges" (pairs of labels; all of them by default)'
+)
 
 
 @command()
@@ -32,7 +37,7 @@ def curve(
     """
     from shoal.accounting.curve import monotone_upper_ends
 
-    grid = options.numbers(epsilon, "epsilon")
+    grid = options.parse_numbers(epsilon, "epsilon")
     worst: Any
     if target.is_dir():
         worst = shoal.Run.open(target).curve(grid, notion)
@@ -65,7 +70,7 @@ def frontier(
         shoal frontier january --rho 0.1:1:5
         shoal frontier january --rho 0.2,0.5 --method white,paper,transport --epsilon 2
     """
-    budgets = sorted(options.numbers(rho, "rho"))
+    budgets = sorted(options.parse_numbers(rho, "rho"))
     methods = [name.strip() for name in method.split(",")]
     run = shoal.Run.open(folder)
     at = run.config.stated_epsilon if epsilon is None else epsilon
@@ -103,7 +108,7 @@ def prove(
         shoal prove laws.json --claim 1:1e-5
     """
     if claim is not None:
-        return _decide(target, claim, epsilon, scope)
+        return _check_claim(target, claim, epsilon, scope)
     if target.is_dir():
         run = shoal.Run.open(target)
         proofs, where = run.prove(epsilon=epsilon, scope=scope), target / "proof"
@@ -130,14 +135,18 @@ def prove(
     return Outcome(content, "\n".join(lines), code=4 if worst.delta_upper >= 1 else 0)
 
 
-def _decide(file: Path, claim: str, epsilon: float | None, scope: str | None) -> Outcome:
-    """Whether the laws of a file keep a claim."""
+def _check_claim(file: Path, claim: str, epsilon: float | None, scope: str | None) -> Outcome:
+    """Prove or refute that the laws of a file keep a claim EPSILON:DELTA; the proof goes into a file beside it."""
     if epsilon is not None:
         raise shoal.InputError("epsilon must be left out with claim=, which names it")
     if file.is_dir():
         raise shoal.InputError("claim: name a file; of a run each mechanism is one, in its folder mechanism")
-    classes, graph = read_laws(file)
-    check = shoal.testing.check_claim(classes, graph, *read_claim(claim), scope=scope)
+    try:
+        claimed, delta = map(float, claim.split(":"))
+    except ValueError:
+        raise shoal.InputError("claim must be EPSILON:DELTA, such as 1:1e-5") from None
+    classes, graph = _read_laws(file)
+    check = shoal.testing.check_claim(classes, graph, claimed, delta, scope=scope)
     parts = ("verdict", "epsilon", "claimed", "delta_lower", "delta_upper", "worst_edge")
     proof, about = file.parent / f"{file.stem}.proof.json", file
     check.proof.save(proof)
@@ -146,12 +155,34 @@ def _decide(file: Path, claim: str, epsilon: float | None, scope: str | None) ->
         import numpy as np
 
         from shoal import archive
-        from shoal.mechanism.releasable import law_parts
+        from shoal.mechanism.releasable import laws_file_parts
 
-        write_private(about, archive.pack(*law_parts(classes, np.array(check.proof.pairs))))
+        write_private(about, archive.pack(*laws_file_parts(classes, np.array(check.proof.pairs))))
     content = {part: getattr(check, part) for part in parts} | {"proof": str(proof)}
     again = f"The proof is {proof}; another program checks it: python -m shoal.proofs.checker {proof} {about}"
     return Outcome(content, f"{check}.\n{again}", code=0 if check.verdict == "proved" else 4)
+
+
+def _read_laws(path: Path) -> tuple[shoal.GaussianClasses | shoal.Mechanism, shoal.NeighborGraph | None]:
+    """The laws that a claim is about, with their neighbors; None for a mechanism's own."""
+    from shoal import archive  # loads NumPy
+
+    content = path.read_bytes()
+    if archive.form_of(content) is not None:
+        return shoal.Mechanism.from_bytes(content, f"path: {path.name}"), None
+    try:
+        given: Any = json.loads(content)
+    except ValueError:
+        given = None
+    names = set(given) if isinstance(given, dict) else set()
+    known = {"means", "covs", "variances", "labels", "edges"}
+    if len(names & {"covs", "variances"}) != 1 or not {"means"} <= names <= known:
+        raise shoal.InputError(f"{path.name} must be {LAWS_IN_JSON}")
+    make = shoal.GaussianClasses if "covs" in given else shoal.GaussianClasses.diagonal
+    classes = make(given["means"], given.get("covs", given.get("variances")), given.get("labels"))
+    if "edges" in given:
+        return classes, shoal.NeighborGraph.from_edges(classes.labels, given["edges"])
+    return classes, shoal.NeighborGraph.complete(classes.labels)
 
 
 @command()
@@ -196,10 +227,10 @@ def attack(
         shoal attack published.csv --known meters.parquet
         shoal attack published.csv --known people.csv --label person
     """  # fmt: skip
-    check_folder(out)
+    refuse_folder_for_study(out)
     if known is None and label is None and (file / "state.json").is_file():
         left = shoal.attack_run(file)
-        left.save(folder_for(out))
+        left.save(out)
         return Outcome({"out": str(out), **left.to_dict()}, str(left), code=4 if left.alarms else 0)
     if known is not None:
         study = shoal.find_published(file, known if label else shoal.read_meters(known), label=label, seed=seed)
@@ -207,22 +238,19 @@ def attack(
         study = shoal.attack_table(file, label, crowd=crowd, sensitive=sensitive or (), seed=seed)
     else:
         given: dict[str, Any] = {"crowd": crowd, "origins": origins, "properties": properties, "seed": seed}
-        study = shoal.attack_meters(shoal.read_meters(file), progress=tell, **given)
-    study.save(folder_for(out))
+        study = shoal.attack_meters(shoal.read_meters(file), progress=show_progress, **given)
+    study.save(out)
     content = {"out": str(out), **study.to_dict()}
     return Outcome(content, f"{study}\n\nTwo sheets to file: {out / 'attack.html'}", code=4 if study.exceeded else 0)
 
 
-def tell(text: str, share: float) -> None:
-    """Show the progress of a study on standard error."""
-    say(f"{share:4.0%} {text}")
+def show_progress(text: str, share: float) -> None:
+    """Show on standard error what a study is doing, and the share that is done."""
+    print_message(f"{share:4.0%} {text}")
 
 
-def folder_for(out: Path) -> Path:
-    """The folder of a study, made if need be, unless it is a run's."""
-    if out.exists() and not out.is_dir():
-        raise shoal.InputError(f"out: {out.name} is a file; name a folder")
+def refuse_folder_for_study(out: Path) -> None:
+    """Raise unless the sheets of a study can be written to this folder, which must not be a run's."""
+    refuse_unusable_folder(out)
     if (out / "state.json").is_file():
         raise shoal.InputError(f"out: {out.name} holds a shoal run; name another folder")
-    out.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return out

@@ -1,19 +1,14 @@
-"""Codebooks and Gaussian releases about the same label: a sequence fixed in advance, or one chosen along the way.
+"""Composition of codebooks and Gaussian releases about the same label: fixed in advance, or chosen along the way.
 
-**Filters** say when a sequence chosen along the way must end, whatever is chosen.
+:func:`composed_delta` is exact for a sequence that was fixed in advance. A filter (:class:`FilterRule`) holds for
+mechanisms chosen in the light of earlier answers: with D_t the sum of their Rényi divergences of order 1 + t and
+c_t = t^t / (1+t)^{1+t}, a sequence that goes on only while one of
 
-Exact composition is a guarantee for a sequence that was fixed in advance; what is decided here holds whatever is
-chosen, and whenever it ends (proof: docs/theory.md, section 15). With D_t the sum of the Rényi divergences of order
-1 + t of the mechanisms used so far, c_t = t^t / (1+t)^{1+t} and weights w that sum to 1, who goes on only as long as
-one of these holds, whichever it is, stays within (ε, δ):
+    c_t e^{t(D_t − ε)} ≤ w_t δ           for one of a few orders 1 + t, fixed with the budget
+    δ_gauss(ε) ≤ w_gauss δ               all answers Gaussian with equal covariances; that of Σ μ²
+    largest loss ≤ ε                     all answers with a bounded loss
 
-    c_t e^{t(D_t − ε)} ≤ w_t δ           for one of a few orders 1 + t, fixed with the budget;
-    δ_gauss(ε) ≤ w_gauss δ               all answers Gaussian with equal covariances; that of Σ μ²;
-    largest loss ≤ ε                     all answers with a bounded loss: pure ε adds up;
-
-and in each case Σ δᵢ + (1 + e^ε) Σ τᵢ ≤ w_aside δ, which is what is claimed to happen beside the losses, and finite
-precision. By how much the largest loss exceeds ε may be counted there too: five times 0.2 is a little above 1. Both
-directions of a pair, and for a table both of its answers, are sums of their own.
+and Σ δᵢ + (1 + e^ε) Σ τᵢ ≤ w_aside δ hold stays within (ε, δ), where the weights sum to 1 (docs/theory.md, section 15).
 """
 
 from __future__ import annotations
@@ -32,8 +27,8 @@ from shoal.accounting.curve import NOTIONS, PrivacyCurve, exp_rounded_up, log_de
 from shoal.accounting.releases import SCOPES, EdgeSource, Releases
 from shoal.errors import InputError
 from shoal.laws.graph import NeighborGraph
-from shoal.mechanism.atoms import LossAtoms, compose_losses, log_up
 from shoal.mechanism.codebook import Codebook
+from shoal.mechanism.discrete_loss import DiscreteLoss, compose_losses, log_rounded_up
 from shoal.numerics.matrices import EPS
 from shoal.validation import FloatArray, IndexArray
 
@@ -77,15 +72,15 @@ def composed_delta(
     0.0
     """
     grid, scalar = validation.grid(epsilon=epsilon)
-    books, gaussian, pairs = sort_releases(releases, graph, scope)
+    books, gaussian, pairs = split_by_kind(releases, graph, scope)
     best, log_upper = np.full(len(grid), -1.0), np.full(len(grid), -np.inf)
     worst = [("", "")] * len(grid)
     directions = 2 if scope == "answer" else 1
     for pair, (i, j) in zip(pairs, graph.edges.tolist(), strict=True):
         for direction, (a, b) in enumerate([(i, j), (j, i)][:directions]):
             ends = graph.labels[a], graph.labels[b]
-            loss = compose_losses([book.losses(*ends, scope) for book in books])
-            upper, log_of = upper_ends(loss, gaussian, pair, direction, grid, directions)
+            loss = compose_losses([book.privacy_loss(*ends, scope) for book in books])
+            upper, log_of = composed_delta_upper(loss, gaussian, pair, direction, grid, directions)
             for e in np.flatnonzero((upper > best) | ((upper == best) & (log_of > log_upper))):
                 best[e], log_upper[e], worst[e] = upper[e], log_of[e], ends
     curve = PrivacyCurve("dp", grid, best, log_upper, np.zeros(len(grid)), best, log_upper, worst, scope)
@@ -109,7 +104,7 @@ class FilterRule:
 
         def uses(order: float) -> float:
             t = order - 1.0
-            return (self.epsilon + (log_delta + math.log(WEIGHTS[0]) - _log_constant(t)) / t) / order
+            return (self.epsilon + (log_delta + math.log(WEIGHTS[0]) - _log_conversion_factor(t)) / t) / order
 
         best = max(range(len(WEIGHTS) - 1, len(ORDERS)), key=lambda i: uses(ORDERS[i]))
         return tuple(ORDERS[best - i] for i in range(len(WEIGHTS)))
@@ -125,7 +120,7 @@ class FilterRule:
         """
         total = np.asarray(divergences, dtype=np.float64)
         t = np.array(self.orders) - 1.0
-        constant = np.array([_log_constant(x) for x in t])
+        constant = np.array([_log_conversion_factor(x) for x in t])
         shares = np.log(WEIGHTS)
         size = t * (total + self.epsilon) + np.abs(constant) + 2.0 * (1.0 + t) * np.log1p(t) + np.abs(shares)
         exponent = t * (total - self.epsilon) + constant - shares + SLACK * (1.0 + size)
@@ -139,28 +134,28 @@ class FilterRule:
         return np.asarray(np.minimum(np.minimum(chosen, bounded * (1 + SLACK)), 1.0))
 
 
-def _log_constant(t: float) -> float:
-    """ln of t^t / (1 + t)^{1+t}."""
+def _log_conversion_factor(t: float) -> float:
+    """Logarithm of t^t / (1 + t)^{1+t}, the factor that converts a Rényi divergence of order 1 + t to δ."""
     return t * math.log(t) - (1.0 + t) * math.log1p(t)
 
 
 def gaussian_deltas(source: EdgeSource, pairs: Any, epsilon: float, directions: int = 2) -> FloatArray:
-    """(edges, directions) δ(ε) of everything a source holds, rounded up."""
+    """(edges, directions) δ(ε) of all Gaussian releases that a source composes, rounded up."""
     offsets = np.zeros((len(pairs), directions))
     bounds = log_delta_brackets(source, pairs, NOTIONS["dp"], np.array([epsilon]), offsets)
     return exp_rounded_up(split_brackets(bounds.reshape(-1, 3))[2]).reshape(offsets.shape)
 
 
-def codebook_divergence(losses: Sequence[tuple[LossAtoms, int]], orders: FloatArray) -> FloatArray:
+def codebook_divergence(losses: Sequence[tuple[DiscreteLoss, int]], orders: FloatArray) -> FloatArray:
     """(orders,) the sum of the divergences of discrete losses, each counted some times, rounded up."""
     moments = [[times * max(loss.log_moment(a - 1.0), 0.0) for a in orders.tolist()] for loss, times in losses]
     return np.asarray(np.sum(moments, axis=0) / (orders - 1.0) * (1 + 4 * EPS * (2 + len(moments))))
 
 
-def sort_releases(
+def split_by_kind(
     releases: Sequence[Any], graph: NeighborGraph, scope: str
 ) -> tuple[list[Codebook], Releases | None, IndexArray]:
-    """The codebooks, all other releases together if there are any, and the graph's edges as positions in these."""
+    """Codebooks, the composition of all Gaussian releases if there are any, and (edges, 2) positions in that."""
     validation.choice(SCOPES, scope=scope)
     if not isinstance(graph, NeighborGraph):
         raise InputError("graph must be a NeighborGraph")
@@ -174,17 +169,17 @@ def sort_releases(
     return books, gaussian, graph.edges.astype(np.intp) if gaussian is None else gaussian.edge_positions(graph)
 
 
-def upper_ends(
-    loss: LossAtoms, gaussian: EdgeSource | None, pair: Any, direction: int, grid: FloatArray, directions: int = 2
+def composed_delta_upper(
+    loss: DiscreteLoss, gaussian: EdgeSource | None, pair: Any, direction: int, grid: FloatArray, directions: int = 2
 ) -> tuple[FloatArray, FloatArray]:
-    """δ of one directed pair at each ε and its logarithm, both rounded up; 0 and −inf only where δ is exactly 0.
+    """δ of a codebook loss composed with Gaussian releases for one directed pair at each ε, and its logarithm.
 
-    Discrete losses stand beside those of ``gaussian``, if any. A δ below what doubles hold (1e-412) has its logarithm
+    Both are rounded up; 0 and −inf only where δ is exactly 0. A δ below what doubles hold (1e-412) has its logarithm
     all the same, and reads as the least positive double.
     """
     if gaussian is None:
         values = np.array([loss.delta(e) for e in grid.tolist()])
-        return values, log_up(values)
+        return values, log_rounded_up(values)
     atoms = np.minimum(loss.losses, loss.largest)
     shifted = np.nextafter(grid[:, None] - atoms[None, :], -np.inf).ravel()
     offsets = np.zeros((1, directions))
@@ -193,14 +188,14 @@ def upper_ends(
     with np.errstate(under="ignore"):
         products = loss.probabilities * exp_rounded_up(logs)
     values = np.minimum(np.array([math.fsum(row) for row in products]) * (1 + 4 * EPS), 1.0)
-    log_values = log_up(values)
+    log_values = log_rounded_up(values)
     for e in np.flatnonzero(values < SMALL):
-        log_values[e] = _log_sum_up(loss.probabilities, logs[e])
-        values[e] = exp_rounded_up(log_values[e : e + 1])[0]
+        log_values[e] = _log_weighted_sum_up(loss.probabilities, logs[e])
+        values[e] = exp_up(log_values[e : e + 1])[0]
     return values, log_values
 
 
-def _log_sum_up(probabilities: FloatArray, logs: FloatArray) -> float:
+def _log_weighted_sum_up(probabilities: FloatArray, logs: FloatArray) -> float:
     """ln Σ p e^l, rounded up; −inf only where every term is exactly 0.
 
     A term is off by less than 4 EPS (1 + |ln p| + |l|), and one that is 800 below the largest, |ln p| being at most
