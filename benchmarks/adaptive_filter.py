@@ -12,7 +12,7 @@ import numpy as np
 
 from shoal import NeighborGraph, validation
 from shoal.accounting.curve import BLOCK
-from shoal.accounting.renyi import equal_covariances, upper_divergences
+from shoal.accounting.renyi import have_equal_covariances, renyi_upper_ends
 from shoal.mechanism.composition import FilterRule, codebook_divergence, gaussian_deltas, split_by_kind
 from shoal.mechanism.discrete_loss import sum_rounded_up
 from shoal.numerics.matrices import EPS

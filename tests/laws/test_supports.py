@@ -249,7 +249,7 @@ def test_release_refuses_what_the_law_of_the_label_excludes(monkeypatch):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_simulated_answers_are_ones_the_laws_allow(seed):
+def test_drawn_answers_are_ones_the_laws_allow(seed):
     for k, rank in ((2, 1), (4, 2), (12, 7)):
         _, classes = embedded(k, rank, seed, spread=10, offset=2.0**20)
         drawn = draw_true_answers(classes, 400, np.random.default_rng(seed))

@@ -15,7 +15,7 @@ from mpmath import mp, mpf
 
 import shoal
 from peer_cases import discrete_delta, gaussian_delta, law
-from shoal.accounting.risk import named_in_group
+from shoal.accounting.risk import group_naming_bound
 from shoal.mechanism import discrete_loss
 from shoal.mechanism.discrete_loss import DiscreteLoss
 from shoal.mechanism.integer_probabilities import WHOLE

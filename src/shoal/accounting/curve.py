@@ -237,7 +237,7 @@ def epsilon_at(
     True
     """
     delta = validation.probability(delta=delta, below_one=True)
-    # δ's own logarithm, rounded down by what exp_up may add.
+    # δ's own logarithm, rounded down by what exp_rounded_up may add.
     target = math.log(delta) * (1 + EPS) - 8 * EPS if delta > 0 else -math.inf
     releases, pairs, code, offsets = _check_request(classes, graph, notion, prior, scope)
     if len(pairs) == 0:

@@ -26,11 +26,10 @@ from shoal.accounting import tails
 from shoal.accounting.assignments import EXACT_ROWS, likeliest_assignments, match_probabilities
 from shoal.accounting.curve import exp_rounded_up, log_delta_brackets, worst_curve
 from shoal.accounting.releases import SCOPES, Prior, Releases, prior_weights
-from shoal.accounting.spectrum import cached_supports
 from shoal.errors import CertificationError, InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
-from shoal.laws.supports import Supports
+from shoal.laws.supports import Supports, cached_supports
 from shoal.validation import FloatArray, IndexArray
 
 #: Pairs up to which the theorem takes each one's δ; of more, the worst stands for all.

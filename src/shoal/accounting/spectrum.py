@@ -8,14 +8,13 @@ infinite. Labels whose laws are not settled (:mod:`shoal.laws.supports`) have er
 from __future__ import annotations
 
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shoal.accounting import whitening
 from shoal.laws.classes import GaussianClasses
-from shoal.laws.supports import Supports, group_by_support
+from shoal.laws.supports import cached_supports
 from shoal.numerics.compilation import kernel
 from shoal.validation import FloatArray, IndexArray
 
@@ -62,16 +61,6 @@ class EdgeSpectra:
             target = getattr(self, name)
             target[rows, :width] = getattr(part, name)
             target[rows, width:] = 0.0
-
-
-_supports: WeakKeyDictionary[GaussianClasses, Supports] = WeakKeyDictionary()
-
-
-def cached_supports(classes: GaussianClasses) -> Supports:
-    """Return the labels grouped by support, computed once per family of laws."""
-    if classes not in _supports:
-        _supports[classes] = group_by_support(classes)
-    return _supports[classes]
 
 
 def spectrum_width(classes: GaussianClasses) -> int:

@@ -23,10 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal import validation
-from shoal.accounting.spectrum import cached_supports
 from shoal.audits.confidence import clopper_pearson_lower, clopper_pearson_upper, wilson_bounds
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
+from shoal.laws.supports import cached_supports
 from shoal.mechanism.mechanism import Mechanism
 from shoal.numerics.eigenpairs import eigh
 from shoal.validation import BoolArray, FloatArray, IndexArray

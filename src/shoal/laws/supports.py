@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,6 +103,16 @@ class Supports:
                 sums = size + size[:, item.entries] @ np.abs(item.spread.T)
                 out[rows] |= ~(off <= ROUNDINGS * classes.n_dims * EPS * sums).all(axis=1)
         return np.asarray(out)
+
+
+_supports: WeakKeyDictionary[GaussianClasses, Supports] = WeakKeyDictionary()
+
+
+def cached_supports(classes: GaussianClasses) -> Supports:
+    """Return the labels grouped by support, computed once per family of laws."""
+    if classes not in _supports:
+        _supports[classes] = group_by_support(classes)
+    return _supports[classes]
 
 
 def group_by_support(classes: GaussianClasses) -> Supports:

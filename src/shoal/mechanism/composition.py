@@ -191,7 +191,7 @@ def composed_delta_upper(
     log_values = log_rounded_up(values)
     for e in np.flatnonzero(values < SMALL):
         log_values[e] = _log_weighted_sum_up(loss.probabilities, logs[e])
-        values[e] = exp_up(log_values[e : e + 1])[0]
+        values[e] = exp_rounded_up(log_values[e : e + 1])[0]
     return values, log_values
 
 

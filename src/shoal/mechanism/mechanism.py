@@ -31,11 +31,10 @@ from shoal.accounting.curve import (
     worst_curve,
 )
 from shoal.accounting.releases import SCOPES, Releases
-from shoal.accounting.spectrum import cached_supports
 from shoal.errors import CertificationError, InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
-from shoal.laws.supports import RankWarning
+from shoal.laws.supports import RankWarning, cached_supports
 from shoal.mechanism.output_laws import output_covs, output_means
 from shoal.mechanism.releasable import (
     COVERAGE,
@@ -306,7 +305,9 @@ class Mechanism(Storable):
     def _exact(self) -> ExactMap:
         """All labels' parameters as integers, prepared together so that no label's first release takes longer."""
         targets = None if self.mean_grid is None else np.where(self.mean_grid > EXACT, self._moved_means[0], np.nan)
-        return ExactMap.of(self.classes.means, self._shift_by_label, self.gain, self.noise_cov, self._grid, targets)
+        return ExactMap.from_parameters(
+            self.classes.means, self._shift_by_label, self.gain, self.noise_cov, self._grid, targets
+        )
 
     def _check_request(self, answers: Any, label: Any, name: str = "q") -> tuple[FloatArray, list[int]]:
         """Answers as an array of finite numbers, and the position of each one's label; nothing is drawn before this."""
@@ -322,8 +323,8 @@ class Mechanism(Storable):
 
     def refuse_impossible_answers(self, answers: FloatArray, positions: Sequence[int], name: str) -> None:
         """Raise InputError if a row of ``answers`` (m, k) cannot come from the law of the label at its position."""
-        supports = supports_of(self.classes)
-        count = int(supports.excludes(self.classes, answers, np.array(positions, dtype=np.intp)).sum())
+        supports = cached_supports(self.classes)
+        count = int(supports.excluded_answers(self.classes, answers, np.array(positions, dtype=np.intp)).sum())
         if count:
             raise InputError(
                 f"{name}: {count} of {len(answers)} answer(s) cannot come from the law of their label, which fixes "
@@ -479,7 +480,7 @@ class Mechanism(Storable):
     @cached_property
     def pairs(self) -> IndexArray:
         """(edges, 2) positions of the two labels of every edge of the graph."""
-        return Releases.of(self.classes).pairs(self.graph)
+        return Releases.collect(self.classes).edge_positions(self.graph)
 
     def _precision_loss(self, epsilon: float | FloatArray, scope: str) -> float:
         """What finite precision adds to δ(ε) of the worst edge, for one ε or one per edge."""
