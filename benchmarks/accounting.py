@@ -112,8 +112,8 @@ def pld_delta(classes: shoal.GaussianClasses, a: int, b: int) -> tuple[float, in
     from dp_accounting.pld import privacy_loss_distribution
 
     from shoal.accounting import tails
+    from shoal.accounting.cumulants import RIGHT, TAIL
     from shoal.accounting.edges import loss_law
-    from shoal.accounting.generating import RIGHT, TAIL
     from shoal.accounting.releases import Releases
 
     law = loss_law(Releases.collect(classes).spectra(np.array([[a, b]], dtype=np.intp)), 0, 0)

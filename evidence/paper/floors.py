@@ -19,7 +19,7 @@ import math
 
 import numpy as np
 
-from shoal.accounting.generating import HOCKEY, RIGHT, LossLaw
+from shoal.accounting.cumulants import HOCKEY, RIGHT, LossLaw
 from shoal.accounting.tails import log_tail_bracket
 from shoal.designs.problem import DesignProblem
 from shoal.numerics.compilation import kernel

@@ -9,7 +9,7 @@ from mpmath import mp, mpf
 import cases
 import oracle
 from shoal.accounting import tails
-from shoal.accounting.generating import HOCKEY, LEFT, RIGHT, TAIL, LossLaw
+from shoal.accounting.cumulants import HOCKEY, LEFT, RIGHT, TAIL, LossLaw
 
 SPECTRA = {case["name"]: case for case in oracle.load_spectra()}
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.noise.affine import ExactMap
+from shoal.noise.exact_map import ExactMap
 from shoal.noise.factor import WIDTH
 from shoal.noise.grid import LIMIT, NoiseGrid
 from shoal.noise.source import RESOLUTION

@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from shoal.accounting.generating import HOCKEY, LEFT, RIGHT, LossLaw, complex_cumulant, cumulant_derivatives
+from shoal.accounting.cumulants import HOCKEY, LEFT, RIGHT, LossLaw, complex_cumulant, cumulant_derivatives
 from shoal.numerics.compilation import kernel
 
 EPS = float(np.finfo(np.float64).eps)

@@ -203,10 +203,10 @@ def edge_brackets(
     grid = np.array([validation.non_negative(epsilon=epsilon)])
     releases, pairs, code, offsets = _check_request(classes, graph, notion, prior, scope)
 
-    def work(part: slice) -> FloatArray:
+    def bracket_block(part: slice) -> FloatArray:
         return log_delta_brackets(releases, pairs[part], code, grid, offsets[part])[:, :, 0]
 
-    parts = list(map_batches(work, len(pairs), BLOCK))
+    parts = list(map_batches(bracket_block, len(pairs), BLOCK))
     logs = np.concatenate(parts) if parts else np.empty((0, releases.n_directions, 3))
     value, lower, upper = split_brackets(logs.reshape(-1, 3))
     ends = np.stack([value, lower, upper], axis=1).reshape(logs.shape)
@@ -253,30 +253,30 @@ def epsilon_at(
             return math.inf
         part, own = slice(e, e + 1), int(direction)
 
-        def edge_met(at: float, part: slice = part, own: int = own) -> bool:
+        def is_met_by_edge(at: float, part: slice = part, own: int = own) -> bool:
             return bool(
                 log_delta_brackets(releases, pairs[part], code, np.array([at]), offsets[part])[0, own, 0, 2] <= target
             )
 
-        if target == -math.inf and not edge_met(1e9):
+        if target == -math.inf and not is_met_by_edge(1e9):
             return math.inf  # δ = 0 exactly needs a bounded loss
-        moved = epsilon if edge_met(epsilon) else _least_epsilon(edge_met, epsilon, 1e-13)
+        moved = epsilon if is_met_by_edge(epsilon) else _least_epsilon(is_met_by_edge, epsilon, 1e-13)
         if moved == math.inf:
             return math.inf
         if moved <= epsilon:
             break  # another edge has the largest upper end, with a wide bracket
         epsilon = moved
 
-    def met(at: float) -> bool:
+    def is_target_met(at: float) -> bool:
         return bool(_worst_brackets(releases, pairs, code, np.array([at]), offsets)[0][0, 2] <= target)
 
-    return _least_epsilon(met, epsilon, 1e-12)
+    return _least_epsilon(is_target_met, epsilon, 1e-12)
 
 
-def _least_epsilon(met: Callable[[float], bool], start: float, width: float) -> float:
-    """Return the least ε above ``start`` at which ``met`` holds, by bisection to a relative ``width``; inf if none."""
+def _least_epsilon(is_met: Callable[[float], bool], start: float, width: float) -> float:
+    """Return the least ε above ``start`` at which ``is_met``, by bisection to a relative ``width``; inf if none."""
     low, high = start, max(1.0, 2.0 * start)
-    while not met(high):
+    while not is_met(high):
         low, high = high, 2.0 * high
         if high > 1e15:
             return math.inf
@@ -284,7 +284,7 @@ def _least_epsilon(met: Callable[[float], bool], start: float, width: float) -> 
         middle = 0.5 * (low + high)
         if high - low <= width * high or not low < middle < high:
             break
-        low, high = (low, middle) if met(middle) else (middle, high)
+        low, high = (low, middle) if is_met(middle) else (middle, high)
     return high
 
 
@@ -337,7 +337,7 @@ def _worst_brackets(
     n = len(epsilons)
     floors = np.full(n, -np.inf)
 
-    def work(part: slice) -> tuple[FloatArray, NDArray[np.intp]]:
+    def bracket_block(part: slice) -> tuple[FloatArray, NDArray[np.intp]]:
         logs = np.empty((*offsets[part].shape, n, 3))
         bracket_edges(code, epsilons, offsets[part], releases.spectra(pairs[part]), floors.copy(), logs)
         loose, count = _is_wider(logs, LOOSE), FIRST_SETTLED
@@ -356,7 +356,7 @@ def _worst_brackets(
         return best, np.stack([part.start + top // offsets.shape[1], top % offsets.shape[1]], axis=1)
 
     best, where = np.full((n, 3), -np.inf), np.zeros((n, 2), dtype=np.intp)
-    for part_best, part_where in map_batches(work, len(pairs), BLOCK):
+    for part_best, part_where in map_batches(bracket_block, len(pairs), BLOCK):
         better = part_best[:, 0] > best[:, 0]
         where[better] = part_where[better]
         best = np.maximum(best, part_best)

@@ -10,9 +10,9 @@ import numpy as np
 from shoal import validation
 from shoal.accounting import tails
 from shoal.accounting.contour import EPS
+from shoal.accounting.cumulants import TINY_SQUARE
 from shoal.accounting.curve import TINIEST, exp_rounded_up
 from shoal.accounting.edges import exact_lambda_law
-from shoal.accounting.generating import TINY_SQUARE
 from shoal.errors import InputError, UnreachableError
 from shoal.laws.graph import NeighborGraph
 
@@ -101,26 +101,26 @@ def analytic_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
         raise UnreachableError("delta must be above 0: no Gaussian noise gives delta = 0 to a positive sensitivity")
     target = math.log(delta) * (1 + EPS) - 8 * EPS  # δ's own logarithm, rounded down
 
-    def safe(ratio: float) -> bool:
+    def is_private_at(ratio: float) -> bool:
         return _equal_covariance_log_delta(ratio, epsilon, tails.DP) <= target
 
     low, high = 1.0, 1.0
-    while not safe(low):
+    while not is_private_at(low):
         low *= 0.5
         if low < 1e-300 or gap / low == math.inf:
             raise UnreachableError("delta is too small for this epsilon: the noise needed exceeds the range of doubles")
-    while safe(high):
+    while is_private_at(high):
         low, high = high, 2.0 * high
     while True:
         middle = 0.5 * (low + high)
         if not low < middle < high or high - low < 1e-15 * low:
             break
-        if safe(middle):
+        if is_private_at(middle):
             low = middle
         else:
             high = middle
     sigma = math.nextafter(gap / low, math.inf)
-    while not safe(math.nextafter(gap / sigma, math.inf)):
+    while not is_private_at(math.nextafter(gap / sigma, math.inf)):
         sigma = math.nextafter(sigma * (1 + EPS), math.inf)
     return sigma
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.accounting.generating import TINY_SQUARE, LossLaw
+from shoal.accounting.cumulants import TINY_SQUARE, LossLaw
 from shoal.accounting.spectrum import reverse_spectrum
 from shoal.accounting.tails import log_delta_bracket
 from shoal.numerics.compilation import kernel

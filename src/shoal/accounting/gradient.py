@@ -20,8 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.accounting.contour import contour_point, log_strip_integral, scaled_integrand
-from shoal.accounting.edges import exact_lambda_law
-from shoal.accounting.generating import (
+from shoal.accounting.cumulants import (
     HOCKEY,
     LEFT,
     RIGHT,
@@ -32,6 +31,7 @@ from shoal.accounting.generating import (
     loss_supremum,
     saddle_point,
 )
+from shoal.accounting.edges import exact_lambda_law
 from shoal.accounting.spectrum import reverse_spectrum
 from shoal.accounting.tails import CHERNOFF, DP, PDP_TWO_SIDED, are_laws_equal, log_saddle_estimate, log_sum_exp
 from shoal.accounting.whitening import solve_transposed_in_place, spectrum_without_errors

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from shoal import validation
 from shoal.accounting.contour import EPS, spectrum_error
+from shoal.accounting.cumulants import RIGHT, LossLaw, extreme_g, loss_supremum
 from shoal.accounting.curve import BLOCK, NO_EDGES, privacy_curve
 from shoal.accounting.edges import LOOSE, EdgeBatch, loss_law
-from shoal.accounting.generating import RIGHT, LossLaw, extreme_g, loss_supremum
 from shoal.accounting.releases import EdgeSource, Releases
 from shoal.accounting.spectrum import edge_spectra
 from shoal.accounting.tails import is_range_doubtful, supremum_error
@@ -105,16 +105,16 @@ def _edge_divergences(
     rounded = ((orders < 0.5) | (orders > 2.0**53)) & np.isfinite(orders)
     shifted = np.where(rounded, np.nextafter(orders - 1.0, np.inf), orders - 1.0)
 
-    def measure(spectra: EdgeBatch) -> tuple[FloatArray, FloatArray]:
+    def bracket_divergences(spectra: EdgeBatch) -> tuple[FloatArray, FloatArray]:
         shape = (len(spectra.disjoint), directions, len(orders))
         divergences, error = np.empty(shape), np.empty(shape)
         _fill_divergences(shifted, spectra, divergences, error)
         return divergences, error
 
-    divergences, error = measure(source.spectra(pairs))
+    divergences, error = bracket_divergences(source.spectra(pairs))
     rows = np.flatnonzero((error > LOOSE * np.maximum(1.0, np.abs(divergences))).any(axis=(1, 2)))
     if len(rows):
-        divergences[rows], error[rows] = measure(source.spectra(pairs[rows], precise=True))
+        divergences[rows], error[rows] = bracket_divergences(source.spectra(pairs[rows], precise=True))
     return divergences, error
 
 
@@ -129,7 +129,7 @@ def _worst_divergences(
     """Return, per order, the largest divergence, the largest upper end, and (edge, direction) of the first."""
     n = len(orders)
 
-    def work(part: slice) -> tuple[FloatArray, FloatArray, NDArray[np.intp]]:
+    def worst_of_block(part: slice) -> tuple[FloatArray, FloatArray, NDArray[np.intp]]:
         divergences, error = _edge_divergences(releases, pairs[part], orders, releases.n_directions)
         flat = divergences.reshape(-1, n)
         top = np.argmax(flat, axis=0)
@@ -138,7 +138,7 @@ def _worst_divergences(
 
     best, upper = np.full(n, -np.inf), np.full(n, -np.inf)
     where = np.zeros((n, 2), dtype=np.intp)
-    for part_best, part_upper, part_where in map_batches(work, len(pairs), BLOCK):
+    for part_best, part_upper, part_where in map_batches(worst_of_block, len(pairs), BLOCK):
         better = part_best > best
         best[better], where[better] = part_best[better], part_where[better]
         upper = np.maximum(upper, part_upper)

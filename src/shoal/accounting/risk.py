@@ -184,16 +184,16 @@ def best_naming_bound(releases: Releases, members: IndexArray, pairs: IndexArray
     """
     degrees = np.bincount(np.searchsorted(members, pairs).ravel(), minlength=len(members))
 
-    def bound(epsilon: float) -> float:
+    def bound_at(epsilon: float) -> float:
         return naming_bound(degrees, epsilon, _sum_of_deltas(releases, pairs, epsilon))
 
-    best, at = bound(0.0), 0.0
+    best, at = bound_at(0.0), 0.0
     if best <= (1 + CLOSE) / len(members):
         return best
     step = (math.log(max(int(degrees.max(initial=1)), 1)) + 4.0) / 4.0
     tried = [step * j for j in range(1, 5)]
     for _ in range(4):
-        bounds = [(bound(epsilon), epsilon) for epsilon in tried]
+        bounds = [(bound_at(epsilon), epsilon) for epsilon in tried]
         best, at = min([(best, at), *bounds])
         step /= 2.0
         tried = [epsilon for epsilon in (at - step, at + step) if epsilon >= 0.0]

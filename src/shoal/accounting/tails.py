@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from shoal.accounting.contour import AGREEMENT, EPS, exponent_errors, log_strip_integral, spectrum_error
-from shoal.accounting.generating import (
+from shoal.accounting.cumulants import (
     HOCKEY,
     LEFT,
     RIGHT,

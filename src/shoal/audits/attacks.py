@@ -224,7 +224,7 @@ def row_exchange_scores(scores: Scores) -> Scores:
     come from the same pairs: neither relies on the other.
     """
 
-    def both(a: int, b: int) -> Sequence[tuple[FloatArray, FloatArray]]:
+    def exchange_scores(a: int, b: int) -> Sequence[tuple[FloatArray, FloatArray]]:
         tests = []
         for first, second in scores(a, b):
             count = min(len(first), len(second))
@@ -232,7 +232,7 @@ def row_exchange_scores(scores: Scores) -> Scores:
             tests.append((loss, -loss))
         return tests
 
-    return both
+    return exchange_scores
 
 
 def split_in_halves(values: FloatArray) -> tuple[FloatArray, FloatArray]:

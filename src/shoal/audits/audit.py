@@ -5,7 +5,7 @@ Released answers are taken as they are; the mechanism's parameters are read only
 
 1. Attacks (:mod:`shoal.audits.attacks`): is an event more telling than (ε, δ) allows? Gives δ_lower per edge.
 2. Naming (:mod:`shoal.audits.naming`): is the label named more often than promised?
-3. Law (:mod:`shoal.audits.fidelity`): do the answers follow the claimed laws, independently of each other?
+3. Law (:mod:`shoal.audits.law_tests`): do the answers follow the claimed laws, independently of each other?
 
 What the attackers hold is the audit's scope: one row, or the whole table. What they are held against is the mechanism's
 certificate, whatever it speaks of: one that speaks of one row is violated by a table that shows more.
@@ -37,9 +37,9 @@ from shoal.audits.attacks import (
 )
 from shoal.audits.codebook_audit import CodebookAudit, audit_codebook
 from shoal.audits.confidence import SHARES, detectable_delta, detectable_shortage
-from shoal.audits.fidelity import find_law_differences
+from shoal.audits.law_tests import find_law_differences
 from shoal.audits.naming import attack_single_answers, attack_whole_tables
-from shoal.audits.verdict import HOLDS, Audit, Discrepancy
+from shoal.audits.results import HOLDS, Audit, Discrepancy
 from shoal.errors import CertificationError, InputError
 from shoal.laws.graph import NeighborGraph
 from shoal.mechanism.codebook import Codebook
@@ -141,13 +141,13 @@ def audit(
         pairs, epsilons = pairs[chosen], epsilons[chosen]
     claim = _Claim(own, graph, scope, pairs, epsilons, n_edges, error, seed)
 
-    def step() -> None:
+    def report_step() -> None:
         if progress is not None:
             progress(next(done), len(own.labels) + len(pairs))
 
     true = draw_true_answers(own.classes, n_samples, np.random.default_rng(seed))
-    released = release_every_label(own.release if release is None else release, true, own.labels, step)
-    return _attack_answers(claim, released, "mechanism.release" if release is None else "given release", step)
+    released = release_every_label(own.release if release is None else release, true, own.labels, report_step)
+    return _attack_answers(claim, released, "mechanism.release" if release is None else "given release", report_step)
 
 
 @dataclass(frozen=True, eq=False)

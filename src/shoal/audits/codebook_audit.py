@@ -17,7 +17,7 @@ from shoal.accounting.assignments import likeliest_assignments
 from shoal.accounting.releases import SCOPES
 from shoal.accounting.risk import group_naming_bound
 from shoal.audits.confidence import clopper_pearson_lower, clopper_pearson_upper
-from shoal.audits.verdict import Naming
+from shoal.audits.results import Naming
 from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.integer_probabilities import probabilities
 from shoal.rounding import upper

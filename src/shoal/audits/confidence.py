@@ -60,11 +60,11 @@ def mean_lower_bound(values: FloatArray, error: float) -> float:
     before = np.concatenate([[0.25], spread[:-1]])
     stakes = np.minimum(np.sqrt(2.0 * wanted / (count * before)), 1.0)
 
-    def won(m: float) -> bool:
+    def is_wealth_reached(m: float) -> bool:
         with np.errstate(divide="ignore"):
             return float(np.log1p(stakes * (values - m)).sum()) >= wanted
 
-    return _bisect(won, 0.0, 1.0, 50) * (1 - 1e-12) if won(0.0) else 0.0
+    return _bisect(is_wealth_reached, 0.0, 1.0, 50) * (1 - 1e-12) if is_wealth_reached(0.0) else 0.0
 
 
 def mean_upper_bound(values: FloatArray, error: float) -> float:
@@ -90,14 +90,14 @@ def detectable_delta(promise: float, epsilon: float, trials: int, error: float) 
         return 1.0
     grow = math.exp(min(epsilon, 700.0))
 
-    def seen(delta: float) -> bool:
+    def is_seen(delta: float) -> bool:
         other = np.linspace(0.0, 1.0, 65) * (1.0 - delta) / grow
         own = np.minimum(delta + grow * other, 1.0)
         low = clopper_pearson_lower(own * trials, trials, error)
         high = clopper_pearson_upper(other * trials, trials, error)
         return bool((low - grow * high > promise).all())
 
-    return _bisect(seen, 1.0, promise, 40) if seen(1.0) else 1.0
+    return _bisect(is_seen, 1.0, promise, 40) if is_seen(1.0) else 1.0
 
 
 def _bisect(holds: Callable[[float], bool], inside: float, outside: float, rounds: int) -> float:

@@ -17,7 +17,7 @@ from shoal.accounting.assignments import EXACT_ROWS, likeliest_assignments, matc
 from shoal.accounting.risk import identification_risk, naming_bound
 from shoal.audits.attacks import FEWEST, ResidualLaws
 from shoal.audits.confidence import clopper_pearson_lower, clopper_pearson_upper, mean_lower_bound, mean_upper_bound
-from shoal.audits.verdict import Discrepancy, Naming
+from shoal.audits.results import Discrepancy, Naming
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
 from shoal.validation import FloatArray, IndexArray

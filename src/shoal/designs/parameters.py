@@ -15,7 +15,7 @@ import numpy as np
 from shoal.designs.problem import DesignProblem, Moves
 from shoal.errors import InputError
 from shoal.mechanism.mechanism import Ending, Mechanism
-from shoal.noise.affine import EXACT
+from shoal.noise.exact_map import EXACT
 from shoal.numerics.matrices import EPS, inverse_root
 from shoal.validation import IndexArray
 

@@ -47,7 +47,7 @@ from shoal.mechanism.releasable import (
     law_arrays,
     laws_from_arrays,
 )
-from shoal.noise.affine import EXACT, ExactMap
+from shoal.noise.exact_map import EXACT, ExactMap
 from shoal.noise.factor import JITTER, needs_jitter
 from shoal.noise.grid import UP, NoiseGrid, edge_delta_increase, label_total_variation
 from shoal.noise.source import NotPrivate, seeded_noise, standard_normals

@@ -2,7 +2,8 @@
 
     mean = μ + shift,     cov = (I + G) Σ (I + G)ᵀ + N
 
-A release uses these sums exactly (``noise.affine``). Here products are summed in double-double arithmetic, so that one
+A release uses these sums exactly (``noise.exact_map``). Here products are summed in double-double arithmetic, so that
+one
 rounding of the result is left, whatever cancels.
 """
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from shoal.accounting.whitening import DOUBLE_DOUBLE, add_product, two_sum
 from shoal.laws.classes import indefinite_tolerance
-from shoal.noise.affine import EXACT
+from shoal.noise.exact_map import EXACT
 from shoal.numerics.compilation import kernel
 from shoal.numerics.eigenpairs import eigh
 from shoal.numerics.matrices import EPS, correlations, sum_with_error

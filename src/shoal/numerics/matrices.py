@@ -22,7 +22,7 @@ RANK_TOLERANCE = 4 * EPS
 
 def correlations(covs: FloatArray) -> FloatArray:
     """Return covariances (n, k, k) scaled to unit diagonal; an entry without variance becomes uncorrelated."""
-    std = np.sqrt(np.diagonal(covs, axis1=1, axis2=2))
+    std = np.sqrt(np.maximum(np.diagonal(covs, axis1=1, axis2=2), 0.0))
     safe = np.where(std > 0, std, 1.0)
     result = covs / safe[:, :, None] / safe[:, None, :]
     diagonal = np.arange(covs.shape[1])

@@ -26,7 +26,7 @@ import scipy
 
 from shoal import validation
 from shoal.errors import InputError, UnreachableError
-from shoal.noise.affine import ExactMap
+from shoal.noise.exact_map import ExactMap
 from shoal.noise.grid import NoiseGrid, edge_delta_increase, label_total_variation
 from shoal.noise.source import standard_normals
 from shoal.records import convert, plain

@@ -34,7 +34,7 @@ from shoal.accounting.deterministic import analytic_sigma
 from shoal.accounting.releases import Releases
 from shoal.audits.attacks import FEWEST, ResidualLaws, Scores, count_events, likelihood_ratio_scores, split_in_halves
 from shoal.audits.confidence import detectable_delta
-from shoal.audits.verdict import Figures
+from shoal.audits.results import Figures
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph

@@ -36,7 +36,7 @@ from shoal.validation import FloatArray
 if TYPE_CHECKING:
     from shoal.audits.codebook_audit import CodebookAudit
     from shoal.audits.guard import ModelGuard
-    from shoal.audits.verdict import Audit
+    from shoal.audits.results import Audit
 
 EPSILONS = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0)
 #: Largest standard deviation of a released entry that counts as a trace of noise beside the common answer: with a

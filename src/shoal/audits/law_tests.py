@@ -21,7 +21,7 @@ import scipy
 
 from shoal.audits.attacks import ResidualLaws, split_in_halves
 from shoal.audits.confidence import SHARES
-from shoal.audits.verdict import Discrepancy
+from shoal.audits.results import Discrepancy
 from shoal.numerics.eigenpairs import eigh
 from shoal.validation import FloatArray, IndexArray
 
