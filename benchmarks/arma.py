@@ -27,8 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import shoal
-from shoal.arma import ArmaModels, fit_arma, predict
+from shoal.arma.fit import ArmaModels, fit_arma
 from shoal.arma.likelihood import best_innovation_variance
+from shoal.arma.predict import predict
 from shoal.arma.search import hannan_rissanen_start
 from shoal.numerics.threads import n_threads
 

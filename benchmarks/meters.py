@@ -22,8 +22,8 @@ import polars as pl
 
 from evidence.backtest import backtest
 from evidence.paper.clusters import cluster_graph
-from shoal.arma import fit_arma, predict
-from shoal.arma.predict import check_innovations
+from shoal.arma.fit import fit_arma
+from shoal.arma.predict import check_innovations, predict
 from shoal.product.sources.meters import clock
 from shoal.product.sources.meters.forecast import forecast
 from shoal.product.sources.meters.predictive import Forecasts, log_power, phases, power_error

@@ -39,12 +39,9 @@ class RenyiCurve:
     worst_edge: Any
 
     def __repr__(self) -> str:
-        return f"RenyiCurve({', '.join(f'order {order}: at most {value}' for order, value in self._figures()[:4])})"
-
-    def _figures(self) -> list[tuple[str, str]]:
-        """Return (order, upper end of the divergence) as printed, one pair per order."""
-        pairs = zip(np.atleast_1d(self.order), np.atleast_1d(self.divergence_upper), strict=True)
-        return [(exactly(order), "unbounded" if np.isinf(value) else upper(value)) for order, value in pairs]
+        pairs = list(zip(np.atleast_1d(self.order), np.atleast_1d(self.divergence_upper), strict=True))[:4]
+        shown = [f"order {exactly(a)}: at most {'unbounded' if np.isinf(d) else upper(d)}" for a, d in pairs]
+        return f"RenyiCurve({', '.join(shown)})"
 
 
 def renyi_curve(classes: Any, graph: NeighborGraph, order: Any, *, scope: str = "answer") -> RenyiCurve:

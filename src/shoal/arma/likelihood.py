@@ -16,7 +16,6 @@ The stationary covariance V = Cov(s_t)/σ² is factored without solving for it. 
 φ(B) u = e: then s_t = L (u_{t−1}, …, u_{t−r})', L the Bezout matrix of φ and θ, and the autoregression u has
 the Cholesky factor F that Levinson's recursion gives, so V = C C' with C = L F. Nothing is subtracted, and
 V is positive semidefinite to the last bit however close the roots are to the circle or to each other.
-All covariances here are in units of the innovation variance.
 
 The Kalman filter on that state gives the exact likelihood and the innovations of a series, with gaps or without. An
 observed sample reveals s_t[0] + e_t; with F = P[0,0] + 1, v = x − s[0] and k = P[:,0]/F,
@@ -25,7 +24,7 @@ observed sample reveals s_t[0] + e_t; with F = P[0,0] + 1, v = x − s[0] and k 
 
 and a missing one only ages the state: s ← A s, P ← A P A' + K K' (Jones 1980). Without gaps P decays to zero at
 the rate of the moving-average roots; below ``SETTLED`` it is set to zero and a step costs p + q operations until
-the next gap. Variances are in units of the innovation variance.
+the next gap. All covariances here are in units of the innovation variance.
 
 The derivatives of the innovations by the coefficients follow s: with k and F held fixed, ds ← M ds + (what the entry of
 ar or ma multiplies), M the map above. What k and F would add is uncorrelated with the innovations under the model, so

@@ -54,11 +54,6 @@ class ResidualLaws:
     null: BoolArray
 
     @classmethod
-    def from_classes(cls, classes: GaussianClasses) -> ResidualLaws:
-        """Return the laws of a family, factored."""
-        return cls.from_moments(classes.means, classes.covs)
-
-    @classmethod
     def fit(cls, samples: list[FloatArray]) -> ResidualLaws:
         """Return laws with sample means and covariances, one label per item: what samples alone tell an attacker."""
         means = np.stack([y.mean(axis=0) for y in samples])

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, cast, overload
 
 import numpy as np
@@ -139,7 +138,6 @@ def audit(
     if n_edges > MOST_EDGES:
         chosen = _edges_to_attack(edge_delta_bounds(own.output, pairs, epsilons[:, :1], scope), seed)
         pairs, epsilons = pairs[chosen], epsilons[chosen]
-    claim = _Claim(own, graph, scope, pairs, epsilons, n_edges, error, seed)
 
     def report_step() -> None:
         if progress is not None:
@@ -147,32 +145,33 @@ def audit(
 
     true = draw_true_answers(own.classes, n_samples, np.random.default_rng(seed))
     released = release_every_label(own.release if release is None else release, true, own.labels, report_step)
-    return _attack_answers(claim, released, "mechanism.release" if release is None else "given release", report_step)
+    source = "mechanism.release" if release is None else "given release"
+    return _attack_answers(own, graph, scope, pairs, epsilons, released, source, n_edges, error, seed, report_step)
 
 
-@dataclass(frozen=True, eq=False)
-class _Claim:
-    """What is held against the answers: which edges, at which ε (n_edges, E), for whom, with which error."""
+def _attack_answers(
+    gaussian: Mechanism,
+    graph: NeighborGraph,
+    scope: str,
+    pairs: IndexArray,
+    epsilons: FloatArray,
+    released: list[FloatArray],
+    source: str,
+    n_edges: int,
+    error: float,
+    seed: int,
+    step: Callable[[], None],
+) -> Audit:
+    """Attack released answers, hold what is proved against the claim, and return the audit.
 
-    mechanism: Mechanism
-    graph: NeighborGraph
-    scope: str
-    pairs: IndexArray
-    epsilons: FloatArray
-    n_edges: int
-    error: float
-    seed: int
-
-
-def _attack_answers(held: _Claim, released: list[FloatArray], source: str, step: Callable[[], None]) -> Audit:
-    """Attack released answers, hold what is proved against the claim, and return the audit."""
-    gaussian, scope, pairs, epsilons, error = held.mechanism, held.scope, held.pairs, held.epsilons, held.error
+    ``pairs`` (of ``n_edges``) are attacked at their ``epsilons``; nothing said is false but with probability ``error``.
+    """
     labels = gaussian.labels
     certificate, claimed = gaussian.certificate, gaussian.scope
     edge_promise = edge_delta_bounds(gaussian.output, pairs, epsilons, scope)
     stated = edge_promise if scope == claimed else edge_delta_bounds(gaussian.output, pairs, epsilons, claimed)
     promise = _promised_deltas(gaussian, epsilons, stated)
-    claim = ResidualLaws.from_classes(gaussian.output)
+    claim = ResidualLaws.from_moments(gaussian.output.means, gaussian.output.covs)
     residuals = [claim.residuals(i, y) for i, y in enumerate(released)]
     own = [claim.log_density_of_residuals(i, z) for i, z in enumerate(residuals)]
 
@@ -202,12 +201,10 @@ def _attack_answers(held: _Claim, released: list[FloatArray], source: str, step:
     if scope == "table":
         stated_delta = certificate.delta_upper
         namings, more = attack_whole_tables(
-            gaussian.output, held.graph, claimed, design, stated_delta, claim, released, share, held.seed
+            gaussian.output, graph, claimed, design, stated_delta, claim, released, share, seed
         )
     else:
-        namings, more = attack_single_answers(
-            gaussian.output, held.graph, claimed, claim, released, own, share, held.seed
-        )
+        namings, more = attack_single_answers(gaussian.output, graph, claimed, claim, released, own, share, seed)
     findings += more
 
     fewest = min(len(y) for y in released)
@@ -222,7 +219,7 @@ def _attack_answers(held: _Claim, released: list[FloatArray], source: str, step:
         n_samples=fewest,
         source=source,
         edges=tuple(_edge_labels(labels, pairs, e, 0) for e in range(len(pairs))),
-        n_edges=held.n_edges,
+        n_edges=n_edges,
         epsilon=epsilons,
         delta_lower_curve=lower,
         edge_promise=edge_promise,

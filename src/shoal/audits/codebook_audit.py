@@ -1,9 +1,8 @@
 """The audit of a codebook: do draws come as often as they should, and how often does an attacker name a row.
 
-Draws go through the codebook's own :meth:`~shoal.Codebook.draw`. Every label's counts are held against its stored
-probabilities, whose ratios are the promise; attackers then name rows, one by one or by the likeliest assignment of a
-whole table, which no attacker may do more often than e^ε/(e^ε + n − 1) allows. With probability ``confidence`` nothing
-that is said is false.
+Every label's counts are held against its stored probabilities, whose ratios are the promise; attackers then name rows,
+one by one or by the likeliest assignment of a whole table, which no attacker may do more often than e^ε/(e^ε + n − 1)
+allows. With probability ``confidence`` nothing that is said is false.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Who holds one row names the likeliest label of the component. Of a whole table `
 assignment of all rows at once, ``marginals`` names for each row the label with the largest posterior probability.
 What is bounded is the mean over tables of the share of rows named right (docs/theory.md, section 18).
 
-**Means that a release really gave out** are attacked by somebody who knows a curve of each label, takes the released
-row next to it, and names one of its crowd at random.
+Released means are attacked by somebody who knows a curve of each label, takes the released row next to it, and names
+one of its crowd at random.
 """
 
 from __future__ import annotations

@@ -280,7 +280,7 @@ class GaussianClasses:
     def checks(self) -> LawChecks:
         """Whether the rows behind these laws follow them, label by label, for laws from :meth:`fit`.
 
-        Normality of each label's rows, spread of held-out rows, and their privacy losses beside the promised ones.
+        Normality of each label's rows, and spread of held-out rows beside the promised one.
 
         Returns:
             The checks; ``holds`` is the verdict, ``statements`` are its reasons in words, ``table()`` is one row per

@@ -171,14 +171,10 @@ class NeighborGraph:
         if classes.n_classes > EXACT:
             return cls(classes.labels, near_pairs(points, n_neighbors))
         _, neighbors = cKDTree(points).query(points, k=n_neighbors + 1)
-        source = np.repeat(np.arange(len(points)), n_neighbors + 1)
-        target = neighbors.ravel()
-        keep = source != target
-        pairs = np.stack([source[keep], target[keep]], axis=1)
-        # With exact ties the point itself may be missing from its own list: keep the n_neighbors closest.
-        counts = np.bincount(pairs[:, 0], minlength=len(points))
-        rank = np.arange(len(pairs)) - np.repeat(np.cumsum(counts) - counts, counts)
-        return cls(classes.labels, pairs[rank < n_neighbors])
+        own = neighbors == np.arange(len(points))[:, None]
+        own[~own.any(axis=1), -1] = True  # with exact ties a point may be missing from its own list
+        source = np.repeat(np.arange(len(points)), n_neighbors)
+        return cls(classes.labels, np.stack([source, neighbors[~own]], axis=1))
 
     # ------------------------------------------------------------------ questions
 

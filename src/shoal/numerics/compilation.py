@@ -3,11 +3,9 @@
 No fast-math, except in a ``summing_kernel``; and a division by zero gives an infinity instead of an exception, as it
 does in NumPy.
 
-Numba's cache notices when a function's own file changes, not when a kernel that it calls from another file does. A
-stale kernel would give wrong figures, so the cache is a folder named by the digest of all files that hold kernels or
-constants of kernels: other sources, other folder, wherever it lies. That is beside the sources where they can be
-written to, else in the user's own cache (a wheel installed for everyone, a read-only image), else nowhere, and every
-process compiles anew.
+Numba's cache notices when a function's own file changes, not when a kernel that it calls from another file does, and a
+stale kernel would give wrong figures. So the cache is a folder named by the digest of all files that hold kernels or
+constants of kernels: beside the sources where they can be written to, else in the user's own cache, else nowhere.
 """
 
 from __future__ import annotations

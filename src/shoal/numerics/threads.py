@@ -1,8 +1,8 @@
 """The one place that knows how many threads there are: how work is spread over them, and how workers keep to one.
 
-Kernels release the GIL, so threads are enough inside a process. Where there are many processes, each keeps to one
-thread: many with many each would fight for the same cores. How work is spread never changes a result: blocks are fixed
-and combined in order. BLAS and OpenMP add in an order that depends on their threads: in a worker they keep to one too.
+Kernels release the GIL, so threads are enough inside a process; where there are many processes, each keeps to one. How
+work is spread never changes a result: blocks are fixed and combined in order. BLAS and OpenMP add in an order that
+depends on their threads: in a worker they keep to one too.
 """
 
 from __future__ import annotations

@@ -35,16 +35,17 @@ def compile_kernels(tell: Tell | None = None, *, rooms: Iterable[str] = ROOMS) -
     Nothing depends on it: what is not compiled here is compiled where it is needed, and kept. False too where there is
     no folder to keep them in.
     """
+    global _announced
     from shoal.numerics import compilation
 
     folder = compilation.FOLDER
     missing = [] if folder is None else [room for room in rooms if not any(folder.rglob(ROOMS[room][1]))]
     if missing:
-        with announce_compilation_to(_say_nothing):
-            if tell is not None:
-                tell(WORDS)
-            for room in missing:
-                import_module(f"shoal.{room}.{ROOMS[room][0]}").use_kernels()
+        _announced = True
+        if tell is not None:
+            tell(WORDS)
+        for room in missing:
+            import_module(f"shoal.{room}.{ROOMS[room][0]}").use_kernels()
     return bool(missing)
 
 
@@ -61,15 +62,9 @@ def announce_compilation_to(tell: Tell) -> Iterator[None]:
 def announce_compilation() -> None:
     """Say that a kernel is about to be compiled, unless that was said."""
     global _announced
-    if _listeners and _listeners[-1] is _say_nothing:
-        return
     if not _announced:
         _announced = True
         (_listeners[-1] if _listeners else _print_on_terminal)(WORDS)
-
-
-def _say_nothing(words: str) -> None:
-    """Ignore a compilation that was announced before it began."""
 
 
 def _print_on_terminal(words: str) -> None:

@@ -12,9 +12,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from shoal import validation
-from shoal.arma import fit_arma, predict
-from shoal.arma.fit import check_order
-from shoal.arma.predict import LAGS, check_innovations
+from shoal.arma.fit import check_order, fit_arma
+from shoal.arma.predict import LAGS, check_innovations, predict
 from shoal.errors import InputError
 from shoal.product.sources.meters import clock
 from shoal.product.sources.meters.predictive import FLOOR, PERIODS, Forecasts, by_row, export_scale, fit_season, phases

@@ -27,7 +27,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from shoal import validation
-from shoal.arma import ArmaModels
+from shoal.arma.fit import ArmaModels
 from shoal.arma.predict import InnovationChecks
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
