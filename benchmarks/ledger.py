@@ -5,10 +5,10 @@ Answers of 12 entries about one of 13 labels, every pair joined, unequal covaria
 composes everything about the label and its neighbors, writes, and waits until the disk has it. Earlier releases were
 about that label alone, or about everyone alike, as in tables.
 
-"Charging shards": 1,000 labels in groups of 25, 12,000 edges, each shard with its own mechanism. ``release_many``
-draws; ``charge`` gets answers that were drawn elsewhere.
+"Charging shards": 1,000 labels in groups of 25, 12,000 edges, each shard with its own mechanism. ``charge`` gets
+answers that were drawn elsewhere, or draws them.
 
-"Pairs": processor time of what is done to ledgers of 1,000 and 200,000 entries, tables of 1,000 rows in groups of 25: a
+"Pairs": processor time of what is done to ledgers of 1,000 and 20,000 entries, tables of 1,000 rows in groups of 25: a
 charge in a batch, a release, what one label and what all have spent, a verification.
 """
 
@@ -50,7 +50,7 @@ def measured(url: str, earlier: int, kinds: int, everyone: bool) -> tuple[float,
             if n:
                 ids = [f"earlier {number} {i}" for i in range(n)]
                 whom = [str(i % N_LABELS) if everyone else "0" for i in range(n)]
-                ledger.release_many(tool, rng.standard_normal((n, N_DIMS)), whom, query_ids=ids)
+                ledger.charge(tool, rng.standard_normal((n, N_DIMS)), None, whom, query_ids=ids)
         ledger.release(tools[0], rng.standard_normal(N_DIMS), "1", query_id="warm")
         answers = rng.standard_normal((MEASURED, N_DIMS))
         label = "0" if earlier else "2"
@@ -64,7 +64,7 @@ def measured(url: str, earlier: int, kinds: int, everyone: bool) -> tuple[float,
         start = time.perf_counter()
         for i in range(0, MEASURED, 100):
             ids = [f"batch {i + j}" for j in range(100)]
-            ledger.release_many(tools[0], answers[i : i + 100] + 1, labels[i : i + 100], query_ids=ids)
+            ledger.charge(tools[0], answers[i : i + 100] + 1, None, labels[i : i + 100], query_ids=ids)
         batch = MEASURED / (time.perf_counter() - start)
         start = time.perf_counter()
         report = ledger.verify()
@@ -90,16 +90,16 @@ class Shards:
 
     def charge(self, ledger: Ledger, mechanism: Mechanism, query: int) -> tuple[float, float]:
         """Seconds and CPU seconds to charge a shard."""
-        content, labels = mechanism.to_bytes(), list(mechanism.classes.labels)
+        labels = list(mechanism.classes.labels)
         start, cpu = time.perf_counter(), time.process_time()
-        ledger.charge(content, self.answers + query, self._drawn, labels, query_ids=str(query))
+        ledger.charge(mechanism, self.answers + query, self._drawn, labels, query_ids=str(query))
         return time.perf_counter() - start, time.process_time() - cpu
 
     def release(self, ledger: Ledger, mechanism: Mechanism, query: int) -> tuple[float, float]:
-        """The same for release_many."""
+        """The same with answers that the ledger draws."""
         labels = list(mechanism.classes.labels)
         start, cpu = time.perf_counter(), time.process_time()
-        ledger.release_many(mechanism, self.answers + query, labels, query_ids=[str(query)] * SHARD)
+        ledger.charge(mechanism, self.answers + query, None, labels, query_ids=[str(query)] * SHARD)
         return time.perf_counter() - start, time.process_time() - cpu
 
 
@@ -155,7 +155,7 @@ def charging(url: str) -> None:
             shards.charge(ledger, shards.mechanism(20_000 + before), 0)
             row(entries, "charge, mechanism new", [shards.charge(ledger, tool, 0) for tool in tools])
             row(entries, "charge, the second time", [shards.charge(ledger, tool, 1) for tool in tools])
-            row(entries, "release_many", [shards.release(ledger, shards.mechanism(30_000 + before), 0)])
+            row(entries, "charge that draws", [shards.release(ledger, shards.mechanism(30_000 + before), 0)])
     start = time.perf_counter()
     with Ledger.open(url) as ledger:
         opened = time.perf_counter()

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import shoal
 from shoal.designs.methods import METHODS
-from shoal.product.card.ladder import COLUMNS, LADDER
+from shoal.product.card.promises import COLUMNS, LADDER
 from shoal.product.cli.main import app
 
 ROOT = Path(__file__).parents[1]

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 import shoal
-from shoal.product.card.ladder import LADDER, NOTHING_TO_PROVE
+from shoal.product.card.promises import LADDER, NOTHING_TO_PROVE
 from shoal.product.cli.main import app
 
 ORIGIN = "2024-01-16T12:00"
@@ -238,4 +238,4 @@ def test_the_ladder_is_said_in_one_place() -> None:
     """No other module or template of the product spells the promise of averages out."""
     product = Path(shoal.__file__).parent / "product"
     texts = [path for path in product.rglob("*") if path.suffix in (".py", ".txt", ".html", ".md")]
-    assert [path.name for path in texts if "nothing between crowds" in path.read_text()] == ["ladder.py"]
+    assert [path.name for path in texts if "nothing between crowds" in path.read_text()] == ["promises.py"]

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 import shoal
+from shoal.product.card.promises import SENTENCES, factor, promise
 from shoal.product.card.render import public_page, report, summary
-from shoal.product.card.words import SENTENCES, factor, promise
 
 ROOT = Path(__file__).parents[2]
 #: Scope -> its sentence with the two figures to be read.

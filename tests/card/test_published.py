@@ -116,7 +116,7 @@ def test_one_figure_wherever_it_is_told(least: float) -> None:
     delta = card.design.delta
     guard = Guard(least, "dp", True, least, 0.95, least)
     audit = AuditFacts(
-        "consistent", 0.99, 200, "test", 1, 12, ((1.0, 0.0, delta / 2), (2.0, 0.0, delta / 4)), 0.5, 0.1, guard=guard
+        "consistent", 0.99, 200, "test", 1, 12, ((1.0, 0.0, delta / 2), (2.0, 0.0, delta / 4)), 0.5, guard=guard
     )
     card = ReleaseCard.of(card.fit, card.design, card.release, audit)
     assert card.guard is not None

@@ -14,8 +14,9 @@ from card_cases import NASTY
 from sklearn.datasets import load_breast_cancer
 
 import shoal
+from shoal.product.card.promises import KNOWS
 from shoal.product.card.render import annex, board, markdown, public_page, report, summary
-from shoal.product.card.statements import FIGURES, HEADINGS, KNOWS, SUMMARY
+from shoal.product.card.statements import FIGURES, HEADINGS, SUMMARY
 from shoal.product.runs.card_stage import kept_rules
 from shoal.readings.publication import PublicSettings, series_plan
 

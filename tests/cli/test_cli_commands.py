@@ -243,6 +243,6 @@ def test_the_command_imports_shoal_and_its_own_modules_only():
             "shoal.records",
             "shoal.product.runs.owner_ledger",
             "shoal.product.card",
-            "shoal.product.card.ladder",
+            "shoal.product.card.promises",
         }
         assert {name for name in found if not name.startswith("shoal.product.cli")} <= known, path.name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import tracemalloc
+import weakref
 
 import cvxpy as cp
 import numpy as np
@@ -76,6 +77,16 @@ def test_memory_grows_with_labels_times_entries_squared() -> None:
     assert peak(lambda: barycenter.transport_center(classes.means, classes.covs)) < 60 * n * k**2 * 8
     price = shoal.perfect_rho(classes, graph)
     assert peak(lambda: shoal.design(classes, graph, "transport", 1.0, 0.5 * price, iterations=3)) < 250 * n * k**2 * 8
+
+
+def test_laws_are_let_go() -> None:
+    """What is found about laws once is kept as long as they are, and keeps them no longer."""
+    classes, graph = family(2, 3, 4)
+    shoal.privacy_curve(classes, graph, 1.0)
+    shoal.perfect_rho(classes, graph)
+    gone = weakref.ref(classes)
+    del classes
+    assert gone() is None
 
 
 def test_gradients_do_not_need_room_for_all_edges(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,7 +71,7 @@ def spent_at(ledger: Ledger, label: str, *epsilons: float) -> np.ndarray:
 
 def charges(uses: list[tuple[str, float, int]]) -> Charges:
     """Charges of mechanisms, each with the total variation of one use and how often it was used."""
-    return Charges.of(((digest, times, sum_rounded_up(*[tv] * times)) for digest, tv, times in uses), None)
+    return Charges.of(((digest, times, sum_rounded_up(*[tv] * times)) for digest, tv, times in uses))
 
 
 SETTING = json.dumps({"query": "point", "unit": "kW", "m": 3})

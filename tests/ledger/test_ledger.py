@@ -148,22 +148,22 @@ def test_an_exhausted_budget_refuses_and_says_what_remains(ledger: Ledger) -> No
 def test_a_batch_is_all_or_nothing(ledger: Ledger) -> None:
     mechanism = point()
     q = mechanism.classes.means[[0, 1, 2]]
-    released = ledger.release_many(mechanism, q, ["h0", "h1", "h2"], query_ids=["a", "b", "c"])
+    released = ledger.charge(mechanism, q, None, ["h0", "h1", "h2"], query_ids=["a", "b", "c"])
     assert released.shape == (3, 2)
     one = ledger.release(mechanism, q[1], "h1", query_id="b")
     assert np.array_equal(one, released[1])
     head = ledger.head
     ids = [f"m{i}" for i in range(400)]
     with pytest.raises(BudgetError):
-        ledger.release_many(mechanism, np.repeat(q[:1], 400, 0), ["h0"] * 400, query_ids=ids)
+        ledger.charge(mechanism, np.repeat(q[:1], 400, 0), None, ["h0"] * 400, query_ids=ids)
     with pytest.raises(InputError, match="label"):
-        ledger.release_many(mechanism, q[:2], ["h0", "nobody"], query_ids=["x", "y"])
+        ledger.charge(mechanism, q[:2], None, ["h0", "nobody"], query_ids=["x", "y"])
     with pytest.raises(InputError, match="query_id was already used"):
-        ledger.release_many(trajectory(), q[:2], ["h1", "h1"], query_ids=["same", "same"])
+        ledger.charge(trajectory(), q[:2], None, ["h1", "h1"], query_ids=["same", "same"])
     assert untouched(ledger, head)
     for wrong in ({"labels": ["h0"]}, {"labels": "h0"}, {"labels": ["h0", "h1"], "query_ids": ["a"]}):
         with pytest.raises(InputError, match=r"one (label|name) per answer"):
-            ledger.release_many(mechanism, q[:2], **{"query_ids": ["x", "y"], **wrong})  # type: ignore[arg-type]
+            ledger.charge(mechanism, q[:2], None, **{"query_ids": ["x", "y"], **wrong})  # type: ignore[arg-type]
 
 
 def test_fresh_noise_on_a_random_answer_is_refused(ledger: Ledger) -> None:
@@ -177,7 +177,7 @@ def test_fresh_noise_on_a_random_answer_is_refused(ledger: Ledger) -> None:
     with pytest.raises(InputError, match="already released"):
         ledger.release(constant, q, "h0", query_id="b")
     with pytest.raises(InputError, match="this very answer"):  # twice in one batch
-        ledger.release_many(random, [q + 0.1, q + 0.1], ["h0"] * 2, query_ids=["b", "c"])
+        ledger.charge(random, [q + 0.1, q + 0.1], None, ["h0"] * 2, query_ids=["b", "c"])
     assert untouched(ledger, head)
     ledger.release(random, q + 0.1, "h0", query_id="b")
     ask(ledger, constant, "h1", "a")
@@ -256,7 +256,7 @@ def test_an_answer_that_the_label_s_law_excludes_leaves_no_trace(ledger: Ledger)
             ledger.release(mechanism, wrong, "h0", query_id="a")
         assert "54321" not in str(error.value)
         with pytest.raises(InputError, match="answer: 1 of 2"):
-            ledger.release_many(mechanism, np.array([true, wrong]), ["h0", "h0"], query_ids=["a", "b"])
+            ledger.charge(mechanism, np.array([true, wrong]), None, ["h0", "h0"], query_ids=["a", "b"])
         with pytest.raises(InputError, match="answer: 1 of 1"):
             ledger.charge(mechanism, wrong[None], drawn, ["h0"], query_ids="a")
         assert untouched(ledger, head)

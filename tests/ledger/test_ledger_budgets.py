@@ -65,7 +65,7 @@ def test_the_cost_of_a_table(ledger: Ledger) -> None:
     assert cost.allowed
     assert [a.name for a in cost.after] == [f"label {name}" for name in labels]
     assert ledger.cost(mechanism, labels[0]).after[0].spent < cost.after[0].spent
-    ledger.release_many(mechanism, mechanism.classes.means, labels, query_ids=["a"] * 3)
+    ledger.charge(mechanism, mechanism.classes.means, None, labels, query_ids=["a"] * 3)
     assert [a.spent for a in cost.after] == [ledger.spent()[name].spent for name in labels]
     assert ledger.cost(mechanism, labels, query_id="a").repeated
     assert not ledger.cost(mechanism, labels, times=1000).allowed
@@ -157,11 +157,11 @@ def test_the_index_is_what_the_chain_says(ledger: Ledger, url: str) -> None:
             if step % 4 == 0:
                 two = [answer(mechanism, label)] * 2
                 with pytest.raises(InputError, match="another question"):
-                    writer.release_many(mechanism, two, [label] * 2, query_ids=[str(step), "taken"])
+                    writer.charge(mechanism, two, None, [label] * 2, query_ids=[str(step), "taken"])
             elif step % 4 == 1:
                 ask(writer, mechanism, "h0", "common")
             elif step % 4 == 2:
-                writer.release_many(mechanism, mechanism.classes.means, labels, query_ids=[f"table {step}"] * 3)
+                writer.charge(mechanism, mechanism.classes.means, None, labels, query_ids=[f"table {step}"] * 3)
             else:
                 ask(writer, mechanism, label, step)
             assert reader.verify()

@@ -97,16 +97,6 @@ def test_what_can_be_checked_is(ledger: Ledger, case: str) -> None:
     assert ledger.head == head
 
 
-def test_the_content_of_a_file_serves_as_well(ledger: Ledger) -> None:
-    mechanism = trajectory()
-    true, drawn = asked(mechanism, LABELS)
-    ledger.charge(mechanism.to_bytes(), true, drawn, LABELS, query_ids="a")
-    assert ledger.release(mechanism, true[0], "h0", query_id="a").tobytes() == drawn[0].tobytes()
-    with pytest.raises(InputError, match="damaged"):
-        ledger.charge(mechanism.to_bytes()[:-30], true, drawn, LABELS, query_ids="b")
-    assert ledger.verify()
-
-
 def test_few_statements_by_an_index_whatever_the_number_of_labels(sqlite_url: str) -> None:
     """A shard of any size is charged by as many statements, and none of them walks a table."""
     from sqlalchemy import event

@@ -22,7 +22,6 @@ from shoal.accounting.curve import edge_brackets
 from shoal.product.ledger.composition import (
     Composer,
     IncidentReleases,
-    LabelAccount,
     PairAccount,
     incident_spectra,
 )
@@ -51,7 +50,7 @@ def test_a_thousand_mixed_releases_are_one_stacked_computation(sqlite_url: str) 
                 rng = np.random.default_rng(start)
                 spread = np.sqrt(np.broadcast_to(tool.classes.stored_variances, tool.classes.means.shape)[2])
                 q = tool.classes.means[2] + spread * rng.standard_normal((len(chosen), tool.classes.n_dims))
-                ledger.release_many(tool, q, ["h2"] * len(chosen), query_ids=[f"q{i}" for i in chosen])
+                ledger.charge(tool, q, None, ["h2"] * len(chosen), query_ids=[f"q{i}" for i in chosen])
         grid = np.array([0.1, 1.0, 2.0, 4.0])
         spent = spent_at(ledger, "h2", *grid)
         assert ledger.spent()["h2"].releases == 1000
@@ -78,8 +77,8 @@ def test_below_the_privacy_loss_distribution_of_another_accountant(sqlite_url: s
     with Ledger.open(sqlite_url) as ledger:
         ledger.budget(1.0, 0.5, mode="fixed")
         for number, (tool, count) in enumerate(zip(tools, counts, strict=True)):
-            ledger.release_many(
-                tool, np.zeros((count, 1)), ["a"] * count, query_ids=[f"{number} {i}" for i in range(count)]
+            ledger.charge(
+                tool, np.zeros((count, 1)), None, ["a"] * count, query_ids=[f"{number} {i}" for i in range(count)]
             )
         parts = [
             privacy_loss_distribution.from_gaussian_mechanism(noise, value_discretization_interval=1e-4).self_compose(
@@ -178,7 +177,7 @@ def test_random_sequences_of_releases(sequence: list[tuple[int, str]], epsilon: 
     by_digest = {tool.digest: tool for tool in TOOLS}.__getitem__
     for label in labels:
         sides = tuple(PairAccount(charged[label], charged[other], (other,)) for other in labels if other != label)
-        composed = COMPOSER.compose(LabelAccount(label, charged[label].releases, sides), epsilon, by_digest)
+        composed = COMPOSER.compose(label, sides, epsilon, by_digest)
         worst, certain, alone = -math.inf, -math.inf, -math.inf
         for other in labels:
             counts = [[sum(pair == (i, name) for pair in sequence) for i in (0, 1)] for name in (label, other)]
@@ -210,7 +209,7 @@ def test_tables_are_the_scope_of_that_name(ledger: Ledger) -> None:
     labels = list(tool.graph.labels)
     for day in range(2):
         answers = [answer(tool, label) + 0.01 * day for label in labels]
-        ledger.release_many(tool, answers, labels, query_ids=[f"day {day}"] * 3)
+        ledger.charge(tool, answers, None, labels, query_ids=[f"day {day}"] * 3)
     for label in labels:
         star = NeighborGraph.from_edges(labels, [(label, other) for other in labels if other != label])
         table = shoal.privacy_curve([tool.output] * 2, star, [0.2, 1.0], scope="table")

@@ -93,7 +93,7 @@ def test_one_batch_is_a_fixed_series_and_what_follows_is_not(ledger: Ledger) -> 
     table = mechanism.curve(1.0, scope="table").delta_upper
     ledger.budget(1.0, float(table) * 1.001, mode="adaptive")
     true = mechanism.classes.means
-    ledger.release_many(mechanism, true, labels, query_ids=["a", "a"])
+    ledger.charge(mechanism, true, None, labels, query_ids=["a", "a"])
     assert ledger.spent()["h0"].spent == pytest.approx(table, rel=1e-6)
     with pytest.raises(BudgetError, match="whatever was chosen"):
         ask(ledger, mechanism, "h0", "b")
@@ -108,7 +108,7 @@ def test_one_row_and_then_the_other_is_not_one_batch(ledger: Ledger) -> None:
     with pytest.raises(BudgetError):
         ask(ledger, mechanism, "h1", "a")
     with pytest.raises(BudgetError):
-        ledger.release_many(mechanism, mechanism.classes.means, ["h0", "h1"], query_ids=["b", "b"])
+        ledger.charge(mechanism, mechanism.classes.means, None, ["h0", "h1"], query_ids=["b", "b"])
 
 
 def test_fewer_releases_than_a_fixed_series(sqlite_url: str) -> None:

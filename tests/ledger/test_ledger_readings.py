@@ -192,7 +192,7 @@ def test_arguments_that_make_no_sense(ledger: Ledger, wrong: dict[str, Any]) -> 
 def test_the_log_says_what_happened(ledger: Ledger) -> None:
     mechanism = point()
     labels = list(mechanism.graph.labels)
-    ledger.release_many(mechanism, mechanism.classes.means, labels, query_ids=["table"] * 3)
+    ledger.charge(mechanism, mechanism.classes.means, None, labels, query_ids=["table"] * 3)
     ask(ledger, mechanism, "h0", "more")
     day(ledger, 1)
     (number,) = ledger.draw_crowd_numbers(1)

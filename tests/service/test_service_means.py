@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from live import SETTINGS, released
 
 import shoal
-from shoal.product.card.statements import KNOWS
+from shoal.product.card.promises import KNOWS
 from shoal.product.service import receipt_verifier
 from shoal.product.service.application import application
 from shoal.product.service.questions import QuestionService

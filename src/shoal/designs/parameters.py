@@ -15,8 +15,8 @@ import numpy as np
 from shoal.designs.problem import DesignProblem, Moves
 from shoal.errors import InputError
 from shoal.mechanism.mechanism import Ending, Mechanism
-from shoal.noise.exact_map import EXACT
-from shoal.numerics.matrices import EPS, inverse_root
+from shoal.noise.affine import EXACT
+from shoal.numerics.matrices import EPS, blocks_of, inverse_root, rows_of
 from shoal.validation import IndexArray
 
 #: Sums within so many units in the last place of the largest of their terms have met.
@@ -29,18 +29,22 @@ def mechanism_of(method: str, problem: DesignProblem, moves: Moves, *, notes: tu
     """Turn moves into parameters, shrunk by a rounding's width if they overspend."""
     for attempt in range(60):
         factor = 1.0 - (2.0**attempt - 1.0) * 4 * EPS
-        inside = Moves(moves.shift * factor, None if moves.map is None else moves.map * factor, moves.noise * factor)
-        gain, noise = None, inside.noise @ np.swapaxes(inside.noise, 1, 2) + problem.floor_cov
-        if inside.map is not None:
-            # Gain B Σ^{−1/2} on the support of each law; what B asks for outside it is fresh noise.
-            inverse, null = inverse_root(problem.classes.stored_covs)
-            gain, outside = inside.map @ inverse, inside.map @ null
-            noise = noise + outside @ np.swapaxes(outside, 1, 2)
+        gain, noise = None if moves.map is None else np.empty(moves.map.shape), np.empty(moves.noise.shape)
+        for part in blocks_of(noise):
+            root = factor * moves.noise[part]
+            cov = root @ np.swapaxes(root, 1, 2) + problem.floor_cov
+            if moves.map is not None and gain is not None:
+                # Gain B Σ^{−1/2} on the support of each law; what B asks for outside it is fresh noise.
+                inverse, null = inverse_root(rows_of(problem.classes.stored_covs, part))
+                mapped = factor * moves.map[part]
+                gain[part], outside = mapped @ inverse, mapped @ null
+                cov = cov + outside @ np.swapaxes(outside, 1, 2)
+            noise[part] = 0.5 * cov + 0.5 * np.swapaxes(cov, 1, 2)
         mechanism = problem.mechanism(
             method,
-            shift=inside.shift,
+            shift=moves.shift * factor,
             gain=gain,
-            noise_cov=0.5 * noise + 0.5 * np.swapaxes(noise, 1, 2),
+            noise_cov=noise,
             budget=problem.budgets / problem.n_dims,
             notes=notes,
         )

@@ -13,7 +13,7 @@ import numpy as np
 from shoal.validation import FloatArray
 
 #: Pairs of steps and gradient changes that are remembered, and numbers that they may take.
-MEMORY, ROOM = 20, 1 << 24
+MEMORY, ROOM = 20, 1 << 22
 #: Sufficient decrease and sufficient change of slope.
 DECREASE, CURVATURE = 1e-4, 0.9
 #: Least gain of a step, as a share of the value, and least slope that are worth going on.
@@ -33,7 +33,7 @@ class StepMemory:
         """Remember a pair of positive curvature; the oldest is forgotten."""
         if float(step @ change) <= 1e-16 * float(change @ change):
             return
-        most = max(4, min(MEMORY, ROOM // (2 * len(step))))
+        most = max(6, min(MEMORY, ROOM // (2 * len(step))))
         self.steps, self.changes = [*self.steps[1 - most :], step], [*self.changes[1 - most :], change]
 
     def clear(self) -> None:

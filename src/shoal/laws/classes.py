@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from shoal import validation
 from shoal.errors import InputError
 from shoal.laws.checks import LawChecks
-from shoal.laws.estimates import FittedLaws, fit_laws
-from shoal.numerics.matrices import EPS, RANK_TOLERANCE, correlations, square_root, sum_with_error
+from shoal.laws.estimates import FittedLaws, estimate
+from shoal.numerics.matrices import EPS, RANK_TOLERANCE, blocks_of, correlation, exact_sum, square_root
 from shoal.validation import FloatArray, IndexArray
 
 #: Largest asymmetry, relative to the largest entry, that is taken for rounding and repaired.
@@ -230,8 +230,9 @@ class GaussianClasses:
 
     @cached_property
     def _correlation_eigenvalues(self) -> FloatArray:
-        """The ascending eigenvalues (n or 1, k) of each correlation matrix; 1 for an entry without variance."""
-        return np.asarray(np.linalg.eigvalsh(correlations(self.stored_covs)), dtype=np.float64)
+        """(n or 1, k), ascending. Entries without variance count as uncorrelated, with eigenvalue 1."""
+        covs = self.stored_covs
+        return np.concatenate([np.linalg.eigvalsh(correlation(covs[part])) for part in blocks_of(covs)])
 
     @cached_property
     def condition_number(self) -> FloatArray:
@@ -530,10 +531,10 @@ def _make_read_only(values: NDArray[np.float64]) -> FloatArray:
     return values
 
 
-def _symmetrize(covs: FloatArray) -> FloatArray:
-    """Return covariances (n, k, k) made symmetric; raise InputError where they differ by more than rounding."""
-    gap = np.abs(covs - np.swapaxes(covs, 1, 2)).max(axis=(1, 2))
+def _symmetric(covs: FloatArray) -> FloatArray:
+    turned = np.swapaxes(covs, 1, 2)
+    gap = np.concatenate([np.abs(covs[part] - turned[part]).max(axis=(1, 2)) for part in blocks_of(covs)])
     skewed = int((gap > ASYMMETRY * np.abs(covs).max(axis=(1, 2))).sum())
     if skewed:
         raise InputError(f"covs must be symmetric: {skewed} of {len(covs)} matrices are not")
-    return 0.5 * covs + 0.5 * np.swapaxes(covs, 1, 2) if gap.any() else covs
+    return 0.5 * covs + 0.5 * turned if gap.any() else covs

@@ -15,6 +15,7 @@ certain.
 
 from __future__ import annotations
 
+import copy
 import warnings
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
@@ -120,7 +121,10 @@ def group_by_support(classes: GaussianClasses) -> Supports:
     n, k = classes.means.shape
     everything = np.arange(n)
     if (classes.condition_number * (DOUBTFUL * k * EPS) < 1).all():
-        whole = Family(everything, classes, np.arange(k))
+        if not classes.is_diagonal:
+            _ = classes.cholesky  # the copy, which the accounting works with, has it too
+        # A copy: supports are kept as long as their laws are, and would keep the laws themselves for good.
+        whole = Family(everything, copy.copy(classes), np.arange(k))
         zeros = np.zeros(n, dtype=np.intp)
         return Supports((whole,), zeros, everything, zeros)
 

@@ -145,11 +145,13 @@ class Mechanism(Storable):
             if (first == first.T).all() and (len(self.noise_cov) == 1 or (self.noise_cov == first).all()):
                 diagonal = np.diagonal(first)
                 output = self.classes.with_noise(diagonal if (first == np.diag(diagonal)).all() else first)
-                return output.with_errors(self._jitter_bound[:1], np.zeros(self.classes.means.shape))
+                added = np.diag(self._jitter_bound[0])
+                return output.with_errors(added[None], np.zeros(self.classes.means.shape))
         means, mean_error = self._moved_means
         covs, cov_error = output_covs(self.classes.stored_covs, self.gain, self.noise_cov)
         covs = np.broadcast_to(covs, (len(means), *covs.shape[1:]))
-        cov_error = cov_error + self._jitter_bound
+        entries = np.arange(self.n_dims)
+        cov_error[:, entries, entries] += self._jitter_bound
         if self.classes.errors is not None:
             # An answer whose mean is off by e is released off by (I + gain) e.
             linear = np.abs(np.eye(self.n_dims) + (0.0 if self.gain is None else self.gain))
@@ -163,22 +165,17 @@ class Mechanism(Storable):
         """(n, k) expected released answers, and what rounding took off each."""
         return output_means(self.classes.means, self._shift_by_label, self.mean_grid)
 
-    @property
+    @cached_property
     def _jitter_bound(self) -> FloatArray:
-        """(n or 1, k, k) bound on what a release adds to a noise covariance that rounding made singular."""
-        k = self.classes.n_dims
+        """(n or 1, k) bound on what a release adds to the variances of noise that rounding made singular."""
         diagonal = np.diagonal(self.noise_cov, axis1=1, axis2=2)
-        spread = (self.noise_cov != diagonal[:, :, None] * np.eye(k)).any(axis=(1, 2))
-        added = np.zeros_like(self.noise_cov)
-        if spread.any():
-            added[spread] = np.where(needs_jitter(self.noise_cov[spread])[:, None], diagonal[spread], 0.0)[:, :, None]
-        return (JITTER + 1) * k * EPS * added * np.eye(k)
+        return np.where(needs_jitter(self.noise_cov)[:, None], (JITTER + 1) * self.n_dims * EPS * diagonal, 0.0)
 
     @cached_property
     def _entry_mean_squares(self) -> FloatArray:
         """(n, k) mean squared error of each entry, rounded up."""
         k = self.classes.n_dims
-        total = self.bias**2 + self.error_variance + np.diagonal(self._jitter_bound, axis1=1, axis2=2)
+        total = self.bias**2 + self.error_variance + self._jitter_bound
         if self.gain is not None:
             size = np.abs(self.gain)
             reach = (size @ np.sqrt(self.classes.stored_variances)[:, :, None])[:, :, 0]

@@ -16,7 +16,7 @@ from shoal.laws.classes import indefinite_tolerance
 from shoal.noise.exact_map import EXACT
 from shoal.numerics.compilation import kernel
 from shoal.numerics.eigenpairs import eigh
-from shoal.numerics.matrices import EPS, correlations, sum_with_error
+from shoal.numerics.matrices import EPS, blocks_of, correlation, exact_sum, rows_of
 from shoal.validation import FloatArray, IndexArray
 
 
@@ -41,16 +41,24 @@ def output_covs(covs: FloatArray, gain: FloatArray | None, noise: FloatArray) ->
     With s = |I + G| σ, every product that is summed is at most s_i s_j, and 4 k + 16 of them are rounded. The noise is
     that of the mean of N and its transpose, as ``noise.factor`` draws it.
     """
-    turned = np.swapaxes(noise, 1, 2)
+    mapped = gain if gain is not None and gain.any() and covs.any() else None
+    shape = np.broadcast_shapes(covs.shape, noise.shape, (1, 1, 1) if mapped is None else mapped.shape)
+    moved, errors = np.empty(shape), np.empty(shape)
+    for part in blocks_of(moved):
+        one = None if mapped is None else mapped[part]
+        moved[part], errors[part] = _block_covs(rows_of(covs, part), one, rows_of(noise, part))
+    return moved, errors
+
+
+def _block_covs(covs: FloatArray, gain: FloatArray | None, noise: FloatArray) -> tuple[FloatArray, FloatArray]:
+    k, turned = noise.shape[1], np.swapaxes(noise, 1, 2)
     uneven = np.where(noise == turned, 0.0, EPS * (np.abs(noise) + np.abs(turned)))
     noise = 0.5 * noise + 0.5 * turned
-    if gain is None or not (gain.any() and covs.any()):
-        shape = np.broadcast_shapes(covs.shape, noise.shape)
-        total, lost = sum_with_error(np.broadcast_to(covs, shape), np.broadcast_to(noise, shape))
+    if gain is None:
+        total, lost = exact_sum(covs, noise)
         return total, lost + uneven
-    n, k = gain.shape[:2]
-    moved = np.empty((n, k, k))
-    _output_cov_sums(np.ascontiguousarray(covs), np.ascontiguousarray(gain), np.ascontiguousarray(noise), moved)
+    moved = np.empty(gain.shape)
+    _output_cov_sums(np.ascontiguousarray(covs), np.ascontiguousarray(gain), noise, moved)
     deviations = np.sqrt(np.diagonal(covs, axis1=1, axis2=2))
     size = deviations + (np.abs(gain) @ deviations[:, :, None])[:, :, 0]
     products = (4 * k + 16) * DOUBLE_DOUBLE * (size[:, :, None] * size[:, None, :] + np.abs(noise))

@@ -8,6 +8,8 @@ from the first.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from shoal.numerics.eigenpairs import eigh
@@ -20,11 +22,27 @@ EPS = float(np.finfo(np.float64).eps)
 RANK_TOLERANCE = 4 * EPS
 
 
-def correlations(covs: FloatArray) -> FloatArray:
-    """Return covariances (n, k, k) scaled to unit diagonal; an entry without variance becomes uncorrelated."""
+#: Numbers of a stack of matrices that are worked on at a time, so that what is needed in between stays small.
+AT_A_TIME = 1 << 17
+
+
+def blocks_of(stack: FloatArray) -> Iterator[slice]:
+    """Consecutive slices of a stack of matrices."""
+    step = max(1, AT_A_TIME // max(stack[0].size, 1))
+    return (slice(start, start + step) for start in range(0, len(stack), step))
+
+
+def rows_of(stack: FloatArray, rows: slice) -> FloatArray:
+    """Some of a stack of matrices; one that stands for all is itself."""
+    return stack if len(stack) == 1 else stack[rows]
+
+
+def correlation(covs: FloatArray) -> FloatArray:
+    """Σ scaled to unit diagonal; entries without variance become uncorrelated unit entries."""
     std = np.sqrt(np.maximum(np.diagonal(covs, axis1=1, axis2=2), 0.0))
     safe = np.where(std > 0, std, 1.0)
-    result = covs / safe[:, :, None] / safe[:, None, :]
+    result = covs / safe[:, :, None]
+    result /= safe[:, None, :]
     diagonal = np.arange(covs.shape[1])
     result[:, diagonal, diagonal] = 1.0
     return np.asarray(result)

@@ -29,8 +29,8 @@ from shoal.product.card.facts import (
     ReleaseFacts,
     promised_delta,
 )
+from shoal.product.card.promises import HOLDERS, LADDER, Step, question
 from shoal.product.card.statements import HEADINGS, KIND, POOLED, PUBLIC, SHOWN_DIGITS, Statement, statements
-from shoal.product.card.words import HOLDERS, question
 from shoal.records import plain
 from shoal.rounding import down, nearest, up
 
@@ -87,9 +87,14 @@ class ReleaseCard:
     @property
     def kind(self) -> str:
         """The kind of release: "averages" of crowds, "answers" by a method, or noisy "readings"."""
+        return self.step.name
+
+    @property
+    def step(self) -> Step:
+        """The promise of the release, with what is said differently about it."""
         if self.readings is not None:
-            return "readings"
-        return "answers" if self.design is not None or self.charged else "averages"
+            return LADDER["readings"]
+        return LADDER["answers" if self.design is not None or self.charged else "averages"]
 
     @cached_property
     def statements(self) -> tuple[Statement, ...]:
@@ -104,7 +109,7 @@ class ReleaseCard:
     @property
     def secret(self) -> str:
         """The secret: the "label", that is, which of a crowd a row is about, or a home's "readings"."""
-        return "label" if self.readings is None else "readings"
+        return self.step.secret
 
     @property
     def digest(self) -> str:
@@ -152,7 +157,7 @@ class ReleaseCard:
     @property
     def measured(self) -> bool:
         """Whether it is known what the release costs."""
-        return self.readings is None and (self.release if self.kind == "averages" else self.design) is not None
+        return self.design is not None or self.release is not None
 
     @property
     def accuracy(self) -> Accuracy | None:
@@ -370,17 +375,10 @@ def _composition(release: ReleaseFacts | None) -> dict[str, Any] | None:
 def _audit(design: DesignFacts, audit: AuditFacts | None) -> dict[str, Any] | None:
     if audit is None:
         return None
-    named = audit.named
+    names = ("verdict", "confidence", "n_samples", "source", "groups", "of_groups", "labels", "rule", "violations")
     return {
-        **audit.part("verdict", "confidence", "n_samples", "source", "groups", "of_groups", "labels", "rule"),
-        **audit.part("violations", "mismatches"),
+        **audit.part(*names),
         "detectable_delta": up(audit.detectable_delta),
-        "detectable_shortage": up(audit.detectable_shortage),
-        "naming": None
-        if named is None
-        else named.to_json()
-        | {"accuracy_lower": down(named.accuracy_lower)}
-        | {name: up(getattr(named, name), most=1.0) for name in ("accuracy_upper", "promise_upper")},
         "delta_proved": down(audit.delta_proved),
         "delta_promised": up(promised_delta(design, audit)),
     }

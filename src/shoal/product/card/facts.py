@@ -1,12 +1,8 @@
 """Facts that the stages of a release hand to its card: frozen records of plain values, which merge over shards.
 
-Every field has its rule beside it (:func:`shoal.records.merging`): counts are added, the worst figure stays, means are
-taken over labels from sums, lists are cut to :data:`LISTED`. No privacy figure of a merged record is smaller than that
-of any shard. Errors are kept as sums of squares over labels, entry by entry, so that a merged root mean square is that
-of all.
-
-Labels, entries and units are whatever the caller says they are: ``noun`` names a label ("household"), ``unit`` what
-errors are counted in ("kW").
+Every field has its rule beside it (:func:`shoal.records.merging`): counts are added, the worst figure stays, lists are
+cut to :data:`LISTED`, errors are sums of squares over labels. No privacy figure of a merged record is smaller than that
+of any shard. ``noun`` names a label ("household"), ``unit`` is what errors are counted in ("kW").
 """
 
 from __future__ import annotations
@@ -19,7 +15,7 @@ from typing import Any, TypeVar
 
 from shoal.accounting.risk import group_naming_bound
 from shoal.errors import InputError
-from shoal.product.card.words import question
+from shoal.product.card.promises import question
 from shoal.records import Record, first, merging, merging_parts
 from shoal.rounding import exactly, upper
 
@@ -340,16 +336,6 @@ class Named(Record):
 
 
 @dataclass(frozen=True)
-class Found(Record):
-    """One thing that an audit found."""
-
-    kind: str
-    labels: tuple[str, ...]
-    meaning: str
-    lessens_privacy: bool
-
-
-@dataclass(frozen=True)
 class Guard(Record):
     """Change of δ over the models that the training data leave plausible; worst over the crowds looked at.
 
@@ -382,16 +368,10 @@ class AuditFacts(Record):
     labels: int = merging(sum)  #: in them
     curve: tuple[tuple[float, float, float], ...] = merging(lambda curves: _audit_curve(curves))  #: (ε, δ ≥, δ ≤)
     detectable_delta: float = merging(max)
-    detectable_shortage: float = merging(max)
     scope: str = merging(_same("crowds were attacked in different scopes", "the audit"), "answer")
     of_groups: int = merging(max, 0)  #: crowds in all
     rule: str = ""  #: how the attacked crowds were chosen
     violations: int = merging(sum, 0)
-    mismatches: int = merging(sum, 0)
-    findings: tuple[Found, ...] = merging(
-        lambda every: tuple(sorted((f for part in every for f in part), key=lambda f: not f.lessens_privacy)[:LISTED]),
-        (),
-    )
     named: Named | None = merging(_merge_known, None)  # noqa: RUF009
     guard: Guard | None = merging(_merge_known, None)  # noqa: RUF009
     equal_noise_delta: float | None = merging(_largest_known, None)  #: what equal noise of this error would leave there

@@ -24,12 +24,11 @@ from shoal.product.card.facts import (
     Accuracy,
     AuditFacts,
     DesignFacts,
-    Found,
     Guard,
     Named,
     naming_bound,
 )
-from shoal.product.card.words import QUESTIONS
+from shoal.product.card.promises import QUESTIONS
 from shoal.proofs.proof import prove_mechanism
 from shoal.validation import FloatArray
 
@@ -215,7 +214,6 @@ def audit_facts(audit: Audit, *, guard: ModelGuard | None = None, equal_noise_de
     same = len(audit.epsilon) > 0 and bool((audit.epsilon == audit.epsilon[0]).all())
     shown = range(len(audit.promise)) if same else range(min(len(audit.promise), 1))
     epsilon = audit.epsilon.max(axis=0) if len(audit.epsilon) else np.zeros(len(audit.promise))
-    contradictions = (*audit.violations, *audit.mismatches)
     labels = list(dict.fromkeys(name for edge in audit.edges for name in edge))
     groups = len(NeighborGraph.from_edges(labels, audit.edges).groups) if labels else 0
     return AuditFacts(
@@ -227,12 +225,9 @@ def audit_facts(audit: Audit, *, guard: ModelGuard | None = None, equal_noise_de
         labels=len(labels),
         curve=tuple((float(epsilon[j]), float(proved[j]), float(audit.promise[j])) for j in shown),
         detectable_delta=audit.detectable_delta,
-        detectable_shortage=audit.detectable_shortage,
         scope=audit.scope,
         of_groups=groups,
         violations=len(audit.violations),
-        mismatches=len(audit.mismatches),
-        findings=tuple(Found.like(one) for one in contradictions[:LISTED]),
         named=None if audit.naming is None else Named.like(audit.naming),
         guard=None if guard is None else Guard.like(guard),
         equal_noise_delta=equal_noise_delta,
@@ -242,7 +237,6 @@ def audit_facts(audit: Audit, *, guard: ModelGuard | None = None, equal_noise_de
 def codebook_audit_facts(audit: CodebookAudit, book: Codebook) -> AuditFacts:
     """The card's facts of an audit of a codebook."""
     groups = sum(len(group.members) > 1 for group in book.crowds)
-    wrong = Found("law", (), "draws do not come as often as the stored probabilities say", True)
     return AuditFacts(
         verdict=audit.verdict,
         confidence=audit.confidence,
@@ -252,12 +246,17 @@ def codebook_audit_facts(audit: CodebookAudit, book: Codebook) -> AuditFacts:
         labels=audit.n_labels,
         curve=((book.epsilon, 0.0, book.certificate_for(audit.scope).delta_upper),),
         detectable_delta=1.0,
-        detectable_shortage=1.0,
         scope=audit.scope,
         of_groups=groups,
         violations=audit.violations,
-        findings=(wrong,) if audit.wrong_laws else (),
-        named=Named.like(audit.naming),
+        named=Named(
+            accuracy=audit.named / max(audit.n_rows, 1),
+            accuracy_lower=audit.named_lower,
+            accuracy_upper=audit.named_upper,
+            promise_upper=audit.promise_upper,
+            guessing=audit.guessing,
+            n_answers=audit.n_rows,
+        ),
     )
 
 

@@ -17,7 +17,6 @@ from shoal import __version__
 from shoal.columns import BY_NAME
 from shoal.plaintext import printable
 from shoal.product.card.card import ReleaseCard
-from shoal.product.card.ladder import LADDER
 from shoal.product.card.render import public_page, readme
 
 TABLE = "released.csv"
@@ -47,7 +46,7 @@ def package(
     Of readings with noise it is a function of these and of the public settings on the card.
     """
     columns, *rows = csv.reader(io.StringIO(files[TABLE].decode()))
-    name = printable(title or LADDER[card.kind].title)
+    name = printable(title or card.step.title)
     about = f" about {card.period}" if card.period else ""
     terms = {"name": licence, "title": licence} if licence else UNSTATED
     zone = card.fit.time_zone or "as in the readings, without a zone"
@@ -91,11 +90,8 @@ def package(
 
 def _row(card: ReleaseCard, columns: Sequence[str]) -> str:
     """Whom or what one row of the table is about, at a step."""
-    if card.kind == "readings":
-        return "curve" if "step" in columns else "cell"
-    if card.kind == "averages":
-        return "crowd"
-    return card.fit.noun if card.fit.most_rows == 1 else f"row of a {card.fit.noun}"
+    label = card.fit.noun if card.fit.most_rows == 1 else f"row of a {card.fit.noun}"
+    return card.step.rows["step" in columns] or label
 
 
 def _resource(path: str, content: bytes, card: ReleaseCard) -> dict[str, Any]:
@@ -126,11 +122,9 @@ def _resource(path: str, content: bytes, card: ReleaseCard) -> dict[str, Any]:
 
 
 def _field(name: str, card: ReleaseCard) -> dict[str, Any]:
-    noisy, column = card.kind == "readings", BY_NAME.get(name)
-    each = "mean over the members of the crowd" if card.kind == "averages" else "figure of a row, through the mechanism"
-    figure = "mean within declared bounds, with noise" if noisy else each
-    kind, meaning = ("number", figure) if column is None else column.description(noisy=noisy)
-    if card.kind == "answers" and name == "kw":
+    noisy, column = card.step.is_noisy, BY_NAME.get(name)
+    kind, meaning = ("number", card.step.column) if column is None else column.description(noisy=noisy)
+    if name == "kw" and not (noisy or card.step.is_shared):
         meaning = "power in the step, through the mechanism"
     described: dict[str, Any] = {"name": name, "type": kind, "description": meaning}
     if name == "timestamp":

@@ -117,16 +117,15 @@ def table_pictures(card: ReleaseCard, files: Mapping[str, bytes]) -> tuple[list[
     rows = list(csv.DictReader(io.StringIO(files.get("released.csv", b"").decode())))
     if not rows:
         return [], []
-    noisy = card.kind == "readings"
     if "step" not in rows[0]:
-        return [], _cell_counts(rows) if noisy else _spreads(rows)
+        return [], _cell_counts(rows) if card.step.is_noisy else _spreads(rows)
     curves: dict[tuple[str, ...], tuple[float, list[float]]] = {}
     for row in rows:
         key = row["crowd"], row.get("row", "")
         curves.setdefault(key, (float(row.get("members", 1)), []))[1].append(float(row["kw"] or "nan"))
     axis = axis_of(len(next(iter(curves.values()))[1]), rows[0]["timestamp"], card.fit.step_minutes)
     drawn = sorted((w, values) for w, values in curves.values() if w > 0 and np.isfinite(values).all())
-    if noisy:
+    if card.step.is_noisy:
         total = [float(row["kw"]) for row in csv.DictReader(io.StringIO(files.get("total.csv", b"").decode()))]
         most = max((weight for weight, _ in drawn), default=1.0)
         curved = [(values, max(0.4, THICK * weight / most), "row") for weight, values in drawn]
@@ -137,9 +136,8 @@ def table_pictures(card: ReleaseCard, files: Mapping[str, bytes]) -> tuple[list[
         return [], []
     weights, shown = np.array([weight for weight, _ in drawn]), drawn[:: -(-len(drawn) // DRAWN)]
     mean = (weights @ np.array([values for _, values in drawn]) / weights.sum()).tolist()
-    words = "row of a crowd" if card.kind == "averages" else "released row"
-    words += f" ({len(shown)} of {len(drawn)})" if len(shown) < len(drawn) else ""
-    legend = [("row", words), ("mean", "mean of all rows" + ", weighted by members" * (card.kind == "averages"))]
+    words = card.step.drawn + (f" ({len(shown)} of {len(drawn)})" if len(shown) < len(drawn) else "")
+    legend = [("row", words), ("mean", "mean of all rows" + ", weighted by members" * card.step.is_shared)]
     each = [(values, THIN, "row") for _, values in shown]
     return [_lines("Released rows", [*each, (mean, 3 * THIN, "mean")], axis, legend)], []
 

@@ -20,11 +20,9 @@ from markupsafe import Markup
 from shoal.product.card import pictures
 from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import DesignFacts
-from shoal.product.card.ladder import LADDER
 from shoal.product.card.pictures import CrowdCurves
 from shoal.product.card.statements import (
     HEADINGS,
-    KNOWS,
     OWNER,
     SHOWN_DIGITS,
     SUMMARY,
@@ -62,10 +60,10 @@ def summary(card: ReleaseCard, handed: Sequence[Statement] = (), *, verbose: boo
             if group
         ]
     parts = [(HEADINGS[key], [group[0].sentence]) for key, group in chosen if group]
-    if card.kind == "averages":
-        dict(parts)[HEADINGS["attack" if card.attack else "hidden"]].append(KNOWS)
+    if card.step.warning:
+        dict(parts)[HEADINGS["attack" if card.attack else "hidden"]].append(card.step.warning)
     absent = [one.figure for one in every if one.key == "missing" and one.figure and not one.warning]
-    if absent and card.kind != "readings":
+    if absent and not card.step.is_noisy:
         why = "; ".join(f"{reason} ({number})" for reason, number in card.fit.reasons)
         without = f"Without a row: {absent[0]}{why and f': {why}'}. left_out.csv has their names."
         dict(parts)[HEADINGS["hidden"]].append(without)
@@ -88,8 +86,7 @@ def _choose(every: Iterable[Statement], *keys: str) -> list[Statement]:
 
 def markdown(card: ReleaseCard) -> str:
     """The card as a page of Markdown."""
-    first = ("promise", "hidden") if card.kind == "answers" else ("promise",)
-    said = " ".join(_choose(card.public, key)[0].sentence for key in first)
+    said = " ".join(_choose(card.public, key)[0].sentence for key in card.step.headline)
     headline = said if card.meaningful else "No meaningful guarantee"
     template = environment("md").get_template("card.md")
     return template.render(card=card, headline=headline, groups=_by_heading(card.public), tables=tables(card))
@@ -117,8 +114,8 @@ def _every_epsilon(card: ReleaseCard, design: DesignFacts) -> Figures:
 
 
 def _guarantee(card: ReleaseCard, design: DesignFacts) -> Figures:
-    rows: list[tuple[str, ...]]
-    rows = [("notion", _notion(card)), ("finite precision", f"adds {upper(design.finite_precision, 3)} to δ; included")]
+    precision = f"adds {upper(design.finite_precision, 3)} to δ; included"
+    rows: list[tuple[str, ...]] = [("notion", _notion(design)), ("finite precision", precision)]
     if len(design.epsilons) > 1:
         rows.append(("different ε of pairs", f"{len(design.epsilons)}; the largest is stated"))
     return "Of the guarantee", ("figure", "value"), [*rows, *(("note", note) for note in design.notes)]
@@ -144,9 +141,7 @@ def _errors(card: ReleaseCard, design: DesignFacts) -> Figures | None:
 TABLES: tuple[Callable[[ReleaseCard, DesignFacts], Figures | None], ...] = (_every_epsilon, _guarantee, _errors)
 
 
-def _notion(card: ReleaseCard) -> str:
-    design = card.design
-    assert design is not None
+def _notion(design: DesignFacts) -> str:
     if design.designed_for == design.notion:
         return "(ε, δ)-differential privacy of the label, hockey-stick δ"
     return f"(ε, δ)-differential privacy of the label; designed for {design.designed_for}, which rounding does not keep"
@@ -184,7 +179,7 @@ def report(
         about=[f"Data: {card.fit.source}."] if card.fit.source else [],
         made=made,
         crowds=pictures.panels(crowds, unit, card.fit.noun, below),
-        table=pictures.table_pictures(card, public or {}) if card.kind == "readings" else ([], []),
+        table=pictures.table_pictures(card, public or {}) if card.step.is_noisy else ([], []),
         least_accurate=pictures.least_accurate(crowds, unit),
         price=pictures.price_by_label(crowds, unit, card.fit.noun),
         tables=[(name, *rest) for name, *rest in curve if len({delta for _, delta in rest[1]}) > 1],
@@ -204,7 +199,7 @@ def board(card: ReleaseCard, *, title: str | None = None, made: str = "", study:
     """One sheet for a board: what was released, who is protected, how accurate it is, what can be found out."""
     known = card.accuracy if card.accuracy is not None and card.accuracy.labels else None
     load = None if known is None or known.answers is None else known.answers / known.labels
-    instead = would_protect(card.fit, load, options=False) if card.kind == "averages" else ""
+    instead = would_protect(card.fit, load, options=False) if card.step.is_shared else ""
     when = str(card.fit.origin or card.period).replace("T", ", ")[:17]  # to the minute, as people write it
     about = [f"About the time from {when} on."] if card.period else []
     given: dict[str, Any] = {"title": title, "made": made, "body_class": "board", "instead": instead, "about": about}
@@ -241,7 +236,7 @@ def _page(template: str, card: ReleaseCard, every: Sequence[Statement], *, title
         of=partial(_choose, every),
         groups=_by_heading(every),
         picture=pictures.before_and_after(card),
-        title=LADDER[card.kind].title if title is None else str(title),
+        title=card.step.title if title is None else str(title),
         **given,
     )
 

@@ -3,7 +3,7 @@ renderers choose and order.
 
 A statement has a key, its audience ("public": it may be published; "owner": it stays with the data owner), a figure
 that can stand alone, a sentence that can too, and more for who asks. Figures are rounded by :mod:`shoal.rounding`, to
-the safe side; a ratio is rounded as a ratio. Kinds of release are the steps of :mod:`shoal.product.card.ladder`.
+the safe side; a ratio is rounded as a ratio. Kinds of release are the steps of :mod:`shoal.product.card.promises`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from markupsafe import Markup, escape
 from shoal import __version__
 from shoal.plaintext import printable
 from shoal.product.card.facts import CROWD, MEANINGLESS, DesignFacts, FitFacts, promised_delta
-from shoal.product.card.ladder import sentence
-from shoal.product.card.words import HOLDERS, factor, promise, question
+from shoal.product.card.promises import HOLDERS, factor, promise, question, sentence
 from shoal.readings.plan import noisy_crowds_plan
 from shoal.rounding import count_of, exactly, lower, many, nearest, percent, upper
 
@@ -43,11 +42,6 @@ FIGURES = (
     "of the last member from the rows of one column, with an error of about a third of a typical figure on average. "
     "Members of a crowd are alike, so the row itself is a guess of each. The readings' promise adds noise and protects "
     "figures."
-)
-#: The same in a line, for who types options.
-KNOWS = (
-    "Someone who knows the other members' figures can estimate a constant figure of the last one from the rows of one "
-    "column, with an error of about a third of a typical figure on average; `--secret readings` protects figures."
 )
 #: Key -> the heading over its sentences; the first five are the summary.
 HEADINGS = {
@@ -178,10 +172,8 @@ def promised_figure(card: ReleaseCard) -> str:
     if card.readings is not None:
         series = card.readings.series
         return f"(ε, δ) = ({exactly(series.epsilon)}, {upper(series.deltas(card.readings.plan.account)[0])})"
-    if card.kind == "averages":
-        return "ε = 0, δ = 0 inside a crowd"
     if card.design is None:
-        return "(ε, δ)"
+        return card.step.figure
     return "rests on a law that the rows reject" if card.doubtful else card.design.statement
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from shoal.product.card import ladder
+from shoal.product.card import promises
 from shoal.product.cli import analysis_commands as analysis
 from shoal.product.cli import ledger_commands as ledgers
 from shoal.product.cli import run_commands as runs
@@ -14,7 +14,7 @@ from shoal.product.cli import run_commands as runs
 app = typer.Typer(
     name="shoal",
     help="Differential privacy for class labels: a released row does not show which member of its crowd it is about."
-    "\n\nStart with `shoal demo`; then `shoal run METERS --out DIR` on your own file.\n\n" + ladder.markdown(),
+    "\n\nStart with `shoal demo`; then `shoal run METERS --out DIR` on your own file.\n\n" + promises.markdown(),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",

@@ -110,15 +110,16 @@ class Cost:
 
 def account(state: State, label: str, budget: Budget) -> Account:
     """The part of a budget that has been spent, composed exactly: by the worst pair of a label."""
-    charged, composer, parts = state.account(label), state.memory.composer, []
-    for filtered in (False, True):
-        pairs = tuple(pair for pair in charged.pairs if budget.filters(pair.span) == filtered)
-        if pairs and filtered:
-            parts.append(composer.filter(replace(charged, pairs=pairs), budget.rule, state.mechanism))
-        elif pairs:
-            parts.append(composer.compose(replace(charged, pairs=pairs), budget.epsilon, state.mechanism))
+    composer, parts, pairs = state.memory.composer, [], state.pairs(label)
+    filtered = [pair for pair in pairs if budget.filters(pair.batches)]
+    fixed = [pair for pair in pairs if not budget.filters(pair.batches)]
+    if fixed:
+        parts.append(composer.compose(label, fixed, budget.epsilon, state.mechanism))
+    if filtered:
+        parts.append(composer.filter(label, filtered, budget.rule, state.mechanism))
     spent, pair = max(parts, key=lambda part: part.delta_upper)
-    return Account(f"label {label}", budget.epsilon, budget.delta, spent, charged.releases, pair, budget.mode)
+    releases = state.charges(label).releases
+    return Account(f"label {label}", budget.epsilon, budget.delta, spent, releases, pair, budget.mode)
 
 
 # ---------------------------------------------------------------------- the whole ledger

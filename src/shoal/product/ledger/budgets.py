@@ -1,16 +1,14 @@
-"""The budget: how much may be known about a label; the same for every label.
+"""Budgets of labels, the account of the readings' promise, and the order of periods.
 
-A budget δ(ε) ≤ δ is held against pairs of neighbors, whose account counts what was released about either
-(:mod:`shoal.product.ledger.composition`). A later budget replaces the earlier one. Its mode is "adaptive", a filter
-that holds for every way of choosing (:mod:`shoal.mechanism.composition`), or "fixed", exact composition of a series
-that was fixed in advance (docs/theory.md, section 15). The first batch of an adaptive account is such a series. There
-is no way back from adaptive to fixed once something was released.
+A budget δ(ε) ≤ δ is held against pairs of neighbors (:mod:`shoal.product.ledger.composition`); a later one replaces it.
+Its mode is "adaptive", a filter that holds for every way of choosing (:mod:`shoal.mechanism.composition`; the first
+batch counts as fixed), or "fixed", exact composition of a series that was fixed in advance (docs/theory.md, section
+15).
 
-**The readings' promise** has an account of its own (docs/theory.md, section 16): Σμ² and its cap M², in exact
-fractions, for everybody on the register: who sent readings is not public, and must not decide. It does not cover what a
-label's promise releases from the same readings, nor the other way round. So the two refuse each other: a release of
+The readings' promise has an account of its own (docs/theory.md, section 16): Σμ² and its cap M², in exact fractions,
+for everybody on the register. It does not cover what a label's promise releases from the same readings. So a release of
 crowds about the same label needs a later period than its last release of readings, and the other way round; charged
-mechanisms, which name no period, and releases of readings about one of their labels exclude each other altogether.
+mechanisms, which name no period, and releases of readings about one of their labels exclude each other.
 """
 
 from __future__ import annotations
@@ -26,7 +24,6 @@ from shoal import validation
 from shoal.errors import InputError
 from shoal.mechanism.composition import FilterRule
 from shoal.plaintext import name_key
-from shoal.product.ledger.composition import Span
 from shoal.product.ledger.storage import word
 
 #: The mode that holds where none is named comes first.
@@ -52,9 +49,9 @@ class Budget:
         """The filter of the budget."""
         return FilterRule(self.epsilon, self.delta)
 
-    def filters(self, span: Span | None) -> bool:
+    def filters(self, batches: frozenset[int]) -> bool:
         """Whether a filter decides: what was made in one batch was fixed in advance in any mode."""
-        return self.mode == "adaptive" and span is not None and span.first < span.last
+        return self.mode == "adaptive" and len(batches) > 1
 
 
 def budget_entry(epsilon: float, delta: float, before: Budget | None, mode: str | None = None) -> dict[str, Any]:

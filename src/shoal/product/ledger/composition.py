@@ -1,15 +1,12 @@
 """Exact cost of everything released about a label and its neighbors.
 
-The account of a pair of neighbors counts what was released about either of them (docs/theory.md, section 5). A label
-has not spent less than any pair it belongs to. A release counts for a pair if its mechanism has their edge
-(:mod:`shoal.product.ledger.state`). That a label is missing on a day is not an answer, and no δ covers it.
+The account of a pair of neighbors counts what was released about either of them through a mechanism that has their edge
+(docs/theory.md, section 5). A label has not spent less than any pair it belongs to.
 
     δ(ε) ≤ δ_exact(ε) + (1 + e^ε) Σ τ
 
-is taken as upper ends, rounded up: the contour integral of the stacked spectra, beside codebooks its mean at ε less
-their loss (section 11.3), and what finite precision costs: of the pairs that are compared, the largest Σ τ is added to
-the largest δ. For a series that may have been chosen in the light of answers :meth:`Composer.filter` says how far it is
-from the limit of a budget that holds for every way of choosing.
+is rounded up: the contour integral of the stacked spectra, with codebooks its mean at ε less their loss (section 11.3),
+and what finite precision costs: of the pairs that are compared, the largest Σ τ is added to the largest δ.
 """
 
 from __future__ import annotations
@@ -18,7 +15,6 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from threading import Lock
 from typing import Generic, NamedTuple, TypeVar
 
@@ -30,7 +26,6 @@ from shoal.accounting.edges import EdgeBatch
 from shoal.accounting.releases import stack_spectra
 from shoal.accounting.renyi import have_equal_covariances, renyi_upper_ends
 from shoal.accounting.spectrum import EdgeSpectra, edge_spectra
-from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.mechanism.codebook import Codebook
 from shoal.mechanism.composition import FilterRule, codebook_divergence, composed_delta_upper, gaussian_deltas
@@ -48,35 +43,23 @@ SpectraOf = Callable[[bool], EdgeSpectra]
 
 
 @dataclass(frozen=True)
-class Span:
-    """When charges were made: the first and the last batch."""
-
-    first: int
-    last: int
-
-    def join(self, other: Span | None) -> Span:
-        """The span of two sets of charges together."""
-        return self if other is None else Span(min(self.first, other.first), max(self.last, other.last))
-
-
-@dataclass(frozen=True)
 class Charges:
     """Charges against one account: mechanisms, how often each was used, and the total variation of these uses.
 
-    ``span`` says when; nothing that is composed depends on it.
+    ``batches`` has the first and the last transaction that charged; nothing that is composed depends on them.
     """
 
     uses: tuple[tuple[str, int, float], ...] = ()
-    span: Span | None = None
+    batches: frozenset[int] = frozenset()
 
     @classmethod
-    def of(cls, uses: Iterable[tuple[str, int, float]], span: Span | None) -> Charges:
+    def of(cls, uses: Iterable[tuple[str, int, float]], batches: frozenset[int] = frozenset()) -> Charges:
         """Charges from uses, those of one mechanism together."""
         sums: dict[str, tuple[int, float]] = {}
         for digest, times, tv in uses:
             before = sums.get(digest, (0, 0.0))
             sums[digest] = (before[0] + times, sum_tv(before[1], tv))
-        return cls(tuple((digest, *sums[digest]) for digest in sorted(sums)), span)
+        return cls(tuple((digest, *sums[digest]) for digest in sorted(sums)), batches)
 
     @property
     def tv(self) -> float:
@@ -92,8 +75,7 @@ class Charges:
         """These charges and others."""
         if not self.uses or not other.uses:
             return self if self.uses else other
-        span = other.span if self.span is None else self.span.join(other.span)
-        return Charges.of((*self.uses, *other.uses), span)
+        return Charges.of((*self.uses, *other.uses), self.batches | other.batches)
 
     def through(self, counts: Callable[[str], bool]) -> Charges:
         """The part of the charges whose mechanisms count."""
@@ -119,22 +101,10 @@ class PairAccount:
     names: tuple[str, ...]
     tie: int = 0
 
-    @cached_property
-    def span(self) -> Span | None:
-        """When all of it was released."""
-        return self.opposite.span if self.about.span is None else self.about.span.join(self.opposite.span)
-
-
-@dataclass(frozen=True)
-class LabelAccount:
-    """Charges of the pairs of a label, and the number of ``releases`` made about the label itself.
-
-    A label without neighbors has one pair account without names.
-    """
-
-    label: str
-    releases: int
-    pairs: tuple[PairAccount, ...]
+    @property
+    def batches(self) -> frozenset[int]:
+        """The first and the last transactions that released any of it."""
+        return self.about.batches | self.opposite.batches
 
 
 class Composed(NamedTuple):
@@ -148,10 +118,7 @@ def incident_spectra(
     family: GaussianClasses, label: str, neighbors: Sequence[str], *, precise: bool = False
 ) -> EdgeSpectra:
     """Spectra of the edges label → neighbor, one row per neighbor in the order given."""
-    try:
-        rows = [(family.places[label], family.places[other]) for other in neighbors]
-    except KeyError:
-        raise InputError("label and its neighbors must be labels of every release") from None
+    rows = [(family.places[label], family.places[other]) for other in neighbors]
     return edge_spectra(family, np.array(rows, dtype=np.intp).reshape(-1, 2), precise=precise)
 
 
@@ -232,17 +199,17 @@ class Composer:
     def __init__(self) -> None:
         self._spectra: Recent[tuple[list[str], EdgeSpectra]] = Recent(256 * 2**20)
 
-    def compose(self, account: LabelAccount, epsilon: float, mechanisms: Lookup) -> Composed:
-        """The composed δ(ε) of the worst pair of ``account``."""
-        alike = (self._alike(account.label, pairs, epsilon, mechanisms) for pairs in _comparable(account))
+    def compose(self, label: str, pairs: Sequence[PairAccount], epsilon: float, mechanisms: Lookup) -> Composed:
+        """The composed δ(ε) of the worst of a label's ``pairs``."""
+        alike = (self._alike(label, group, epsilon, mechanisms) for group in _comparable(pairs))
         return max(alike, key=lambda part: part.delta_upper)
 
     def prepare(self, mechanism: Releasable, label: str) -> None:
         """Do the part of the work that depends on one mechanism only, and compile, before anything is locked."""
         if mechanism.output is not None and self._spectra.get((mechanism.digest, label)) is None:
             one_use = Charges(((mechanism.digest, 1, 0.0),))
-            account = LabelAccount(label, 1, (PairAccount(one_use, one_use, tuple(mechanism.graph.neighbors(label))),))
-            self.compose(account, 1.0, lambda _: mechanism)
+            pair = PairAccount(one_use, one_use, tuple(mechanism.graph.neighbors(label)))
+            self.compose(label, [pair], 1.0, lambda _: mechanism)
 
     def _alike(self, label: str, pairs: list[PairAccount], epsilon: float, mechanisms: Lookup) -> Composed:
         """The worst of comparable pairs: of the largest exact part, since the rest is the same or not larger."""
@@ -257,15 +224,15 @@ class Composer:
             worst = Composed(float(curve.delta_upper[0]), curve.worst_edge[0])
         return Composed(add_precision_loss(tv, epsilon, worst.delta_upper), worst.pair)
 
-    def filter(self, account: LabelAccount, rule: FilterRule, mechanisms: Lookup) -> Composed:
-        """Part of δ that the filter of a budget counts for the worst pair of ``account``, in its worse direction."""
+    def filter(self, label: str, pairs: Sequence[PairAccount], rule: FilterRule, mechanisms: Lookup) -> Composed:
+        """Part of δ that the filter of a budget counts for the worst of a label's pairs, in its worse direction."""
         worst = Composed(-1.0, None)
         orders = np.array(rule.orders)
-        for pairs in _comparable(account):
-            tv = max(sum_tv(pair.about.tv, pair.opposite.tv) for pair in pairs)
+        for group in _comparable(pairs):
+            tv = max(sum_tv(pair.about.tv, pair.opposite.tv) for pair in group)
             aside = add_precision_loss(tv, rule.epsilon, 0.0)
-            gaussian, books = self._lay_out(account.label, pairs, mechanisms)
-            label, *names = gaussian.labels
+            gaussian, books = self._lay_out(label, group, mechanisms)
+            names = gaussian.labels[1:]
             edges = np.array([(0, j + 1) for j in range(len(names))], dtype=np.intp).reshape(-1, 2)
             sums = np.zeros((max(len(names), 1), 2, len(orders)))
             exact = np.full(sums.shape[:2], math.inf)
@@ -313,22 +280,24 @@ class Composer:
             for counts, charged in ((about, pair.about), (opposite, pair.opposite)):
                 for digest, times, _ in charged.uses:
                     counts[row[digest], at] = times
-        books = [_codebook(mechanisms(digest)) for digest in used]
-        laws = [i for i, book in enumerate(books) if book is None]
+        tools = [mechanisms(digest) for digest in used]
+        laws = [i for i, tool in enumerate(tools) if not isinstance(tool, Codebook)]
         parts = tuple(self._part(used[i], label, neighbors, mechanisms) for i in laws)
-        counted = [(book, about[i], opposite[i]) for i, book in enumerate(books) if book is not None]
+        counted = [(tool, about[i], opposite[i]) for i, tool in enumerate(tools) if isinstance(tool, Codebook)]
         return IncidentReleases((label, *neighbors), parts, about[laws], opposite[laws]), counted
 
     def _part(self, digest: str, label: str, neighbors: list[str], mechanisms: Lookup) -> SpectraOf:
         """Spectra at the edges to ``neighbors``. Those of all the label's edges in the mechanism are kept."""
 
         def spectra(precise: bool) -> EdgeSpectra:
+            tool = mechanisms(digest)
+            assert tool.output is not None, "a codebook has no Gaussian laws"
             if precise:
-                return incident_spectra(self._laws(digest, mechanisms), label, neighbors, precise=True)
+                return incident_spectra(tool.output, label, neighbors, precise=True)
             known = self._spectra.get((digest, label))
             if known is None:
-                every = sorted(mechanisms(digest).graph.neighbors(label))
-                known = every, incident_spectra(self._laws(digest, mechanisms), label, every)
+                every = sorted(tool.graph.neighbors(label))
+                known = every, incident_spectra(tool.output, label, every)
                 self._spectra.put((digest, label), known, 6 * known[1].lam.nbytes)
             every, spectra_of = known
             if every == neighbors:
@@ -337,17 +306,6 @@ class Composer:
             return spectra_of.take(np.array([place[name] for name in neighbors], dtype=np.intp))
 
         return spectra
-
-    @staticmethod
-    def _laws(digest: str, mechanisms: Lookup) -> GaussianClasses:
-        output = mechanisms(digest).output
-        assert output is not None, "a codebook has no Gaussian laws"
-        return output
-
-
-def _codebook(released: Releasable) -> Codebook | None:
-    """The thing that is released, where it is a codebook."""
-    return released.by_kind(mechanism=lambda _: None, codebook=lambda book: book)
 
 
 def _with_codebooks(
@@ -374,10 +332,10 @@ def _with_codebooks(
     return worst
 
 
-def _comparable(account: LabelAccount) -> list[list[PairAccount]]:
+def _comparable(pairs: Iterable[PairAccount]) -> list[list[PairAccount]]:
     """The pair accounts by the mechanisms that join them."""
     alike: dict[int, list[PairAccount]] = {}
-    for pair in account.pairs:
+    for pair in pairs:
         alike.setdefault(pair.tie, []).append(pair)
     return list(alike.values())
 

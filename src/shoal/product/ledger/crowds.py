@@ -1,16 +1,12 @@
-"""Crowds that last: who hides together, from the first release about its members on.
+"""Crowds that last: who hides together, from the first release about its members on (docs/theory.md, section 12).
 
-A release of one row per crowd keeps its promise only as long as *who is averaged changes by whole crowds alone*
-(docs/theory.md, section 12). So the ledger keeps two tables beside the chain, of members (:class:`Member`) and crowds
-(:class:`Crowd`), and decides every change of them, whoever asks.
-
-A crowd is a fixed set. A retired crowd releases nothing more, and its rest, the members that carry its number as their
-``block``, moves as one into a new crowd with at least m new labels, which promises no less and releases for a later
-period. Nothing is released of a crowd with a member that has neighbors on record, through a mechanism, outside of it.
+Who is averaged changes by whole crowds alone. So the ledger keeps tables of members (:class:`Member`) and crowds
+(:class:`Crowd`) beside the chain and decides every change of them. A crowd is a fixed set. A retired crowd releases
+nothing more, and its rest, the members that carry its number as their ``block``, moves as one into a new crowd with at
+least m new labels. Nothing is released of a crowd with a member that has neighbors on record outside of it.
 
 The digest of a crowd covers its row and its members, and that of the tables the digests of all crowds. It is in the
-chain, in the entry of the release that changed them; :meth:`Ledger.verify` holds the tables against it, and so does
-every release, for the crowds that it is about.
+entry of the release that changed them; every release and :meth:`Ledger.verify` hold the tables against it.
 """
 
 from __future__ import annotations
@@ -438,8 +434,8 @@ def refuse_known(transaction: Transaction, setting: str, new: Mapping[str, bytes
         if len(here) < COLUMNS:
             continue
         wanted: dict[bytes, list[int]] = {}
-        for i, key in enumerate(_keys(rows, here)):
-            wanted.setdefault(key, []).append(i)
+        for i, row in enumerate(rows[:, here]):
+            wanted.setdefault(row.tobytes(), []).append(i)
         numbers = [row[0] for row in transaction.rows(select(CROWDS.c.crowd).where(CROWDS.c.setting == other))]
         for part in chunks(numbers):
             members = select(CROWD_MEMBERS.c.label, CROWD_MEMBERS.c.stored).where(CROWD_MEMBERS.c.crowd.in_(part))
@@ -447,8 +443,8 @@ def refuse_known(transaction: Transaction, setting: str, new: Mapping[str, bytes
             stored = [values for values in stored if len(values) > kind.itemsize * max(there)]
             if not stored:
                 continue
-            for key in _keys(np.array([np.frombuffer(values, dtype=kind) for values in stored]), there):
-                known[wanted.get(key, [])] = True
+            for values in stored:
+                known[wanted.get(np.frombuffer(values, dtype=kind)[there].tobytes(), [])] = True
     if known.sum() >= least:
         raise InputError(KNOWN.format(int(known.sum())))
 
@@ -461,11 +457,6 @@ def _common(one: dict[str, Any], other: dict[str, Any], rows: NDArray[np.integer
     many = [name for at, name in enumerate(names[: rows.shape[1]]) if len(np.unique(rows[:, at])) > FEW]
     common = [name for name in many if name in others]
     return [names.index(name) for name in common], [others.index(name) for name in common]
-
-
-def _keys(rows: NDArray[np.integer], places: list[int]) -> list[bytes]:
-    """The figures at some places, a text of bytes for each row."""
-    return [row.tobytes() for row in rows[:, places]]
 
 
 def refuse_split_crowds(transaction: Transaction, graph: NeighborGraph, labels: Sequence[str]) -> None:

@@ -165,7 +165,7 @@ def _check_against_record(state: State, mechanism: Releasable, labels: Sequence[
     Refused is one without neighbors that labels have on record, in crowds or through mechanisms, with other spellings,
     or about labels whose readings were released. One that is not on record yet is held against all its labels.
     """
-    state.hold(mechanism)
+    state.held[mechanism.digest] = mechanism
     known = state.graph_name(mechanism.digest)
     graph = graph_digest(mechanism.graph) if known is None else known
     names = mechanism.graph.labels if known is None else labels

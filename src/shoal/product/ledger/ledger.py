@@ -1,12 +1,9 @@
 """The ledger: what was released about whom, what it cost in all, and what may still be released.
 
-Noise is drawn first, and one transaction decides whether it is ever used: take the lock, look the question up, compose
-everything released about the label and about each neighbor with the new release, compare with every budget that
-applies, write charge and answer together, commit durably, and only then return. Killed before the commit, nothing was
+Noise is drawn first. One transaction then looks the question up, composes everything released about the label and its
+neighbors, compares with every budget, and writes charge and answer together. Killed before the commit, nothing was
 charged and nothing was shown; killed after it, the charge stands and asking again returns the recorded answer. Order is
-the order of the entries; no decision reads a clock.
-
-A ledger holds released answers and the mechanisms that made them: guard it like the data they came from.
+the order of the entries; no decision reads a clock. Guard a ledger like the data: it holds answers and mechanisms.
 """
 
 from __future__ import annotations
@@ -131,14 +128,10 @@ class Ledger:
                 counts and lets through somewhat more; set it before the first answer. Not said, a mode stays.
 
         >>> import tempfile, shoal
-        >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], ["a", "b"])
-        >>> mechanism = shoal.design(classes, shoal.NeighborGraph.complete(["a", "b"]), "white", epsilon=1.0, rho=16.0)
         >>> with tempfile.TemporaryDirectory() as folder, shoal.Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
         ...     ledger.budget(1.0, 1e-5)
-        ...     before = ledger.cost(mechanism, "a").allowed
-        ...     ledger.budget(1.0, 1e-6)
-        ...     before, ledger.cost(mechanism, "a").allowed
-        (True, False)
+        ...     ledger.has_budget
+        True
         """
         with self._writing() as state:
             content = budget_entry(epsilon, delta, state.budget, mode)
@@ -212,13 +205,9 @@ class Ledger:
         ids = None if query_id is None else [query_id]
         return np.asarray(self.charge(mechanism, values[None], None, [label], query_ids=ids)[0])
 
-    def release_many(self, mechanism: Releasable, answers: Any, labels: Sequence[Any], **named: Any) -> FloatArray:
-        """Release (m, k) answers in one transaction, all or none of them; ``query_ids`` as in :meth:`charge`."""
-        return self.charge(mechanism, answers, None, labels, **named)
-
     def charge(
         self,
-        mechanism: Releasable | bytes,
+        mechanism: Releasable,
         answers: Any,
         drawn: Any,
         labels: Sequence[Any],
@@ -235,7 +224,6 @@ class Ledger:
         caller vouches that ``drawn`` came from this mechanism's ``release``, for these answers and labels.
 
         Args:
-            mechanism: the mechanism, or the content of its file, which spares packing it again.
             answers, drawn: (m, k) the true and the noisy answers; None draws them here.
             labels: m labels.
             query_ids: one name per answer, or one for all; without, equal answers are the same question.
@@ -435,12 +423,9 @@ class Ledger:
             The report; ``bool(report)`` says whether all is well.
 
         >>> import tempfile, shoal
-        >>> classes = shoal.GaussianClasses.deterministic([[0.0], [1.0]], ["a", "b"])
-        >>> mechanism = shoal.design(classes, shoal.NeighborGraph.complete(["a", "b"]), "white", epsilon=1.0, rho=16.0)
         >>> with tempfile.TemporaryDirectory() as folder, shoal.Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
-        ...     ledger.budget(1.0, 1e-5)
         ...     seal = ledger.head
-        ...     answer = ledger.release(mechanism, [0.0], "a")
+        ...     ledger.budget(1.0, 1e-5)
         ...     bool(ledger.verify(seal))
         True
         """

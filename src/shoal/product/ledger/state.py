@@ -1,12 +1,9 @@
 """State after the entries of a ledger, one after the other: the only bookkeeping there is.
 
-:meth:`State.apply` takes an entry into account. A decision starts from the ledger's index, tables that hold the state
-of every label (:data:`~shoal.product.ledger.storage.INDEX`), applies the entries that it is about to write, and asks;
-verification starts from nothing and applies every entry, and compares what that gives with the index.
-
-A release counts for a pair if its mechanism has the edge between the two. Two labels that are neighbors on record stay
-neighbors: a mechanism whose graph does not join a label to all its neighbors on record is not used for it, under any
-name (docs/theory.md, section 5, "Neighbors that join").
+A decision starts from the ledger's index (:data:`~shoal.product.ledger.storage.INDEX`), applies the entries that it is
+about to write, and asks; verification starts from nothing, applies every entry, and compares the result with the index.
+Two labels that are neighbors on record stay neighbors: a mechanism whose graph does not join a label to all of these is
+not used for it, under any name (docs/theory.md, section 5, "Neighbors that join").
 """
 
 from __future__ import annotations
@@ -26,7 +23,7 @@ from shoal.mechanism.releasable import Releasable, check_releasable, from_bytes
 from shoal.product.ledger import chain
 from shoal.product.ledger.budgets import REGISTER, Budget, ReadingsTotal
 from shoal.product.ledger.chain import Entry, Journal
-from shoal.product.ledger.composition import NOTHING, Charges, Composer, LabelAccount, PairAccount, Recent, Span, sum_tv
+from shoal.product.ledger.composition import NOTHING, Charges, Composer, PairAccount, Recent, sum_tv
 from shoal.product.ledger.crowds import NOBODY
 from shoal.product.ledger.storage import (
     GRAPH_LABELS,
@@ -57,30 +54,18 @@ class Memory:
 
     def __init__(self, composer: Composer | None = None) -> None:
         self.composer = Composer() if composer is None else composer
-        #: Mechanisms by digest, and their files where these were given.
+        #: Mechanisms by digest.
         self.mechanisms: Recent[Releasable] = Recent(256 * 2**20)
-        self.files: Recent[bytes] = Recent(32 * 2**20)
-        #: Graphs by their digests.
-        self.graphs: Recent[NeighborGraph] = Recent(64 * 2**20)
 
-    def trust(self, mechanism: Releasable | bytes) -> Releasable:
-        """A copy of a mechanism that is what its digest says: the caller's own arrays can change under our hands.
-
-        The content of a mechanism's file is read as it is, and is what will be recorded.
-        """
-        if isinstance(mechanism, bytes):
-            digest, content = None, mechanism
-        else:
-            digest = check_releasable(mechanism=mechanism).digest
-            known = self.mechanisms.get(digest)
-            if known is not None:
-                return known
-            content = mechanism.to_bytes()
-        copy = from_bytes(content, "mechanism")
-        if digest not in (None, copy.digest):
-            raise InputError("mechanism: its parameters were changed after it was made; design or load it again")
-        self.remember_mechanism(copy)
-        self.files.put(copy.digest, content, len(content))
+    def trust(self, mechanism: Releasable) -> Releasable:
+        """A copy of a mechanism that is what its digest says: the caller's own arrays can change under our hands."""
+        digest = check_releasable(mechanism=mechanism).digest
+        copy = self.mechanisms.get(digest)
+        if copy is None:
+            copy = from_bytes(mechanism.to_bytes(), "mechanism")
+            if copy.digest != digest:
+                raise InputError("mechanism: its parameters were changed after it was made; design or load it again")
+            self.remember_mechanism(copy)
         return copy
 
     def prepare(self, mechanism: Releasable, labels: Iterable[str]) -> None:
@@ -92,10 +77,6 @@ class Memory:
         """Keep a trusted mechanism; it and its laws take about as many bytes as named here."""
         n, k = mechanism.classes.means.shape
         self.mechanisms.put(mechanism.digest, mechanism, 24 * n * k * k + mechanism.graph.edges.nbytes)
-
-    def remember_graph(self, name: str, graph: NeighborGraph) -> None:
-        """Keep a graph under its digest."""
-        self.graphs.put(name, graph, graph.edges.nbytes + 100 * graph.n_labels)
 
 
 class Total(NamedTuple):
@@ -128,7 +109,7 @@ class State:
 
     Args:
         transaction: where the index and the mechanisms are read.
-        memory: mechanisms and graphs that were read before.
+        memory: mechanisms that were read before.
         replayed: True starts from nothing, whatever the index says, for entries that are applied from the first on.
     """
 
@@ -142,9 +123,11 @@ class State:
         self.labels: dict[str, LabelState] = {}
         #: The digest of the graph of each mechanism, as far as it was asked for.
         self.mechanisms: dict[str, str] = {}
+        #: Mechanisms that are about to be used, on record or not.
+        self.held: dict[str, Releasable] = {}
         self._replayed = replayed
         self._journal: Journal | None = None
-        self._held: dict[str, Releasable] = {}
+        self._graphs: dict[str, NeighborGraph] = {}
         #: What the index does not hold yet: uses of mechanisms, labels of graphs, accounts of readings.
         self._changed: set[tuple[str, str]] = set()
         self._joined: list[tuple[str, str]] = []
@@ -191,14 +174,11 @@ class State:
         self.apply(entry, stamped)
         return entry
 
-    def hold(self, mechanism: Releasable) -> None:
-        """Have a mechanism at hand that is about to be used, on record or not."""
-        self._held[mechanism.digest] = mechanism
-
     def join(self, mechanism: str, graph: str) -> None:
         """Take a mechanism into account, and its graph where that is new."""
         self.mechanisms[mechanism] = graph
-        names = self.mechanism(mechanism).graph.labels
+        self._graphs[graph] = self.mechanism(mechanism).graph
+        names = self._graphs[graph].labels
         if graph in self.of(names[0]).graphs:
             return
         self.read(names)
@@ -258,8 +238,9 @@ class State:
             totals = self.of(label).totals
             charges = NOTHING
             if totals:
-                span = Span(min(total.first for total in totals.values()), max(t.last for t in totals.values()))
-                charges = Charges(tuple((digest, t.times, t.tv) for digest, t in sorted(totals.items())), span)
+                batches = {min(total.first for total in totals.values()), max(total.last for total in totals.values())}
+                uses = tuple((digest, total.times, total.tv) for digest, total in sorted(totals.items()))
+                charges = Charges(uses, frozenset(batches))
             charges = self._charges[label] = self._equal.setdefault(charges, charges)
         return charges
 
@@ -274,7 +255,7 @@ class State:
 
     def mechanism(self, digest: str) -> Releasable:
         """A mechanism that is held, or on record; its digest is derived anew when it is read."""
-        mechanism = self._held.get(digest) or self.memory.mechanisms.get(digest)
+        mechanism = self.held.get(digest) or self.memory.mechanisms.get(digest)
         if mechanism is None:
             content = self.transaction.value(select(MECHANISMS.c.content).where(MECHANISMS.c.digest == digest))
             if content is None:
@@ -293,21 +274,18 @@ class State:
         return self.mechanisms[digest]
 
     def graph(self, name: str) -> NeighborGraph:
-        """A graph by its digest, from a mechanism that is held or was recorded with it."""
-        held = next((m for digest, m in self._held.items() if self.mechanisms.get(digest) == name), None)
-        graph = self.memory.graphs.get(name) if held is None else held.graph
-        if graph is None:
+        """A graph by its digest, from a mechanism that was joined or recorded with it."""
+        if name not in self._graphs:
             digest = self.transaction.value(select(func.min(MECHANISMS.c.digest)).where(MECHANISMS.c.graph == name))
             if digest is None:
                 raise LedgerError(MISSING, reason="damaged")
-            graph = self.mechanism(str(digest)).graph
-            self.memory.remember_graph(name, graph)
-        return graph
+            self._graphs[name] = self.mechanism(str(digest)).graph
+        return self._graphs[name]
 
     def record(self, mechanism: Releasable, graph: str) -> None:
         """Store a mechanism's file, and append the entry that records it with the digest of its graph."""
         digest = mechanism.digest
-        content = self.memory.files.get(digest) or mechanism.to_bytes()
+        content = mechanism.to_bytes()
         self.transaction.insert(MECHANISMS, {"digest": digest, "graph": graph, "content": content})
         seal = hashlib.sha256(content).hexdigest()
         self.append("mechanism", {"mechanism": digest, "graph": graph, "content": seal})
@@ -343,8 +321,8 @@ class State:
             if not self.of(label).graphs <= {name}
         )
 
-    def account(self, label: str) -> LabelAccount:
-        """The pairs of a label, which its budget is held against."""
+    def pairs(self, label: str) -> tuple[PairAccount, ...]:
+        """The pairs of a label, which its budget is held against; one without names where it has no neighbors."""
         about, ties = self.charges(label), self.ties(label)
         self.read(name for tie in ties for name in tie.names)
         pairs: dict[tuple[int, int], tuple[Charges, Charges, list[str]]] = {}
@@ -360,7 +338,7 @@ class State:
                 reason="damaged",
             )
         accounts = (PairAccount(own, other, tuple(names), key[0]) for key, (own, other, names) in pairs.items())
-        return LabelAccount(label, about.releases, tuple(accounts) or (PairAccount(about, NOTHING, ()),))
+        return tuple(accounts) or (PairAccount(about, NOTHING, ()),)
 
     def _cut(self, label: str, charges: Charges, graphs: frozenset[str]) -> Charges:
         """The part of a label's charges that was made through mechanisms of some graphs; equal ones are one object."""

@@ -1,9 +1,7 @@
-"""The ledger's tables, and transactions on SQLite or PostgreSQL: one writer at a time, durable when they end well, gone
-when they do not.
+"""The ledger's tables, and transactions on SQLite or PostgreSQL: one writer at a time, durable when they end well.
 
-SQLite writes ahead (WAL: readers never wait for a writer) with ``synchronous=EXTRA``, and a writer takes the write lock
-at once with BEGIN IMMEDIATE. PostgreSQL writers lock the ledger's head row (an advisory lock while tables are made);
-``synchronous_commit`` is turned on if the server has it off. One schema serves both systems:
+SQLite writes ahead (WAL) with ``synchronous=EXTRA``, and a writer begins with BEGIN IMMEDIATE. PostgreSQL writers lock
+the ledger's head row (an advisory lock while tables are made), and ``synchronous_commit`` is turned on.
 
 | table | holds |
 | --- | --- |

@@ -1,13 +1,10 @@
 """Checking a whole ledger against itself, from the first entry to the last.
 
-Everything is derived anew from the payloads: the chain, the columns the database looks things up by, the mechanisms and
-their digests, that neighbors stayed neighbors, and whether every release was within the budgets in force when it was
-made. The state starts from nothing and applies every entry; at the end the ledger's index and tables must say what it
-says.
-
-What a pair has spent never falls as releases are added, so only the state right before the budgets change, and at the
-end, is composed. Where that is too much, the chain is walked once more to name the first entry that was. A budget that
-was lowered may overdraw an account; that is noted, and no release may follow.
+Everything is derived anew from the payloads: the chain, the columns for lookup, the mechanisms, that neighbors stayed
+neighbors, and whether every release was within the budgets in force when it was made. What a pair has spent never falls
+as releases are added, so only the state right before the budgets change, and at the end, is composed. Where that is too
+much, the chain is walked once more to name the first entry that was. At the end the ledger's index and tables must say
+what the chain says. A budget that was lowered may overdraw an account: that is noted, and no release may follow.
 """
 
 from __future__ import annotations
@@ -194,7 +191,6 @@ class _Walk:
         if state.lacking(mechanism.graph, content["graph"], mechanism.graph.labels):
             return "the mechanism's graph lacks neighbors that were recorded before"
         state.memory.remember_mechanism(mechanism)
-        state.memory.remember_graph(content["graph"], mechanism.graph)
         return ""
 
     def _release(self, seq: int, content: Mapping[str, Any]) -> str:

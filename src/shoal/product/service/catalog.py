@@ -19,8 +19,7 @@ from typing import Any
 from shoal.columns import PLACES
 from shoal.errors import InputError, LedgerError, ShoalError
 from shoal.plaintext import text_of_cell
-from shoal.product.card.statements import KNOWS
-from shoal.product.card.words import promise
+from shoal.product.card.promises import KNOWS, promise
 from shoal.product.ledger.ledger import Ledger
 from shoal.product.runs.folder import PUBLIC, STATE
 from shoal.product.runs.owner_ledger import Place, place_of
@@ -107,8 +106,7 @@ class OfferedQuestion:
     def error(self) -> float | None:
         """Root of the mean squared error of a released entry; None where it is not known, or not to be told."""
         card = self.run.card
-        facts: Any = (card.release if card.may_publish_errors else None) if card.kind == "averages" else self.run.design
-        accuracy = getattr(facts, "accuracy", None)
+        accuracy = card.accuracy if self.run.kind.row_per_label or card.may_publish_errors else None
         return None if accuracy is None or accuracy.unit != self.unit else float(accuracy.rmse)
 
     @cached_property
@@ -140,10 +138,8 @@ class OfferedQuestion:
         """Raise unless the ledger has this release on record, as it lies here."""
         name = self.run.release_name
         crowds = ledger.recorded_crowds(name)
-        on_record = ledger.has(name)
-        if self.run.card.kind == "averages":
-            on_record = crowds is not None and crowds.content["table"] == self.table_digest
-        if not on_record:
+        shared = crowds is not None and crowds.content["table"] == self.table_digest
+        if not (ledger.has(name) if self.run.kind.row_per_label else shared):
             raise LedgerError(
                 f"ledger: the table of {self.title} is not on record under its own name. It repeats what another run "
                 "about these labels released, which can be offered instead; or look with `shoal ledger verify`"

@@ -1,16 +1,13 @@
 """The service without HTTP: offer, quote, charge, record, then show.
 
-An answer is shown in four steps. Its idempotency key is bound to what is asked. One transaction looks at the analyst's
-account and notes a receipt that charges the question to it and commits to all of the answers. A checkpoint that covers
-the receipt is put on disk, outside of the ledger. Only then is the answer shown, and it is the same ever after.
-
-A question is charged as a whole, so whether it is refused is the same for all of its handles (docs/service.md). Prices
-of questions that share a label add up (basic composition, which holds however the next question is chosen).
+Before an answer is shown, its idempotency key is bound to what is asked; one transaction notes a receipt that charges
+the question to the analyst and commits to all of the answers; and a checkpoint that covers the receipt is on disk. The
+answer is the same ever after. A question is charged as a whole, so whether it is refused is the same for all of its
+handles (docs/service.md). Prices of questions that share a label add up (basic composition).
 
     handle = base32(HMAC-SHA-256(secret of the ledger, analyst, question, label))[:20]
 
-Nothing else depends on which label a handle hides: labels are sorted by handle, every body has the same length, and
-after the first request each is one look into a table.
+Nothing else depends on which label a handle hides: labels are sorted by handle, and every body has the same length.
 """
 
 from __future__ import annotations
@@ -102,7 +99,8 @@ class AnswerSheet:
         for place, (handle, answer) in enumerate(told.items()):
             path = [step.hex() for step in tree.inclusion(place, tree.size)]
             inside = {"handle": handle, "inside": {"index": place, "size": tree.size, "path": path}}
-            bodies[handle] = _json(common | answer | {"receipt": receipt | inside})
+            body = common | answer | {"receipt": receipt | inside}
+            bodies[handle] = json.dumps(body, ensure_ascii=True, allow_nan=False).encode()
         longest = max((len(body) for handle, body in bodies.items() if handle is not None), default=0)
         return {handle: body if handle is None else body.ljust(longest) for handle, body in bodies.items()}
 
@@ -326,10 +324,6 @@ def contents(question: OfferedQuestion, answers: Answers) -> dict[str | None, di
 def commitment(told: Iterable[dict[str, Any]]) -> Tree:
     """The tree over what is told of each handle, in the order of handles, and last over the public table."""
     return Tree(canonical(leaf).encode() for leaf in told)
-
-
-def _json(content: Mapping[str, Any]) -> bytes:
-    return json.dumps(content, ensure_ascii=True, allow_nan=False).encode()
 
 
 def _exact(figures: Grant | TableStatement) -> tuple[Fraction, Fraction]:

@@ -1,12 +1,10 @@
-"""The ledger's chain as a Merkle tree, and the files of checkpoints that hold it to what was shown.
+"""The ledger's chain as a Merkle tree (RFC 9162), and the files of checkpoints that hold it to what was shown.
 
     leaf  SHA-256(0x00 ‖ data)        node  SHA-256(0x01 ‖ left ‖ right)        no leaves  SHA-256()
 
-Trees are those of RFC 9162. A checkpoint is the size and the root of the tree over all entries. One is on disk, outside
-of the ledger itself, before an answer that it covers is shown: a ledger that was restored from an older copy, or
-rewritten, is recognized at the next start. Checkpoints lie in two places, and a start is held against both: beside the
-ledger, and in the served folder, wherever a copy of the ledger is put. What the folders above and below know of the
-ledger counts too.
+A checkpoint is the size and the root of the tree over all entries. One is on disk, beside the ledger and in the served
+folder, before an answer that it covers is shown; a start is held against both, and against those of folders above and
+below. So a ledger that was restored from an older copy, or rewritten, is recognized.
 """
 
 from __future__ import annotations

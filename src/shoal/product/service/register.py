@@ -4,11 +4,8 @@ A key is 256 random bits, shown once, stored as a digest:
 
     shoal_<o or a>_<43 characters, base64url of 32 bytes>_<8 hexadecimal digits, CRC-32 of all before it>
 
-Whatever was made with a key (keys, people who were admitted, grants) ends when that key is *ended*. A key can be
-*replaced* with itself or with a key above it; what was made with it goes on under the new one (docs/service.md).
-
-All of it lies in tables beside the ledger's chain. Each call is one transaction; what is granted and ended is in the
-chain too.
+Whatever was made with a key (keys, people who were admitted, grants) ends when that key is *ended*, and goes on under
+the new one when it is *replaced* (docs/service.md). What is granted and ended is in the ledger's chain too.
 """
 
 from __future__ import annotations

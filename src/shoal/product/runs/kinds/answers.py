@@ -197,7 +197,7 @@ def release(work: Work) -> StageOutcome:
             shard, members = answers_of(block.path, config), members_of(block.path)
             try:
                 released = ledger.charge(
-                    Path(mechanism.path).read_bytes(),
+                    load(mechanism.path),
                     answers,
                     drawn,
                     list(shard.owners),

@@ -21,9 +21,9 @@ from shoal.mechanism.releasable import ReleaseErrors
 from shoal.plaintext import cell
 from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import FitFacts, ReleaseFacts
-from shoal.product.card.ladder import NOTHING_TO_PROVE
 from shoal.product.card.measures import errors
 from shoal.product.card.pictures import CrowdCurves
+from shoal.product.card.promises import NOTHING_TO_PROVE
 from shoal.product.runs import card_stage, crowd_stage
 from shoal.product.runs.config import Config, no_use
 from shoal.product.runs.fit_stage import first_stage
