@@ -69,6 +69,8 @@ class ArmaModels:
 
 @dataclass(frozen=True)
 class _SeriesFit:
+    """The model of one series: its coefficients (ar, ma), p of them ar, and its figures."""
+
     status: str  #: of ``RUNGS``, or why there is no model: "infinite", "empty", "constant", "short"
     coef: FloatArray = field(default_factory=lambda: np.zeros(0))
     p: int = 0

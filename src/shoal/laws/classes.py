@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from shoal import validation
 from shoal.errors import InputError
 from shoal.laws.checks import LawChecks
-from shoal.laws.estimates import FittedLaws, estimate
-from shoal.numerics.matrices import EPS, RANK_TOLERANCE, blocks_of, correlation, exact_sum, square_root
+from shoal.laws.estimates import FittedLaws, fit_laws
+from shoal.numerics.matrices import EPS, RANK_TOLERANCE, blocks_of, correlations, square_root, sum_with_error
 from shoal.validation import FloatArray, IndexArray
 
 #: Largest asymmetry, relative to the largest entry, that is taken for rounding and repaired.
@@ -232,7 +232,7 @@ class GaussianClasses:
     def _correlation_eigenvalues(self) -> FloatArray:
         """(n or 1, k), ascending. Entries without variance count as uncorrelated, with eigenvalue 1."""
         covs = self.stored_covs
-        return np.concatenate([np.linalg.eigvalsh(correlation(covs[part])) for part in blocks_of(covs)])
+        return np.concatenate([np.linalg.eigvalsh(correlations(covs[part])) for part in blocks_of(covs)])
 
     @cached_property
     def condition_number(self) -> FloatArray:
@@ -531,7 +531,8 @@ def _make_read_only(values: NDArray[np.float64]) -> FloatArray:
     return values
 
 
-def _symmetric(covs: FloatArray) -> FloatArray:
+def _symmetrize(covs: FloatArray) -> FloatArray:
+    """Return covariances (n, k, k) made symmetric; raise InputError where they differ by more than rounding."""
     turned = np.swapaxes(covs, 1, 2)
     gap = np.concatenate([np.abs(covs[part] - turned[part]).max(axis=(1, 2)) for part in blocks_of(covs)])
     skewed = int((gap > ASYMMETRY * np.abs(covs).max(axis=(1, 2))).sum())

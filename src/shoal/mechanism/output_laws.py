@@ -16,7 +16,7 @@ from shoal.laws.classes import indefinite_tolerance
 from shoal.noise.exact_map import EXACT
 from shoal.numerics.compilation import kernel
 from shoal.numerics.eigenpairs import eigh
-from shoal.numerics.matrices import EPS, blocks_of, correlation, exact_sum, rows_of
+from shoal.numerics.matrices import EPS, blocks_of, correlations, rows_of, sum_with_error
 from shoal.validation import FloatArray, IndexArray
 
 
@@ -55,7 +55,7 @@ def _block_covs(covs: FloatArray, gain: FloatArray | None, noise: FloatArray) ->
     uneven = np.where(noise == turned, 0.0, EPS * (np.abs(noise) + np.abs(turned)))
     noise = 0.5 * noise + 0.5 * turned
     if gain is None:
-        total, lost = exact_sum(covs, noise)
+        total, lost = sum_with_error(covs, noise)
         return total, lost + uneven
     moved = np.empty(gain.shape)
     _output_cov_sums(np.ascontiguousarray(covs), np.ascontiguousarray(gain), noise, moved)

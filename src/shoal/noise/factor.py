@@ -18,7 +18,7 @@ from operator import mul
 import numpy as np
 
 from shoal.errors import CertificationError
-from shoal.numerics.matrices import blocks_of, correlation
+from shoal.numerics.matrices import blocks_of, correlations
 from shoal.validation import BoolArray, FloatArray
 
 #: Binary places of the factor.
@@ -47,9 +47,9 @@ def needs_jitter(covs: FloatArray) -> BoolArray:
 
 
 def least_eigenvalues(covs: FloatArray) -> FloatArray:
-    """(n,) the smallest eigenvalue of the correlations of the entries with variance."""
+    """Return (n,) the smallest eigenvalue of the correlations of the entries with variance."""
     even = (0.5 * (covs[part] + np.swapaxes(covs[part], 1, 2)) for part in blocks_of(covs))
-    return np.concatenate([np.linalg.eigvalsh(correlation(one))[:, 0] for one in even])
+    return np.concatenate([np.linalg.eigvalsh(correlations(one))[:, 0] for one in even])
 
 
 def certified_factor(cov: FloatArray, *, jitter: bool) -> Factor:

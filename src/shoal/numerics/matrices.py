@@ -27,18 +27,18 @@ AT_A_TIME = 1 << 17
 
 
 def blocks_of(stack: FloatArray) -> Iterator[slice]:
-    """Consecutive slices of a stack of matrices."""
+    """Yield consecutive slices of a stack (n, k, k), each of so few matrices that work on it needs little memory."""
     step = max(1, AT_A_TIME // max(stack[0].size, 1))
     return (slice(start, start + step) for start in range(0, len(stack), step))
 
 
 def rows_of(stack: FloatArray, rows: slice) -> FloatArray:
-    """Some of a stack of matrices; one that stands for all is itself."""
+    """Return the matrices of a stack at these rows; a single one, which stands for all, as it is."""
     return stack if len(stack) == 1 else stack[rows]
 
 
-def correlation(covs: FloatArray) -> FloatArray:
-    """Σ scaled to unit diagonal; entries without variance become uncorrelated unit entries."""
+def correlations(covs: FloatArray) -> FloatArray:
+    """Return covariances (n, k, k) scaled to unit diagonal; an entry without variance becomes uncorrelated."""
     std = np.sqrt(np.maximum(np.diagonal(covs, axis1=1, axis2=2), 0.0))
     safe = np.where(std > 0, std, 1.0)
     result = covs / safe[:, :, None]

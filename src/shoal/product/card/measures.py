@@ -249,14 +249,7 @@ def codebook_audit_facts(audit: CodebookAudit, book: Codebook) -> AuditFacts:
         scope=audit.scope,
         of_groups=groups,
         violations=audit.violations,
-        named=Named(
-            accuracy=audit.named / max(audit.n_rows, 1),
-            accuracy_lower=audit.named_lower,
-            accuracy_upper=audit.named_upper,
-            promise_upper=audit.promise_upper,
-            guessing=audit.guessing,
-            n_answers=audit.n_rows,
-        ),
+        named=Named.like(audit.naming),
     )
 
 
