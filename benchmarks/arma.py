@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 import shoal
 from shoal.arma.fit import ArmaModels, fit_arma
 from shoal.arma.likelihood import best_innovation_variance
-from shoal.arma.predict import predict
+from shoal.arma.predict import predict_series
 from shoal.arma.search import hannan_rissanen_start
 from shoal.numerics.threads import n_threads
 
@@ -133,7 +133,7 @@ def compare(name: str, kw: Array, others: int) -> None:
 
 def outcome(models: ArmaModels, value: Array, x: Array, season: Array, truth: Array) -> tuple[Array, Array, Array]:
     """Mean absolute error of each forecast in kW and in ln kW, and the log-likelihood."""
-    mean = season + predict(models, x, HORIZON).mean
+    mean = season + predict_series(models, x, HORIZON).mean
     log_error = np.abs(mean - np.log(np.maximum(truth, 0.01))).mean(axis=1)
     return np.abs(np.exp(mean) - truth).mean(axis=1), log_error, value
 

@@ -35,11 +35,11 @@ def likeliest_assignments(log_likelihood: FloatArray) -> IndexArray:
 
 
 def match_probabilities(log_likelihood: FloatArray, matched: IndexArray) -> FloatArray:
-    """(tables, n, n) posterior probability that a row is a label's, given ``matched``, the likeliest assignments.
+    """Return posterior probabilities (tables, n, n) that a row is a label's, given the likeliest assignments.
 
-    Exact up to :data:`EXACT_ROWS` rows, in O(n 2ⁿ) by summing over the sets of labels that the first rows can have.
-    Beyond, the weights are scaled until rows and columns sum to one (Sinkhorn 1964): an approximation, for an attacker
-    to act on and for no bound to rest on.
+    ``matched`` (tables, n) are those of :func:`likeliest_assignments`. Exact up to :data:`EXACT_ROWS` rows, in O(n 2ⁿ)
+    by summing over the sets of labels that the first rows can have. Beyond, the weights are scaled until rows and
+    columns sum to one (Sinkhorn 1964): an approximation, for an attacker to act on and for no bound to rest on.
     """
     weights = np.exp(np.minimum(_subtract_potentials(log_likelihood, matched), 0.0))
     if weights.shape[1] <= EXACT_ROWS:

@@ -73,6 +73,7 @@ class PrivacyCurve:
         return f"PrivacyCurve({self.notion}: {shown}{', …' if len(eps) > 4 else ''})"
 
     def _repr_html_(self) -> str:
+        """Return the curve as an HTML table, for notebooks."""
         from shoal.plaintext import table
 
         eps, delta = np.atleast_1d(self.epsilon), np.atleast_1d(self.delta_upper)
@@ -204,6 +205,7 @@ def edge_brackets(
     releases, pairs, code, offsets = _check_request(classes, graph, notion, prior, scope)
 
     def bracket_block(part: slice) -> FloatArray:
+        """Return the brackets of a block of edges."""
         return log_delta_brackets(releases, pairs[part], code, grid, offsets[part])[:, :, 0]
 
     parts = list(map_batches(bracket_block, len(pairs), BLOCK))
@@ -268,6 +270,7 @@ def epsilon_at(
         epsilon = moved
 
     def is_target_met(at: float) -> bool:
+        """Whether δ at this ε is certain to meet the target on every edge."""
         return bool(_worst_brackets(releases, pairs, code, np.array([at]), offsets)[0][0, 2] <= target)
 
     return _least_epsilon(is_target_met, epsilon, 1e-12)
@@ -338,6 +341,7 @@ def _worst_brackets(
     floors = np.full(n, -np.inf)
 
     def bracket_block(part: slice) -> tuple[FloatArray, NDArray[np.intp]]:
+        """Return the worst bracket of a block of edges at each ε, and (edge, direction) that attain it."""
         logs = np.empty((*offsets[part].shape, n, 3))
         bracket_edges(code, epsilons, offsets[part], releases.spectra(pairs[part]), floors.copy(), logs)
         loose, count = _is_wider(logs, LOOSE), FIRST_SETTLED

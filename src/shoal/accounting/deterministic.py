@@ -102,6 +102,7 @@ def analytic_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
     target = math.log(delta) * (1 + EPS) - 8 * EPS  # δ's own logarithm, rounded down
 
     def is_private_at(ratio: float) -> bool:
+        """Whether δ is certain to meet the target at this ratio of sensitivity and σ."""
         return _equal_covariance_log_delta(ratio, epsilon, tails.DP) <= target
 
     low, high = 1.0, 1.0

@@ -103,6 +103,7 @@ def _edge_divergences(
     shifted = np.where(rounded, np.nextafter(orders - 1.0, np.inf), orders - 1.0)
 
     def bracket_divergences(spectra: EdgeBatch) -> tuple[FloatArray, FloatArray]:
+        """Return the divergences of edges with these spectra, and bounds on their errors."""
         shape = (len(spectra.disjoint), directions, len(orders))
         divergences, error = np.empty(shape), np.empty(shape)
         _fill_divergences(shifted, spectra, divergences, error)
@@ -127,6 +128,7 @@ def _worst_divergences(
     n = len(orders)
 
     def worst_of_block(part: slice) -> tuple[FloatArray, FloatArray, NDArray[np.intp]]:
+        """Return the largest divergences of a block of edges, the largest upper ends, and where the first are."""
         divergences, error = _edge_divergences(releases, pairs[part], orders, releases.n_directions)
         flat = divergences.reshape(-1, n)
         top = np.argmax(flat, axis=0)

@@ -185,6 +185,7 @@ def best_naming_bound(releases: Releases, members: IndexArray, pairs: IndexArray
     degrees = np.bincount(np.searchsorted(members, pairs).ravel(), minlength=len(members))
 
     def bound_at(epsilon: float) -> float:
+        """Return the bound that this ε gives."""
         return naming_bound(degrees, epsilon, _sum_of_deltas(releases, pairs, epsilon))
 
     best, at = bound_at(0.0), 0.0

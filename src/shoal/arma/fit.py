@@ -119,6 +119,7 @@ def fit_arma(
     orders = ((p, q), (min(p, 2), min(q, 1)), (min(p, 1), 0), (0, 0))
 
     def fit_rows(part: slice) -> list[_SeriesFit]:
+        """Return the models of a block of rows."""
         return [_fit_series(np.ascontiguousarray(x[row]), orders) for row in range(n)[part]]
 
     fits = [fit for batch in map_batches(fit_rows, n, CHUNK, progress) for fit in batch]

@@ -43,7 +43,7 @@ class ArmaForecast:
     innovations: FloatArray  #: (n, T) of the past, (x_t − E[x_t | before]) / sd[x_t | before]: N(0, 1) if all is true
 
 
-def predict(models: ArmaModels, past: Any, horizon: int) -> ArmaForecast:
+def predict_series(models: ArmaModels, past: Any, horizon: int) -> ArmaForecast:
     """Forecast each series ``horizon`` steps ahead, exactly, from its finite past (n, T), NaN where one is missing.
 
     With O_k = e_1'A^k and the impulse response ψ, x_{T+k} = O_k s + Σ_{j≤k} ψ_{k−j} e_{T+j}, so the error covariance

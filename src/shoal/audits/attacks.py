@@ -201,6 +201,7 @@ def likelihood_ratio_scores(claim: ResidualLaws, answers: list[FloatArray], own:
     own_fitted = [fitted.log_density_of_answers(i, y) for i, y in enumerate(answers)]
 
     def scores(a: int, b: int) -> Sequence[tuple[FloatArray, FloatArray]]:
+        """Return both attacks' scores of edge (a, b), at the answers of a and at those of b."""
         tests = []
         for laws, mine in ((claim, own), (fitted, own_fitted)):
             first = mine[a] - laws.log_density_of_answers(b, answers[a])
@@ -220,6 +221,7 @@ def row_exchange_scores(scores: Scores) -> Scores:
     """
 
     def exchange_scores(a: int, b: int) -> Sequence[tuple[FloatArray, FloatArray]]:
+        """Return the scores of edge (a, b) at pairs of rows in order and at the same pairs exchanged."""
         tests = []
         for first, second in scores(a, b):
             count = min(len(first), len(second))
@@ -244,6 +246,7 @@ def seeded_release(mechanism: Mechanism, seed: int = 0) -> Release:
     calls = np.random.SeedSequence(validation.count(seed=seed, at_least=0))
 
     def release(answers: FloatArray, label: str) -> FloatArray:
+        """Return released answers (m, k) about a label, with fresh seeded noise."""
         fresh = int(calls.spawn(1)[0].generate_state(2, np.uint64)[0])
         return mechanism.sample(answers, label, seed=fresh)
 

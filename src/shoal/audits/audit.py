@@ -140,6 +140,7 @@ def audit(
         pairs, epsilons = pairs[chosen], epsilons[chosen]
 
     def report_step() -> None:
+        """Tell ``progress`` that one more step is done."""
         if progress is not None:
             progress(next(done), len(own.labels) + len(pairs))
 

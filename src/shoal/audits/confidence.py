@@ -61,6 +61,7 @@ def mean_lower_bound(values: FloatArray, error: float) -> float:
     stakes = np.minimum(np.sqrt(2.0 * wanted / (count * before)), 1.0)
 
     def is_wealth_reached(m: float) -> bool:
+        """Whether a bet against a mean of at most m has won 1/error."""
         with np.errstate(divide="ignore"):
             return float(np.log1p(stakes * (values - m)).sum()) >= wanted
 
@@ -91,6 +92,7 @@ def detectable_delta(promise: float, epsilon: float, trials: int, error: float) 
     grow = math.exp(min(epsilon, 700.0))
 
     def is_seen(delta: float) -> bool:
+        """Whether every event with this δ is found at its expected counts."""
         other = np.linspace(0.0, 1.0, 65) * (1.0 - delta) / grow
         own = np.minimum(delta + grow * other, 1.0)
         low = clopper_pearson_lower(own * trials, trials, error)

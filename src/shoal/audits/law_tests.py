@@ -108,6 +108,7 @@ def _find_reused_noise(label: str, z: FloatArray, level: float) -> list[Discrepa
     size = 2 ** int(np.ceil(np.log2(2 * m)))
 
     def lag_products(values: FloatArray) -> FloatArray:
+        """Return Σᵢ zᵢ·z_{i+l} for the lags l = 1, 2, …, by the Fourier transform."""
         power = (np.abs(np.fft.rfft(values, size, axis=0)) ** 2).sum(axis=1)
         return np.asarray(np.fft.irfft(power, size)[1:m])
 

@@ -180,4 +180,5 @@ class Audit(Figures):
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
+        """Return the summary as HTML, for notebooks."""
         return f"<pre>{escape(str(self))}</pre>"

@@ -54,7 +54,7 @@ class GaussianClasses:
 
     @classmethod
     def diagonal(cls, means: Any, variances: Any, labels: Sequence[Any] | None = None) -> GaussianClasses:
-        """Independent entries: ``variances`` is (n, k), or (k,) when all labels share it.
+        """Return laws with independent entries: ``variances`` is (n, k), or (k,) when all labels share it.
 
         Returns:
             The family with Σ_X = diag(variances of X); only the variances are stored.
@@ -76,7 +76,7 @@ class GaussianClasses:
 
     @classmethod
     def deterministic(cls, means: Any, labels: Sequence[Any] | None = None) -> GaussianClasses:
-        """Answers that are constants given the label: Σ_X = 0.
+        """Return laws of answers that are constants given the label: Σ_X = 0.
 
         Returns:
             The family of point masses at the rows of ``means``.
@@ -91,7 +91,7 @@ class GaussianClasses:
 
     @classmethod
     def fit(cls, samples: Any, labels: Any, *, held_out: float = 0.2, seed: int = 0) -> GaussianClasses:
-        """Laws from samples: the mean and a shrunk covariance of every label's rows.
+        """Return laws estimated from samples: the mean and a shrunk covariance of every label's rows.
 
         A covariance is the label's own, shrunk towards its shape on average (oracle approximating shrinkage), mixed
         with the one pooled within all labels, which counts for as many rows as make held-out rows likeliest. A label
@@ -126,7 +126,7 @@ class GaussianClasses:
     def joint(
         cls, parts: Sequence[GaussianClasses], cross: Mapping[tuple[int, int], Any] | None = None
     ) -> GaussianClasses:
-        """Several answers about the same label, stacked into one vector.
+        """Return the laws of several answers about the same label, stacked into one vector.
 
         ``cross[a, b]`` is Cov(part a, part b) given the label, (n, k_a, k_b) or one (k_a, k_b) for all labels;
         pairs left out are independent. Dependent releases (noise used twice, overlapping horizons) must be
@@ -230,7 +230,7 @@ class GaussianClasses:
 
     @cached_property
     def _correlation_eigenvalues(self) -> FloatArray:
-        """(n or 1, k), ascending. Entries without variance count as uncorrelated, with eigenvalue 1."""
+        """The ascending eigenvalues (n or 1, k) of each correlation matrix; 1 for an entry without variance."""
         covs = self.stored_covs
         return np.concatenate([np.linalg.eigvalsh(correlations(covs[part])) for part in blocks_of(covs)])
 
@@ -385,7 +385,7 @@ class GaussianClasses:
     # ------------------------------------------------------------------ derived families
 
     def take(self, positions: Any) -> GaussianClasses:
-        """The labels at the given positions, in that order.
+        """Return the laws of the labels at the given positions, in that order.
 
         Returns:
             The family of these labels, with the rounding bounds of their laws.
@@ -409,7 +409,7 @@ class GaussianClasses:
         return result.with_errors(cov_error if len(cov_error) == 1 else cov_error[positions], mean_error[positions])
 
     def condition(self, observed: Any, at: Any) -> GaussianClasses:
-        """The law of the other entries given these: a Gaussian-process forecast from any means and covariances.
+        """Return the laws of the other entries given these: a Gaussian-process forecast from any laws.
 
         With o the entries at ``at`` and f all others,
 
@@ -457,7 +457,7 @@ class GaussianClasses:
         return GaussianClasses(means, left[0] if len(left) == 1 else left, self.labels)
 
     def with_noise(self, noise_cov: Any) -> GaussianClasses:
-        """The laws after adding one independent Gaussian noise of mean zero, the same for every label.
+        """Return the laws after adding one independent Gaussian noise of mean zero, the same for every label.
 
         ``noise_cov`` is a (k, k) covariance, (k,) variances or one variance for all entries. What rounding takes off
         the sums is kept as ``errors`` of the result, and accounted for.

@@ -47,7 +47,7 @@ class NeighborGraph:
 
     @classmethod
     def complete(cls, labels: Sequence[Any]) -> NeighborGraph:
-        """Every pair of labels is an edge: the strictest choice.
+        """Return the graph in which every pair of labels is an edge: the strictest choice.
 
         Returns:
             The graph with n (n − 1) / 2 edges.
@@ -62,7 +62,7 @@ class NeighborGraph:
 
     @classmethod
     def from_edges(cls, labels: Sequence[Any], pairs: Iterable[tuple[Any, Any]] | None = None) -> NeighborGraph:
-        """Explicit pairs of labels; order within a pair and repeats do not matter.
+        """Return the graph of explicit pairs of labels; order within a pair and repeats do not matter.
 
         With pairs alone, ``from_edges(pairs)``, the labels are those that the pairs name, in order of appearance.
 
@@ -118,7 +118,7 @@ class NeighborGraph:
 
     @classmethod
     def within_groups(cls, labels: Sequence[Any], groups: Sequence[Any]) -> NeighborGraph:
-        """Complete inside each group; ``groups`` holds one group name per label.
+        """Return the graph that is complete inside each group; ``groups`` holds one group name per label.
 
         Returns:
             The graph whose connected components are the groups.

@@ -39,7 +39,7 @@ MARK = b"compilation import"
 CONSTANTS = ("accounting/curve.py", "crowds/rules.py", "numerics/compilation.py", "numerics/matrices.py")
 
 
-class _Compilations(event.Listener):
+class _CompilationListener(event.Listener):
     """Numba reports what it compiles, not what it loads from the cache: that of our kernels is announced."""
 
     def on_start(self, event: Any) -> None:
@@ -51,7 +51,7 @@ class _Compilations(event.Listener):
         """Do nothing: only the beginning of a compilation is announced."""
 
 
-event.register("numba:compile", _Compilations())  # type: ignore[no-untyped-call]
+event.register("numba:compile", _CompilationListener())  # type: ignore[no-untyped-call]
 
 
 def kernel(function: Function) -> Function:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from shoal import validation
 from shoal.arma.fit import check_order, fit_arma
-from shoal.arma.predict import LAGS, check_innovations, predict
+from shoal.arma.predict import LAGS, check_innovations, predict_series
 from shoal.errors import InputError
 from shoal.product.sources.meters import clock
 from shoal.product.sources.meters.predictive import FLOOR, PERIODS, Forecasts, by_row, export_scale, fit_season, phases
@@ -138,7 +138,7 @@ def _fit(
         raise NothingToForecast(f"order does not fit: no household's model of order {order} could be estimated")
     fitted, models = np.flatnonzero(varies)[models.ok], models.take(models.ok)
     rows, profile = rows[fitted], by_row([profile], lambda arrays: arrays[0][fitted])
-    ahead = predict(models, x[fitted], horizon)
+    ahead = predict_series(models, x[fitted], horizon)
     future = clock.stamps(at, step, horizon, data.time_zone)
     part = profile.profile[:, phases(future, season, step)]
     checks = check_innovations(ahead.innovations, sum(order))
