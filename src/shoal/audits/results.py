@@ -1,4 +1,4 @@
-"""Results of audits: figures on the safe side, evidence, a table to read and a dictionary to store."""
+"""Results of audits: figures on the safe side, evidence, and a table to read (``records.plain`` makes them JSON)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from shoal.records import plain
 from shoal.rounding import exactly, lower, percent, upper
 from shoal.validation import FloatArray
 
@@ -33,16 +32,8 @@ MEANINGS = {
 HARMLESS = ("too much spread", "support")
 
 
-class Figures:
-    """Findings of an audit, for machines as well."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Every field as plain numbers, lists, mappings and strings, for JSON."""
-        return dict(plain(self))
-
-
 @dataclass(frozen=True)
-class Discrepancy(Figures):
+class Discrepancy:
     """``kind`` is a key of :data:`MEANINGS`; ``labels`` whom it concerns (from, to, or all: empty)."""
 
     kind: str
@@ -71,7 +62,7 @@ SHOWN = 5
 
 
 @dataclass(frozen=True)
-class Naming(Figures):
+class Naming:
     """Share of released answers whose label an attacker names, beside what is promised.
 
     ``attack`` says how: from ``"one row"``, or from a whole table by ``"matching"`` or by ``"marginals"``.
@@ -88,7 +79,7 @@ class Naming(Figures):
 
 
 @dataclass(frozen=True, eq=False)
-class Audit(Figures):
+class Audit:
     """Result of :func:`shoal.audit`.
 
     ``scope`` is what the attackers held, one ``"answer"`` (a row) or the whole ``"table"``; ``promised_scope`` what the

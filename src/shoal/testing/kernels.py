@@ -34,7 +34,6 @@ from shoal.accounting.deterministic import analytic_sigma
 from shoal.accounting.releases import Releases
 from shoal.audits.attacks import FEWEST, ResidualLaws, Scores, count_events, likelihood_ratio_scores, split_in_halves
 from shoal.audits.confidence import detectable_delta
-from shoal.audits.results import Figures
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
@@ -58,7 +57,7 @@ TOO_LITTLE = 0.8
 
 
 @dataclass(frozen=True)
-class MechanismCheck(Figures):
+class MechanismCheck:
     """Result of :func:`check_mechanism`.
 
     With probability ``confidence`` the true δ(ε) of ``worst_edge`` is at least ``delta_lower``: ``by`` ``"counting"``,
