@@ -15,6 +15,7 @@ import shoal
 from shoal.audits import audit as audits
 from shoal.audits import naming
 from shoal.audits.attacks import count_events, row_exchange_scores
+from shoal.records import plain
 
 
 def kinds(found: tuple[object, ...]) -> set[str]:
@@ -225,7 +226,7 @@ def test_the_result_names_its_scope():
     assert "naming labels (matching)" in text
     assert " ↔ " in text
     assert repr(result).startswith("Audit(consistent, the whole table: δ ≥ ")
-    again = json.loads(json.dumps(result.to_dict()))
+    again = json.loads(json.dumps(plain(result)))
     assert (again["scope"], again["promised_scope"]) == ("table", "table")
     assert [one["attack"] for one in again["namings"]] == ["matching", "marginals"]
     row = shoal.audit(mechanism, scope="answer", n_samples=500, release=cases.instead(mechanism), seed=2)

@@ -221,7 +221,7 @@ def test_elimination_agrees_with_principal_minors(k, rank, seed, nudged):
     assert len(found.null) == k - found.rank
     for vector in found.null:
         assert all(sum(n * Fraction(float(x)) for n, x in zip(vector, row, strict=True)) == 0 for row in cov)
-    assert found.annuls(cov)
+    assert found.annihilates(cov)
     # Within the rounding of the products that are added; entries that cancel are not 0 by one of them.
     error = np.abs(found.spread @ cov[found.pivots] - cov)
     assert (error <= 1e-12 * (np.abs(found.spread) @ np.abs(cov[found.pivots]))).all()

@@ -69,10 +69,10 @@ class Chances(DiscreteGaussianSampler):
     def __init__(self, chance: Callable[[Fraction], bool]) -> None:
         self._chance = chance
 
-    def _below(self, m: int, d: int) -> bool:
+    def _bernoulli_dyadic(self, m: int, d: int) -> bool:
         return self._chance(Fraction(m, 1 << d))
 
-    def _one_in(self, k: int) -> bool:
+    def _bernoulli_reciprocal(self, k: int) -> bool:
         return self._chance(Fraction(1, k))
 
 
@@ -85,11 +85,11 @@ class Scripted(DiscreteGaussianSampler):
         self.accepted: list[Fraction] = []
         self.rejected: list[Fraction] = []
 
-    def _uniform(self, bits: int) -> int:
+    def _uniform_integer(self, bits: int) -> int:
         assert bits == (self.bits if len(self._uniforms) == 2 else 1)
         return self._uniforms.pop(0)
 
-    def _exp(self, m: int, d: int) -> bool:
+    def _bernoulli_exp(self, m: int, d: int) -> bool:
         answer = self._answers.pop(0)
         (self.accepted if answer else self.rejected).append(Fraction(m, 1 << d))
         return answer
