@@ -30,14 +30,15 @@ import polars as pl
 
 import shoal
 from benchmarks.readings import SWISS
+from evidence.reidentification import Hits
 from shoal.audits.confidence import mean_lower_bound, mean_upper_bound
 from shoal.crowds.formation import crowds as crowds_of
 from shoal.crowds.formation import means
 from shoal.product.sources.meters.quality import as_readings
-from shoal.product.studies import reidentification as study
-from shoal.product.studies.attackers import Hits, curves, fingerprint, rank_rows, score_rows
-from shoal.product.studies.reidentification import comparable_curves
-from shoal.readings.crowds import contributions, describe, publish, vector_sum
+from shoal.product.studies import meter_attack as study
+from shoal.product.studies.attackers import curve_metrics, rank_rows, score_rows, week_fingerprint
+from shoal.product.studies.meter_attack import log_curves
+from shoal.readings.crowds import home_vectors, noisy_crowds_from_vector, public_tables, sum_of_home_vectors
 from shoal.readings.publication import join_curves
 
 #: Origins, days that releases are forecast from, days that the attacker has, draws of each world of membership tests.
@@ -47,24 +48,26 @@ ORIGINS, TRAINING, WEEK, DRAWS = 4, 15, 7, 100
 def homes_and_knowledge() -> tuple[list[Any], list[Any], list[Any]]:
     """Forecasts of every home at every origin, those that an attacker makes of a week, and all that it knows."""
     own = as_readings(pl.read_parquet(SWISS))
-    weeks = study.Weeks.of(own, 3, ORIGINS, 10)
+    weeks = study.Weeks.of_readings(own, 3, ORIGINS, 10)
     power, guesses, known = [], [], []
     for week in weeks.judged:
         for days, found in ((TRAINING, power), (WEEK, guesses)):
             forecast = shoal.forecast(own, train_days=days, horizon=12, season="day", origin=weeks.starts[week])
             found.append(weeks.of_homes(forecast.households, forecast.power))
-        prints, _ = fingerprint(weeks.readings[week - 1], weeks.weekends[week - 1])
-        known.append(np.concatenate([prints, comparable_curves(guesses[-1])], axis=1))
+        prints, _ = week_fingerprint(weeks.readings[week - 1], weeks.weekend)
+        known.append(np.concatenate([prints, log_curves(guesses[-1])], axis=1))
     return power, guesses, known
 
 
 def public_rows(homes: Any, present: Any, plan: Any, noise: Any) -> Any:
     """(n, k) the public curve nearest to each home, of a table drawn from the homes that are present."""
-    noisy = vector_sum(np.ascontiguousarray(homes[present]), plan) + plan.account.sigma * noise
-    into = join_curves(tables := publish(noisy, plan, homes.shape[1]))
+    noisy = sum_of_home_vectors(np.ascontiguousarray(homes[present]), plan) + plan.account.sigma * noise
+    into = join_curves(tables := public_tables(noisy, plan, homes.shape[1]))
     weights = np.bincount(into, weights=tables.counts)
     sums = np.array([np.bincount(into, weights=tables.counts * step) for step in tables.curves.T]).T
-    return comparable_curves((sums / np.maximum(weights, 1e-12)[:, None])[into[describe(homes, noisy, plan).crowd_of]])
+    return log_curves(
+        (sums / np.maximum(weights, 1e-12)[:, None])[into[noisy_crowds_from_vector(homes, noisy, plan).crowd_of]]
+    )
 
 
 def named(power: list[Any], known: list[Any], plan: Any, *, absent: bool, seed: int = 0) -> dict[str, Hits]:
@@ -84,7 +87,7 @@ def named(power: list[Any], known: list[Any], plan: Any, *, absent: bool, seed: 
                 present[fold] = False
                 judged = public_rows(homes, present, plan, noise[o])
             tables = [(known[p][others], rows[p][others]) for p in range(len(power)) if p != o]
-            for name, attacker in zip(scores, curves(tables), strict=True):
+            for name, attacker in zip(scores, curve_metrics(tables), strict=True):
                 whole[name][fold] = score_rows(attacker, known[o][fold], judged)
         for name, matrix in whole.items():
             scores[name].append(matrix)
@@ -96,7 +99,7 @@ def membership(power: list[Any], guesses: list[Any], plan: Any, seed: int = 0) -
     rng = np.random.default_rng(seed)
     sigma, advantages = plan.account.sigma, {"everything": [], "all others, a week of the home": [], "weeks": []}
     for homes, guess in zip(power, guesses, strict=True):
-        true, guessed = contributions(homes, plan), contributions(guess, plan)
+        true, guessed = home_vectors(homes, plan), home_vectors(guess, plan)
         # By how much the attacker is off about everybody else.
         strangers = (true.sum(axis=0) - true) - (guessed.sum(axis=0) - guessed)
         zero = np.zeros_like(true)
@@ -142,7 +145,7 @@ def main(out: str | None = None) -> None:
     power, guesses, known = homes_and_knowledge()
     n = len(power[0])
     plan, cells = (shoal.noisy_crowds_plan(n, 1.0, method=method, typical_kw=1.5) for method in (None, "cells"))
-    rows = [comparable_curves(homes) for homes in power]
+    rows = [log_curves(homes) for homes in power]
     scores = [study.curve_scores(known, rows, origin, 0) for origin in range(len(power))]
     unprotected = {name: Hits.over([rank_rows(one[name]) for one in scores]) for name in scores[0]}
     naming = {

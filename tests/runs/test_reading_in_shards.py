@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from small_run import go
 
 import shoal
-from shoal.product.sources.meters.readings import meter_readings
+from shoal.product.sources.meters.meter_files import meter_readings
 
 ZURICH = "Europe/Zurich"
-BATCH = "shoal.product.sources.meters.readings.BATCH"
+BATCH = "shoal.product.sources.meters.meter_files.BATCH"
 Write = Callable[..., Path]
 
 
@@ -171,8 +171,8 @@ def test_clock_changes(write: Write, tmp_path: Path, by_instant: bool) -> None:
 
 def test_zones_in_parquet(tmp_path: Path) -> None:
     frame = shoal.simulate_meters(3, 1, 60)
-    zoned = [frame.with_columns(pl.col("timestamp").dt.replace_time_zone(z)) for z in (ZURICH, "UTC")]
-    for i, each in enumerate(zoned):
+    has_time_zone = [frame.with_columns(pl.col("timestamp").dt.replace_time_zone(z)) for z in (ZURICH, "UTC")]
+    for i, each in enumerate(has_time_zone):
         each.write_parquet(tmp_path / f"{i}.parquet")
     compare(tmp_path / "0.parquet", tmp_path / "out")
     compare(str(tmp_path / "*.parquet"), tmp_path / "out", 2)

@@ -40,11 +40,11 @@ def published(rows: dict[str, float], column: str, homes: int | None = None) -> 
 
 
 def found(attack: Study) -> float:
-    return attack.of("linkability")[0].figure
+    return attack.findings_of("linkability")[0].figure
 
 
 def named(attack: Study) -> tuple[float, float]:
-    (one,) = attack.of("singling out")
+    (one,) = attack.findings_of("singling out")
     return one.figure, one.guess
 
 
@@ -69,7 +69,7 @@ def test_rows_of_a_run_are_judged_by_its_record(tmp_path: Path) -> None:
         attack = shoal.find_published(target, HOMES)
         assert found(attack) == 1.0
         assert named(attack) == pytest.approx((1 / 3, 1 / 3))
-        (one,) = attack.of("singling out")
+        (one,) = attack.findings_of("singling out")
         assert one.interval[0] <= 1 / 3 <= one.interval[1]
     (tmp_path / "released.csv").unlink()
     attack = shoal.find_published(tmp_path, HOMES)
@@ -106,9 +106,9 @@ def test_what_is_no_such_table_is_said_without_rows(tmp_path: Path) -> None:
     )
     with pytest.raises(shoal.InputError, match="published: its instants are not at a distance of 1:00:00"):
         shoal.find_published(half, HOMES)
-    zoned = published({"h0": 0.2, "h1": 0.4}, "household").with_columns(pl.col("timestamp") + "+01:00")
+    has_time_zone = published({"h0": 0.2, "h1": 0.4}, "household").with_columns(pl.col("timestamp") + "+01:00")
     with pytest.raises(shoal.InputError, match="known: no home of these readings can be looked for"):
-        shoal.find_published(zoned, HOMES)
+        shoal.find_published(has_time_zone, HOMES)
     (tmp_path / "no times.csv").write_text("household,kw\nsecret home,1.5\n", encoding="utf-8")
     (tmp_path / "no table.parquet").write_text("secret home", encoding="utf-8")
     for name in ("no times.csv", "no table.parquet"):
