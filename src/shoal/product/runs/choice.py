@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from shoal.crowds.formation import means
 from shoal.crowds.membership import form_crowds
 from shoal.crowds.tables import rows_by_crowd
-from shoal.designs.comparison import Comparison, compare_with_averages, meeting_points, some_crowds
+from shoal.designs.comparison import Comparison, compare_with_averages, crowd_centers, sample_whole_crowds
 from shoal.errors import InputError, UnreachableError
 from shoal.product.card.facts import FitFacts
 from shoal.product.card.statements import WARNINGS
@@ -135,9 +135,9 @@ class Rehearsal:
             return None
         place = np.unique(member[member >= 0], return_inverse=True)[1].astype(np.int64)
         if answers:
-            some = some_crowds(place)
+            some = sample_whole_crowds(place)
             values, truth, place = values[some], truth[some], place[some]
-        rows = meeting_points(values, place) if answers else means(values, place)[place]
+        rows = crowd_centers(values, place) if answers else means(values, place)[place]
         if self.measure == SPREAD:
             spread = np.sort(values, axis=0).std(axis=0)
             squares = ((rows - values) / np.where(spread > 0, spread, 1.0)) ** 2
