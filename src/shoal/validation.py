@@ -87,8 +87,8 @@ def choice(options: Sequence[str], **named: Any) -> str:
     return value
 
 
-def array(*, ndim: int | tuple[int, ...], **named: Any) -> FloatArray:
-    """Return a finite float64 array with one of the given numbers of dimensions."""
+def array(*, ndim: int | tuple[int, ...], finite: bool = True, **named: Any) -> FloatArray:
+    """Return a new float64 array with one of the given numbers of dimensions; finite unless ``finite`` is False."""
     name, value = _single(named)
     allowed = (ndim,) if isinstance(ndim, int) else ndim
     try:

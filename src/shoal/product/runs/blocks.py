@@ -103,11 +103,9 @@ class ForecastAnswers:
             codebook=lambda book: accuracy_facts(book, self.labels, "kW"),
         )
 
-    def guard(self, group: Mechanism, draws: int, seed: int) -> ModelGuard | None:
-        """Return the part of the promise to a group, these labels, that rests on their laws."""
-        return model_guard(
-            group, self.forecasts, query=self.query, fitted_on_private_data=True, n_draws=draws, seed=seed
-        )
+    def observations(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return the samples that the laws of these labels rest on, for :func:`shoal.model_guard`."""
+        return self.forecasts.observations(labels)
 
     def _power(self, released: FloatArray) -> FloatArray:
         """Return released answers in kW."""
