@@ -87,8 +87,10 @@ def members(rows: Any, *, stored: float = 1.0, last: str = "x", block: Any = Non
             "stored": [np.full(4, stored).tobytes()] * len(rows),
             "last": [last] * len(rows),
             "block": [block] * len(rows),
+            "entered": [b""] * len(rows),
+            "held": [""] * len(rows),
         },
-        schema={"label": pl.String, "crowd": pl.Int64, "stored": pl.Binary, "last": pl.String, "block": pl.Int64},
+        schema_overrides={"label": pl.String, "crowd": pl.Int64, "stored": pl.Binary, "block": pl.Int64},
     )
 
 
@@ -102,6 +104,7 @@ def crowds(rows: Any, period: str, *, setting: str = SETTING, retired: bool = Fa
             "row": [np.full(4, float(len(period))).tobytes()] * len(rows),
             "members": [homes for _, homes in rows],
             "retired": [retired] * len(rows),
+            "kept": [""] * len(rows),
         },
         schema_overrides={"crowd": pl.Int64, "members": pl.Int64, "row": pl.Binary},
     )

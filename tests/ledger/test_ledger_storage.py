@@ -40,7 +40,7 @@ def test_another_version_is_refused_untouched(ledger: Ledger, url: str, version:
 
 def test_tables_that_were_not_all_made_are_none(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(chain, "begin", lambda transaction, _: transaction.run("this is not SQL"))
+        patch.setattr(chain, "append", lambda transaction, *_: transaction.run("this is not SQL"))
         with pytest.raises(LedgerError, match="Nothing was recorded"):
             Ledger.open(sqlite_url)
     with pytest.raises(LedgerError) as refused:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, insert, literal_column, select, tuple_, update
+from sqlalchemy import and_, literal_column, select, tuple_, update
 
 from shoal.errors import InputError, LedgerError
 from shoal.product.ledger.storage import CHUNK, ENTRIES, HEAD, LOOKED_UP, Transaction, chunks
@@ -152,12 +152,6 @@ def append(transaction: Transaction, kind: str, content: dict[str, Any]) -> Entr
     entry, _ = journal.append(kind, content)
     journal.write()
     return entry
-
-
-def begin(transaction: Transaction, content: dict[str, Any]) -> None:
-    """The first entry of a new ledger."""
-    transaction.run(insert(HEAD).values(only_row=1, seq=0, hash=START))
-    append(transaction, "created", content)
 
 
 def head(transaction: Transaction) -> Head:

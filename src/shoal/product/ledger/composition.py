@@ -204,12 +204,13 @@ class Composer:
         alike = (self._alike(label, group, epsilon, mechanisms) for group in _comparable(pairs))
         return max(alike, key=lambda part: part.delta_upper)
 
-    def prepare(self, mechanism: Releasable, label: str) -> None:
-        """Do the part of the work that depends on one mechanism only, and compile, before anything is locked."""
-        if mechanism.output is not None and self._spectra.get((mechanism.digest, label)) is None:
-            one_use = Charges(((mechanism.digest, 1, 0.0),))
-            pair = PairAccount(one_use, one_use, tuple(mechanism.graph.neighbors(label)))
-            self.compose(label, [pair], 1.0, lambda _: mechanism)
+    def prepare(self, mechanism: Releasable, labels: Iterable[str]) -> None:
+        """Compute the spectra of a mechanism at labels, and compile, before anything is locked."""
+        for label in dict.fromkeys(labels if mechanism.output is not None else ()):
+            if self._spectra.get((mechanism.digest, label)) is None:
+                one_use = Charges(((mechanism.digest, 1, 0.0),))
+                pair = PairAccount(one_use, one_use, tuple(mechanism.graph.neighbors(label)))
+                self.compose(label, [pair], 1.0, lambda _: mechanism)
 
     def _alike(self, label: str, pairs: list[PairAccount], epsilon: float, mechanisms: Lookup) -> Composed:
         """The worst of comparable pairs: of the largest exact part, since the rest is the same or not larger."""

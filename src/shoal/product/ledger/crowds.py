@@ -503,11 +503,9 @@ def _rows(frame: Any, name: str, kind: type[Member | Crowd]) -> Iterator[Any]:
     """The rows of a frame with the fields of a class and of their types; missing values only in ``block``."""
     import polars as pl
 
-    may = set(kind._field_defaults) - {"block", "retired"}
-    if not isinstance(frame, pl.DataFrame) or not set(kind._fields) - may <= set(frame.columns) <= set(kind._fields):
+    if not isinstance(frame, pl.DataFrame) or set(frame.columns) != set(kind._fields):
         raise InputError(f"{name} must be a polars DataFrame with the columns {', '.join(kind._fields)}")
-    default = [pl.lit(kind._field_defaults[field]).alias(field) for field in sorted(may - set(frame.columns))]
-    for row in frame.with_columns(default).select(kind._fields).iter_rows():
+    for row in frame.select(kind._fields).iter_rows():
         for field, value in zip(kind._fields, row, strict=True):
             if not isinstance(value, TYPES.get(field, str)) and not (field == "block" and value is None):
                 raise InputError(f"{name}: the column {field} must hold {TYPES.get(field, str).__name__} values")

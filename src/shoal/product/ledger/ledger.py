@@ -239,7 +239,7 @@ class Ledger:
         if drawn is None:
             drawn = own.release(true, names)
         values = decide.released_values(own, drawn, len(names))
-        self._memory.prepare(own, names)
+        self._memory.composer.prepare(own, names)
         with self._writing() as state:
             if budget is not None and state.budget is None:
                 state.append("budget", budget_entry(*budget, None) | {"default": True})
@@ -292,7 +292,7 @@ class Ledger:
             raise InputError("label must name at least one label")
         times = validation.count(times=times)
         own = self._memory.trust(mechanism)
-        self._memory.prepare(own, names)
+        self._memory.composer.prepare(own, names)
         with self._reading() as state:
             return decide.cost(state, own, names, query_id, times)
 
@@ -441,4 +441,5 @@ def _create(transaction: Transaction) -> None:
     for name, value in (("ledger", identity), ("answer_key", key.hex())):
         transaction.run(insert(META).values(name=name, value=value))
     content = {"ledger": identity, "key": hashlib.sha256(key).hexdigest(), "shoal": shoal.__version__}
-    chain.begin(transaction, content)
+    transaction.insert(database.HEAD, {"only_row": 1, "seq": 0, "hash": chain.START})
+    chain.append(transaction, "created", content)

@@ -68,11 +68,6 @@ class Memory:
             self.remember_mechanism(copy)
         return copy
 
-    def prepare(self, mechanism: Releasable, labels: Iterable[str]) -> None:
-        """Compute what compositions of labels share, before anything is locked."""
-        for label in dict.fromkeys(labels):
-            self.composer.prepare(mechanism, label)
-
     def remember_mechanism(self, mechanism: Releasable) -> None:
         """Keep a trusted mechanism; it and its laws take about as many bytes as named here."""
         n, k = mechanism.classes.means.shape

@@ -297,11 +297,7 @@ class QuestionService:
 
 
 def handles(secret: bytes, analyst: str, question: str, labels: Iterable[str]) -> dict[str, str]:
-    """Handle -> label, sorted by handle.
-
-    >>> sorted(handles(b"secret", "ada", "january", ["north", "south"]).values())
-    ['north', 'south']
-    """
+    """Handle -> label, sorted by handle: an analyst's own names for the labels of a question."""
     key = hmac.digest(secret, f"shoal handles\0{analyst}\0{question}".encode("utf-8", "surrogatepass"), hashlib.sha256)
     names = {}
     for label in labels:

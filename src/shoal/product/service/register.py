@@ -88,12 +88,7 @@ class Key:
 
     @classmethod
     def new(cls, role: str) -> Key:
-        """A key of a role.
-
-        >>> key = Key.new("analyst")
-        >>> key, len(key.text)
-        (Key(), 60)
-        """
+        """A new key of a role, from the cryptographic source."""
         body = f"shoal_{ROLES[role]}_{secrets.token_urlsafe(32)}"
         return cls(f"{body}_{zlib.crc32(body.encode()):08x}")
 
