@@ -6,7 +6,7 @@ home. Forecasts: ARMA(6, 5), 15 days, 12 steps, season of a day (London: of a we
 in the cache; a draw draws noise only. ε = 1, δ = 1/(10 homes). Figures, mean over draws with the 95 % interval of that
 mean:
 
-- W₁ over the mean load (the upper end of ``shoal.readings.error.w1``, about 1 % above the optimum; all homes);
+- W₁ over the mean load (the upper end of ``population_error.w1_bounds``, about 1 % above the optimum; all homes);
 - the absolute error of the horizon's total, and of the 5, 25, 50, 75 and 95 % quantiles of homes' mean loads, relative;
 - W₁ to what was metered later over that of the forecasts themselves (both against at most ``METERED`` homes, evenly in
   the order of their load).
@@ -36,11 +36,11 @@ from typing import Any
 import numpy as np
 
 import shoal
-from benchmarks import public_curves
+from benchmarks import joined_public_curves
 from shoal.crowds.formation import crowds as crowds_of
 from shoal.crowds.formation import means
-from shoal.readings import error
-from shoal.readings.crowds import publish, vector_sum
+from shoal.readings import population_error as error
+from shoal.readings.crowds import public_tables, sum_of_home_vectors
 
 ROOT = Path(__file__).parents[1]
 SWISS = ROOT.parent / "shared/data/swiss_residential_15min/swiss15_clean.parquet"
@@ -76,13 +76,18 @@ class Occasion:
         known = self.metered[np.isfinite(self.metered).all(axis=1)]
         order = np.argsort(known.mean(axis=1), kind="stable")
         size = min(METERED, len(known))
-        return error.w1(known[order[((np.arange(size) + 0.5) * len(known) / size).astype(int)]], curves, counts)[0]
+        return error.w1_bounds(known[order[((np.arange(size) + 0.5) * len(known) / size).astype(int)]], curves, counts)[
+            0
+        ]
 
     def figures(self, curves: Any, counts: Any, total: float, *, later: bool) -> dict[str, float]:
         """The figures of one table of weighted curves; with ``later`` also against what was metered."""
         true = np.quantile(self.homes.mean(axis=1), error.QUANTILES)
         off = np.abs(quantiles(curves, counts) / true - 1)
-        measured = {"w1": error.w1(self.homes, curves, counts)[0], "total": abs(total / float(self.homes.sum()) - 1)}
+        measured = {
+            "w1": error.w1_bounds(self.homes, curves, counts)[0],
+            "total": abs(total / float(self.homes.sum()) - 1),
+        }
         measured |= {f"{q:.0%}": float(value) for q, value in zip(error.QUANTILES, off, strict=True)}
         return measured | ({"metered": self.to_metered(curves, counts) / self.themselves} if later else {})
 
@@ -129,11 +134,11 @@ def london(season: str) -> list[tuple[Any, Any]]:
     """Home-days of the homes that are not in the public curves."""
     import polars as pl
 
-    readings = pl.read_parquet(public_curves.READINGS).with_columns(kw=2 * pl.col("kwh")).drop("kwh")
+    readings = pl.read_parquet(joined_public_curves.READINGS).with_columns(kw=2 * pl.col("kwh")).drop("kwh")
     parts = []
-    for origin in (at for at in public_curves.ORIGINS if at[5:7] in SEASONS[season]):
+    for origin in (at for at in joined_public_curves.ORIGINS if at[5:7] in SEASONS[season]):
         power, metered, names = forecasts(readings, origin, None)
-        odd = public_curves.half(names, odd=True)
+        odd = joined_public_curves.half(names, odd=True)
         parts.append((power[odd], metered[odd]))
     return [tuple(np.concatenate(part) for part in zip(*parts, strict=True))]  # type: ignore[list-item]
 
@@ -160,15 +165,15 @@ def populations(folder: Path | None, sizes: list[int], only: str = "") -> Iterat
         if only in (name := f"{n:,} simulated homes"):
             [every] = cached(folder, f"simulated{max(sizes)}", lambda: simulated(max(sizes), seed=12))
             yield Population(name, 1.5, [Occasion(every.homes[:n], every.metered[:n])])
-    for season in SEASONS if public_curves.READINGS.exists() else ():
+    for season in SEASONS if joined_public_curves.READINGS.exists() else ():
         if only in (name := f"London, {season}"):
             yield Population(name, 0.5, cached(folder, f"london_{season}", lambda season=season: london(season)))
 
 
 def seeded(homes: Any, plan: Any, rng: np.random.Generator) -> Any:
     """Public tables with seeded noise of the plan's deviation: for measurements only."""
-    vector = vector_sum(np.ascontiguousarray(homes), plan)
-    return publish(vector + plan.account.sigma * rng.standard_normal(len(vector)), plan, homes.shape[1])
+    vector = sum_of_home_vectors(np.ascontiguousarray(homes), plan)
+    return public_tables(vector + plan.account.sigma * rng.standard_normal(len(vector)), plan, homes.shape[1])
 
 
 def microaggregated(homes: Any, clip: float, rng: np.random.Generator) -> tuple[float, float]:
@@ -182,7 +187,9 @@ def microaggregated(homes: Any, clip: float, rng: np.random.Generator) -> tuple[
         noise = rng.laplace(scale=n / size**2 * k * clip, size=(parts, k))
         curves = np.maximum(np.array([group.mean(axis=0) for group in groups]) + noise, 0.0)
         counts = np.array([len(group) for group in groups])
-        results.append((error.w1(homes, curves, counts)[0], abs(float((counts @ curves).sum() / homes.sum()) - 1)))
+        results.append(
+            (error.w1_bounds(homes, curves, counts)[0], abs(float((counts @ curves).sum() / homes.sum()) - 1))
+        )
     return min(results)
 
 

@@ -37,7 +37,7 @@ from shoal.product.sources.meters.quality import as_readings
 from shoal.product.studies import reidentification as study
 from shoal.product.studies.attackers import Hits, curves, fingerprint, rank_rows, score_rows
 from shoal.product.studies.reidentification import comparable_curves
-from shoal.readings.crowds import contributions, describe, publish, vector_sum
+from shoal.readings.crowds import home_vectors, noisy_crowds_from_vector, public_tables, sum_of_home_vectors
 from shoal.readings.publication import join_curves
 
 #: Origins, days that releases are forecast from, days that the attacker has, draws of each world of membership tests.
@@ -60,11 +60,13 @@ def homes_and_knowledge() -> tuple[list[Any], list[Any], list[Any]]:
 
 def public_rows(homes: Any, present: Any, plan: Any, noise: Any) -> Any:
     """(n, k) the public curve nearest to each home, of a table drawn from the homes that are present."""
-    noisy = vector_sum(np.ascontiguousarray(homes[present]), plan) + plan.account.sigma * noise
-    into = join_curves(tables := publish(noisy, plan, homes.shape[1]))
+    noisy = sum_of_home_vectors(np.ascontiguousarray(homes[present]), plan) + plan.account.sigma * noise
+    into = join_curves(tables := public_tables(noisy, plan, homes.shape[1]))
     weights = np.bincount(into, weights=tables.counts)
     sums = np.array([np.bincount(into, weights=tables.counts * step) for step in tables.curves.T]).T
-    return comparable_curves((sums / np.maximum(weights, 1e-12)[:, None])[into[describe(homes, noisy, plan).crowd_of]])
+    return comparable_curves(
+        (sums / np.maximum(weights, 1e-12)[:, None])[into[noisy_crowds_from_vector(homes, noisy, plan).crowd_of]]
+    )
 
 
 def named(power: list[Any], known: list[Any], plan: Any, *, absent: bool, seed: int = 0) -> dict[str, Hits]:
@@ -96,7 +98,7 @@ def membership(power: list[Any], guesses: list[Any], plan: Any, seed: int = 0) -
     rng = np.random.default_rng(seed)
     sigma, advantages = plan.account.sigma, {"everything": [], "all others, a week of the home": [], "weeks": []}
     for homes, guess in zip(power, guesses, strict=True):
-        true, guessed = contributions(homes, plan), contributions(guess, plan)
+        true, guessed = home_vectors(homes, plan), home_vectors(guess, plan)
         # By how much the attacker is off about everybody else.
         strangers = (true.sum(axis=0) - true) - (guessed.sum(axis=0) - guessed)
         zero = np.zeros_like(true)

@@ -25,8 +25,16 @@ from scipy.spatial.distance import cdist
 
 import shoal
 from benchmarks.readings import Occasion, cached, forecasts, interval, quantiles, seeded, simulated, swiss
-from shoal.readings import crowds, error
-from shoal.readings.crowds import class_of, cosines, curves_over, relative_levels, shares, vector_sum
+from shoal.readings import crowds
+from shoal.readings import population_error as error
+from shoal.readings.crowds import (
+    cosine_basis,
+    public_curve_shares,
+    public_curves_over,
+    public_load_quantiles,
+    shape_classes,
+    sum_of_home_vectors,
+)
 from shoal.readings.publication import join_curves
 
 DAYS = ("2024-01-16T18:00", "2024-01-17T18:00", "2024-01-18T18:00", "2024-01-19T18:00")
@@ -41,15 +49,15 @@ def series(n: int) -> list[tuple[Any, Any]]:
 def refined(vectors: list[Any], plan: Any, steps: int) -> crowds.PublicTables:
     """Tables of the last of several noisy vectors, cells averaged over all of them."""
     vector, std = vectors[-1].copy(), plan.account.sigma
-    for part in (plan.parts["level"], plan.parts["shape"]):
+    for part in (plan.part_slices["level"], plan.part_slices["shape"]):
         vector[part] = np.mean([one[part] for one in vectors], axis=0)
     least = plan.customers * plan.typical_kw * 1e-3
-    load = max(float(vector[plan.parts["load"].start]) * plan.load_clip / plan.load_weight, least)
+    load = max(float(vector[plan.part_slices["load"].start]) * plan.load_clip / plan.load_weight, least)
     less = std / np.sqrt(len(vectors))
     bounds, counts = crowds._levels(vector, plan, load, less)
     middles = np.sqrt(bounds[1:] * bounds[:-1])
     weights = crowds._shape_weights(vector, plan, middles, counts, less)
-    curves = (middles[:, None, None] * curves_over(steps)).reshape(-1, steps)
+    curves = (middles[:, None, None] * public_curves_over(steps)).reshape(-1, steps)
     homes = (counts[:, None] * weights).ravel()
     over = float(counts @ np.maximum(middles - plan.load_clip, 0.0))
     total = crowds._mean_curve(vector, plan, load, steps, std) * (load + over)
@@ -67,14 +75,14 @@ def refinement(name: str, days: list[Occasion], draws: int) -> None:
     measured: dict[str, list[float]] = {}
     for _ in range(draws):
         plan = plans["cells"]
-        vectors = [vector_sum(np.ascontiguousarray(day.homes), plan) for day in days]
+        vectors = [sum_of_home_vectors(np.ascontiguousarray(day.homes), plan) for day in days]
         vectors = [one + plan.account.sigma * rng.standard_normal(len(one)) for one in vectors]
         for what, tables in {
             f"the plan's choice, {plans[None].method}": seeded(days[-1].homes, plans[None], rng),
-            "cells, this day's": crowds.publish(vectors[-1], plan, steps),
+            "cells, this day's": crowds.public_tables(vectors[-1], plan, steps),
             f"cells, averaged over {len(days)} releases": refined(vectors, plan, steps),
         }.items():
-            measured.setdefault(what, []).append(error.w1(days[-1].homes, tables.curves, tables.counts)[0])
+            measured.setdefault(what, []).append(error.w1_bounds(days[-1].homes, tables.curves, tables.counts)[0])
     for what, values in measured.items():
         print(f"| {name}, last of {len(days)} releases | {what} | {interval(values)} |", flush=True)
 
@@ -86,13 +94,13 @@ def means_of(
     k = homes.shape[1]
     clip, weight, share = 1.0, 1.0, 0.3  # the plan's share of μ² for the load, which the centers are scaled to
     std = np.sqrt((weight**2 + clip**2) * rounds / (1 - share)) / plan.mu
-    member, mass = class_of(classes), shares()
+    member, mass = shape_classes(classes), public_curve_shares()
     shapes = np.array(
-        [np.average(curves_over(k)[member == c], axis=0, weights=mass[member == c]) for c in range(classes)]
+        [np.average(public_curves_over(k)[member == c], axis=0, weights=mass[member == c]) for c in range(classes)]
     )
-    spread = np.quantile(relative_levels(), (np.arange(levels) + 0.5) / levels) * plan.typical_kw
+    spread = np.quantile(public_load_quantiles(), (np.arange(levels) + 0.5) / levels) * plan.typical_kw
     centers = (spread[:, None, None] * shapes).reshape(-1, k)
-    basis = np.vstack([np.ones(k), cosines(k, 5)])
+    basis = np.vstack([np.ones(k), cosine_basis(k, 5)])
     for _ in range(rounds):
         nearest = cdist(homes, centers, "cityblock").argmin(axis=1)
         scale = centers.mean(axis=1)
@@ -120,8 +128,10 @@ def clustering(homes: Any, draws: int) -> None:
     for levels, classes in ((6, 8), (12, 8), (12, 16), (20, 30)):
         for rounds in (1, 3):
             rng = np.random.default_rng(0)
-            noisy = [error.w1(homes, *means_of(homes, levels, classes, rounds, plan, rng))[0] for _ in range(draws)]
-            free = error.w1(homes, *means_of(homes, levels, classes, rounds, plan, None))[0]
+            noisy = [
+                error.w1_bounds(homes, *means_of(homes, levels, classes, rounds, plan, rng))[0] for _ in range(draws)
+            ]
+            free = error.w1_bounds(homes, *means_of(homes, levels, classes, rounds, plan, None))[0]
             name = f"k-means, {levels * classes} centers, {rounds} round(s)"
             print(
                 f"| {len(homes):,} simulated homes | {name} | {interval(noisy)} | without noise {free:.3f} |",
@@ -151,7 +161,7 @@ def resolution(homes: Any, draws: int) -> None:
             (f"{name}, joined into sixty", [written(one) for one in tables]),
         ):
             off = np.mean([np.abs(quantiles(*row) / true - 1) for row in rows], axis=0)
-            shown = interval([error.w1(homes, *row)[0] for row in rows])
+            shown = interval([error.w1_bounds(homes, *row)[0] for row in rows])
             quantile = ", ".join(f"{value:.3f}" for value in off)
             print(f"| {len(homes):,} simulated homes | {what} | {shown} | quantiles off by {quantile} |", flush=True)
 

@@ -4,7 +4,7 @@ Private-PGM (package ``mbi`` 2.0, McKenna et al. 2019), in an environment of its
 Each home becomes four attributes on public grids: its load in 14 geometric cells and its first three cosine
 coefficients over the load in 6 cells each. Seven marginals (four of one attribute, load with each of the three others)
 get Gaussian noise for ε = 1, δ = 1/(10 homes) in all; mirror descent fits a graphical model; its whole joint law, at
-cell middles, is the release. Writes curves and weights per draw; ``shoal.readings.error.w1`` measures them.
+cell middles, is the release. Writes curves and weights per draw; ``shoal.readings.population_error.w1`` measures them.
 """
 
 from __future__ import annotations

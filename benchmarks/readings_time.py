@@ -20,8 +20,8 @@ import numpy as np
 
 import shoal
 from shoal.product.runs.kinds.readings import Homes, attack_largest, errors, owner_rows, sum_of_homes
-from shoal.readings.crowds import curves_over, describe, shares
-from shoal.readings.publication import PublicSettings, public_files, series_plan
+from shoal.readings.crowds import noisy_crowds_from_vector, public_curve_shares, public_curves_over
+from shoal.readings.publication import PublicSettings, plan_in_series, public_files
 
 
 def peak() -> float:
@@ -41,10 +41,10 @@ def measure(n: int) -> None:
         seconds[name] = time.process_time() - start
 
     before = peak()
-    curves = rng.lognormal(0.0, 0.8, n)[:, None] * curves_over(12)[rng.choice(60, n, p=shares())]
+    curves = rng.lognormal(0.0, 0.8, n)[:, None] * public_curves_over(12)[rng.choice(60, n, p=public_curve_shares())]
     homes = Homes([f"{i:06d}" for i in range(n)], curves)
     with timed("plan"):
-        plan, series = series_plan(n, epsilon=1.0, make=partial(shoal.noisy_crowds_plan, typical_kw=1.5))
+        plan, series = plan_in_series(n, epsilon=1.0, make=partial(shoal.noisy_crowds_plan, typical_kw=1.5))
     settings = PublicSettings(plan, series, "2026-01-05", "2026-01-05", "2026-01-05T18:00", 30.0, 12, "Curves.")
     with timed("attack"):
         attack_largest(homes, plan, sum_of_homes(homes, plan))
@@ -53,7 +53,7 @@ def measure(n: int) -> None:
     with timed("public files"):
         public_files(crowds.noisy, settings)
     with timed("owner's rows and errors"):
-        describe(curves, crowds.noisy, plan)
+        noisy_crowds_from_vector(curves, crowds.noisy, plan)
         owner_rows(homes, crowds.noisy, settings)
         errors(homes, crowds.noisy, settings)
     print(f"| {n:,} | {' | '.join(f'{s:.2f}' for s in (*seconds.values(), sum(seconds.values())))} | "

@@ -42,7 +42,7 @@ from shoal.product.studies.reidentification import (
     read_properties,
 )
 from shoal.product.studies.tables import attack_table, fill_withheld, named_columns, read_table, rehearse_rows
-from shoal.readings.crowds import check_curves, contributions
+from shoal.readings.crowds import check_curves, home_vectors
 from shoal.readings.plan import noisy_crowds_plan
 from shoal.validation import FloatArray
 
@@ -111,7 +111,7 @@ def homes_study(name: str, keep: Path | None, progress: Progress) -> dict[str, A
     progress(f"{name}: attacks", 0.6)
     found: list[Finding] = []
     plan = noisy_crowds_plan(len(names), EPSILON, typical_kw=round(float(np.mean(power)), 1))
-    vectors = [contributions(check_curves(np.maximum(power[o], 0.0), plan), plan) for o in few]
+    vectors = [home_vectors(check_curves(np.maximum(power[o], 0.0), plan), plan) for o in few]
     for what, truth in truths.items():
         for one, at in releases:
             found += infer(one, truth[at], what)

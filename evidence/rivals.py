@@ -42,7 +42,7 @@ from evidence.homes import EVERY
 from evidence.occasions import Occasion, occasion, own_forecasts
 from evidence.year import tables_of
 from shoal.crowds.formation import means
-from shoal.readings.error import w1
+from shoal.readings.population_error import w1_bounds
 from shoal.validation import FloatArray
 
 ORIGINS = {
@@ -81,7 +81,7 @@ def grouped(homes: Occasion, member: NDArray[np.int64], week: FloatArray) -> dic
     near = _nearest(week, rows)
     return {
         "price": homes.price(member),
-        "w1": w1(homes.power, rows, sizes.astype(np.float64))[0],
+        "w1": w1_bounds(homes.power, rows, sizes.astype(np.float64))[0],
         "total": abs(float((sizes @ rows).sum() / homes.power.sum()) - 1),
         "named": float(np.where(near == member, 1 / sizes[member], 0.0).mean()),
         "tenth": 0.0,
@@ -93,7 +93,7 @@ def own_rows(homes: Occasion, rows: FloatArray, week: FloatArray) -> dict[str, f
     near = _nearest(week, rows)
     return {
         "price": float(homes.errors(rows).sum() / homes.errors(homes.power).sum()),
-        "w1": w1(homes.power, rows, np.ones(len(rows)))[0],
+        "w1": w1_bounds(homes.power, rows, np.ones(len(rows)))[0],
         "total": abs(float(rows.sum() / homes.power.sum()) - 1),
         "named": float((near == np.arange(len(rows))).mean()),
     }
@@ -128,7 +128,7 @@ def noisy_groups(
     near = _nearest(week, rows)
     return {
         "price": float(homes.errors(rows[member]).sum() / homes.errors(homes.power).sum()),
-        "w1": w1(homes.power, rows, sizes.astype(np.float64))[0],
+        "w1": w1_bounds(homes.power, rows, sizes.astype(np.float64))[0],
         "total": abs(float((sizes @ means_released).sum() / homes.power.sum()) - 1),
         "named": float(np.where(near == member, 1 / sizes[member], 0.0).mean()),
         "tenth": noise / float(homes.power.mean()),
@@ -192,7 +192,7 @@ def of_data(name: str, keep: Path | None, progress: Callable[[str, float], None]
         public = tables_of(power, plan, draw)
         unit = plan.account.sigma * plan.load_clip / plan.load_weight
         put("noisy crowds (secret readings)", "(1, 1/(10 homes)) about all readings of a home", {
-            "w1": w1(power, public.curves, public.counts)[0],
+            "w1": w1_bounds(power, public.curves, public.counts)[0],
             "total": abs(float(public.total.sum() / power.sum()) - 1),
             "tenth": float(np.sqrt(2 / np.pi)) * unit / float(power.mean()),
         })  # fmt: skip
@@ -205,7 +205,7 @@ def of_data(name: str, keep: Path | None, progress: Callable[[str, float], None]
         for curves, weights in drawn or ():
             total = (weights @ curves / weights.sum()).sum() * n
             put("Private-PGM (mbi)", "(1, 1/(10 homes)) about the released curve of a home", {
-                "w1": w1(power, curves, weights)[0], "total": abs(float(total / power.sum()) - 1),
+                "w1": w1_bounds(power, curves, weights)[0], "total": abs(float(total / power.sum()) - 1),
             })  # fmt: skip
         graph = shoal.NeighborGraph.within_groups(homes.households, member.tolist())
         book = shoal.codebook(power, graph, BOOK_EPSILON)

@@ -28,8 +28,8 @@ from evidence.occasions import PROMISED, Occasion, occasion
 from shoal.crowds.loads import WATTS, begin_loads, next_loads
 from shoal.crowds.membership import waiting_size
 from shoal.crowds.rules import in_units
-from shoal.readings.crowds import publish, vector_sum
-from shoal.readings.error import w1
+from shoal.readings.crowds import public_tables, sum_of_home_vectors
+from shoal.readings.population_error import w1_bounds
 from shoal.validation import FloatArray
 
 FIRST, LAST = date(2013, 1, 16), date(2013, 12, 31)
@@ -96,8 +96,8 @@ def epsilon_of(mu: float, delta: float) -> float:
 
 def tables_of(homes: FloatArray, plan: Any, draw: np.random.Generator) -> Any:
     """The public tables with seeded noise of the plan's deviation: for measurement only."""
-    vector = vector_sum(np.ascontiguousarray(homes), plan)
-    return publish(vector + plan.account.sigma * draw.standard_normal(len(vector)), plan, homes.shape[1])
+    vector = sum_of_home_vectors(np.ascontiguousarray(homes), plan)
+    return public_tables(vector + plan.account.sigma * draw.standard_normal(len(vector)), plan, homes.shape[1])
 
 
 def study(
@@ -130,13 +130,13 @@ def study(
             "newcomers": len(set(today.households) - set(lasting.households.tolist())),
             "held": held,
             "price": price_of(today, lasting.households, released),
-            "w1_crowds": w1(today.power, table, sizes.astype(np.float64))[0],
+            "w1_crowds": w1_bounds(today.power, table, sizes.astype(np.float64))[0],
         }
         if number % ANEW_EVERY == 0:
             row["price_anew"] = today.price(today.crowds())
         for name, plan in plans.items():
             tables = tables_of(today.power, plan, draw)
-            row[f"w1_{name}"] = w1(today.power, tables.curves, tables.counts)[0]
+            row[f"w1_{name}"] = w1_bounds(today.power, tables.curves, tables.counts)[0]
             row[f"total_{name}"] = float(tables.total.sum() / today.power.sum() - 1)
             row[f"epsilon_{name}"] = epsilon_of(plan.mu * math.sqrt(number + 1), delta)
         rows.append(row)

@@ -44,8 +44,8 @@ if TYPE_CHECKING:  # the library: pip install shoal
     from shoal.proofs.proof import Proof as Proof
     from shoal.proofs.proof import prove as prove
     from shoal.readings.crowds import noisy_crowds as noisy_crowds
-    from shoal.readings.error import population_error as population_error
     from shoal.readings.plan import noisy_crowds_plan as noisy_crowds_plan
+    from shoal.readings.population_error import population_error as population_error
 
 if TYPE_CHECKING:  # the product: pip install 'shoal[run]'
     from shoal.product.card.card import ReleaseCard as ReleaseCard

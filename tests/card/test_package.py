@@ -15,7 +15,7 @@ from card_cases import NASTY
 
 import shoal
 from shoal.product.card.package import package
-from shoal.readings.publication import PublicSettings, public_files, series_plan
+from shoal.readings.publication import PublicSettings, plan_in_series, public_files
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def test_frictionless_validates_it(public: Path, certified: shoal.Run) -> None:
 
 def test_frictionless_validates_a_release_of_readings(tmp_path: Path) -> None:
     frictionless = pytest.importorskip("frictionless")
-    plan, series = series_plan(500, epsilon=1.0, make=partial(shoal.noisy_crowds_plan, typical_kw=1.5))
+    plan, series = plan_in_series(500, epsilon=1.0, make=partial(shoal.noisy_crowds_plan, typical_kw=1.5))
     settings = PublicSettings(plan, series, "2024-01-16T18:00:00", "2024-01-17", "2024-01-16T18:00", 60.0, 6)
     files = public_files(np.zeros(plan.entries), settings)
     for name, content in {**files, **package(shoal.ReleaseCard.of_readings(settings), files)}.items():

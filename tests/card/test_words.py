@@ -18,7 +18,7 @@ from shoal.product.card.promises import KNOWS
 from shoal.product.card.render import annex, board, markdown, public_page, report, summary
 from shoal.product.card.statements import FIGURES, HEADINGS, SUMMARY
 from shoal.product.runs.card_stage import kept_rules
-from shoal.readings.publication import PublicSettings, series_plan
+from shoal.readings.publication import PublicSettings, plan_in_series
 
 GREEK = re.compile("[\u0370-\u03ff]")
 TINY = re.compile(r"\d[\d.]*e-(?:09|[1-9]\d)", re.IGNORECASE)
@@ -240,7 +240,7 @@ def test_a_law_that_rows_reject_is_refused_and_said(tmp_path: Path) -> None:
 
 
 def test_the_readings_promise_goes_through_the_same_pieces() -> None:
-    plan, series = series_plan(500, epsilon=1.0, make=partial(shoal.noisy_crowds_plan, typical_kw=1.5))
+    plan, series = plan_in_series(500, epsilon=1.0, make=partial(shoal.noisy_crowds_plan, typical_kw=1.5))
     card = shoal.ReleaseCard.of_readings(
         PublicSettings(plan, series, "2024-01-16T18:00:00", "2024-01-17", "2024-01-16T18:00", 60.0, 6)
     )

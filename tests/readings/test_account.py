@@ -10,7 +10,7 @@ import pytest
 
 import shoal
 from shoal.readings.account import ReadingsAccount
-from shoal.readings.crowds import contributions, vector_sum
+from shoal.readings.crowds import home_vectors, sum_of_home_vectors
 
 
 def closed_form(square: int, variance: float, epsilon: float) -> mpmath.mpf:
@@ -25,8 +25,8 @@ def closed_form(square: int, variance: float, epsilon: float) -> mpmath.mpf:
 def test_delta_is_the_closed_form_and_never_below_it(customers, epsilon):
     plan = shoal.noisy_crowds_plan(customers=customers, epsilon=epsilon, typical_kw=1.5)
     account = plan.account
-    squares = {"zero-out": account.zero_out_square, "replace": account.replace_square}
-    for neighbors, square in squares.items():
+    squared_sensitivities = {"zero-out": account.zero_out_square, "replace": account.replace_square}
+    for neighbors, square in squared_sensitivities.items():
         for meters in (1, 2):
             for at in (0.0, epsilon / 2, epsilon, 2 * epsilon):
                 exact = closed_form(meters**2 * square, account.variance, at)
@@ -39,9 +39,9 @@ def test_delta_is_the_closed_form_and_never_below_it(customers, epsilon):
 
 def test_what_finite_precision_costs_is_stated_and_included():
     account = shoal.noisy_crowds_plan(customers=486, epsilon=1.0, typical_kw=1.5).account
-    assert 0 < account.precision(1.0) < 1e-20
+    assert 0 < account.precision_loss(1.0) < 1e-20
     ideal = closed_form(account.zero_out_square, account.variance, 1.0)
-    assert mpmath.mpf(account.delta(1.0)) >= ideal + mpmath.mpf(account.precision(1.0))
+    assert mpmath.mpf(account.delta(1.0)) >= ideal + mpmath.mpf(account.precision_loss(1.0))
 
 
 def test_the_noise_drawn_has_the_stated_variance_and_lies_on_a_grid():
@@ -78,20 +78,20 @@ def neighbor_pairs(count: int, seed: int) -> None:
         plan = PLANS[number % len(PLANS)]
         steps = int(rng.choice([1, 2, 4, 12, 48]))
         curves = homes(rng, 40, steps)
-        whole = vector_sum(curves, plan)
+        whole = sum_of_home_vectors(curves, plan)
         assert (whole == np.trunc(whole)).all()
         for home in rng.choice(40, batch, replace=False):
             meters = int(rng.integers(1, 4))
             changed = [home, *((home + 1 + np.arange(meters - 1)) % 40)]
-            without = vector_sum(np.delete(curves, changed, axis=0), plan)
+            without = sum_of_home_vectors(np.delete(curves, changed, axis=0), plan)
             other = curves.copy()
             other[changed] = homes(rng, meters, steps)
-            gone, moved = whole - without, whole - vector_sum(other, plan)
+            gone, moved = whole - without, whole - sum_of_home_vectors(other, plan)
             square = plan.account.zero_out_square
             assert sum(int(v) ** 2 for v in gone) <= meters**2 * square
             assert sum(int(v) ** 2 for v in moved) <= meters**2 * plan.account.replace_square
             # The other homes' vectors do not change, to the last unit.
-            assert (gone == contributions(curves[changed], plan).sum(axis=0)).all()
+            assert (gone == home_vectors(curves[changed], plan).sum(axis=0)).all()
 
 
 def test_neighbors_never_lie_further_apart_than_stated():
@@ -108,10 +108,10 @@ def test_the_sensitivities_are_tight():
     steps = 12
     spike = np.zeros((2, steps))
     spike[0, 0] = spike[1, -1] = 1e4  # opposite swings, the same load
-    vectors = contributions(spike, plan)
+    vectors = home_vectors(spike, plan)
     assert float((vectors[0] ** 2).sum()) >= 0.999 * plan.account.zero_out_square
     flat = np.zeros((1, steps))
-    gap = vectors[0] - contributions(flat, plan)[0]
+    gap = vectors[0] - home_vectors(flat, plan)[0]
     assert float((gap**2).sum()) >= 0.7 * plan.account.replace_square
 
 

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import shoal
-from shoal.readings.crowds import check_curves, vector_sum
+from shoal.readings.crowds import check_curves, sum_of_home_vectors
 
 
 def test_one_home_moves_nobodys_origin_or_grid() -> None:
@@ -29,11 +29,11 @@ def test_one_home_moves_nobodys_origin_or_grid() -> None:
             frame, order=(1, 1), train_days=7, horizon=6, season="day", origin="2024-01-09T12:00", interval=60
         )
         curves.append({home: own.tobytes() for home, own in zip(made.households, made.power, strict=True)})
-        sums.append(vector_sum(check_curves(np.maximum(made.power, 0), plan), plan))
+        sums.append(sum_of_home_vectors(check_curves(np.maximum(made.power, 0), plan), plan))
     assert set(curves[2]) >= {f"H{i:04d}" for i in range(31, 60)}
     for world in curves[:2]:
         assert {home: own for home, own in world.items() if home != "H0060"} == curves[2]
-    assert all(((total - sums[2]) ** 2).sum() <= plan.squares[0] for total in sums[:2])
+    assert all(((total - sums[2]) ** 2).sum() <= plan.squared_sensitivities[0] for total in sums[:2])
 
 
 def test_a_typical_load_is_asked_for() -> None:

@@ -9,19 +9,19 @@ import pytest
 
 import shoal
 from shoal.readings.account import DRAWS, MembershipAudit, NoisePlan, ReadingsAccount, audit_membership
-from shoal.readings.crowds import contributions
-from shoal.readings.tables import noisy_table_plan, table_sum
+from shoal.readings.class_tables import noisy_table_plan, sum_of_label_vectors
+from shoal.readings.crowds import home_vectors
 
 MEAN = shoal.noisy_crowds_plan(customers=486, epsilon=1.0, typical_kw=1.5)
 CELLS = shoal.noisy_crowds_plan(customers=10_000, epsilon=1.0, typical_kw=1.5)
 TABLE = noisy_table_plan(486, 1.0, bounds={"income": (0, 100)})
 SPIKE = 100 * np.eye(12)[:1] + 0.1
 VECTORS: dict[str, tuple[NoisePlan, np.ndarray]] = {
-    "one mean": (MEAN, contributions(SPIKE, MEAN)[0]),
-    "cells": (CELLS, contributions(SPIKE, CELLS)[0]),
-    "a flat home": (MEAN, contributions(np.full((1, 12), 0.5), MEAN)[0]),
-    "a class table": (TABLE, table_sum({"income": [100.0]}, TABLE)),
-    "one entry": (TABLE, table_sum({"income": [50.0]}, TABLE)),
+    "one mean": (MEAN, home_vectors(SPIKE, MEAN)[0]),
+    "cells": (CELLS, home_vectors(SPIKE, CELLS)[0]),
+    "a flat home": (MEAN, home_vectors(np.full((1, 12), 0.5), MEAN)[0]),
+    "a class table": (TABLE, sum_of_label_vectors({"income": [100.0]}, TABLE)),
+    "one entry": (TABLE, sum_of_label_vectors({"income": [50.0]}, TABLE)),
     "nothing": (MEAN, np.zeros(MEAN.entries)),
 }
 
@@ -61,7 +61,7 @@ def test_a_vector_that_is_longer_than_stated_is_caught_exactly():
     room = plan.account.zero_out_square - int((vector**2).sum())
     assert room >= 0
     longer = vector.copy()
-    longer[plan.parts["load"].start] += room // int(2 * vector[plan.parts["load"].start]) + 1
+    longer[plan.part_slices["load"].start] += room // int(2 * vector[plan.part_slices["load"].start]) + 1
     audit = audit_membership(plan.account, longer, np.zeros(plan.entries), plan.epsilon)
     assert not audit.within
     assert not audit.holds

@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 import shoal
-from shoal.readings.crowds import publish, vector_sum
+from shoal.readings.crowds import public_tables, sum_of_home_vectors
 from shoal.readings.plan import CrowdsPlan
 
 
@@ -34,10 +34,10 @@ def test_public_tables_are_rebuilt_byte_for_byte_without_the_readings(tmp_path):
     (tmp_path / "plan.json").write_text(crowds.plan.to_json())
     code = (
         "import sys, numpy as np\n"
-        "from shoal.readings.crowds import publish\n"
+        "from shoal.readings.crowds import public_tables\n"
         "from shoal.readings.plan import CrowdsPlan\n"
         f"plan = CrowdsPlan.from_json(open({str(tmp_path / 'plan.json')!r}).read())\n"
-        f"tables = publish(np.load({str(tmp_path / 'noisy.npy')!r}), plan, 12)\n"
+        f"tables = public_tables(np.load({str(tmp_path / 'noisy.npy')!r}), plan, 12)\n"
         "sys.stdout.buffer.write(tables.curves.tobytes() + tables.counts.tobytes() + tables.total.tobytes())"
     )
     rebuilt = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout
@@ -123,7 +123,7 @@ def lower_bound(plan: CrowdsPlan, too_little: float = 1.0, trials: int = 5000) -
     """
     curves = population(40, seed=3).copy()
     curves[0] = 1e3 * np.eye(12)[0]  # the largest contribution there is
-    whole, others = vector_sum(curves, plan), vector_sum(curves[1:], plan)
+    whole, others = sum_of_home_vectors(curves, plan), sum_of_home_vectors(curves[1:], plan)
     home = whole - others
     variance = plan.account.variance * too_little**2
     drawn = replace(plan.account, entries=trials * plan.entries, variance=variance)
@@ -179,12 +179,12 @@ def test_transport_bounds_enclose_an_exact_assignment():
     from scipy.optimize import linear_sum_assignment
     from scipy.spatial.distance import cdist
 
-    from shoal.readings.error import w1
+    from shoal.readings.population_error import w1_bounds
 
     one, two = population(120, seed=1), population(120, seed=2)
     cost = cdist(one, two, "cityblock") / 12
     exact = cost[linear_sum_assignment(cost)].mean() / one.mean()
-    upper, lower = w1(one, two, np.ones(120))
+    upper, lower = w1_bounds(one, two, np.ones(120))
     assert lower <= exact <= upper
     assert upper <= 1.02 * exact
 
@@ -192,4 +192,4 @@ def test_transport_bounds_enclose_an_exact_assignment():
 def test_publishing_needs_the_plans_own_vector():
     plan = shoal.noisy_crowds_plan(customers=486, epsilon=1.0, typical_kw=1.5)
     with pytest.raises(shoal.InputError, match="entries"):
-        publish(np.zeros(3), plan, 12)
+        public_tables(np.zeros(3), plan, 12)

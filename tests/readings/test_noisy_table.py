@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import shoal
-from shoal.readings.tables import TablePlan, noisy_table_plan, publish_table, table_sum
+from shoal.readings.class_tables import TablePlan, noisy_table_plan, public_class_table, sum_of_label_vectors
 
 BOUNDS = {"age": (0.0, 100.0), "income": (-1e3, 1e6)}
 CELLS = {"age": [30.0, 60.0], "region": [0.5]}
@@ -30,16 +30,16 @@ def test_neighbors_never_lie_further_apart_than_stated():
     plan = noisy_table_plan(60, 1.0, bounds=BOUNDS, cells=CELLS)
     for _ in range(300):
         table, other = rows(rng, 40), rows(rng, 40)
-        whole = table_sum(table, plan)
-        without = table_sum({name: column[1:] for name, column in table.items()}, plan)
+        whole = sum_of_label_vectors(table, plan)
+        without = sum_of_label_vectors({name: column[1:] for name, column in table.items()}, plan)
         swapped = {name: np.concatenate([other[name][:1], column[1:]]) for name, column in table.items()}
         assert square(whole - without) <= plan.account.zero_out_square
-        assert square(whole - table_sum(swapped, plan)) <= plan.account.replace_square
+        assert square(whole - sum_of_label_vectors(swapped, plan)) <= plan.account.replace_square
 
 
 def test_the_replaced_distance_is_reached():
     plan = noisy_table_plan(60, 1.0, bounds={"a": (0.0, 1.0), "b": (0.0, 1.0)})
-    gap = table_sum({"a": [0.0], "b": [0.0]}, plan) - table_sum({"a": [1.0], "b": [1.0]}, plan)
+    gap = sum_of_label_vectors({"a": [0.0], "b": [0.0]}, plan) - sum_of_label_vectors({"a": [1.0], "b": [1.0]}, plan)
     assert square(gap) == plan.account.replace_square
 
 
@@ -47,7 +47,7 @@ def test_means_and_counts_are_near_the_truth_with_many_rows():
     rng = np.random.default_rng(1)
     table = rows(rng, 20_000) | {"age": rng.uniform(0, 100, 20_000), "income": rng.uniform(0, 9e5, 20_000)}
     plan = noisy_table_plan(20_000, 1.0, bounds=BOUNDS, cells=CELLS)
-    counts, means = publish_table(plan.account.release(table_sum(table, plan)), plan)
+    counts, means = public_class_table(plan.account.release(sum_of_label_vectors(table, plan)), plan)
     assert counts.shape == (3, 2)
     assert abs(counts.sum() - 20_000) < 300
     assert np.abs(means["age"][1] - 45).max() < 3
@@ -56,9 +56,11 @@ def test_means_and_counts_are_near_the_truth_with_many_rows():
 
 def test_public_tables_follow_from_the_noisy_vector_and_the_plans_text():
     plan = noisy_table_plan(100, 1.0, bounds=BOUNDS, cells=CELLS)
-    noisy = plan.account.release(table_sum(rows(np.random.default_rng(2), 90), plan))
+    noisy = plan.account.release(sum_of_label_vectors(rows(np.random.default_rng(2), 90), plan))
     assert TablePlan.from_json(plan.to_json()) == plan
-    (counts, means), (same, others) = (publish_table(noisy, one) for one in (plan, TablePlan.from_json(plan.to_json())))
+    (counts, means), (same, others) = (
+        public_class_table(noisy, one) for one in (plan, TablePlan.from_json(plan.to_json()))
+    )
     assert counts.tobytes() == same.tobytes()
     assert all(means[name].tobytes() == others[name].tobytes() for name in means)
 
@@ -72,8 +74,8 @@ def test_refusals():
     with pytest.raises(shoal.InputError, match="edges"):
         noisy_table_plan(5, 1.0, bounds={"a": (0.0, 1.0)}, cells={"a": [2.0, 1.0]})
     with pytest.raises(shoal.InputError, match="more labels"):
-        table_sum({"a": np.zeros(6)}, plan)
+        sum_of_label_vectors({"a": np.zeros(6)}, plan)
     with pytest.raises(shoal.InputError, match="does not have"):
-        table_sum({"b": np.zeros(2)}, plan)
+        sum_of_label_vectors({"b": np.zeros(2)}, plan)
     with pytest.raises(shoal.InputError, match="noise"):
         TablePlan.from_json(plan.to_json().replace(repr(plan.variance), repr(plan.variance / 2)))

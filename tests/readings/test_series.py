@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 import shoal
-from shoal.readings.crowds import check_curves, contributions
+from shoal.readings.class_tables import TablePlan, noisy_table_plan
+from shoal.readings.crowds import check_curves, home_vectors
 from shoal.readings.plan import CrowdsPlan
-from shoal.readings.publication import PublicSettings, series_plan
-from shoal.readings.tables import TablePlan, noisy_table_plan
+from shoal.readings.publication import PublicSettings, plan_in_series
 
 CUSTOMERS = 1500
 PLAN = partial(shoal.noisy_crowds_plan, typical_kw=1.5)
@@ -38,8 +38,8 @@ def exact(square: Fraction, epsilon: float) -> mpmath.mpf:
 @pytest.mark.parametrize("releases", [100, 1000])
 def test_layouts_may_be_mixed(first: float, make: Any, releases: int, tmp_path: Path) -> None:
     """Releases that the ledger takes one after the other, with other layouts: δ of the transcript, from integers."""
-    one, whole = series_plan(CUSTOMERS, epsilon=first, budget_epsilon=1.0, make=make)
-    other, same = series_plan(CUSTOMERS, epsilon=None, budget_epsilon=1.0, releases=releases, make=PLAN)
+    one, whole = plan_in_series(CUSTOMERS, epsilon=first, budget_epsilon=1.0, make=make)
+    other, same = plan_in_series(CUSTOMERS, epsilon=None, budget_epsilon=1.0, releases=releases, make=PLAN)
     assert whole.cap == same.cap
     more = int((Fraction(whole.cap) ** 2 - Fraction(one.mu) ** 2) / Fraction(other.mu) ** 2)
     assert more
@@ -49,8 +49,8 @@ def test_layouts_may_be_mixed(first: float, make: Any, releases: int, tmp_path: 
             ledger.record_readings(str(number), period=str(2024 + number), labels=["a"], mu=other.mu, cap=same.cap)
     for plan, series in ((one, whole), (other, same)):
         for kind in (0, 1):
-            distance = Fraction(one.squares[kind]) / Fraction(one.variance)
-            distance += more * Fraction(other.squares[kind]) / Fraction(other.variance)
+            distance = Fraction(one.squared_sensitivities[kind]) / Fraction(one.variance)
+            distance += more * Fraction(other.squared_sensitivities[kind]) / Fraction(other.variance)
             assert mpmath.mpf(series.deltas(plan.account)[kind]) >= exact(distance, 1.0)
 
 
@@ -67,12 +67,12 @@ def test_the_delta_of_a_series_is_never_below_the_true_one(
     customers: int, epsilon: float, delta: float | None, releases: int
 ) -> None:
     """Finding 18: plan.json's figure for a series includes what finite precision costs, as the card's does."""
-    plan, series = series_plan(
+    plan, series = plan_in_series(
         customers, epsilon=None, delta=delta, budget_epsilon=epsilon, releases=releases, make=PLAN
     )
     account = plan.account
     true = exact(releases * Fraction(account.zero_out_square) / Fraction(account.variance), epsilon)
-    assert mpmath.mpf(series.delta) >= true + releases * mpmath.mpf(account.precision(epsilon))
+    assert mpmath.mpf(series.delta) >= true + releases * mpmath.mpf(account.precision_loss(epsilon))
     assert series.delta >= series.deltas(account)[0]
     if delta is None:
         assert series.delta == 1 / (10 * customers)
@@ -84,13 +84,16 @@ def test_no_layout_is_farther_than_a_series_counts(customers: int) -> None:
     plans = [shoal.noisy_crowds_plan(customers, 1.0, method=method, typical_kw=1.5) for method in ("mean", "cells")]
     plans += [noisy_table_plan(customers, 1.0, bounds={f"c{i}": (0.0, 1.0) for i in range(k)}) for k in range(1, 30)]
     largest = noisy_table_plan(customers, 1.0, bounds={"a": (0, 1)}, cells={"a": list(range(32_767))})
-    _, series = series_plan(customers, epsilon=None, budget_epsilon=1.0, releases=10_000, make=PLAN)
+    _, series = plan_in_series(customers, epsilon=None, budget_epsilon=1.0, releases=10_000, make=PLAN)
     for plan in (*plans, largest):
         zero_out, replaced = series.deltas(plan.account)
         cap = Fraction(series.cap) ** 2
-        precision = 10_000 * mpmath.mpf(largest.account.precision(1.0))
+        precision = 10_000 * mpmath.mpf(largest.account.precision_loss(1.0))
         assert mpmath.mpf(zero_out) >= exact(cap, 1.0) + precision
-        assert mpmath.mpf(replaced) >= exact(cap * plan.squares[1] / plan.squares[0], 1.0) + precision
+        assert (
+            mpmath.mpf(replaced)
+            >= exact(cap * plan.squared_sensitivities[1] / plan.squared_sensitivities[0], 1.0) + precision
+        )
     with pytest.raises(shoal.InputError, match="entries"):
         noisy_table_plan(customers, 1.0, bounds={"a": (0, 1)}, cells={"a": list(range(32_768))})
 
@@ -98,22 +101,22 @@ def test_no_layout_is_farther_than_a_series_counts(customers: int) -> None:
 @pytest.mark.parametrize("releases", [1, 30])
 def test_the_card_does_not_say_how_many_tables_there_are(releases: int) -> None:
     """The ledger holds Σμ² below M², and more, smaller tables may fit than such as this."""
-    plan, series = series_plan(500, epsilon=None, budget_epsilon=1.0, releases=releases, make=PLAN)
+    plan, series = plan_in_series(500, epsilon=None, budget_epsilon=1.0, releases=releases, make=PLAN)
     card = shoal.ReleaseCard.of_readings(PublicSettings(plan, series, "2024", "2024-01-01", forecasts="Curves."))
     text = card.to_markdown()
     assert "the whole series of tables" in text
     assert "at most 30 such" not in text
     assert "from this table to about" in text
     assert "√N times better" in text
-    alone, only = series_plan(500, epsilon=1.0, make=PLAN)
+    alone, only = plan_in_series(500, epsilon=1.0, make=PLAN)
     card = shoal.ReleaseCard.of_readings(PublicSettings(alone, only, "2024", "2024-01-01", forecasts="Curves."))
     assert "Any conclusion from this table is at most" in card.to_markdown()
 
 
 def test_an_epsilon_is_printed_in_full() -> None:
     """(1, 1e-5) would be false of what was planned for ε = 1.0000049."""
-    plan, series = series_plan(CUSTOMERS, epsilon=1.0000049, delta=1e-5, make=PLAN)
-    assert exact(Fraction(plan.squares[0]) / Fraction(plan.variance), 1.0) > mpmath.mpf("1e-5")
+    plan, series = plan_in_series(CUSTOMERS, epsilon=1.0000049, delta=1e-5, make=PLAN)
+    assert exact(Fraction(plan.squared_sensitivities[0]) / Fraction(plan.variance), 1.0) > mpmath.mpf("1e-5")
     card = shoal.ReleaseCard.of_readings(PublicSettings(plan, series, "2024", "2024-01-01", forecasts="Curves."))
     assert "(ε, δ) = (1.0000049, " in repr(plan)
     assert "(ε = 1.0000049, " in card.to_markdown()
@@ -167,5 +170,5 @@ def test_a_plan_that_is_taken_holds_for_every_home(method: str, typical: float) 
     plan = shoal.noisy_crowds_plan(customers=500, epsilon=1.0, typical_kw=typical, method=method)
     rng = np.random.default_rng(1)
     curves = np.concatenate([np.zeros((1, 12)), np.full((1, 12), 1e308), 10 ** rng.uniform(-320, 9, (50, 12))])
-    vectors = [[int(entry) for entry in row] for row in contributions(check_curves(curves, plan), plan)]
-    assert max(sum(entry**2 for entry in row) for row in vectors) <= plan.squares[0]
+    vectors = [[int(entry) for entry in row] for row in home_vectors(check_curves(curves, plan), plan)]
+    assert max(sum(entry**2 for entry in row) for row in vectors) <= plan.squared_sensitivities[0]

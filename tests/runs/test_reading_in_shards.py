@@ -171,8 +171,8 @@ def test_clock_changes(write: Write, tmp_path: Path, by_instant: bool) -> None:
 
 def test_zones_in_parquet(tmp_path: Path) -> None:
     frame = shoal.simulate_meters(3, 1, 60)
-    zoned = [frame.with_columns(pl.col("timestamp").dt.replace_time_zone(z)) for z in (ZURICH, "UTC")]
-    for i, each in enumerate(zoned):
+    has_time_zone = [frame.with_columns(pl.col("timestamp").dt.replace_time_zone(z)) for z in (ZURICH, "UTC")]
+    for i, each in enumerate(has_time_zone):
         each.write_parquet(tmp_path / f"{i}.parquet")
     compare(tmp_path / "0.parquet", tmp_path / "out")
     compare(str(tmp_path / "*.parquet"), tmp_path / "out", 2)

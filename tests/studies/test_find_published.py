@@ -106,9 +106,9 @@ def test_what_is_no_such_table_is_said_without_rows(tmp_path: Path) -> None:
     )
     with pytest.raises(shoal.InputError, match="published: its instants are not at a distance of 1:00:00"):
         shoal.find_published(half, HOMES)
-    zoned = published({"h0": 0.2, "h1": 0.4}, "household").with_columns(pl.col("timestamp") + "+01:00")
+    has_time_zone = published({"h0": 0.2, "h1": 0.4}, "household").with_columns(pl.col("timestamp") + "+01:00")
     with pytest.raises(shoal.InputError, match="known: no home of these readings can be looked for"):
-        shoal.find_published(zoned, HOMES)
+        shoal.find_published(has_time_zone, HOMES)
     (tmp_path / "no times.csv").write_text("household,kw\nsecret home,1.5\n", encoding="utf-8")
     (tmp_path / "no table.parquet").write_text("secret home", encoding="utf-8")
     for name in ("no times.csv", "no table.parquet"):

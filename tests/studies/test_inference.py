@@ -14,7 +14,7 @@ import shoal
 from shoal.product.cli.main import app
 from shoal.product.studies.findings import Finding, unique_share
 from shoal.product.studies.inference import AREA, RIGHT, Rows, area_under, infer, infer_among_all, infer_columns
-from shoal.readings.crowds import contributions
+from shoal.readings.crowds import home_vectors
 from shoal.readings.plan import noisy_crowds_plan
 
 CROWDS, SIZE = 50, 12
@@ -86,12 +86,12 @@ def test_a_promise_bounds_someone_who_knows_all_others_and_too_little_noise_is_a
     curves = np.concatenate([np.full((100, 4), 0.05), np.full((100, 4), 4.0)]) * draw.uniform(0.9, 1.1, (200, 1))
     truth = (np.arange(200) >= 100)[None].astype(float)
     plan = noisy_crowds_plan(200, 1.0, typical_kw=1.0)
-    vectors = [contributions(curves, plan)]
+    vectors = [home_vectors(curves, plan)]
     (kept,) = infer_among_all(vectors, plan.account, truth, "level")
     assert kept.bound is not None
     assert not kept.is_violation
     loud = noisy_crowds_plan(200, 20.0, typical_kw=1.0)
-    (told,) = infer_among_all([contributions(curves, loud)], loud.account, truth, "level")
+    (told,) = infer_among_all([home_vectors(curves, loud)], loud.account, truth, "level")
     assert told.figure > kept.bound  # the attack has the strength to see noise that is too small
     assert not told.is_violation
 

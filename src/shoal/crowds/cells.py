@@ -24,7 +24,7 @@ _BLOCK = 4_000_000
 
 
 def cut(points: FloatArray, most: int) -> NDArray[np.int64]:
-    """(n,) cell of each row of (n, d): cells 0, 1, ... of at most ``most`` rows, sizes differing by at most one.
+    """(n,) cell of each row of (n, d), in as few cells 0, 1, … as hold at most ``most`` rows each.
 
     Cells with near numbers tend to be near: they were cut apart last.
     """
@@ -32,7 +32,7 @@ def cut(points: FloatArray, most: int) -> NDArray[np.int64]:
 
 
 def parts(points: FloatArray, number: int) -> NDArray[np.int64]:
-    """(n,) cell of each row of (n, d), for a given number of cells whose sizes differ by at most one."""
+    """(n,) cell of each row of (n, d), for this number of compact cells whose sizes differ by at most one."""
     x = np.ascontiguousarray(points, dtype=np.float64)
     cell = np.zeros(len(x), dtype=np.int64)
     work = [(np.arange(len(x)), number, 0)]  # members, cells to make of them, number of the first
@@ -49,7 +49,7 @@ def parts(points: FloatArray, number: int) -> NDArray[np.int64]:
 
 
 def halve(x: FloatArray, members: NDArray[np.int64], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """``members`` (ascending) in two parts, the first with ``size`` of them."""
+    """Positions ``members`` (ascending) of rows of ``x`` in two compact parts, the first with ``size`` of them."""
     points = x[members]
     points = points - points.mean(axis=0)
     direction = points[np.argmax(np.einsum("ij,ij->i", points, points))]
@@ -70,16 +70,16 @@ def halve(x: FloatArray, members: NDArray[np.int64], size: int) -> tuple[NDArray
 
 
 def _lowest(values: FloatArray, size: int) -> NDArray[np.bool_]:
+    """(n,) whether each value is among the ``size`` least; of equals the first."""
     chosen = np.zeros(len(values), dtype=np.bool_)
     chosen[np.argsort(values, kind="stable")[:size]] = True
     return chosen
 
 
 def near_pairs(points: FloatArray, k: int, *, most: int = CELL, beside: int = BESIDE) -> NDArray[np.int64]:
-    """(n k, 2) pairs: each row of (n, d) with the ``k`` nearest found in its own cell and the ``beside`` nearest cells.
+    """(n k, 2) pairs of each row of (n, d) with its ``k`` nearest in its own cell and the ``beside`` nearest cells.
 
-    Not certain to be the nearest of all. Memory beyond the points and the pairs: the points of ``beside`` + 1 cells,
-    one block of distances between them, ``most`` by (``beside`` + 1) ``most``, and the centers of all cells, twice.
+    These are not certain to be the nearest of all. Cells have at most ``most`` rows, which bounds the memory.
     """
     x = np.ascontiguousarray(points, dtype=np.float64)
     cell = cut(x, most)
@@ -102,7 +102,7 @@ def near_pairs(points: FloatArray, k: int, *, most: int = CELL, beside: int = BE
 def _closest(
     x: FloatArray, own: NDArray[np.int64], others: NDArray[np.int64], k: int, center: FloatArray
 ) -> NDArray[np.int64]:
-    """(len(own), k) the k of ``others`` nearest to each of ``own``, itself left out; equals in order of position."""
+    """(len(own), k) the k rows among ``others`` nearest to each of ``own``, without itself; of equals the first."""
     a, b = x[own] - center, x[others] - center
     rough = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1) - 2 * (a @ b.T)
     rough[np.arange(len(own)), np.searchsorted(others, own)] = np.inf

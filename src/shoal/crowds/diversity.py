@@ -8,6 +8,7 @@ numbers are compared exactly. :func:`deal` gives formation a start that keeps it
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
@@ -53,7 +54,9 @@ def keeps_closeness(
 
 
 def standing(values: FloatArray, closeness: float = CLOSENESS, among: FloatArray | None = None) -> FloatArray:
-    """(n, r) protected figures as (figure − mean of all) / (κ · standard deviation): crowds keep means within ±1.
+    """(n, r) protected figures in the unit of closeness, (figure − mean of all) / (κ · standard deviation).
+
+    A crowd is close to all labels where its mean is within ±1.
 
     >>> standing(np.array([[0.0], [1.0]]), 0.5).tolist()
     [[-2.0], [2.0]]
@@ -64,9 +67,9 @@ def standing(values: FloatArray, closeness: float = CLOSENESS, among: FloatArray
 
 
 def deal(points: FloatArray, protected: FloatArray, number: int) -> NDArray[np.int64]:
-    """(n,) crowd of each row, 0 … number − 1, sizes differing by at most one.
+    """(n,) crowd of each row, 0 … number − 1: alike in ``points`` (n, d), mixed in ``protected`` (n, r).
 
-    Crowds are alike in ``points`` (n, d) and differ in ``protected`` (n, r), in standard deviations of each column.
+    Rows that are alike in the protected columns are dealt one to each crowd, to near crowds by linear assignment.
 
     >>> deal(np.array([[0.0], [0.1], [9.0], [9.1]]), np.array([[0.0], [1.0], [0.0], [1.0]]), 2).tolist()
     [1, 1, 0, 0]
@@ -77,14 +80,7 @@ def deal(points: FloatArray, protected: FloatArray, number: int) -> NDArray[np.i
     order = np.argsort(parts(protected, -(-n // number)), kind="stable")
     strata = [order[i : i + number] for i in range(0, n, number)]
     crowd = np.zeros(n, dtype=np.int64)
-    work = [(strata, number, 0)]
-    while work:
-        inside, crowds, first = work.pop()
-        if crowds > TABLE:
-            left = crowds // 2
-            here, there = _halves(points, inside, left, crowds)
-            work += [(there, crowds - left, first + left), (here, left, first)]
-            continue
+    for inside, crowds, first in _split_strata(points, strata, number, TABLE):
         rows = np.sort(np.concatenate(inside))
         centers = _means(points[rows], parts(points[rows], crowds), crowds)
         for _ in range(_ROUNDS):
@@ -97,39 +93,40 @@ def deal(points: FloatArray, protected: FloatArray, number: int) -> NDArray[np.i
 
 
 def deal_blocks(points: FloatArray, protected: FloatArray, number: int) -> NDArray[np.int64]:
-    """(n,) block of each row, 0 … number − 1: alike in ``points``, each with its share of every stratum."""
+    """(n,) block of each row, 0 … number − 1: alike in ``points``, with equal shares of rows alike in ``protected``."""
     n = len(points)
     order = np.argsort(parts(protected, -(-n // (TABLE * number))), kind="stable")
     strata = np.array_split(order, max(n // (TABLE * number), 1))
     block = np.zeros(n, dtype=np.int64)
-    work = [(strata, number, 0)]
-    while work:
-        inside, blocks, first = work.pop()
-        if blocks == 1:
-            block[np.concatenate(inside)] = first
-            continue
-        here, there = _halves(points, inside, blocks // 2, blocks)
-        work += [(there, blocks - blocks // 2, first + blocks // 2), (here, blocks // 2, first)]
+    for inside, _, first in _split_strata(points, strata, number, 1):
+        block[np.concatenate(inside)] = first
     return block
 
 
 def _means(points: FloatArray, crowd: NDArray[np.int64], number: int) -> FloatArray:
+    """(number, d) mean of each crowd's rows."""
     sums = np.zeros((number, points.shape[1]))
     np.add.at(sums, crowd, points)
     return np.asarray(sums / np.maximum(np.bincount(crowd, minlength=number), 1)[:, None])
 
 
-def _halves(
-    points: FloatArray, strata: list[IndexArray], left: int, number: int
-) -> tuple[list[IndexArray], list[IndexArray]]:
-    """Every stratum in two along one direction of likeness, ``left`` of ``number`` parts of it first."""
-    rows = np.sort(np.concatenate(strata))
+def _split_strata(
+    points: FloatArray, strata: list[IndexArray], number: int, most: int
+) -> Iterator[tuple[list[IndexArray], int, int]]:
+    """Halve all strata along directions of likeness until each part is for at most ``most`` of ``number`` crowds.
+
+    Yields each part's share of every stratum, its number of crowds, and the number of the first of them.
+    """
+    if number <= most:
+        yield strata, number, 0
+        return
+    left, rows = number // 2, np.sort(np.concatenate(strata))
     here, there = halve(points, rows, len(rows) * left // number)
     direction = points[there].mean(axis=0) - points[here].mean(axis=0)
-    sides: tuple[list[IndexArray], list[IndexArray]] = ([], [])
-    for stratum in strata:
-        ordered = stratum[np.argsort(points[stratum] @ direction, kind="stable")]
-        cut = len(stratum) * left // number
-        sides[0].append(np.sort(ordered[:cut]))
-        sides[1].append(np.sort(ordered[cut:]))
-    return sides
+    ordered = [stratum[np.argsort(points[stratum] @ direction, kind="stable")] for stratum in strata]
+    cuts = [len(stratum) * left // number for stratum in strata]
+    nearer = [np.sort(stratum[:cut]) for stratum, cut in zip(ordered, cuts, strict=True)]
+    farther = [np.sort(stratum[cut:]) for stratum, cut in zip(ordered, cuts, strict=True)]
+    yield from _split_strata(points, nearer, left, most)
+    for part, crowds, first in _split_strata(points, farther, number - left, most):
+        yield part, crowds, left + first

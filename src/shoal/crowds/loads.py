@@ -45,7 +45,7 @@ class LoadCrowd:
 
     @property
     def window(self) -> int:
-        """N = n b, in watts."""
+        """The offset's number of values N = n b, in watts."""
         return window_of(self.base, len(self.day), WATTS)
 
 
@@ -60,7 +60,9 @@ class LoadRow:
 
 
 def begin_loads(day: Units, of_all: Fraction, draw: Draw) -> LoadCrowd:
-    """A new crowd with these usual days, in watts, and the mean |load| of all labels' days: base and offset for life.
+    """A new crowd with usual days ``day`` (n, steps) in watts and its permanent base and secret offset.
+
+    ``of_all`` is the mean |load| of the usual days of all labels.
 
     >>> begin_loads(np.full((10, 24), 400), Fraction(400), lambda n: n // 2).base
     Decimal('0.05')
@@ -78,10 +80,10 @@ def next_loads(
     phases: IndexArray,
     largest_share: float | None = None,
 ) -> LoadRow:
-    """The row of a crowd for the next release, from figures (n, k) in watts of those who are ``present`` (n,).
+    """The row of a crowd for the next release, from loads (n, k) in watts of the members who are ``present`` (n,).
 
-    ``phases`` (k,) are the times of day of the ``instants`` (k,), as columns of ``crowd.day``.
-    Example: one of twelve homes begins to draw 9 kW more while the others stay; it is held.
+    ``phases`` (k,) are the times of day of the ``instants`` (k,), as columns of ``crowd.day``; no member has more than
+    ``largest_share`` of the load. Example: one of twelve homes draws 9 kW more while the others stay; it is held.
 
     >>> day = np.full((12, 1), 500)
     >>> first = next_loads(begin_loads(day, Fraction(500), lambda n: 0), day, np.full(12, True), (0,), np.array([0]))

@@ -36,7 +36,7 @@ Shuffle = Callable[[int], Sequence[int]]
 
 
 def formation_size(m: int) -> int:
-    """Members with which a crowd is formed, at least.
+    """Least number of members with which a crowd of promised size m is formed.
 
     >>> formation_size(10), formation_size(2)
     (12, 3)
@@ -45,7 +45,7 @@ def formation_size(m: int) -> int:
 
 
 def waiting_size(m: int) -> int:
-    """Newcomers from which on new crowds are formed.
+    """Number of newcomers from which on new crowds of promised size m are formed.
 
     >>> waiting_size(10)
     24
@@ -116,7 +116,7 @@ def form_crowds(
 
 
 def _with_noise(points: FloatArray, known: FloatArray, values: NDArray[Any], seed: int) -> FloatArray:
-    """Points with noise, drawn in the order of all that is known of rows: it does not depend on how they are named."""
+    """Points (n, d) with secret noise, drawn in the order of all figures: it does not depend on how rows are named."""
     order = np.lexsort((*known.T[::-1], np.unique(values, return_inverse=True)[1]))
     scale = BLUR * np.sort(points, axis=0).std(axis=0)
     noise = np.empty_like(points)
@@ -125,7 +125,7 @@ def _with_noise(points: FloatArray, known: FloatArray, values: NDArray[Any], see
 
 
 def can_have_figures(last: str, period: str, today: bool, days: float) -> bool:
-    """Whether a member can still have figures of its own: it has some today, or had some within so many days.
+    """Whether a member has figures ``today``, or had its ``last`` ones at most ``days`` before ``period``.
 
     ``last`` and ``period`` are instants, ISO 8601; an empty ``last`` is of a member that never had any.
     """
@@ -141,11 +141,11 @@ def with_blocks(
     keeps: Callable[[Sequence[str]], bool] | None = None,
     boundaries: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, int], set[int]]:
-    """New crowds with the rests of retired ones in them: label -> crowd, and the blocks that still wait.
+    """Label -> new crowd, with the rests of retired crowds (``blocks``) put into crowds of newcomers, and who waits.
 
-    A block enters a crowd of at least m newcomers, as a whole, and no crowd takes two. With ``keeps`` only where the
+    A rest enters a crowd of at least m newcomers, as a whole, and no crowd takes two. With ``keeps`` only where the
     rest and the newcomers together can be a crowd by the rules of a row; with ``boundaries``, of newcomers and of the
-    members of rests that are there, only where they are the same.
+    members of rests that are there, only where they are the same. Returned second: numbers of rests that still wait.
 
     >>> with_blocks({"a": 0, "b": 0, "c": 1, "d": 1}, {7: ["x"]}, 2)
     ({'a': 0, 'b': 0, 'c': 1, 'd': 1, 'x': 0}, set())

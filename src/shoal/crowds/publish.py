@@ -213,7 +213,7 @@ def advance_rows(
     draw: Callable[[int], int] = secrets.randbelow,
     shuffle: Shuffle | None = None,
 ) -> tuple[PublicRows, RowsState]:
-    """The same with given draws: for them, rows are a function of the multiset of figures and what is on record."""
+    """:func:`publish_rows` with given draws: rows are then a function of the multiset of figures and the state."""
     labels, values = _parse(figures)
     limits = validation.by_label(labels, boundaries=boundaries)
     if limits is not None and np.shape(limits) != (len(labels),):
@@ -237,7 +237,7 @@ def advance_rows(
 
 
 class _Release:
-    """One release in the making."""
+    """A release in the making: its figures, its draws, and the crowds and column roles that it changes."""
 
     def __init__(
         self,
@@ -255,7 +255,7 @@ class _Release:
         self.decimals: tuple[int, ...] = ()
 
     def begin(self, sensitive: Sequence[int]) -> None:
-        """Form the first crowds; a rule that they do not keep is refused."""
+        """Form the first crowds; raise UnreachableError if they do not keep the rules of a row."""
         whole = np.flatnonzero(np.isfinite(self.values).all(axis=1))
         values, m, k = self.values[whole], self.state.size, self.values.shape[1]
         if any(j >= k for j in sensitive):
@@ -284,7 +284,7 @@ class _Release:
         self.waiting = tuple(sorted(set(self.labels) - set(names)))
 
     def add(self, names: Sequence[str], units: Units, crowd: NDArray[np.int64], bases: Sequence[Any]) -> None:
-        """New crowds, numbered by a draw over the order of their figures: no number depends on names or on figures."""
+        """Add new crowds, numbered by a draw over the order of their figures: no number tells names or figures."""
         every = [(sorted(units[at].tolist()), at, base) for at, base in zip(members_at(crowd), bases, strict=True)]
         ordered = sorted(every, key=lambda one: one[0])
         while ordered:
@@ -307,14 +307,17 @@ class _Release:
         known = {label for kept in self.crowds.values() for label in kept.labels}
         new = [label for label in self.labels if label not in known]
         whole = [label for label in new if np.isfinite(self.values[self.place[label]]).all()]
-        everyone = self._entering()
-        joined = self._divide(whole, everyone, shuffle) if len(whole) >= waiting_size(m) else {}
+        members = [name for kept in self.crowds.values() if not kept.retired for name in kept.labels]
+        everyone = self._current_figures(members)
+        joined = self._divide_newcomers(whole, everyone, shuffle) if len(whole) >= waiting_size(m) else {}
         walls = None if self.boundaries is None else dict(zip(self.labels, self.boundaries, strict=True))
-        joined, waits = with_blocks(joined, rests, m, lambda names: self._keeps(self._values(names), everyone), walls)
+        joined, waits = with_blocks(
+            joined, rests, m, lambda names: self._can_be_crowd(self._current_figures(names), everyone), walls
+        )
         every = {*new, *(name for rest in rests.values() for name in rest)}
         self.waiting = tuple(sorted(every - joined.keys()))
         names = sorted(joined)
-        values = self._values(names)  # before rests are crowds of their own no more
+        values = self._current_figures(names)
         for number in rests.keys() - waits:
             self.crowds[number] = replace(self.crowds[number], rest=())
         if names:
@@ -323,30 +326,21 @@ class _Release:
             bases = [column_bases(of_all, self.columns, int(n)) for n in np.bincount(crowd)]
             self.add(names, exact_units(values, self.decimals), crowd, bases)
 
-    def _values(self, names: Sequence[str]) -> FloatArray:
-        """(n, k) figures of some labels: those of now, or the last of a retired crowd that entered."""
+    def _current_figures(self, names: Sequence[str]) -> FloatArray:
+        """(n, k) figures of some labels: those of now, or the last that entered a row, NaN where there are none."""
         power = 10.0 ** -np.array(self.decimals)
         last = {
-            label: kept.table.last[i] * power
-            for kept in self.crowds.values() if kept.rest
-            for i, label in enumerate(kept.labels)
-        }  # fmt: skip
-        rows = []
-        for name in names:
-            now = self.values[self.place[name]] if name in self.place else np.full(len(power), np.nan)
-            rows.append(np.where(np.isfinite(now), now, last.get(name, np.nan)))
-        return np.array(rows)
+            label: figures * power
+            for kept in self.crowds.values()
+            for label, figures in zip(kept.labels, kept.table.last, strict=True)
+        }
+        now = self._figures_now(names)
+        before = np.array([last.get(name, np.full(len(power), np.nan)) for name in names]).reshape(now.shape)
+        return np.where(np.isfinite(now), now, before)
 
-    def _entering(self) -> FloatArray:
-        """(N, k) figures of all members of lasting crowds: those of now, or the last that entered."""
-        power = 10.0 ** -np.array(self.decimals)
-        return np.concatenate([
-            np.where(self._present(kept), self._figures(kept), kept.table.last * power)
-            for kept in self.crowds.values() if not kept.retired
-        ] or [np.zeros((0, len(self.decimals)))])  # fmt: skip
-
-    def _divide(self, names: list[str], everyone: FloatArray, shuffle: Shuffle) -> dict[str, int]:
-        values = self._values(names)
+    def _divide_newcomers(self, names: list[str], everyone: FloatArray, shuffle: Shuffle) -> dict[str, int]:
+        """New label -> number of its new crowd, of those who enter one; ``everyone``: figures of all members."""
+        values = self._current_figures(names)
         among = np.concatenate([everyone, values])
         limits = table_limits(values, self.columns, self.state.closeness, self.state.largest_share, among)
         crowd = form_crowds(
@@ -356,31 +350,30 @@ class _Release:
             boundaries=None if self.boundaries is None else [self.boundaries[self.place[name]] for name in names],
             beside=values,
             limits=limits,
-            keeps=lambda at: self._keeps(values[at], everyone),
+            keeps=lambda at: self._can_be_crowd(values[at], everyone),
         )
         return {name: c for name, c in zip(names, crowd.tolist(), strict=True) if c >= 0}
 
-    def _keeps(self, values: FloatArray, everyone: FloatArray) -> bool:
-        """Whether some labels with these figures can be a crowd."""
+    def _can_be_crowd(self, values: FloatArray, everyone: FloatArray) -> bool:
+        """Whether labels with these figures (n, k) keep the rules of a row as one crowd among ``everyone`` (N, k)."""
         units = exact_units(values, self.decimals)
         among = np.concatenate([exact_units(everyone, self.decimals), units])
         crowd = np.zeros(len(units), dtype=np.int64)
         share = self.state.largest_share
         return bool(rules_kept(units, crowd, self.columns, self.state.closeness, share, among, self.decimals).all())
 
-    def _figures(self, kept: KeptCrowd) -> FloatArray:
-        empty = np.full(self.values.shape[1], np.nan)
-        return np.array([self.values[self.place[name]] if name in self.place else empty for name in kept.labels])
-
-    def _present(self, kept: KeptCrowd) -> BoolArray:
-        return np.isfinite(self._figures(kept))
+    def _figures_now(self, names: Sequence[str]) -> FloatArray:
+        """(n, k) figures of some labels in this release, NaN where one is missing."""
+        at = np.array([self.place.get(name, -1) for name in names], dtype=np.intp)
+        return np.where(at[:, None] >= 0, self.values[at], np.nan)
 
     def publish(self) -> tuple[PublicRows, RowsState]:
         """The rows of all lasting crowds, and the state after them."""
         lasting = [number for number, kept in self.crowds.items() if not kept.retired]
         every = [self.crowds[number] for number in lasting]
-        present = [self._present(kept) for kept in every]
-        units = [exact_units(np.nan_to_num(self._figures(kept)), self.decimals) for kept in every]
+        now = [self._figures_now(kept.labels) for kept in every]
+        present = [np.isfinite(figures) for figures in now]
+        units = [exact_units(np.nan_to_num(figures), self.decimals) for figures in now]
         tables = [kept.table for kept in every]
         step = next_table(tables, units, present, self.columns, self.state.closeness, self.state.largest_share)
         for number, kept, held, there, table in zip(lasting, every, step.held, present, step.crowds, strict=True):
@@ -400,7 +393,10 @@ class _Release:
 
 
 def rules_failed(kept: BoolArray, columns: ColumnRoles, names: Sequence[str] | None = None) -> str:
-    """Why crowds cannot be formed: the rule, the columns, the number of rows, and the ways out."""
+    """Sentence that explains which rule of a row fails, in which columns and how many rows, and the ways out.
+
+    ``kept`` (crowds, k) says where the rules hold; ``names`` are those of the columns.
+    """
     failed = np.flatnonzero(~kept.all(axis=0)).tolist()
     words = []
     for j in failed[:_NAMED]:
@@ -438,7 +434,7 @@ def _parse(figures: Any) -> tuple[tuple[str, ...], FloatArray]:
 
 
 def draw_order(n: int) -> list[int]:
-    """A drawn order of n things, from the cryptographic source."""
+    """A random permutation of range(n) from the cryptographic source."""
     order = list(range(n))
     secrets.SystemRandom().shuffle(order)
     return order

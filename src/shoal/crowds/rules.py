@@ -61,7 +61,7 @@ def base_above(limit: Fraction) -> Decimal:
 
 
 def _bases(limit: Fraction) -> list[Decimal]:
-    """The candidates around a limit."""
+    """Bases {1, 2, 5}·10^z around a limit, on both sides."""
     exponent = (Decimal(limit.numerator) / Decimal(limit.denominator)).adjusted()
     return [Decimal(step).scaleb(z) for z in range(exponent - 1, exponent + 3) for step in _STEPS]
 
@@ -86,7 +86,7 @@ def usual_of_numbers(values: FloatArray) -> Fraction:
 
 
 def base_of_numbers(usual: Fraction, n: int, precision: float = PRECISION) -> Decimal:
-    """The base of n members whose usual figure is ``usual``: at most ``precision`` · usual / n.
+    """The base of a crowd of n members where ``usual`` is the usual figure: at most ``precision`` · usual / n.
 
     >>> base_of_numbers(Fraction(1, 2), 12)
     Decimal('0.05')
@@ -95,7 +95,7 @@ def base_of_numbers(usual: Fraction, n: int, precision: float = PRECISION) -> De
 
 
 def base_of_few(values: Iterable[float], n: int) -> Decimal:
-    """The base of a few-valued column: the smallest with n b at least twice the largest gap between values.
+    """The base of a few-valued column in a crowd of n members: n b is at least twice the largest gap between values.
 
     A column with one value takes that value, or 1, for its gap.
 
@@ -117,7 +117,7 @@ def decimals_of(bases: Iterable[Decimal]) -> int:
 
 
 def exact_units(values: FloatArray, decimals: Sequence[int], name: str = "figures") -> Units:
-    """The same for columns of a table: figures that cannot be added exactly are refused, under this name.
+    """Figures (n, k) as whole numbers of units 10^−decimals; refuse, under this name, what cannot be added exactly.
 
     >>> exact_units(np.array([[1.25]]), [1]).tolist()
     [[12]]
@@ -134,7 +134,7 @@ def exact_units(values: FloatArray, decimals: Sequence[int], name: str = "figure
 
 
 def in_units(values: FloatArray, decimals: Sequence[int] | int) -> Units:
-    """Figures as whole numbers of units 10^−decimals, column by column; halves to even.
+    """Figures as whole numbers of units 10^−decimals, one for all or one per column; halves to even.
 
     >>> in_units(np.array([[1.25, 1250.0]]), [1, -2]).tolist()
     [[12, 12]]
@@ -144,7 +144,7 @@ def in_units(values: FloatArray, decimals: Sequence[int] | int) -> Units:
 
 
 def window_of(base: Decimal, n: int, decimals: int) -> int:
-    """N = n b in units: how many values the offset has.
+    """The number of values of the secret offset, N = n b in units 10^−decimals.
 
     >>> window_of(Decimal("0.2"), 12, 4)
     24000
@@ -179,7 +179,7 @@ PERCENT, COALITION = 50, 3
 
 
 def coalition_of(n: int) -> int:
-    """Members of a crowd of n who may pool what they know.
+    """Largest number of members of a crowd of n who may pool what they know.
 
     >>> [coalition_of(n) for n in (2, 4, 9, 10, 12)]
     [0, 1, 2, 3, 3]
@@ -208,7 +208,7 @@ def keeps_dominance(amounts: NDArray[Any], largest_share: float | None = None) -
 
 
 def held_members(amounts: Units, largest: Units, window: int) -> BoolArray:
-    """(n,) which members are held: the fewest, largest amounts first, whose absence lets the others hide each other.
+    """(n,) whether each member is held: the fewest, largest changes first, so that the others hide each other.
 
     ``amounts`` (n,) say how much each member changes, ``largest`` (n,) its largest change of one entry; ``window`` is
     n b. Example: one member moves by 90 while the others move by 1; n b is 20.
@@ -226,7 +226,7 @@ def held_members(amounts: Units, largest: Units, window: int) -> BoolArray:
 
 
 def hold_loads(figures: Units, reference: Units, published: BoolArray, window: int) -> BoolArray:
-    """(n,) which members of a crowd of meters are held, each with all of its entries.
+    """(n,) whether each member of a crowd of meters is held, with all of its entries.
 
     ``reference`` (n, k) is what entered for the same instants or, where none was ``published`` (k,), the same times of
     day; ``figures`` are the loads now, the reference where there is none.

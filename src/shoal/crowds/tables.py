@@ -51,7 +51,7 @@ COPIES = 0.95
 
 @dataclass(frozen=True)
 class ColumnRoles:
-    """Which columns are few-valued, half alike and named sensitive, each (k,)."""
+    """Roles of the columns of a table: few-valued, alike for half of the labels, named sensitive; each (k,)."""
 
     few: BoolArray
     alike: BoolArray
@@ -59,7 +59,7 @@ class ColumnRoles:
 
     @classmethod
     def of(cls, values: FloatArray, sensitive: Iterable[int] = ()) -> ColumnRoles:
-        """From the figures of all labels (n, k) and the positions of sensitive columns.
+        """The roles of columns by the figures of all labels (n, k) and the positions of sensitive columns.
 
         >>> ColumnRoles.of(np.array([[0, 1.0], [1, 2.0], [0, 3.0], [1, 4.0]])).few.tolist()
         [True, False]
@@ -74,7 +74,7 @@ class ColumnRoles:
         return cls(few, alike, named)
 
     def after(self, values: FloatArray) -> ColumnRoles:
-        """The roles from a release with these figures (n, k) on, NaN where one is missing.
+        """The roles from a later release on, with its figures (n, k), NaN where one is missing.
 
         >>> roles = ColumnRoles(*np.array([[True], [False], [False]])).after(np.arange(11.0)[:, None])
         >>> roles.few.tolist(), roles.protected.tolist()
@@ -90,13 +90,13 @@ class ColumnRoles:
 
 
 def _most_common(ordered: FloatArray) -> int:
-    """How many entries of a sorted column have its most common value."""
+    """Number of entries of a sorted column that have its most common value."""
     ends = np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True))
     return int(np.diff(ends, prepend=-1).max())
 
 
 def ruled_columns(values: NDArray[Any], few: BoolArray) -> list[tuple[int, ...]]:
-    """Columns, and pairs of columns, whose amounts keep dominance.
+    """Columns, and pairs of columns by their difference, that the dominance rule is about.
 
     >>> ruled_columns(np.array([[1, 1, -1], [2, 2, 0], [3, 3, 5], [9, 4, 6]]), np.array([False, False, False]))
     [(0,), (1,), (2,), (0, 1)]
@@ -110,8 +110,8 @@ def ruled_columns(values: NDArray[Any], few: BoolArray) -> list[tuple[int, ...]]
 
 
 def near_copies(values: FloatArray, few: BoolArray) -> list[int]:
-    """Columns that say nearly what another one says: |correlation| of at least 0.95 where neither is few-valued, of
-    1 where both are: equal, complementary or in another unit.
+    """Positions of columns that nearly repeat another one, up to its unit: |correlation| of at least 0.95 where neither
+    is few-valued, of 1 where both are.
 
     >>> x = np.array([0.0, 1, 2, 3, 9])
     >>> near_copies(np.column_stack([x, -2 * x, x**0]), np.array([False, False, True]))
@@ -126,7 +126,7 @@ def near_copies(values: FloatArray, few: BoolArray) -> list[int]:
 
 
 def amounts_of(values: NDArray[Any], ruled: list[tuple[int, ...]]) -> NDArray[Any]:
-    """(n, len(ruled)) amounts ≥ 0: |v| of a column, or of the difference of two.
+    """(n, len(ruled)) amounts ≥ 0 that the dominance rule is about: |v| of a column, or of the difference of two.
 
     >>> amounts_of(np.array([[1, 4], [3, 3]]), [(0,), (0, 1)]).tolist()
     [[1, 3], [3, 0]]
@@ -148,13 +148,13 @@ class TableCrowd:
 
     @property
     def windows(self) -> Units:
-        """(k,) n b of each column, in its unit."""
+        """(k,) values of the offset of each column, n b in its unit."""
         n = len(self.last)
         pairs = zip(self.bases, self.decimals, strict=True)
         return np.array([window_of(base, n, places) for base, places in pairs], dtype=np.int64)
 
     def row(self, entered: Units) -> FloatArray:
-        """(k,) the row of these figures."""
+        """(k,) the rounded and shifted row of the figures that enter, (n, k) in units."""
         multiples = round_sums(entered.sum(axis=0), self.windows, np.array(self.offsets, dtype=np.int64))
         return np.array([as_figures(m, base) for m, base in zip(multiples, self.bases, strict=True)])
 
@@ -184,7 +184,7 @@ def column_bases(values: FloatArray, columns: ColumnRoles, n: int) -> tuple[Deci
 
 
 def begin_table(last: Units, bases: Sequence[Decimal], decimals: Sequence[int], draw: Draw) -> TableCrowd:
-    """A new crowd with these figures (n, k): bases of at least one unit, and an offset per column, for life.
+    """A new crowd with figures ``last`` (n, k) in units: permanent bases of at least one unit, an offset per column.
 
     Offsets are independent: had columns one in common, a member's figure that is known in one of them would show it in
     all others. The price is that K copies of a column leave 1/√K of the error (:func:`near_copies`).
@@ -250,11 +250,11 @@ def rules_kept(
     among: Units | None = None,
     decimals: Sequence[int] = (),
 ) -> BoolArray:
-    """(crowds, k) whether each crowd's figure in each column keeps dominance and diversity.
+    """(crowds, k) whether each crowd keeps dominance and diversity in each column.
 
     Where the difference of two columns does not, the second of them fails. ``values`` (n, k) are the figures of all
-    members, in units; ``among`` (N, k) those of all labels, where these are more; ``decimals`` those of the
-    units, where columns differ in them: two columns are compared in one unit.
+    members in units of 10^−``decimals``, ``crowd`` (n,) their crowds; ``among`` (N, k) are the figures of all labels,
+    where these are more.
     """
     everyone = values if among is None else among
     alike: list[NDArray[Any]] = [everyone, values]
@@ -281,7 +281,7 @@ def table_limits(
     largest_share: float | None = None,
     among: FloatArray | None = None,
 ) -> Limits:
-    """What crowds of a table have to keep as they are formed; arguments as in :func:`rules_kept`."""
+    """The limits of dominance and diversity for forming crowds of a table; arguments as in :func:`rules_kept`."""
     everyone = values if among is None else among
     ruled = ruled_columns(everyone, columns.few)
     protected = columns.protected
@@ -294,7 +294,7 @@ def table_limits(
 
 
 def likeness_of(values: FloatArray, columns: ColumnRoles) -> FloatArray:
-    """(n, d) what crowds are alike in: the columns that are not protected, each over its standard deviation.
+    """(n, d) points by which crowds are formed: columns that are not protected, each over its standard deviation.
 
     >>> likeness_of(np.array([[0, 1.0], [1, 3.0]]), ColumnRoles(*np.array([[True, False]] * 3))).tolist()
     [[1.0], [3.0]]
@@ -306,6 +306,6 @@ def likeness_of(values: FloatArray, columns: ColumnRoles) -> FloatArray:
 
 
 def members_at(crowd: NDArray[np.int64]) -> list[IndexArray]:
-    """The rows of each crowd 0, 1, …, ascending."""
+    """Positions of the rows of each crowd 0, 1, …, ascending."""
     order = np.argsort(crowd, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(crowd[order])) + 1)

@@ -54,7 +54,7 @@ def exact(values: FloatArray) -> Matrix:
 
 
 def known_up_to(center: Matrix, radius: FloatArray | None) -> Matrix:
-    """Balls around an exact matrix at the working precision; ``radius`` holds doubles, entry by entry."""
+    """Matrix of balls around an exact matrix at the working precision; ``radius`` holds doubles, entry by entry."""
     balls = arb_mat(center)
     if radius is None or not radius.any():
         return balls
@@ -62,17 +62,17 @@ def known_up_to(center: Matrix, radius: FloatArray | None) -> Matrix:
 
 
 def doubles(matrix: Matrix) -> FloatArray:
-    """Midpoints as doubles; nothing rests on them."""
+    """Midpoints of a matrix of balls as doubles; nothing rests on them."""
     return np.array([[float(entry.mid()) for entry in row] for row in matrix.tolist()])
 
 
 def most(matrix: Matrix) -> FloatArray:
-    """Upper ends of the absolute values of all entries, as doubles rounded up."""
+    """Upper bounds of the absolute values of all entries of a matrix of balls, as doubles."""
     return np.array([[up(entry.abs_upper()) for entry in row] for row in matrix.tolist()])
 
 
 def up(ball: Ball) -> float:
-    """A double at or above the upper end of a ball, close to it; inf where there is none."""
+    """The least double found at or above the upper end of a ball; inf where there is none."""
     end = ball.upper()
     if not end.is_finite():
         return math.inf
@@ -83,7 +83,7 @@ def up(ball: Ball) -> float:
 
 
 def down(ball: Ball) -> float:
-    """A double at or below the lower end of a ball, close to it."""
+    """The largest double found at or below the lower end of a ball; −inf where there is none."""
     return -up(-ball)
 
 
@@ -113,7 +113,7 @@ class DyadicLaw:
         return self.is_exact and other.is_exact and self.mean == other.mean and bool(self.cov == other.cov)
 
     def entries(self, chosen: list[int]) -> DyadicLaw:
-        """The law of some entries of an exactly known one."""
+        """The marginal law of some entries, of a law that is known exactly."""
         cov = fmpq_mat(len(chosen), len(chosen), [self.cov[i, j] for i in chosen for j in chosen])
         return DyadicLaw(tuple(self.mean[i] for i in chosen), cov)
 
@@ -135,19 +135,19 @@ class DyadicLaw:
 
     @cached_property
     def rank(self) -> int:
-        """The rank of the exact covariance."""
+        """Rank of the exact covariance."""
         return int(self.cov.rank())
 
 
 class Reduced(NamedTuple):
-    """ln det M, and the quadratic form of M⁻¹ in the vector given."""
+    """Result of an elimination: ln det M, and the quadratic form dᵀ M⁻¹ d of the vector given."""
 
     log_det: Ball
     form: Ball
 
 
 def eliminate(rows: list[list[Ball]], gap: list[Ball] | None = None) -> Reduced | None:
-    """ln det M and dᵀ M⁻¹ d of a symmetric matrix of balls by elimination; None unless it is surely definite."""
+    """ln det M and dᵀ M⁻¹ d of a symmetric matrix of balls; None unless it is surely positive definite."""
     k = len(rows)
     d = list(gap) if gap is not None else [arb(0)] * k
     product, form = arb(1), arb(0)
@@ -211,7 +211,7 @@ class DyadicLaws:
 
     @cached_property
     def rounded(self) -> tuple[FloatArray, FloatArray]:
-        """(n, k) means and (n, k, k) covariances as doubles, to choose by."""
+        """(n, k) means and (n, k, k) covariances as doubles, for choices on which nothing rests."""
         laws, k = [self[i] for i in range(self.mechanism.classes.n_classes)], self.mechanism.n_dims
         means = np.array([[_double(v) for v in law.mean] for law in laws])
         return means, np.array([[_double(v) for v in law.cov.entries()] for law in laws]).reshape(-1, k, k)
@@ -267,17 +267,19 @@ class DyadicLaws:
 
 
 def _double(value: Rational) -> float:
+    """The double nearest to a rational number."""
     return int(value.p) / int(value.q)
 
 
 def _sum(a: FloatArray | None, b: FloatArray | None) -> FloatArray | None:
+    """Sum of two arrays of radii, rounded up; None stands for zeros."""
     if a is None or b is None:
         return b if a is None else a
     return (a + b) * UP
 
 
 def _means(mechanism: Mechanism, i: int) -> tuple[Rational, ...]:
-    """μ + shift in exact numbers, or the rounded sum where it is put on a grid: halves to even, as released."""
+    """Exact expected answers about label i, μ + shift, or the rounded sum where it is put on a grid, as released."""
     means, shift = mechanism.classes.means[i], mechanism.shift[min(i, len(mechanism.shift) - 1)]
     grid = np.full(len(means), EXACT) if mechanism.mean_grid is None else mechanism.mean_grid[i]
     return tuple(
@@ -289,7 +291,10 @@ def _means(mechanism: Mechanism, i: int) -> tuple[Rational, ...]:
 
 
 def _noise_law(noise: FloatArray) -> tuple[Matrix, FloatArray | None]:
-    """The mean of N and its transpose, with the jitter of ``noise.factor`` where it is added, or may be."""
+    """The noise covariance that is drawn, exactly, and a bound on what is not known of it.
+
+    It is the mean of N and its transpose, with the jitter of ``noise.factor`` where that is added, or may be.
+    """
     k = len(noise)
     symmetric = rationals(noise)
     if not (noise == noise.T).all():
@@ -314,7 +319,7 @@ def _noise_law(noise: FloatArray) -> tuple[Matrix, FloatArray | None]:
 
 
 def _common_support(a: DyadicLaw, b: DyadicLaw) -> list[int] | None:
-    """Entries that determine a point of both supports; None where the supports μ + range Σ differ. Exact."""
+    """Positions of entries that determine a point of both supports; None where the supports μ + range Σ differ."""
     rank, k = a.rank, a.k
     if rank != b.rank:
         return None

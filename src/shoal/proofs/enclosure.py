@@ -57,7 +57,7 @@ class Enclosure:
 
 
 def enclose(pair: Compared, pencil: Pencil, sides: tuple[bool, ...], epsilon: float, goal: float = GOAL) -> Enclosure:
-    """δ(ε) of the pair, with its pencil, in the directions given, to a relative width of about ``goal``."""
+    """An enclosure of δ(ε) of the pair, with its pencil, in the directions given; ``goal`` is its relative width."""
     with ctx.workprec(PRECISION):
         if len(sides) == 1 and _beyond(pencil, sides[0], epsilon):
             return Enclosure(arb(0), arb(0))
@@ -85,7 +85,7 @@ def enclose(pair: Compared, pencil: Pencil, sides: tuple[bool, ...], epsilon: fl
 
 
 def gaussian(pair: Compared, sides: tuple[bool, ...], epsilon: float) -> Enclosure:
-    """δ(ε) of two laws with one covariance, in closed form."""
+    """An enclosure of δ(ε) of two laws with one covariance, by the closed form in their distance μ."""
     with ctx.workprec(PRECISION):
         elimination = eliminate(pair.base.tolist(), [pair.gap[i, 0] for i in range(pair.k)])
         if elimination is None:
@@ -94,12 +94,15 @@ def gaussian(pair: Compared, sides: tuple[bool, ...], epsilon: float) -> Enclosu
         ends = square.lower(), square.upper()
     if not ends[1] > 0:
         return Enclosure(arb(0), arb(0))
-    lower = _normal_delta(ends[0], epsilon).lower() if ends[0] > 0 else arb(0)
-    return Enclosure(lower, _at_most_one(_normal_delta(ends[1], epsilon)))
+    lower = normal_delta(ends[0], epsilon).lower() if ends[0] > 0 else arb(0)
+    return Enclosure(lower, _at_most_one(normal_delta(ends[1], epsilon)))
 
 
-def _normal_delta(square: Ball, epsilon: float) -> Ball:
-    """δ(ε) of N(0, 1) against N(μ, 1) at μ² = ``square``, a ball of a few digits more than a double has."""
+def normal_delta(square: Ball, epsilon: float) -> Ball:
+    """δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) of N(0, 1) against N(μ, 1) at μ² = ``square``, as a ball.
+
+    It has a few digits more than a double.
+    """
     value = arb(0, 1)
     for precision in (PRECISION, 4 * PRECISION, 16 * PRECISION):
         with ctx.workprec(precision):
@@ -112,7 +115,7 @@ def _normal_delta(square: Ball, epsilon: float) -> Ball:
 
 
 def chernoff_bound(pair: Compared, sides: tuple[bool, ...], epsilon: float, order: float) -> Ball | None:
-    """Chernoff's bound at t = ``order`` from the covariances, without a pencil; None where t is too large."""
+    """Chernoff's bound e^{K(t) − εt} t^t/(1+t)^{1+t} of δ(ε) at t = ``order``, as a ball; None where t is too large."""
     with ctx.workprec(PRECISION):
         t, gap = arb(order), [pair.gap[i, 0] for i in range(pair.k)]
         total = -arb(epsilon) * t
@@ -175,7 +178,7 @@ class _Integrand:
         self.weight = float(sum((w.abs_upper() for w in pencil.w), arb(0)).upper()) * UP
 
     def at(self, t: Ball, analytic: bool) -> _Value | None:
-        """The parts on a ball t; None where the exponent may be off by ``DOUBT`` or more there."""
+        """The parts of the integrand on a ball t; None where its exponent may be off by ``DOUBT`` or more."""
         pencil, both = self.pencil, t * (t + 1)
         root, error = acb(1), 0.0
         forms: list[Ball] = []
@@ -203,7 +206,7 @@ class _Integrand:
         return _Value(exponent, root, error, doubts)
 
     def forms(self, t: Ball) -> list[Ball]:
-        """Σ w/u of every side."""
+        """The sums Σ w/u at t, one for every direction."""
         pencil = self.pencil
         return [
             sum((w / (gamma + g * t if side.backward else 1 - g * t) for g, gamma, w in pencil.directions), acb(0))
@@ -220,7 +223,7 @@ class _Integrand:
 
 
 def _integral(pencil: Pencil, sides: tuple[bool, ...], epsilon: float, path: Path, goal: float) -> Ball:
-    """δ(ε) as a ball."""
+    """δ(ε) as a ball, by integration along the path and a bound on the rest."""
     integrand = _Integrand(pencil, sides, epsilon, path.level, path.center + path.scale * math.sinh(path.reach / 2))
     center, scale = arb(path.center), arb(path.scale)
     sin, cos = arb(path.angle).sin() * path.bend * scale, arb(path.angle).cos() * scale
@@ -239,7 +242,8 @@ def _integral(pencil: Pencil, sides: tuple[bool, ...], epsilon: float, path: Pat
 
 
 def _straight_up(integrand: _Integrand, end: Ball) -> Ball:
-    """A ball around zero that holds the integral from the end of the path straight up."""
+    """A ball around zero that holds the integral from the end of the path straight up, by |e^{K(T) − εT}| e^{½(R² +
+    |R|)V} / Y at T = R + iY with V = Im(T Σ w/u(T)) / Y."""
     value = integrand.at(end, False)
     height = end.imag.lower()
     if value is None or not height > 0:
@@ -252,7 +256,7 @@ def _straight_up(integrand: _Integrand, end: Ball) -> Ball:
 
 
 def _beyond(pencil: Pencil, backward: bool, epsilon: float) -> bool:
-    """Whether the loss surely never exceeds ε: all g of one sign, and sup L = ∓½ (ln det Σ/det Σ' + yᵀH⁻¹y) ≤ ε."""
+    """Whether the loss surely never exceeds ε: all g have one sign, and sup L = ∓½ (ln det Σ/det Σ' + yᵀH⁻¹y) ≤ ε."""
     if not all((value > pencil.r if backward else value < -pencil.r) for value in pencil.g):
         return False
     least = min(float(abs(value).lower()) for value in pencil.g) / UP
@@ -266,13 +270,14 @@ def _beyond(pencil: Pencil, backward: bool, epsilon: float) -> bool:
 
 
 def _at_most_one(value: Ball) -> Ball:
+    """The upper end of a ball, at most 1."""
     upper = value.upper()
     return upper if upper < 1 else arb(1)
 
 
 @dataclass(frozen=True)
 class Path:
-    """Start, scale, angle, side and length of a path; ``level`` is φ at its start."""
+    """A hyperbolic contour: start, scale, angle, side and length; ``level`` is the exponent φ at its start."""
 
     center: float
     scale: float
@@ -283,7 +288,7 @@ class Path:
 
 
 def in_directions(g: FloatArray, w: FloatArray, sides: tuple[bool, ...]) -> tuple[FloatArray, FloatArray]:
-    """Directions (…, k) seen forward (False) or backward (True), or both side by side."""
+    """g and w (…, k) of a pair forward (False: as given) or backward (True: −g/(1+g), w/(1+g)), side by side."""
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         back = np.maximum(1 + g, 1e-300)
         parts = [(-g / back, w / back) if side else (g, w) for side in sides]
@@ -291,7 +296,7 @@ def in_directions(g: FloatArray, w: FloatArray, sides: tuple[bool, ...]) -> tupl
 
 
 def saddles(g: FloatArray, w: FloatArray, epsilon: FloatArray, *, chernoff: bool) -> FloatArray:
-    """(n,) where φ, or the exponent of Chernoff's bound, is least: bisection on the sign of its slope."""
+    """(n,) minimizers t > 0 of φ, or of the exponent of Chernoff's bound, by bisection on the sign of its slope."""
     top = np.maximum(g.max(axis=1, initial=0.0), 1 / FARTHEST)
     high = np.log(np.minimum(1 / top, FARTHEST)) - 1e-12
     low = np.full_like(high, -690.0)
@@ -309,7 +314,7 @@ def saddles(g: FloatArray, w: FloatArray, epsilon: FloatArray, *, chernoff: bool
 
 
 def paths(g: FloatArray, w: FloatArray, epsilon: float) -> list[Path]:
-    """Paths of one edge, the shortest first; none where the saddle runs away."""
+    """Contours for one edge, the shortest first; none where the saddle point runs away."""
     center = float(saddles(g[None], w[None], np.array([epsilon]), chernoff=False)[0])
     u = 1 - center * g
     curvature = (0.5 * (g / u) ** 2 + w * (1 + g) / u**3).sum() + center**-2.0 + (1 + center) ** -2.0
@@ -329,7 +334,7 @@ def paths(g: FloatArray, w: FloatArray, epsilon: float) -> list[Path]:
 
 
 def _heights(g: FloatArray, w: FloatArray, epsilon: float, t: NDArray[np.complex128]) -> tuple[FloatArray, FloatArray]:
-    """ln of the integrand's modulus at every t, and of a bound on the integral straight up from there."""
+    """Logarithms of the integrand's modulus at every t, and of a bound on the integral straight up from there."""
     s = t[:, None]
     u = 1 - s * g
     with np.errstate(all="ignore"):

@@ -47,17 +47,17 @@ class Pencil:
 
     @property
     def directions(self) -> list[tuple[Ball, Ball, Ball]]:
-        """(g, γ, w) of each."""
+        """(g, γ, w) of each direction."""
         return list(zip(self.g, self.gamma, self.w, strict=True))
 
     @cached_property
     def log_det_error(self) -> float:
-        """Effect of e by itself on a logarithm of a determinant, ke/(1 − e)."""
+        """Bound ke/(1 − e) on what e changes in the logarithm of a determinant."""
         return self.k * self.e / (1 - self.e) * UP
 
 
 def pencil(pair: Compared) -> Pencil:
-    """The pair made nearly diagonal, in ball arithmetic."""
+    """The pencil of a pair: both laws in a frame that makes them nearly diagonal, in ball arithmetic."""
     with ctx.workprec(PRECISION):
         frames = _diagonalize(_whiten(pair), pair)
         gram, turned = frames.transpose() * pair.base * frames, frames.transpose() * pair.diff * frames
@@ -137,7 +137,7 @@ def _diagonalize(frame: Matrix, pair: Compared) -> Matrix:
 
 
 def _close(left: FloatArray, gaps: FloatArray, least: float) -> list[list[int]]:
-    """Groups of eigenvalues too close together for a first-order correction, chained by pairs."""
+    """Positions of eigenvalues that are too close together for a first-order correction, in chained groups."""
     linked = (np.abs(left) > FIRST_ORDER * np.abs(gaps)) & (np.abs(left) > least)
     count, group_of = scipy.sparse.csgraph.connected_components(linked, directed=False)
     groups = [np.flatnonzero(group_of == number).tolist() for number in range(count)]
@@ -145,7 +145,7 @@ def _close(left: FloatArray, gaps: FloatArray, least: float) -> list[list[int]]:
 
 
 def _rotate(frame: Matrix, pair: Compared, groups: list[list[int]]) -> Matrix:
-    """Each group's block rotated to its eigenvectors, found in doubles on the scale of the block's own spread."""
+    """The frame with each group's block rotated to its eigenvectors, found in doubles on the scale of its spread."""
     turned = frame.transpose() * pair.diff * frame
     turn = np.eye(pair.k)
     for group in groups:

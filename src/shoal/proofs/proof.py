@@ -224,7 +224,7 @@ def prove(
 
 
 def _bare(classes: GaussianClasses) -> Mechanism:
-    """The mechanism that releases answers as they are."""
+    """The mechanism that releases answers with these laws unchanged."""
     (n, k), edgeless = classes.means.shape, NeighborGraph(classes.labels, np.empty((0, 2), dtype=np.intp))
     nothing = np.zeros((1, k)), None, np.zeros((1, k, k))
     return Mechanism("none", classes, edgeless, np.empty(0), "dp", *nothing, np.zeros(n))
@@ -267,7 +267,7 @@ class _EdgeSearch:
     upper: float = 0.0
 
     def run(self, classes: GaussianClasses) -> None:
-        """``classes`` are the laws as the accounting sees them."""
+        """Settle every edge; ``classes`` are the laws as the accounting sees them, to choose the order by."""
         directions = DIRECTIONS[self.scope]
         releases = Releases.of(classes, self.scope, self.times)
         guesses, orders = np.zeros((2, len(directions), len(self.pairs)))
@@ -348,7 +348,7 @@ class _EdgeSearch:
 
 
 def _edge_proof(row: int, direction: str, by: str, ends: enclosure.Enclosure, coarse: bool) -> EdgeProof:
-    """An enclosure as a proof states it: a little outside, so that a program with roundings of its own agrees."""
+    """An enclosure as a proof states it: a little wider, so that a program with roundings of its own confirms it."""
     width, slack = ends.upper - ends.lower, 0
     if by in ("integral", "gaussian"):
         wider = 1 if coarse else WIDER if width < KNOWN * ends.upper else MUCH_WIDER
@@ -358,7 +358,7 @@ def _edge_proof(row: int, direction: str, by: str, ends: enclosure.Enclosure, co
 
 
 def _loss(mechanism: Mechanism, laws: DyadicLaws, pairs: IndexArray, epsilon: FloatArray, scope: str) -> float:
-    """The term that finite precision adds to δ.
+    """Upper bound on what finite precision adds to δ of released answers, over these pairs.
 
     Where the grid's step is next to the point at which it doubles it is taken at half, so that nobody need decide. A
     law that is singular although its label's answers vary rests on rounded numbers, and nothing is claimed about it.

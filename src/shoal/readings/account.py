@@ -52,7 +52,7 @@ CONFIDENCE = 1 - 1e-6
 
 @dataclass(frozen=True)
 class ReadingsAccount:
-    """Sensitivities of an integer vector, squared and exact, and the variance of the noise in each of its entries."""
+    """Privacy account of a noisy integer vector: exact squared sensitivities, and the noise variance of each entry."""
 
     zero_out_square: int
     replace_square: int
@@ -65,7 +65,7 @@ class ReadingsAccount:
         cls, zero_out_square: int, replace_square: int, entries: int, reach: float, *, epsilon: float, delta: float
     ) -> ReadingsAccount:
         """The least noise with δ(ε) ≤ ``delta`` for zero-out neighbors, finite precision included."""
-        root = _root_up(zero_out_square)
+        root = _square_root_rounded_up(zero_out_square)
 
         def of(mu: float) -> ReadingsAccount:
             variance = math.nextafter((root / mu) ** 2, math.inf)
@@ -87,24 +87,25 @@ class ReadingsAccount:
 
     @property
     def mu(self) -> float:
-        """μ = Δ/σ for zero-out neighbors, rounded up: what adds, squared, over a series."""
-        return math.nextafter(_root_up(self.zero_out_square) / self.sigma, math.inf)
+        """μ = Δ/σ for zero-out neighbors, rounded up; the squares of a series of releases add."""
+        return math.nextafter(_square_root_rounded_up(self.zero_out_square) / self.sigma, math.inf)
 
     def delta(self, epsilon: float, neighbors: str = "zero-out", meters: int = 1) -> float:
-        """δ at ``epsilon`` of what is given out, never below the exact value."""
+        """δ at ``epsilon`` of the released vector, never below the exact value; as :meth:`NoisePlan.delta`."""
         epsilon = validation.non_negative(epsilon=epsilon)
         chosen = validation.choice(("zero-out", "replace"), neighbors=neighbors)
         square = self.zero_out_square if chosen == "zero-out" else self.replace_square
-        ideal = _delta_up(square * validation.count(meters=meters) ** 2, self.variance, epsilon)
-        return min(math.nextafter(ideal + self.precision(epsilon), math.inf), 1.0)
+        ideal = _gaussian_delta_upper(square * validation.count(meters=meters) ** 2, self.variance, epsilon)
+        return min(math.nextafter(ideal + self.precision_loss(epsilon), math.inf), 1.0)
 
-    def precision(self, epsilon: float) -> float:
+    def precision_loss(self, epsilon: float) -> float:
         """The part of δ that finite precision costs: (1 + e^ε) tv, tv summed over the entries."""
         tv = min(self.entries * float(label_tv(np.array([[math.sqrt(self.variance)]]), self._grid.steps)[0]), 1.0)
         return edge_loss(np.array([tv, tv]), np.array([[0, 1]]), np.array([epsilon]))
 
     @property
     def _grid(self) -> NoiseGrid:
+        """The grid that noisy sums are rounded to."""
         return NoiseGrid.of(np.array([[self.reach]]), np.array([[math.sqrt(self.variance)]]))
 
     def release(self, sums: FloatArray) -> FloatArray:
@@ -140,14 +141,14 @@ class NoisePlan:
         raise NotImplementedError
 
     @property
-    def squares(self) -> tuple[int, int]:
+    def squared_sensitivities(self) -> tuple[int, int]:
         """Δ² and Δ_rep², exact."""
         raise NotImplementedError
 
     @cached_property
     def account(self) -> ReadingsAccount:
-        """Cost of the release."""
-        return ReadingsAccount(*self.squares, self.entries, self.variance, float(self.customers * UNIT))
+        """The privacy account of the release."""
+        return ReadingsAccount(*self.squared_sensitivities, self.entries, self.variance, float(self.customers * UNIT))
 
     @property
     def mu(self) -> float:
@@ -163,12 +164,12 @@ class NoisePlan:
         return self.account.delta(epsilon, neighbors, meters)
 
     def calibrate(self, cap_mu: float | None = None) -> Self:
-        """The plan with the least noise that its (ε, δ) allow, and that keeps μ within ``cap_mu``."""
-        reach, epsilon, delta = float(self.customers * UNIT), self.epsilon, self.delta_bound
-        account = ReadingsAccount.calibrate(*self.squares, self.entries, reach, epsilon=epsilon, delta=delta)
-        variance = account.variance
+        """The plan with the least noise at which its (ε, δ) hold and μ is at most ``cap_mu``."""
+        reach, squares = float(self.customers * UNIT), self.squared_sensitivities
+        epsilon, delta = self.epsilon, self.delta_bound
+        variance = ReadingsAccount.calibrate(*squares, self.entries, reach, epsilon=epsilon, delta=delta).variance
         if cap_mu is not None:
-            smallest = (1 + 1e-12) * self.squares[0] / validation.positive(cap_mu=cap_mu) ** 2
+            smallest = (1 + 1e-12) * squares[0] / validation.positive(cap_mu=cap_mu) ** 2
             variance = max(variance, math.nextafter(smallest, math.inf))
         return replace(self, variance=variance)
 
@@ -191,15 +192,16 @@ class NoisePlan:
 
     def __post_init__(self) -> None:
         """Refuse a plan that no series counts on, or whose noise does not give the δ that it states."""
-        check_declared(self.customers, self.epsilon, self.delta_bound)
+        check_declared_numbers(self.customers, self.epsilon, self.delta_bound)
         validation.positive(variance=self.variance)
-        if self.entries > ENTRIES or self.squares[1] > FARTHEST * self.squares[0] or self.customers >= 1 << 32:
+        zero_out, replaced = self.squared_sensitivities
+        if self.entries > ENTRIES or replaced > FARTHEST * zero_out or self.customers >= 1 << 32:
             raise InputError(f"plan: above {ENTRIES} entries, or with shares or customers that no plan made here has")
         if self.delta(self.epsilon) > self.delta_bound:
             raise InputError("plan: its noise does not give the delta that it states")
 
 
-def check_declared(customers: int, epsilon: float, delta: float | None) -> tuple[int, float, float]:
+def check_declared_numbers(customers: int, epsilon: float, delta: float | None) -> tuple[int, float, float]:
     """Customers, ε and δ of a plan, checked; δ is by default 1/(10 customers)."""
     number = validation.count(customers=customers)
     bound = 1 / (10 * number)
@@ -208,29 +210,20 @@ def check_declared(customers: int, epsilon: float, delta: float | None) -> tuple
     return number, validation.positive(epsilon=epsilon), bound
 
 
-def _delta_up(square: int, variance: float, epsilon: float) -> float:
-    """Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) with μ² = square/variance, rounded up; 1 where no precision decides it."""
+def _gaussian_delta_upper(square: int, variance: float, epsilon: float) -> float:
+    """Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) with μ² = square/variance, rounded up."""
     from flint import arb, ctx
 
-    before = ctx.prec
-    try:
-        for bits in (128, 512, 2048, 8192):
-            ctx.prec = bits
-            mu = (arb(square) / arb(variance)).sqrt()
-            half, far = mu / arb(8).sqrt(), arb(epsilon) / mu / arb(2).sqrt()
-            ball = ((far - half).erfc() - arb(epsilon).exp() * (far + half).erfc()) / 2
-            top, width = float(ball.upper()), float(ball.rad())
-            if width <= 1e-15 * top:
-                return min(math.nextafter(top * (1 + 1e-15), math.inf), 1.0)
-            if top < 1e-300:
-                return 1e-300
-    finally:
-        ctx.prec = before
-    return 1.0
+    from shoal.proofs.dyadic_laws import up
+    from shoal.proofs.enclosure import normal_delta
+
+    with ctx.workprec(2048):
+        ratio = arb(square) / arb(variance)
+    return min(up(normal_delta(ratio, epsilon)), 1.0)
 
 
-def _root_up(square: int) -> float:
-    """√square, never below the exact root."""
+def _square_root_rounded_up(square: int) -> float:
+    """Square root of an integer, never below the exact one."""
     root = math.sqrt(square)
     while Fraction(root) ** 2 < square:
         root = math.nextafter(root, math.inf)
@@ -242,7 +235,7 @@ def _root_up(square: int) -> float:
 
 @dataclass(frozen=True)
 class MembershipAudit:
-    """Result of an attacker who has everything but one home; for the data owner."""
+    """Result of :func:`audit_membership`: bounds of an attack by someone who has everything but one home."""
 
     draws: int
     epsilon: float
@@ -265,7 +258,11 @@ class MembershipAudit:
 def audit_membership(
     account: ReadingsAccount, vector: FloatArray, others: FloatArray, epsilon: float
 ) -> MembershipAudit:
-    """Attack one home that adds the whole numbers ``vector`` (entries,) to the exact sum of all ``others``."""
+    """Attack the presence of one home that adds ``vector`` (entries,) to the exact sum of all ``others``.
+
+    Both worlds are drawn through the sampler of the release, thresholds are fixed beforehand. The vector is held
+    against the stated sensitivity in exact integers, the size of the noise against the stated variance by a χ² test.
+    """
     # The attacker has no use for entries that the home leaves alone; of a home that adds nothing, only noise is seen.
     touched = np.flatnonzero(vector) if vector.any() else np.arange(len(vector))
     own, rest = vector[touched], others[touched]

@@ -2,7 +2,7 @@
 
 A home adds a function of its own curve and the public plan, in whole numbers. No operation mixes rows (no matrix
 products, whose last bit may change with the number of rows), so that taking one home away changes the sum by exactly
-that home's vector. ``publish`` is post-processing (docs/theory.md, section 16). Public curves, sixty shapes with their
+that home's vector. What leaves is post-processing (docs/theory.md, section 16). Public curves, sixty shapes with their
 shares and how loads spread around their mean, are derived from "SmartMeter Energy Consumption Data in London
 Households" (UK Power Networks, Low Carbon London project, London Datastore), CC BY 4.0 (benchmarks/public_curves.py).
 """
@@ -40,7 +40,7 @@ REGISTER_TRUST = 0.03
 
 @dataclass(frozen=True)
 class PublicTables:
-    """The part that may leave, noise included: weighted curves and the total."""
+    """Public tables of a noisy vector: weighted curves and the total."""
 
     curves: FloatArray  #: (m, k) kW
     counts: FloatArray  #: (m,) homes, fractions included
@@ -57,7 +57,6 @@ class NoisyCrowds(PublicTables):
     crowd_of: IndexArray = field(repr=False)  #: (n,) the row of ``curves`` each home is in: the owner's, never to leave
 
     def __repr__(self) -> str:
-        """Sizes and the account."""
         rows, steps = self.curves.shape
         return f"NoisyCrowds({rows} curves of {count_of(steps, 'step')}, {self.plan!r})"
 
@@ -97,15 +96,15 @@ def noisy_crowds(curves: Any, plan: CrowdsPlan) -> NoisyCrowds:
     if not isinstance(plan, CrowdsPlan):
         raise InputError("plan must come from shoal.noisy_crowds_plan")
     homes = check_curves(curves, plan)
-    return describe(homes, plan.account.release(vector_sum(homes, plan)), plan)
+    return noisy_crowds_from_vector(homes, plan.account.release(sum_of_home_vectors(homes, plan)), plan)
 
 
-def describe(curves: Any, noisy: FloatArray, plan: CrowdsPlan) -> NoisyCrowds:
-    """The release of a noisy vector that was drawn before, with the row of each home: for the data owner."""
+def noisy_crowds_from_vector(curves: Any, noisy: FloatArray, plan: CrowdsPlan) -> NoisyCrowds:
+    """The release made from a noisy vector that was drawn before, with the curve that each home is in."""
     homes = check_curves(curves, plan)
-    tables = publish(noisy, plan, homes.shape[1])
-    level = np.clip(np.searchsorted(tables.levels, mean_load(homes), side="right") - 1, 0, len(tables.levels) - 2)
-    row = level * len(shares()) + places(homes, plan)[2]
+    tables = public_tables(noisy, plan, homes.shape[1])
+    level = np.clip(np.searchsorted(tables.levels, mean_loads(homes), side="right") - 1, 0, len(tables.levels) - 2)
+    row = level * len(public_curve_shares()) + cell_positions(homes, plan)[2]
     return NoisyCrowds(**vars(tables), plan=plan, noisy=noisy, crowd_of=row)
 
 
@@ -113,7 +112,7 @@ def describe(curves: Any, noisy: FloatArray, plan: CrowdsPlan) -> NoisyCrowds:
 
 
 def check_curves(curves: object, plan: CrowdsPlan) -> FloatArray:
-    """Curves (n, k) in kW that a plan can take; refuses more homes than customers, and homes that export."""
+    """Curves (n, k) in kW as a plan can take them; refuse more homes than customers, and homes that export."""
     checked = validation.array(ndim=2, curves=curves)
     if checked.shape[1] < 1:
         raise InputError("curves must have at least one step")
@@ -129,19 +128,19 @@ def check_curves(curves: object, plan: CrowdsPlan) -> FloatArray:
     return np.minimum(np.ascontiguousarray(checked), LARGEST)
 
 
-def mean_load(curves: FloatArray) -> FloatArray:
-    """(n,) each home's mean over the steps, summed step by step."""
+def mean_loads(curves: FloatArray) -> FloatArray:
+    """(n,) mean of each home's curve in kW, summed step by step so that no row depends on the others."""
     total = np.zeros(len(curves))
     for step in range(curves.shape[1]):
         total = total + curves[:, step]
     return np.asarray(total / curves.shape[1])
 
 
-def places(curves: FloatArray, plan: CrowdsPlan) -> tuple[IndexArray, IndexArray, IndexArray]:
-    """(n,) level cell, level group and nearest public curve of every home; without load that is the flat curve."""
-    level = mean_load(curves)
+def cell_positions(curves: FloatArray, plan: CrowdsPlan) -> tuple[IndexArray, IndexArray, IndexArray]:
+    """Three (n,) positions for every home: level cell, level group and nearest public curve (flat without load)."""
+    level = mean_loads(curves)
     shapes = np.where(level[:, None] > 0, curves / np.where(level > 0, level, 1.0)[:, None], 1.0)
-    public = curves_over(curves.shape[1])
+    public = public_curves_over(curves.shape[1])
     nearest = [
         scipy.spatial.distance.cdist(shapes[i : i + HOMES], public, "cityblock").argmin(axis=1)
         for i in range(0, len(shapes), HOMES)
@@ -153,28 +152,28 @@ def places(curves: FloatArray, plan: CrowdsPlan) -> tuple[IndexArray, IndexArray
     )
 
 
-def cosines(steps: int, count: int) -> FloatArray:
-    """(count, steps) the first cosines after the constant, each of mean square 1; zeros beyond steps − 1 of them."""
+def cosine_basis(steps: int, count: int) -> FloatArray:
+    """(count, steps) cosine basis after the constant, each of mean square 1; zeros beyond steps − 1 of them."""
     at = (np.arange(steps) + 0.5) / steps
     order = np.arange(1, count + 1)[:, None]
     return np.asarray(np.where(order < steps, np.sqrt(2.0) * np.cos(np.pi * order * at), 0.0))
 
 
-def contributions(curves: FloatArray, plan: CrowdsPlan) -> FloatArray:
-    """(n, entries) one integer vector a home, with ‖v‖² at most the plan's Δ²."""
-    (level, group, shape), parts = places(curves, plan), plan.parts
+def home_vectors(curves: FloatArray, plan: CrowdsPlan) -> FloatArray:
+    """(n, entries) the integer vector that each home adds, with ‖v‖² at most the plan's Δ²."""
+    (level, group, shape), part_slices = cell_positions(curves, plan), plan.part_slices
     rows = np.arange(len(curves))
     vectors = np.zeros((len(curves), plan.entries))
     if plan.level_weight:
-        vectors[rows, parts["level"].start + level] = plan.level_weight
+        vectors[rows, part_slices["level"].start + level] = plan.level_weight
     if plan.shape_weight:
-        cell = group * plan.classes + class_of(plan.classes)[shape]
-        vectors[rows, parts["shape"].start + cell] = plan.shape_weight
-    load = np.minimum(mean_load(curves) / plan.load_clip, 1.0)
-    vectors[:, parts["load"].start] = np.floor(load * plan.load_weight)
+        cell = group * plan.classes + shape_classes(plan.classes)[shape]
+        vectors[rows, part_slices["shape"].start + cell] = plan.shape_weight
+    load = np.minimum(mean_loads(curves) / plan.load_clip, 1.0)
+    vectors[:, part_slices["load"].start] = np.floor(load * plan.load_weight)
     if plan.swing_weight:  # cosine coefficients, clipped together: whole numbers with a norm of at most the weight
         steps = curves.shape[1]
-        basis, scaled = cosines(steps, plan.swings), np.zeros((len(curves), plan.swings))
+        basis, scaled = cosine_basis(steps, plan.swings), np.zeros((len(curves), plan.swings))
         for step in range(steps):
             scaled = scaled + (curves[:, step] / (steps * plan.swing_clip))[:, None] * basis[:, step]
         square = np.zeros(len(curves))
@@ -182,34 +181,34 @@ def contributions(curves: FloatArray, plan: CrowdsPlan) -> FloatArray:
             square = square + scaled[:, entry] ** 2
         # A hair below the clip, far above the rounding of these few operations: the norm stays within the whole weight.
         shrink = (1 - 1e-9) * plan.swing_weight / np.sqrt(np.maximum(square, 1.0))
-        vectors[:, parts["swing"]] = np.trunc(scaled * shrink[:, None])
+        vectors[:, part_slices["swing"]] = np.trunc(scaled * shrink[:, None])
     return vectors
 
 
-def vector_sum(curves: FloatArray, plan: CrowdsPlan) -> FloatArray:
-    """(entries,) the exact sum of all homes' vectors; memory does not grow with the homes."""
+def sum_of_home_vectors(curves: FloatArray, plan: CrowdsPlan) -> FloatArray:
+    """(entries,) exact sum of the vectors of all homes; memory does not grow with their number."""
     total = np.zeros(plan.entries)
     for start in range(0, len(curves), HOMES):
-        total = total + contributions(curves[start : start + HOMES], plan).sum(axis=0)
+        total = total + home_vectors(curves[start : start + HOMES], plan).sum(axis=0)
     return total
 
 
 # ------------------------------------------------------------------ what may leave
 
 
-def publish(noisy: Any, plan: CrowdsPlan, steps: int) -> PublicTables:
-    """The public tables of a noisy vector: a pure function of it, the plan and the number of steps."""
+def public_tables(noisy: Any, plan: CrowdsPlan, steps: int) -> PublicTables:
+    """Public tables of a noisy vector: a pure function of it, the plan and the number of steps."""
     vector = validation.array(ndim=1, noisy=noisy)
     if vector.shape != (plan.entries,):
         raise InputError(f"noisy must hold the plan's {plan.entries} entries")
     steps = validation.count(steps=steps)
     std = plan.account.sigma
-    load = max(float(vector[plan.parts["load"].start]) * plan.load_clip / plan.load_weight, 0.0)
+    load = max(float(vector[plan.part_slices["load"].start]) * plan.load_clip / plan.load_weight, 0.0)
     load = max(load, plan.customers * plan.typical_kw * 1e-3)
-    bounds, counts = _levels(vector, plan, load, std)
+    bounds, counts = _level_counts(vector, plan, load, std)
     middles = np.sqrt(bounds[1:] * bounds[:-1])
-    weights = _shape_weights(vector, plan, middles, counts, std)
-    curves = (middles[:, None, None] * curves_over(steps)).reshape(-1, steps)
+    weights = _curve_shares_by_level(vector, plan, middles, counts, std)
+    curves = (middles[:, None, None] * public_curves_over(steps)).reshape(-1, steps)
     homes = (counts[:, None] * weights).ravel()
     over = float(counts @ np.maximum(middles - plan.load_clip, 0.0)) if plan.level_weight else 0.0
     shape = np.ones(steps)  # all homes' load over its mean: noisy cosines, each shrunk by what it is expected to be
@@ -217,22 +216,22 @@ def publish(noisy: Any, plan: CrowdsPlan, steps: int) -> PublicTables:
         scale = plan.swing_clip / plan.swing_weight / load
         expected = (SWING_TRUST / np.sqrt(np.arange(2, plan.swings + 2))) ** 2
         kept = expected / (expected + (std * scale) ** 2)
-        terms = (vector[plan.parts["swing"]] * scale * kept)[:, None] * cosines(steps, plan.swings)
+        terms = (vector[plan.part_slices["swing"]] * scale * kept)[:, None] * cosine_basis(steps, plan.swings)
         shape = np.maximum(shape + terms.sum(axis=0), 0.1)
     total = np.asarray(shape / shape.mean()) * (load + over)
     return PublicTables(curves * (total / (homes @ curves)), homes, total, bounds)
 
 
-def _levels(vector: FloatArray, plan: CrowdsPlan, load: float, std: float) -> tuple[FloatArray, FloatArray]:
-    """Bounds in kW of the levels released, and how many homes have each."""
+def _level_counts(vector: FloatArray, plan: CrowdsPlan, load: float, std: float) -> tuple[FloatArray, FloatArray]:
+    """(levels + 1,) bounds in kW of the released levels of load, and (levels,) the estimated homes in each."""
     edges = np.array([plan.typical_kw * LOWEST, *plan.edges, plan.typical_kw * HIGHEST])
-    public = relative_levels() * load / plan.customers
+    public = public_load_quantiles() * load / plan.customers
     seats = np.bincount(np.searchsorted(edges[1:-1], public, side="right"), minlength=len(edges) - 1)
     expected: FloatArray = seats.astype(np.float64) / len(public) * plan.customers
     counts = expected
     if plan.level_weight:
-        seen, noise = vector[plan.parts["level"]] / plan.level_weight, std / plan.level_weight
-        counts = _together(seen, noise, expected, LEVEL_TRUST)
+        seen, noise = vector[plan.part_slices["level"]] / plan.level_weight, std / plan.level_weight
+        counts = _nonnegative_counts(seen, noise, expected, LEVEL_TRUST)
         # How many homes sent readings: the noisy sum of all cells, weighed against the register.
         customers, spread_of_sum, trust = plan.customers, len(seen) * noise**2, (REGISTER_TRUST * plan.customers) ** 2
         homes = customers + (seen.sum() - customers) * trust / (trust + spread_of_sum)
@@ -244,28 +243,28 @@ def _levels(vector: FloatArray, plan: CrowdsPlan, load: float, std: float) -> tu
     return np.exp(fine), np.maximum(np.diff(scipy.interpolate.PchipInterpolator(logs, below)(fine)), 0.0)
 
 
-def _together(seen: FloatArray, spread: float, expected: FloatArray, trust: float) -> FloatArray:
-    """Counts made non-negative together: least squares of noisy and expected counts, each by its deviation."""
+def _nonnegative_counts(seen: FloatArray, spread: float, expected: FloatArray, trust: float) -> FloatArray:
+    """Non-negative counts nearest to noisy and expected ones: least squares, each weighted by its deviation."""
     width = trust * np.maximum(expected, 0.1 * expected.sum() / len(expected))
     rows = np.vstack([np.eye(len(seen)) / spread, np.diag(1 / width)])
     return np.asarray(scipy.optimize.nnls(rows, np.concatenate([seen / spread, expected / width]))[0])
 
 
-def _shape_weights(
+def _curve_shares_by_level(
     vector: FloatArray, plan: CrowdsPlan, levels: FloatArray, counts: FloatArray, std: float
 ) -> FloatArray:
-    """(levels, 60) share of each public curve at each level."""
-    public = shares()
+    """(levels, 60) estimated share of each public curve among the homes of each level."""
+    public = public_curve_shares()
     if not plan.shape_weight:
         return np.tile(public, (len(levels), 1))
-    classes = class_of(plan.classes)
+    classes = shape_classes(plan.classes)
     expected: FloatArray = np.asarray(np.bincount(classes, weights=public, minlength=plan.classes), dtype=np.float64)
     group = np.searchsorted(np.array(plan.cuts), levels, side="right")
-    seen = vector[plan.parts["shape"]].reshape(-1, plan.classes) / plan.shape_weight
+    seen = vector[plan.part_slices["shape"]].reshape(-1, plan.classes) / plan.shape_weight
     weights = np.empty((len(levels), len(public)))
     for number, row in enumerate(seen):
         homes = max(float(counts[group == number].sum()), 1.0)
-        share = _together(row, std / plan.shape_weight, expected * homes, SHAPE_TRUST)
+        share = _nonnegative_counts(row, std / plan.shape_weight, expected * homes, SHAPE_TRUST)
         share = share / share.sum() if share.sum() > 0 else expected
         weights[group == number] = (share / expected)[classes] * public
     return weights
@@ -275,34 +274,35 @@ def _shape_weights(
 
 
 @cache
-def _london() -> dict[str, Any]:
+def _public_statistics() -> dict[str, Any]:
+    """Content of the file of public curves and levels."""
     content: dict[str, Any] = json.loads(files("shoal.readings").joinpath("london.json").read_text(encoding="utf-8"))
     return content
 
 
 @cache
-def shares() -> FloatArray:
-    """(60,) how often each curve occurs; they sum to 1."""
-    counts = np.array(_london()["counts"], dtype=np.float64)
+def public_curve_shares() -> FloatArray:
+    """(60,) share of homes with each public curve; they sum to 1."""
+    counts = np.array(_public_statistics()["counts"], dtype=np.float64)
     return np.asarray(counts / counts.sum())
 
 
 @cache
-def relative_levels() -> FloatArray:
-    """Even quantiles of homes' mean loads over the mean of all, increasing."""
-    return np.array(_london()["levels"])
+def public_load_quantiles() -> FloatArray:
+    """Even quantiles of public homes' mean loads, over the mean of all; increasing."""
+    return np.array(_public_statistics()["levels"])
 
 
 @cache
-def curves_over(steps: int) -> FloatArray:
-    """(60, steps) the curves at so many steps, each of mean 1."""
-    stored = np.array(_london()["curves"])
+def public_curves_over(steps: int) -> FloatArray:
+    """(60, steps) public curves at so many steps, each of mean 1."""
+    stored = np.array(_public_statistics()["curves"])
     at, known = (np.arange(steps) + 0.5) / steps, (np.arange(stored.shape[1]) + 0.5) / stored.shape[1]
     curves = np.array([np.interp(at, known, curve) for curve in stored])
     return np.asarray(curves / curves.mean(axis=1, keepdims=True))
 
 
 @cache
-def class_of(classes: int) -> IndexArray:
-    """(60,) the class of each curve when they are joined into so many."""
-    return np.array(_london()["classes"][str(classes)], dtype=np.intp)
+def shape_classes(classes: int) -> IndexArray:
+    """(60,) class of each public curve when they are joined into ``classes`` classes."""
+    return np.array(_public_statistics()["classes"][str(classes)], dtype=np.intp)

@@ -25,7 +25,7 @@ from typing import ClassVar
 
 from shoal import validation
 from shoal.errors import InputError
-from shoal.readings.account import LOUD, UNIT, NoisePlan, ReadingsAccount, check_declared
+from shoal.readings.account import LOUD, UNIT, NoisePlan, ReadingsAccount, check_declared_numbers
 from shoal.rounding import count_of, exactly, upper
 
 #: Level cells span these multiples of a typical home's mean load.
@@ -73,8 +73,8 @@ class CrowdsPlan(NoisePlan):
         return "cells" if self.level_weight or self.shape_weight else "mean"
 
     @cached_property
-    def parts(self) -> dict[str, slice]:
-        """Where each part of the vector lies; the others are empty."""
+    def part_slices(self) -> dict[str, slice]:
+        """Slice of the vector for each part of the table above; empty for parts that are left out."""
         sizes = {
             "level": (len(self.edges) + 1) * bool(self.level_weight),
             "shape": (len(self.cuts) + 1) * self.classes * bool(self.shape_weight),
@@ -87,16 +87,17 @@ class CrowdsPlan(NoisePlan):
     @property
     def entries(self) -> int:
         """Length of the noisy vector."""
-        return int(self.parts["swing"].stop)
+        return int(self.part_slices["swing"].stop)
 
     @property
-    def squares(self) -> tuple[int, int]:
-        """Δ² and Δ_rep², as the head of this module has them."""
+    def squared_sensitivities(self) -> tuple[int, int]:
+        """Exact squared sensitivities Δ² (zero-out) and Δ_rep² (replace)."""
         level, shape, load, swing = (weight**2 for weight in self._weights)
         return level + shape + load + swing, 2 * level + 2 * shape + load + 4 * swing
 
     @property
     def _weights(self) -> tuple[int, int, int, int]:
+        """Weights of level, shape, load and swing."""
         return self.level_weight, self.shape_weight, self.load_weight, self.swing_weight
 
     def __post_init__(self) -> None:
@@ -142,17 +143,19 @@ def noisy_crowds_plan(
     >>> plan.delta(1.0, neighbors="replace") > plan.delta(1.0)
     True
     """
-    customers, epsilon, bound = check_declared(customers, epsilon, delta)
+    customers, epsilon, bound = check_declared_numbers(customers, epsilon, delta)
     typical = validation.positive(typical_kw=typical_kw)
     unit = ReadingsAccount.calibrate(UNIT**2, UNIT**2, 1, float(UNIT), epsilon=epsilon, delta=bound)
     mu = unit.mu if cap_mu is None else min(validation.positive(cap_mu=cap_mu), unit.mu)
-    plan = _loud(customers, epsilon, bound, typical, method, mu).calibrate(cap_mu)
-    w1, total = _expected_w1_and_total(plan, plan.account.sigma, plan.mu)
+    plan = _plan_before_noise(customers, epsilon, bound, typical, method, mu).calibrate(cap_mu)
+    w1, total = _expected_errors(plan, plan.account.sigma, plan.mu)
     return replace(plan, expected_w1=w1, expected_total=total)
 
 
-def _loud(customers: int, epsilon: float, delta: float, typical: float, method: str | None, mu: float) -> CrowdsPlan:
-    """A plan for noise of about μ, before its noise is calibrated."""
+def _plan_before_noise(
+    customers: int, epsilon: float, delta: float, typical: float, method: str | None, mu: float
+) -> CrowdsPlan:
+    """The plan for a release with this μ and typical load in kW, before its noise is calibrated."""
     strength = customers * mu  # how many noise deviations the count of all customers is
     choice = ("mean" if strength < CELLS_FROM else "cells") if method is None else method
     validation.choice(("mean", "cells"), method=choice)
@@ -166,23 +169,23 @@ def _loud(customers: int, epsilon: float, delta: float, typical: float, method: 
         epsilon=epsilon,
         delta_bound=delta,
         typical_kw=typical,
-        edges=tuple(_six(typical * LOWEST * ratio**i) for i in range(1, cells)),
-        cuts=tuple(_six(typical * cut) for cut in cuts),
+        edges=tuple(_six_digits(typical * LOWEST * ratio**i) for i in range(1, cells)),
+        cuts=tuple(_six_digits(typical * cut) for cut in cuts),
         classes=60,
         swings=6,
         level_weight=level,
         shape_weight=shape,
         load_weight=load,
         swing_weight=swing,
-        load_clip=_six(typical * reach),
-        swing_clip=_six(typical * reach / 2),
+        load_clip=_six_digits(typical * reach),
+        swing_clip=_six_digits(typical * reach / 2),
         variance=LOUD,
         expected_w1=0.0,
         expected_total=0.0,
     )
 
 
-def _expected_w1_and_total(plan: CrowdsPlan, sigma: float, mu: float) -> tuple[float, float]:
+def _expected_errors(plan: CrowdsPlan, sigma: float, mu: float) -> tuple[float, float]:
     """Expected errors of a plan: (W₁ over the mean load, relative error of the total), in two and three digits."""
     noise = sigma * plan.load_clip / plan.load_weight / (plan.customers * plan.typical_kw)
     strength = plan.customers * mu
@@ -190,5 +193,6 @@ def _expected_w1_and_total(plan: CrowdsPlan, sigma: float, mu: float) -> tuple[f
     return float(f"{w1:.2g}"), float(f"{math.sqrt(2 / math.pi) * noise:.3g}")
 
 
-def _six(value: float) -> float:
+def _six_digits(value: float) -> float:
+    """The number rounded to six significant digits."""
     return float(f"{value:.6g}")

@@ -1,7 +1,7 @@
 """Public files of a release under the readings' promise: a pure function of the noisy vector and public settings.
 
 Anybody who has ``noisy.json`` and ``plan.json`` rebuilds every other file byte for byte. The many cells of
-:func:`shoal.readings.crowds.publish` are joined into at most :data:`MOST` weighted curves, and figures are rounded.
+:mod:`shoal.readings.crowds` are joined into at most :data:`MOST` weighted curves, and figures are rounded.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from shoal.columns import public_columns
 from shoal.errors import InputError
 from shoal.plaintext import cell
 from shoal.readings.account import ENTRIES, FARTHEST, MOST_READINGS, ReadingsAccount
-from shoal.readings.crowds import PublicTables, publish
+from shoal.readings.class_tables import TablePlan, public_class_table
+from shoal.readings.crowds import PublicTables, public_tables
 from shoal.readings.plan import CrowdsPlan
-from shoal.readings.tables import TablePlan, publish_table
 from shoal.records import convert, plain
 from shoal.validation import FloatArray, IndexArray
 
@@ -60,7 +60,7 @@ class Series:
         farthest = math.ceil(FARTHEST * account.zero_out_square)
         whole = replace(account, variance=variance, replace_square=farthest, entries=ENTRIES, reach=0.0)
         # Twice: a deviation has between 2^20 and 2^21 steps of the finest grid.
-        precision = 2 * MOST_READINGS * whole.precision(self.epsilon)
+        precision = 2 * MOST_READINGS * whole.precision_loss(self.epsilon)
         zero_out, replaced = (whole.delta(self.epsilon, kind) for kind in ("zero-out", "replace"))
         return min(math.nextafter(zero_out + precision, 1.0), 1.0), min(math.nextafter(replaced + precision, 1.0), 1.0)
 
@@ -80,12 +80,12 @@ class PublicSettings:
     noun: str = "home"
 
     @property
-    def zoned(self) -> bool:
+    def has_time_zone(self) -> bool:
         """Whether instants have an offset from UTC."""
         return bool(self.origin) and datetime.fromisoformat(self.origin).tzinfo is not None
 
     def to_json(self) -> str:
-        """The settings as text."""
+        """The settings as the text of ``plan.json``."""
         content = {"format": FORM, "secret": "readings", **plain(self), "plan": json.loads(self.plan.to_json())}
         return json.dumps(content, indent=1, sort_keys=True) + "\n"
 
@@ -103,7 +103,7 @@ class PublicSettings:
             raise InputError("text is not the settings of a release of readings of this version") from error
 
 
-def series_plan(
+def plan_in_series(
     customers: int,
     *,
     epsilon: float | None,
@@ -119,7 +119,7 @@ def series_plan(
     >>> from functools import partial
     >>> from shoal import noisy_crowds_plan
     >>> make = partial(noisy_crowds_plan, typical_kw=1.0)
-    >>> plan, series = series_plan(4000, epsilon=None, budget_epsilon=1.0, releases=30, make=make)
+    >>> plan, series = plan_in_series(4000, epsilon=None, budget_epsilon=1.0, releases=30, make=make)
     >>> 30 * plan.mu**2 <= series.cap**2, series.deltas(plan.account)[0] <= series.delta <= 1 / 40000
     (True, True)
     """
@@ -127,7 +127,7 @@ def series_plan(
         plan = make(customers, epsilon, delta, cap_mu=None)
         return plan, Series(plan.epsilon, plan.delta_bound, 1, plan.mu)
     whole = make(customers, budget_epsilon, delta, cap_mu=None)
-    cap = _cap_of(whole)
+    cap = _series_cap(whole)
     if releases is not None:
         releases = validation.count(releases=releases)
         plan = make(customers, budget_epsilon, delta, cap_mu=cap / math.sqrt(releases) * (1 - 1e-12))
@@ -140,8 +140,11 @@ def series_plan(
     return plan, replace(series, delta=max(whole.delta_bound, series.deltas(plan.account)[0]))
 
 
-def _cap_of(whole: Any) -> float:
-    """A cap whose δ, with what finite precision costs a whole series, is the one declared; where none is, nearly so."""
+def _series_cap(whole: Any) -> float:
+    """The cap on √Σμ² of a series whose δ, finite precision of all releases included, is the declared one, or nearly.
+
+    ``whole`` is the plan of a single release with the (ε, δ) of the series.
+    """
     for room in (ROOM * 8**i for i in range(8)):
         series = Series(whole.epsilon, whole.delta_bound, MOST_READINGS, whole.mu * (1 - room))
         if series.deltas(whole.account)[0] <= whole.delta_bound:
@@ -160,25 +163,27 @@ def public_files(noisy: Any, settings: PublicSettings) -> dict[str, bytes]:
         NOISY: (json.dumps([float(value) for value in vector]) + "\n").encode(),
     }
     if isinstance(settings.plan, TablePlan):
-        return files | {TABLE: _class_table(vector, settings.plan)}
+        return files | {TABLE: _class_table_csv(vector, settings.plan)}
     stamps = timestamps(settings)
-    curves, counts, total = public_curves(vector, settings)
+    curves, counts, total = joined_public_curves(vector, settings)
     rows = [
-        (crowd, f"{homes:.1f}", step, stamp, figure(kw, 3))
+        (crowd, f"{homes:.1f}", step, stamp, format_figure(kw, 3))
         for crowd, (homes, curve) in enumerate(zip(counts.tolist(), curves.tolist(), strict=True), 1)
         for step, (stamp, kw) in enumerate(zip(stamps, curve, strict=True), 1)
     ]
-    sums = [(step, at, figure(kw, 4)) for step, (at, kw) in enumerate(zip(stamps, total.tolist(), strict=True), 1)]
+    sums = [
+        (step, at, format_figure(kw, 4)) for step, (at, kw) in enumerate(zip(stamps, total.tolist(), strict=True), 1)
+    ]
     return files | {
-        TABLE: _csv(public_columns("noisy"), rows),
-        TOTAL: _csv(("step", "timestamp", "kw"), sums),
+        TABLE: _csv_bytes(public_columns("noisy"), rows),
+        TOTAL: _csv_bytes(("step", "timestamp", "kw"), sums),
     }
 
 
-def public_curves(noisy: FloatArray, settings: PublicSettings) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Curves (m, k), counts (m,) and total (k,) of the public table, before rounding; sorted by their level."""
+def joined_public_curves(noisy: FloatArray, settings: PublicSettings) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Joined curves (m, k), counts (m,) and total (k,) of the public table before rounding, sorted by mean load."""
     assert isinstance(settings.plan, CrowdsPlan)
-    tables = publish(noisy, settings.plan, settings.horizon)
+    tables = public_tables(noisy, settings.plan, settings.horizon)
     into = join_curves(tables)
     counts: FloatArray = np.bincount(into, weights=tables.counts).astype(np.float64)
     sums = np.array([np.bincount(into, weights=tables.counts * step) for step in tables.curves.T]).T
@@ -188,20 +193,25 @@ def public_curves(noisy: FloatArray, settings: PublicSettings) -> tuple[FloatArr
 
 
 def join_curves(tables: PublicTables, most: int = MOST) -> IndexArray:
-    """(m,) which joined curve each of the table's is in: at most ``most``, numbered by level.
+    """(m,) number of the joined curve that each curve of the tables goes into: at most ``most``, sorted by mean load.
 
     The heaviest part is cut in two along its widest step until there are enough, then curves move to the nearest middle
     for a few rounds. Weighted absolute distances, as W₁ counts them.
     """
     curves, weights = tables.curves, np.maximum(tables.counts, 1e-12)
+
+    def means(into: IndexArray) -> FloatArray:
+        parts = (into == part for part in range(int(into.max()) + 1))
+        return np.array([_weighted_mean(curves[part], weights[part]) for part in parts])
+
     into = np.zeros(len(curves), dtype=np.intp)
-    cost = {0: _spread(curves, weights)}
+    cost = {0: _weighted_spread(curves, weights)}
     while len(cost) < min(most, len(curves)):
         part = max(cost, key=lambda one: (cost[one], -one))
         rows = np.flatnonzero(into == part)
         if cost[part] <= 0 or len(rows) < 2:
             break
-        middle = _middle(curves[rows], weights[rows])
+        middle = _weighted_mean(curves[rows], weights[rows])
         step = int(np.argmax(np.abs(curves[rows] - middle).T @ weights[rows]))
         upper = curves[rows, step] > middle[step]
         if not upper.any() or upper.all():
@@ -209,59 +219,58 @@ def join_curves(tables: PublicTables, most: int = MOST) -> IndexArray:
             continue
         number = len(cost)
         into[rows[upper]] = number
-        cost |= {one: _spread(curves[into == one], weights[into == one]) for one in (part, number)}
+        cost |= {one: _weighted_spread(curves[into == one], weights[into == one]) for one in (part, number)}
     for _ in range(ROUNDS):
-        middles = np.array([_middle(curves[into == one], weights[into == one]) for one in range(int(into.max()) + 1)])
-        distance = np.stack([np.abs(curves - middle).sum(axis=1) for middle in middles], axis=1)
-        moved = distance.argmin(axis=1)
-        into = np.unique(moved, return_inverse=True)[1].astype(np.intp)
-    levels = [float(_middle(curves[into == one], weights[into == one]).mean()) for one in range(int(into.max()) + 1)]
-    rank = np.empty(len(levels), dtype=np.intp)
-    rank[np.argsort(levels, kind="stable")] = np.arange(len(levels))
+        distance = np.stack([np.abs(curves - middle).sum(axis=1) for middle in means(into)], axis=1)
+        into = np.unique(distance.argmin(axis=1), return_inverse=True)[1].astype(np.intp)
+    rank = np.argsort(np.argsort(means(into).mean(axis=1), kind="stable"))
     return np.asarray(rank[into])
 
 
-def _middle(curves: FloatArray, weights: FloatArray) -> FloatArray:
+def _weighted_mean(curves: FloatArray, weights: FloatArray) -> FloatArray:
+    """(k,) weighted mean of curves (m, k)."""
     return np.asarray((curves * weights[:, None]).sum(axis=0) / weights.sum())
 
 
-def _spread(curves: FloatArray, weights: FloatArray) -> float:
-    return float((np.abs(curves - _middle(curves, weights)).sum(axis=1) * weights).sum())
+def _weighted_spread(curves: FloatArray, weights: FloatArray) -> float:
+    """Weighted sum of the absolute distances of curves (m, k) from their weighted mean."""
+    return float((np.abs(curves - _weighted_mean(curves, weights)).sum(axis=1) * weights).sum())
 
 
 def timestamps(settings: PublicSettings) -> list[str]:
-    """The instants of the horizon as ISO text; in UTC where the origin has an offset."""
+    """Instants of the horizon as ISO 8601 text; in UTC where the origin has an offset."""
     origin = datetime.fromisoformat(settings.origin)
     origin = origin if origin.tzinfo is None else origin.astimezone(UTC)
     step = timedelta(minutes=settings.step_minutes)
     return [(origin + i * step).isoformat(timespec="seconds") for i in range(settings.horizon)]
 
 
-def _class_table(noisy: FloatArray, plan: TablePlan) -> bytes:
-    """A row per cell: its edges, the noisy count, and the mean of every column."""
-    counts, means = publish_table(noisy, plan)
+def _class_table_csv(noisy: FloatArray, plan: TablePlan) -> bytes:
+    """CSV with a row per cell of a class table: its edges, the noisy count, and the noisy mean of every column."""
+    counts, means = public_class_table(noisy, plan)
     header = [f"{name} {end}" for name, _ in plan.cells for end in ("from", "below")]
     rows = []
     for place in np.ndindex(*plan.shape):
         ends: list[str] = []
         for (_, edges), at in zip(plan.cells, place, strict=False):
             ends += ["" if at == 0 else f"{edges[at - 1]:g}", "" if at == len(edges) else f"{edges[at]:g}"]
-        row = [f"{counts[place]:.1f}", *(figure(float(means[name][place]), 4) for name, _, _ in plan.bounds)]
+        row = [f"{counts[place]:.1f}", *(format_figure(float(means[name][place]), 4) for name, _, _ in plan.bounds)]
         rows.append((*ends, *row))
-    return _csv((*header, "count", *(name for name, _, _ in plan.bounds)), rows)
+    return _csv_bytes((*header, "count", *(name for name, _, _ in plan.bounds)), rows)
 
 
-def figure(value: float, digits: int) -> str:
-    """A number with so many significant digits, never in powers of ten.
+def format_figure(value: float, digits: int) -> str:
+    """A number as text with so many significant digits, never in powers of ten.
 
-    >>> figure(1234.56, 3), figure(0.0123456, 3), figure(0.0, 3)
+    >>> format_figure(1234.56, 3), format_figure(0.0123456, 3), format_figure(0.0, 3)
     ('1230', '0.0123', '0')
     """
     text = format(Context(prec=digits, rounding=ROUND_HALF_EVEN).create_decimal(Decimal(value)), "f")
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _csv(header: Any, rows: Any) -> bytes:
+def _csv_bytes(header: Any, rows: Any) -> bytes:
+    """Bytes of a CSV file with these column names and rows."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([cell(name) for name in header])

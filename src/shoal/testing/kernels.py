@@ -185,7 +185,7 @@ Conclusion = tuple[float, str, tuple[int, int]]
 
 
 def _draw(release: Callable[[str], Any], labels: Sequence[str], n: int) -> list[FloatArray]:
-    """(n, k) answers about every label."""
+    """(n, k) answers drawn about each of the labels."""
     drawn = []
     for label in labels:
         rows = validation.array(ndim=(1, 2), release=[np.asarray(release(label)) for _ in range(n)])
@@ -215,7 +215,7 @@ def _count(
     delta: float,
     error: float,
 ) -> Conclusion:
-    """The best bound that counted events give, by attackers who know the means, the samples, or single values."""
+    """The best lower bound from counted events, by attackers who know the means, the samples, or single values."""
     learned = [halves(y)[0] for y in answers]
     fitted = ResidualLaws.fit(learned)
     means = fitted.means if known is None else known
@@ -235,7 +235,7 @@ def _count(
 
 
 def _value_scores(answers: list[FloatArray]) -> Scores | None:
-    """The log of how much oftener each value came up in the first half, where there are few values."""
+    """Attackers' scores by the frequency of each value in the first half; None where there are many values."""
     values, codes = np.unique(np.concatenate(answers), axis=0, return_inverse=True)
     if len(values) > FEW_VALUES * len(answers[0]):
         return None
@@ -255,7 +255,7 @@ def _value_scores(answers: list[FloatArray]) -> Scores | None:
 def _gap(
     answers: list[FloatArray], a: int, b: int, known: FloatArray | None, epsilon: float, share: float
 ) -> Conclusion:
-    """The δ of Gaussian laws as far apart as the answers show, in a known direction or a learned one."""
+    """The δ of Gaussian laws whose means are as far apart as answers show, in a known direction or a learned one."""
     gaps = [0.0]
     if known is not None and (known[a] != known[b]).any():
         gaps.append(_least_gap(answers[a], answers[b], known[a] - known[b], share * SHARES["gap"]))
@@ -265,7 +265,10 @@ def _gap(
 
 
 def _least_gap(one: FloatArray, two: FloatArray, towards: FloatArray, error: float) -> float:
-    """A bound from below on how many standard deviations two Gaussian laws lie apart; ``towards`` is independent."""
+    """Lower bound, but for ``error``, on how many standard deviations the means of two Gaussian laws lie apart.
+
+    ``towards`` is the difference of means that the direction is chosen for, independent of the answers.
+    """
     n, k = one.shape
     pooled = 0.5 * (np.cov(one.T).reshape(k, k) + np.cov(two.T).reshape(k, k))
     std = np.sqrt(np.diagonal(pooled))
@@ -291,7 +294,7 @@ def _least_gap(one: FloatArray, two: FloatArray, towards: FloatArray, error: flo
 
 
 def _spread(answers: list[FloatArray], a: int, b: int, epsilon: float, error: float) -> Conclusion:
-    """The δ of Gaussian laws whose variances differ as much as the answers show, in the directions learned."""
+    """The δ of Gaussian laws whose variances differ as much as answers show, in directions learned."""
     (one, rest), (two, others) = halves(answers[a]), halves(answers[b])
     k = one.shape[1]
     covs = [np.cov(part.T).reshape(k, k) for part in (one, two)]
@@ -306,7 +309,7 @@ def _spread(answers: list[FloatArray], a: int, b: int, epsilon: float, error: fl
 
 
 def _conclude(gap: float, ratio: float, epsilon: float) -> float:
-    """The δ of two Gaussian laws in one dimension, ``gap`` apart or with variances in this ratio; rounded down."""
+    """δ(ε) of N(0, 1) against N(gap, 1), or N(gap, ratio) for a ratio above 1, rounded down; 0 below ``DEEPEST``."""
     if gap == 0.0 and ratio <= 1.0:
         return 0.0
     classes = GaussianClasses([[0.0], [gap]], [[[1.0]], [[ratio]]] if ratio > 1.0 else [[1.0]])
@@ -318,7 +321,10 @@ def _conclude(gap: float, ratio: float, epsilon: float) -> float:
 
 
 def _power(epsilon: float, delta: float, n: int, gap_error: float, event_error: float, gaussian: bool) -> float:
-    """The probability that a kernel with a fifth too little noise is found, to the accuracy of normal laws."""
+    """Probability that a kernel with a fifth too little noise is found by its gap or by counting.
+
+    ``gap_error`` and ``event_error`` are the error probabilities of one conclusion by either; normal approximations.
+    """
     if gaussian:
         gap = 1.0 / analytic_sigma(1.0, epsilon, min(max(delta, DEEPEST), 0.999))
         slack = (1 / TOO_LITTLE - 1) * gap * math.sqrt(n / 2) + float(scipy.special.ndtri(gap_error))

@@ -80,7 +80,7 @@ class ReleaseCard:
     @classmethod
     def of_readings(cls, settings: PublicSettings) -> ReleaseCard:
         """The card of a release under the readings' promise: a function of its public settings alone."""
-        zone = "UTC" if settings.zoned else None
+        zone = "UTC" if settings.has_time_zone else None
         when: dict[str, Any] = {"origin": settings.origin or None, "step_minutes": settings.step_minutes or None}
         return cls(FitFacts(noun=settings.noun, time_zone=zone, **when), readings=settings)
 

@@ -227,8 +227,8 @@ class TableInput:
 
     def time_zone(self, fit: FitFacts, declared: str) -> str | None:
         """The zone of the period: a declared instant may have one."""
-        zoned = len(declared) > 10 and datetime.fromisoformat(declared).tzinfo is not None
-        return "UTC" if zoned else fit.time_zone
+        has_time_zone = len(declared) > 10 and datetime.fromisoformat(declared).tzinfo is not None
+        return "UTC" if has_time_zone else fit.time_zone
 
     def entries(self, settings: Config, plan: CrowdFacts) -> Sequence[str]:
         return plan.columns

@@ -192,9 +192,9 @@ def _open(file: Path, settings: Config, instants: bool, encoding: str, unit: Uni
                          "give ISO 8601 text or a column of datetimes")  # fmt: skip
     if not isinstance(value, pl.String) and not value.is_numeric():
         raise InputError(f"columns: the values of {file.name} must be numbers")
-    zoned = instants if text else getattr(stamp, "time_zone", None) is not None
-    if zoned != instants:
-        how = "with" if zoned else "without"
+    has_time_zone = instants if text else getattr(stamp, "time_zone", None) is not None
+    if has_time_zone != instants:
+        how = "with" if has_time_zone else "without"
         raise InputError(f"origin: write it {how} an offset from UTC, as the timestamps of {file.name} are: with "
                          "secret='readings' it declares which")  # fmt: skip
     named = settings.timestamp_format is not None and text

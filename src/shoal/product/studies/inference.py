@@ -133,7 +133,7 @@ def infer_among_all(
         scores.append(score)
     bound = float(scipy.special.ndtr(math.sqrt(account.replace_square / account.variance / 2)))
     rows = Rows("readings", tuple(scores), np.arange(truth.shape[1]))
-    bound += account.precision(0.0)
+    bound += account.precision_loss(0.0)
     return infer(rows, truth, what, each=True, bound=bound, seed=seed, measures=[AREA])
 
 

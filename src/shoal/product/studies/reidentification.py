@@ -44,7 +44,7 @@ from shoal.product.studies.attackers import (
 )
 from shoal.product.studies.findings import Finding, Study, share_right, unique_share
 from shoal.product.studies.inference import Rows, above_middle, infer, infer_among_all, infer_columns
-from shoal.readings.crowds import check_curves, contributions
+from shoal.readings.crowds import check_curves, home_vectors
 from shoal.readings.plan import noisy_crowds_plan
 from shoal.validation import FloatArray
 
@@ -174,7 +174,7 @@ def attack_meters(
     for what, truth in truths.items():
         for one in releases:
             findings += infer(one, truth, what, seed=seed)
-        vectors = [contributions(check_curves(one, plan), plan) for one in exported[:1]]
+        vectors = [home_vectors(check_curves(one, plan), plan) for one in exported[:1]]
         findings += infer_among_all(vectors, plan.account, truth[:1], f"{what}; {INSIDER}", seed=seed)
     findings += infer_steps(Rows(AVERAGES, (averages[0],), member), power[:1], seed)
     about = (

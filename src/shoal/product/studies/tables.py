@@ -35,7 +35,7 @@ from shoal.product.sources.meters.forecast import forecast
 from shoal.product.sources.meters.quality import Readings, as_readings
 from shoal.product.studies.findings import Finding, Study, share_right, unique_share
 from shoal.product.studies.inference import Rows, above_middle, infer, infer_among_all, infer_columns
-from shoal.readings.tables import noisy_table_plan, table_sum
+from shoal.readings.class_tables import noisy_table_plan, sum_of_label_vectors
 from shoal.rounding import count_of
 from shoal.validation import FloatArray
 
@@ -109,7 +109,7 @@ def attack_table(
     findings += table_findings(released, values, names, at, seed)
     bounds = {name: (float(column.min()), float(column.max())) for name, column in zip(names, values.T, strict=True)}
     plan = noisy_table_plan(len(labels), EPSILON, bounds=bounds)
-    each = np.stack([table_sum(dict(zip(names, row[:, None], strict=True)), plan) for row in values])
+    each = np.stack([sum_of_label_vectors(dict(zip(names, row[:, None], strict=True)), plan) for row in values])
     for j in named_columns(values, at) or [0]:
         truth = above_middle(values[:, j])[None]
         findings += infer_among_all([each], plan.account, truth, f"{names[j]}; {INSIDER}", seed=seed)

@@ -39,20 +39,26 @@ from shoal.product.runs.work import Stage, StageOutcome, Work
 from shoal.product.sources.class_table import LABEL, declared_rows
 from shoal.product.sources.frames import as_cells
 from shoal.readings.account import MembershipAudit, audit_membership
-from shoal.readings.crowds import check_curves, contributions, describe, publish, vector_sum
-from shoal.readings.error import w1
+from shoal.readings.class_tables import noisy_table_plan, sum_of_label_vectors
+from shoal.readings.crowds import (
+    check_curves,
+    home_vectors,
+    noisy_crowds_from_vector,
+    public_tables,
+    sum_of_home_vectors,
+)
 from shoal.readings.plan import CrowdsPlan, noisy_crowds_plan
+from shoal.readings.population_error import w1_bounds
 from shoal.readings.publication import (
     PLAN,
     PublicSettings,
     Series,
     join_curves,
-    public_curves,
+    joined_public_curves,
+    plan_in_series,
     public_files,
-    series_plan,
     timestamps,
 )
-from shoal.readings.tables import noisy_table_plan, table_sum
 from shoal.rounding import lower, percent, upper
 from shoal.validation import FloatArray
 
@@ -193,7 +199,7 @@ def make_plan(config: Config) -> tuple[Any, Series]:
     else:
         make = partial(noisy_table_plan, bounds=bounds_of(config), cells=cells_of(config))
     assert config.customers is not None
-    return series_plan(
+    return plan_in_series(
         config.customers,
         epsilon=config.epsilon,
         delta=config.delta,
@@ -303,17 +309,17 @@ def homes_of(work: Work) -> Homes:
 def sum_of_homes(homes: Homes, plan: Any) -> FloatArray:
     """The exact sum of all homes' vectors."""
     if isinstance(plan, CrowdsPlan):
-        return vector_sum(check_curves(homes.curves, plan), plan)
-    return table_sum(homes.columns, plan)
+        return sum_of_home_vectors(check_curves(homes.curves, plan), plan)
+    return sum_of_label_vectors(homes.columns, plan)
 
 
 def attack_largest(homes: Homes, plan: Any, total: FloatArray) -> MembershipAudit:
     """An attack on the home with the largest vector, by somebody who has all others; refuses where it succeeds."""
     if isinstance(plan, CrowdsPlan):
-        vectors = contributions(check_curves(homes.curves[:LOOKED_AT], plan), plan)
+        vectors = home_vectors(check_curves(homes.curves[:LOOKED_AT], plan), plan)
     else:
         rows = ({name: column[i : i + 1] for name, column in homes.columns.items()} for i in range(len(homes.labels)))
-        vectors = np.array([table_sum(row, plan) for row in islice(rows, 100)])
+        vectors = np.array([sum_of_label_vectors(row, plan) for row in islice(rows, 100)])
     vector = vectors[int((vectors**2).sum(axis=1).argmax())]
     audit = audit_membership(plan.account, vector, total - vector, plan.epsilon)
     if not audit.holds:
@@ -395,9 +401,9 @@ def owner_rows(homes: Homes, noisy: FloatArray, settings: PublicSettings) -> pl.
     """Which public row each home is nearest to: the owner's, never to leave."""
     if not isinstance(settings.plan, CrowdsPlan):
         return pl.DataFrame({"label": homes.labels, **homes.columns})
-    crowds = describe(homes.curves, noisy, settings.plan)
-    curves, counts, _ = public_curves(noisy, settings)
-    row = join_curves(publish(noisy, settings.plan, settings.horizon))[crowds.crowd_of]
+    crowds = noisy_crowds_from_vector(homes.curves, noisy, settings.plan)
+    curves, counts, _ = joined_public_curves(noisy, settings)
+    row = join_curves(public_tables(noisy, settings.plan, settings.horizon))[crowds.crowd_of]
     steps = settings.horizon
     return pl.DataFrame(
         {
@@ -415,9 +421,9 @@ def errors(homes: Homes, noisy: FloatArray, settings: PublicSettings) -> dict[st
     """Errors of the public table beside the homes' own curves and what came later; for the owner."""
     if not isinstance(settings.plan, CrowdsPlan) or not homes.curves.mean() > 0:
         return {}
-    curves, counts, total = public_curves(noisy, settings)
+    curves, counts, total = joined_public_curves(noisy, settings)
     measured: dict[str, Any] = {
-        "w1": w1(homes.curves, curves, counts)[0],
+        "w1": w1_bounds(homes.curves, curves, counts)[0],
         "total": float(total.sum() / homes.curves.sum() - 1),
     }
     if homes.later is not None and np.isfinite(homes.later).all():

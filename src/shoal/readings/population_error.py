@@ -16,7 +16,7 @@ from shoal import validation
 from shoal.crowds.formation import crowds as crowds_of
 from shoal.crowds.formation import means
 from shoal.errors import InputError
-from shoal.readings.crowds import NoisyCrowds, mean_load
+from shoal.readings.crowds import NoisyCrowds, mean_loads
 from shoal.validation import FloatArray
 
 #: Regularization, in mean loads: from where steps are large to where the plan is nearly that of no regularization.
@@ -69,27 +69,27 @@ def population_error(curves: Any, crowds: NoisyCrowds) -> PopulationError:
     homes = validation.array(ndim=2, curves=curves)
     if homes.shape[1] != crowds.curves.shape[1] or not len(homes) or not homes.mean() > 0:
         raise InputError("curves must be those of the release, with some load")
-    upper, lower = w1(homes, crowds.curves, crowds.counts)
+    upper, lower = w1_bounds(homes, crowds.curves, crowds.counts)
     mean = crowds.total / max(float(crowds.counts.sum()), 1e-9)
     crowd = crowds_of(homes, CROWD) if len(homes) >= CROWD else np.zeros(len(homes), dtype=np.int64)
     true, loads = homes.sum(axis=0), crowds.curves.mean(axis=1)
     order = np.argsort(loads)
     below = np.cumsum(crowds.counts[order]) / crowds.counts.sum()
     released = [float(loads[order[min(int(np.searchsorted(below, q)), len(order) - 1)]]) for q in QUANTILES]
-    own = np.quantile(mean_load(homes), QUANTILES).tolist()
+    own = np.quantile(mean_loads(homes), QUANTILES).tolist()
     return PopulationError(
         w1=upper,
         w1_lower=lower,
         total=float(crowds.total.sum() / true.sum() - 1),
         total_by_step=crowds.total / np.where(true > 0, true, np.nan) - 1,
         quantiles=dict(zip(QUANTILES, zip(released, own, strict=True), strict=True)),
-        crowds_of_ten=w1(homes, means(homes, crowd), np.bincount(crowd).astype(np.float64))[0],
+        crowds_of_ten=w1_bounds(homes, means(homes, crowd), np.bincount(crowd).astype(np.float64))[0],
         one_mean=float(np.abs(homes - mean).mean() / homes.mean()),
     )
 
 
-def w1(homes: FloatArray, curves: FloatArray, counts: FloatArray) -> tuple[float, float]:
-    """Upper and lower end of W₁ over the mean load."""
+def w1_bounds(homes: FloatArray, curves: FloatArray, counts: FloatArray) -> tuple[float, float]:
+    """Upper and lower end of W₁ between homes (n, k) and curves (m, k) with counts (m,), over the mean load."""
     scale = float(homes.mean())
     if len(homes) > LARGEST:
         order = np.argsort(homes.mean(axis=1), kind="stable")

@@ -19,7 +19,7 @@ import numpy as np
 
 from shoal import validation
 from shoal.errors import InputError
-from shoal.readings.account import LOUD, UNIT, NoisePlan, check_declared
+from shoal.readings.account import LOUD, UNIT, NoisePlan, check_declared_numbers
 from shoal.validation import FloatArray
 
 #: Share of μ² that counts get; the columns share the rest.
@@ -48,8 +48,8 @@ class TablePlan(NoisePlan):
         return math.prod(self.shape) * (1 + len(self.bounds))
 
     @property
-    def squares(self) -> tuple[int, int]:
-        """Δ² and Δ_rep², as the head of this module has them."""
+    def squared_sensitivities(self) -> tuple[int, int]:
+        """Exact squared sensitivities Δ² (zero-out) and Δ_rep² (replace)."""
         values = len(self.bounds) * self.value_weight**2
         whole = self.count_weight**2 + values
         return whole, max(2 * whole, 4 * values)
@@ -82,7 +82,7 @@ def noisy_table_plan(
     >>> plan.shape, plan.entries
     ((3,), 6)
     """
-    customers, epsilon, bound = check_declared(customers, epsilon, delta)
+    customers, epsilon, bound = check_declared_numbers(customers, epsilon, delta)
     limits = tuple(
         (str(name), validation.real(bounds=low), validation.real(bounds=high)) for name, (low, high) in bounds.items()
     )
@@ -94,8 +94,8 @@ def noisy_table_plan(
     return TablePlan(customers, epsilon, bound, LOUD, limits, edges, count, value).calibrate(cap_mu)
 
 
-def table_sum(columns: Mapping[str, Any], plan: TablePlan) -> FloatArray:
-    """(entries,) the exact sum of all labels' integer vectors."""
+def sum_of_label_vectors(columns: Mapping[str, Any], plan: TablePlan) -> FloatArray:
+    """(entries,) exact sum of the integer vectors of all labels, from a mapping of column names to (n,) figures."""
     names = {name for name, _, _ in plan.bounds} | {name for name, _ in plan.cells}
     missing = names - set(columns)
     if missing:
@@ -119,8 +119,8 @@ def table_sum(columns: Mapping[str, Any], plan: TablePlan) -> FloatArray:
     return np.concatenate(sums)
 
 
-def publish_table(noisy: Any, plan: TablePlan) -> tuple[FloatArray, dict[str, FloatArray]]:
-    """Counts and means of a noisy vector: a pure function of it and the plan.
+def public_class_table(noisy: Any, plan: TablePlan) -> tuple[FloatArray, dict[str, FloatArray]]:
+    """Noisy counts by cell and noisy means by column and cell: a pure function of the noisy vector and the plan.
 
     Means are drawn toward the middle of the bounds where a cell's noisy count is within two deviations of none.
     """
