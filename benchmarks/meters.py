@@ -26,9 +26,9 @@ from shoal.arma import fit_arma, predict
 from shoal.arma.predict import check_models
 from shoal.product.sources.meters import clock
 from shoal.product.sources.meters.forecast import forecast
-from shoal.product.sources.meters.predictive import Forecasts, log_power, phases, power_error
-from shoal.product.sources.meters.quality import Readings, repair
-from shoal.product.sources.meters.readings import meter_readings
+from shoal.product.sources.meters.meter_files import meter_readings
+from shoal.product.sources.meters.predictive_laws import Forecasts, log_power, phase_numbers, power_error
+from shoal.product.sources.meters.quality import Readings, repair_readings
 from shoal.product.sources.meters.simulate import simulate_meters
 
 DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data" / "swiss_residential_15min"
@@ -61,12 +61,12 @@ def load(options: argparse.Namespace) -> tuple[Readings, tuple[float, float]]:
     if not options.simulated and not options.data.exists():
         raise SystemExit(f"no readings at {options.data}; pass --data or --simulated N")
     if options.simulated:
-        readings, spent = timed(lambda: repair(simulate_meters(options.simulated, DAYS, start="2018-10-29")))
+        readings, spent = timed(lambda: repair_readings(simulate_meters(options.simulated, DAYS, start="2018-10-29")))
     else:
         readings, spent = timed(lambda: meter_readings(options.data))
     if options.homes:
         chosen = readings.frame["household"].unique().sort().head(options.homes).implode()
-        readings = repair(readings.frame.filter(pl.col("household").is_in(chosen)))
+        readings = repair_readings(readings.frame.filter(pl.col("household").is_in(chosen)))
     return readings, spent
 
 
@@ -74,7 +74,7 @@ def load(options: argparse.Namespace) -> tuple[Readings, tuple[float, float]]:
 
 
 def report(readings: Readings, loading: tuple[float, float], options: argparse.Namespace) -> None:
-    found = readings.summary()
+    found = readings.totals()
     print("### Quality of the readings\n")
     table([{k: v for k, v in found.items() if v or k in ("ok", "repaired", "left out")}])
 
@@ -120,11 +120,11 @@ def report(readings: Readings, loading: tuple[float, float], options: argparse.N
 def stages(readings: Readings) -> tuple[dict[str, tuple[float, float]], Forecasts]:
     """Time of each stage of one forecast, and of the forecast as a whole."""
     fc, whole = timed(lambda: forecast(readings))
-    at = readings.place(None)
-    past, cutting = timed(lambda: readings.cut(at, -15 * 96))
-    phase = phases(past.timestamps, "week", readings.step)
+    at = readings.find_origin(None)
+    past, cutting = timed(lambda: readings.window(at, -15 * 96))
+    phase = phase_numbers(past.timestamps, "week", readings.step)
     rows = np.searchsorted(np.array(past.households), np.array(fc.households))
-    x = fc.season.remove(past.kw[rows], phase)
+    x = fc.season.residuals(past.kw[rows], phase)
     models, fitting = timed(lambda: fit_arma(x, order=(6, 5)))
     ahead, predicting = timed(lambda: predict(models, x, 12))
     _, checking = timed(lambda: check_models(ahead.innovations, sum(models.order)))
@@ -151,8 +151,8 @@ def compare_auto_arima(readings: Readings, options: argparse.Namespace) -> None:
         return
     names = readings.frame["household"].unique().sort()
     chosen = names.gather_every(max(len(names) // options.auto_arima, 1)).head(options.auto_arima).implode()
-    some = repair(readings.frame.filter(pl.col("household").is_in(chosen)))
-    end = some.place(None)
+    some = repair_readings(readings.frame.filter(pl.col("household").is_in(chosen)))
+    end = some.find_origin(None)
     width = some.step // timedelta(microseconds=1)
     print(f"### Beside AutoARIMA, {options.auto_arima} households, two origins\n")
     rows = []
@@ -162,12 +162,12 @@ def compare_auto_arima(readings: Readings, options: argparse.Namespace) -> None:
         for back in (12, 12 + 116):
             at = end - back * width
             fc, spent = timed(
-                lambda at=at, s=season: forecast(some, season=s, origin=clock.in_zone(at, some.time_zone))
+                lambda at=at, s=season: forecast(some, season=s, origin=clock.instant_in_zone(at, some.time_zone))
             )
             seconds["shoal"] += spent[1]
-            past, future = some.cut(at, -15 * 96), some.cut(at, 12)
+            past, future = some.window(at, -15 * 96), some.window(at, 12)
             keep = np.searchsorted(np.array(past.households), np.array(fc.households))
-            x = fc.season.remove(past.kw[keep], phases(past.timestamps, season, some.step))
+            x = fc.season.residuals(past.kw[keep], phase_numbers(past.timestamps, season, some.step))
             truth = future.kw[keep]
             for i in range(len(x)):
                 with warnings.catch_warnings():
@@ -231,11 +231,11 @@ def picture(readings: Readings, options: argparse.Namespace) -> None:
     import matplotlib.pyplot as plt
     from matplotlib.dates import DateFormatter, HourLocator
 
-    last = clock.in_zone(readings.place(None), readings.time_zone)
+    last = clock.instant_in_zone(readings.find_origin(None), readings.time_zone)
     origin = (last - timedelta(days=1)).replace(hour=17, minute=0)
     fc = forecast(readings, season=options.picture_season, origin=origin)
-    at = readings.place(origin)
-    past, future = readings.cut(at, -96), readings.cut(at, 12)
+    at = readings.find_origin(origin)
+    past, future = readings.window(at, -96), readings.window(at, 12)
     row = np.searchsorted(np.array(past.households), np.array(fc.households))
     order = np.argsort(past.kw[row].mean(axis=1))
     homes = [int(order[int(share * (len(order) - 1))]) for share in (0.25, 0.5, 0.75)]

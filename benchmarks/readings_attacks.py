@@ -30,13 +30,14 @@ import polars as pl
 
 import shoal
 from benchmarks.readings import SWISS
+from evidence.reidentification import Hits
 from shoal.audits.confidence import mean_lower, mean_upper
 from shoal.crowds.formation import crowds as crowds_of
 from shoal.crowds.formation import means
 from shoal.product.sources.meters.quality import as_readings
-from shoal.product.studies import reidentification as study
-from shoal.product.studies.attackers import Hits, curves, fingerprint, rank_rows, score_rows
-from shoal.product.studies.reidentification import comparable_curves
+from shoal.product.studies import meter_attack as study
+from shoal.product.studies.attackers import curve_metrics, rank_rows, score_rows, week_fingerprint
+from shoal.product.studies.meter_attack import log_curves
 from shoal.readings.crowds import home_vectors, noisy_crowds_from_vector, public_tables, sum_of_home_vectors
 from shoal.readings.publication import join_curves
 
@@ -47,14 +48,14 @@ ORIGINS, TRAINING, WEEK, DRAWS = 4, 15, 7, 100
 def homes_and_knowledge() -> tuple[list[Any], list[Any], list[Any]]:
     """Forecasts of every home at every origin, those that an attacker makes of a week, and all that it knows."""
     own = as_readings(pl.read_parquet(SWISS))
-    weeks = study.Weeks.of(own, 3, ORIGINS, 10)
+    weeks = study.Weeks.of_readings(own, 3, ORIGINS, 10)
     power, guesses, known = [], [], []
     for week in weeks.judged:
         for days, found in ((TRAINING, power), (WEEK, guesses)):
             forecast = shoal.forecast(own, train_days=days, horizon=12, season="day", origin=weeks.starts[week])
             found.append(weeks.of_homes(forecast.households, forecast.power))
-        prints, _ = fingerprint(weeks.readings[week - 1], weeks.weekends[week - 1])
-        known.append(np.concatenate([prints, comparable_curves(guesses[-1])], axis=1))
+        prints, _ = week_fingerprint(weeks.readings[week - 1], weeks.weekend)
+        known.append(np.concatenate([prints, log_curves(guesses[-1])], axis=1))
     return power, guesses, known
 
 
@@ -64,7 +65,7 @@ def public_rows(homes: Any, present: Any, plan: Any, noise: Any) -> Any:
     into = join_curves(tables := public_tables(noisy, plan, homes.shape[1]))
     weights = np.bincount(into, weights=tables.counts)
     sums = np.array([np.bincount(into, weights=tables.counts * step) for step in tables.curves.T]).T
-    return comparable_curves(
+    return log_curves(
         (sums / np.maximum(weights, 1e-12)[:, None])[into[noisy_crowds_from_vector(homes, noisy, plan).crowd_of]]
     )
 
@@ -86,7 +87,7 @@ def named(power: list[Any], known: list[Any], plan: Any, *, absent: bool, seed: 
                 present[fold] = False
                 judged = public_rows(homes, present, plan, noise[o])
             tables = [(known[p][others], rows[p][others]) for p in range(len(power)) if p != o]
-            for name, attacker in zip(scores, curves(tables), strict=True):
+            for name, attacker in zip(scores, curve_metrics(tables), strict=True):
                 whole[name][fold] = score_rows(attacker, known[o][fold], judged)
         for name, matrix in whole.items():
             scores[name].append(matrix)
@@ -144,7 +145,7 @@ def main(out: str | None = None) -> None:
     power, guesses, known = homes_and_knowledge()
     n = len(power[0])
     plan, cells = (shoal.noisy_crowds_plan(n, 1.0, method=method, typical_kw=1.5) for method in (None, "cells"))
-    rows = [comparable_curves(homes) for homes in power]
+    rows = [log_curves(homes) for homes in power]
     scores = [study.curve_scores(known, rows, origin, 0) for origin in range(len(power))]
     unprotected = {name: Hits.over([rank_rows(one[name]) for one in scores]) for name in scores[0]}
     naming = {

@@ -20,9 +20,9 @@ import polars as pl
 
 from evidence.backtest import wide_std
 from shoal.product.sources.meters.forecast import forecast, update_forecasts
-from shoal.product.sources.meters.predictive import Forecasts, log_power
-from shoal.product.sources.meters.quality import Readings, repair
-from shoal.product.sources.meters.readings import meter_readings
+from shoal.product.sources.meters.meter_files import meter_readings
+from shoal.product.sources.meters.predictive_laws import Forecasts, log_power
+from shoal.product.sources.meters.quality import Readings, repair_readings
 from shoal.product.sources.meters.simulate import simulate_meters
 
 DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data" / "swiss_residential_15min"
@@ -61,7 +61,7 @@ def main() -> None:
 
 def _readings(options: argparse.Namespace) -> Readings:
     if not options.real:
-        return repair(simulate_meters(options.homes, TRAIN + DAYS + 3, seed=11))
+        return repair_readings(simulate_meters(options.homes, TRAIN + DAYS + 3, seed=11))
     whole = meter_readings(DATA / "swiss15_clean.parquet").frame
     names = whole["household"].unique().sort()
     chosen = names.gather_every(max(len(names) // options.homes, 1)).head(options.homes)
@@ -70,7 +70,7 @@ def _readings(options: argparse.Namespace) -> Readings:
     part = whole.filter(
         pl.col("household").is_in(chosen.implode()) & (pl.col("timestamp") < start + timedelta(days=TRAIN + DAYS + 4))
     )
-    return repair(part)
+    return repair_readings(part)
 
 
 def _part(readings: Readings, start: datetime, end: datetime, homes: int | None = None) -> pl.DataFrame:
@@ -104,7 +104,7 @@ def _updated(readings: Readings, made: Forecasts, origins: list[datetime]) -> It
 
 def _truth(readings: Readings, made: Forecasts) -> np.ndarray:
     """(n, h) what came, in ln kW."""
-    found = readings.cut(readings.place(made.origin), made.horizon)
+    found = readings.window(readings.find_origin(made.origin), made.horizon)
     rows = np.searchsorted(np.array(found.households), np.array(made.households))
     return log_power(found.kw[rows], made.season.floor)
 

@@ -11,7 +11,7 @@ import typer
 import shoal
 from evidence import homes
 from shoal.product.cli.analysis_commands import refuse_folder_for_study, show_progress
-from shoal.product.cli.screen import Outcome, command, print_message
+from shoal.product.cli.output import Outcome, command, print_message
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for figures and tables.")]
 Quick = Annotated[bool, typer.Option("--quick", help="Smaller and in seconds; for a first look.")]

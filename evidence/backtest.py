@@ -19,7 +19,7 @@ from shoal import validation
 from shoal.errors import InputError
 from shoal.product.sources.meters import clock
 from shoal.product.sources.meters.forecast import forecast
-from shoal.product.sources.meters.predictive import FLOOR, PERIODS, Forecasts, Season, log_power, phases
+from shoal.product.sources.meters.predictive_laws import FLOOR, PERIODS, Forecasts, Season, log_power, phase_numbers
 from shoal.product.sources.meters.quality import Readings, as_readings
 from shoal.validation import FloatArray
 
@@ -119,13 +119,13 @@ def backtest(
         count = validation.count(origins=origins)
         if every % data.step or every < data.step:
             raise InputError("every must be a multiple of the metering interval")
-        last = data.place(None) - validation.count(horizon=horizon) * width
+        last = data.find_origin(None) - validation.count(horizon=horizon) * width
         places = [last - i * (every // timedelta(microseconds=1)) for i in range(count)][::-1]
     else:
-        places = [data.place(o) for o in origins]
+        places = [data.find_origin(o) for o in origins]
     if not places:
         raise InputError("origins must hold at least one origin")
-    moments = tuple(clock.in_zone(p, data.time_zone) for p in places)
+    moments = tuple(clock.instant_in_zone(p, data.time_zone) for p in places)
     made = [forecast(data, order, train_days, horizon, season, moment, floor) for moment in moments]
     compared = [_compare(data, fc, place, back) for fc, place in zip(made, places, strict=True)]
     return Backtest(
@@ -139,11 +139,11 @@ def backtest(
 
 def _compare(data: Readings, fc: Forecasts, place: int, back: int) -> dict[str, FloatArray]:
     width = data.step // timedelta(microseconds=1)
-    truth_window = data.cut(place, fc.horizon)
+    truth_window = data.window(place, fc.horizon)
     row = np.searchsorted(np.array(truth_window.households), np.array(fc.households))
     truth = truth_window.kw[row]
     periods = -(-fc.horizon // back)
-    naive = data.cut(place - periods * back * width, periods * back).kw[row][:, : fc.horizon]
+    naive = data.window(place - periods * back * width, periods * back).kw[row][:, : fc.horizon]
     log_truth = log_power(truth, fc.season.floor)
     miss = log_truth - fc.log_mean
     return {
@@ -158,7 +158,9 @@ def _compare(data: Readings, fc: Forecasts, place: int, back: int) -> dict[str, 
 
 def wide_std(fc: Forecasts) -> FloatArray:
     """(n, h) standard deviation of ln p given the history, the error of the estimated season counted in."""
-    return np.asarray(fc.error_std * np.sqrt(inflation(fc.season, phases(fc.timestamps, fc.season.period, fc.step))))
+    return np.asarray(
+        fc.error_std * np.sqrt(inflation(fc.season, phase_numbers(fc.timestamps, fc.season.period, fc.step)))
+    )
 
 
 def inflation(season: Season, phase: NDArray[np.int64]) -> FloatArray:

@@ -1,6 +1,6 @@
 """Weights of forecast and usual day when crowds are formed: what was tried, chosen on even homes, held against odd.
 
-Two families. *Roots* (:func:`shoal.product.sources.meters.neighborhoods.crowd_points`): everything in √kW, with the
+Two families. *Roots* (:func:`shoal.product.sources.meters.crowd_points.points_of_homes`): everything in √kW, with the
 share of the usual load in what stands for the forecast, the weight of the usual load at the forecast's times and that
 of the whole usual day. *Spreads*, in use before: hourly means of √kW of the whole day, the same at the forecast's
 hours, and the root of the forecast, each over its spread over the homes, with three weights. And *expected error*:
@@ -26,7 +26,7 @@ from evidence.occasions import Occasion, days_later, occasion
 from evidence.prices import DAYS, HOURS, LATER_DAYS
 from evidence.refined import refined
 from shoal.crowds.formation import crowds
-from shoal.product.sources.meters.neighborhoods import AHEAD_WEIGHT, DAY_WEIGHT, USUAL_SHARE, crowd_points
+from shoal.product.sources.meters.crowd_points import AHEAD_WEIGHT, DAY_WEIGHT, USUAL_SHARE, points_of_homes
 from shoal.validation import FloatArray
 
 
@@ -42,7 +42,7 @@ class Roots:
     def points(self, homes: Occasion) -> FloatArray:
         """(n, d) points that crowds are formed by."""
         assert homes.habits is not None
-        return crowd_points(homes.power, homes.habits.day, homes.habits.ahead, (self.share, self.ahead, self.day))
+        return points_of_homes(homes.power, homes.habits.day, homes.habits.ahead, (self.share, self.ahead, self.day))
 
     def crowds(self, homes: Occasion) -> NDArray[np.int64]:
         """(n,) crowd of each home."""

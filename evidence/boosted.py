@@ -7,7 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from shoal.product.studies.attackers import Table, WeekMetric, distinct, inverse_root, weekly, weekly_scatter
+from shoal.product.studies.attackers import (
+    Table,
+    WeekMetric,
+    distinct_rows,
+    fingerprint_metrics,
+    fingerprint_scatter,
+    inverse_root,
+)
 from shoal.validation import FloatArray
 
 #: The attacker's name.
@@ -20,7 +27,7 @@ PARTS = 8
 
 def weekly_blocks(tables: Sequence[Table], ends: Sequence[int]) -> list[WeekMetric]:
     """Comparisons of fingerprints: as the plain attackers make them, and each block for itself."""
-    comparisons, scatter = weekly(tables, ends), weekly_scatter(tables)
+    comparisons, scatter = fingerprint_metrics(tables, ends), fingerprint_scatter(tables)
     width = len(scatter)
     for start, end in zip((0, *ends[:-1]), ends, strict=True):
         block = np.zeros((width, end - start))
@@ -55,7 +62,7 @@ class Boosted:
         for judged in (part == number for number in range(PARTS)):
             comparisons = self._compare([(known[~judged], rows[~judged]) for known, rows in tables])
             for known, rows in tables:
-                different, which = distinct(rows)
+                different, which = distinct_rows(rows)
                 described, own = _described(comparisons, known[judged], different), which[judged]
                 home = np.arange(len(own))
                 order = np.argsort(-described[:, :, 0], axis=1)[:, : WRONG + 1]

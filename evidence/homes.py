@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shoal.errors import InputError
+from shoal.product.sources.meters.meter_files import read_meters
 from shoal.product.sources.meters.quality import Readings, as_readings
-from shoal.product.sources.meters.readings import read_meters
 
 FOLDER = Path(__file__).parents[2] / "shared" / "data"
 

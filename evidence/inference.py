@@ -23,13 +23,13 @@ from evidence.occasions import occasion
 from evidence.reidentification import noisy
 from shoal.crowds.formation import means, spread
 from shoal.crowds.membership import form_crowds
-from shoal.crowds.tables import ColumnRoles, likeness_of
+from shoal.crowds.tables import ColumnRoles, likeness_points
 from shoal.product.sources.meters.quality import Readings, as_readings
-from shoal.product.sources.meters.simulate import heating_of
-from shoal.product.studies.attackers import fingerprint
+from shoal.product.sources.meters.simulate import simulated_heating
+from shoal.product.studies.attackers import week_fingerprint
 from shoal.product.studies.findings import Finding
-from shoal.product.studies.inference import Rows, above_middle, infer, infer_among_all
-from shoal.product.studies.reidentification import (
+from shoal.product.studies.inference import Rows, infer_from_noisy_sum, infer_property, is_above_median
+from shoal.product.studies.meter_attack import (
     AVERAGES,
     AWAY,
     FORECASTS,
@@ -38,12 +38,19 @@ from shoal.product.studies.reidentification import (
     RAW,
     attack_meters,
     curve_features,
-    infer_steps,
+    infer_figures_by_step,
     read_properties,
 )
-from shoal.product.studies.tables import attack_table, fill_withheld, named_columns, read_table, rehearse_rows
+from shoal.product.studies.table_attack import (
+    attack_table,
+    columns_reported_by_name,
+    fill_withheld,
+    read_label_table,
+    rehearse_table_averages,
+)
 from shoal.readings.crowds import check_curves, home_vectors
 from shoal.readings.plan import noisy_crowds_plan
+from shoal.records import plain
 from shoal.validation import FloatArray
 
 Progress = Callable[[str, float], None]
@@ -61,7 +68,7 @@ def before(own: Readings, origins: Sequence[str], names: Sequence[str]) -> tuple
     features, every = [], []
     for origin in origins:
         steps = int(np.timedelta64(1, "D") / np.timedelta64(own.step))
-        window = own.cut(own.place(origin), -15 * steps)
+        window = own.window(own.find_origin(origin), -15 * steps)
         place = {name: i for i, name in enumerate(window.households)}
         kw = window.kw[[place[name] for name in names]]
         known = np.isfinite(kw)
@@ -72,7 +79,7 @@ def before(own: Readings, origins: Sequence[str], names: Sequence[str]) -> tuple
         weekend = np.array([(first - 7 + day) % 7 >= 5 for day in range(7)])
         days = kw.mean(axis=2) + LEAST
         level = np.log(np.stack([days[:, -1], days.mean(axis=1), days[:, -1] / np.median(days, axis=1)], axis=1))
-        features.append(fill_withheld(np.concatenate([fingerprint(kw[:, -7:], weekend)[0], level], axis=1)))
+        features.append(fill_withheld(np.concatenate([week_fingerprint(kw[:, -7:], weekend)[0], level], axis=1)))
         every.append(days)
     return features, np.stack(every)
 
@@ -84,14 +91,14 @@ def homes_study(name: str, keep: Path | None, progress: Progress) -> dict[str, A
     own = as_readings(source) if source is not None else EVERY[name].read()
     properties: Any = PROPERTIES if name == "swiss" else None
     if simulated:
-        kinds = ["heat pump" if heating_of(i) == "heat pump" else "another" for i in range(SIMULATED)]
+        kinds = ["heat pump" if simulated_heating(i) == "heat pump" else "another" for i in range(SIMULATED)]
         properties = pl.DataFrame({"household": [f"H{i:04d}" for i in range(SIMULATED)], "heating_type": kinds})
     progress(f"{name}: forecasts", 0.0)
     origins = rows.evenings(FIRSTS[name], EVENINGS)
     homes = rows.series(name, origins, keep, readings=own if simulated else None)
     names = occasion(own, origins[0], keep, f"{name}-{origins[0]}").households
     features, days = before(own, origins, names)
-    truths = {LEVEL: np.tile(above_middle(days[0].mean(axis=1)), (EVENINGS, 1))}
+    truths = {LEVEL: np.tile(is_above_median(days[0].mean(axis=1)), (EVENINGS, 1))}
     away = np.array(days[:, :, -1] < AWAY * np.median(days, axis=2), dtype=np.float64)
     truths[ABSENCE] = np.where(np.isfinite(days).all(axis=2), away, np.nan)
     truths |= read_properties(properties, names, EVENINGS)
@@ -114,16 +121,16 @@ def homes_study(name: str, keep: Path | None, progress: Progress) -> dict[str, A
     vectors = [home_vectors(check_curves(np.maximum(power[o], 0.0), plan), plan) for o in few]
     for what, truth in truths.items():
         for one, at in releases:
-            found += infer(one, truth[at], what)
-        found += infer_among_all(vectors, plan.account, truth[few], f"{what}; {INSIDER}")
-    found += infer_steps(Rows(AVERAGES, tuple(averages), homes.member), power, 0)
+            found += infer_property(one, truth[at], what)
+        found += infer_from_noisy_sum(vectors, plan.account, truth[few], f"{what}; {INSIDER}")
+    found += infer_figures_by_step(Rows(AVERAGES, tuple(averages), homes.member), power, 0)
     progress(f"{name}: singling out and linkability", 0.8)
     study = attack_meters(own)
     found = [one for one in study.findings if one.question != "inference"] + found
     near = {what: float(np.nanmean(truth)) for what, truth in truths.items()}
     return {
         "homes": len(names), "evenings": EVENINGS, "crowds": int(homes.member.max()) + 1, "shares": near,
-        "from": origins[0][:10], "findings": [one.to_dict() for one in found],
+        "from": origins[0][:10], "findings": plain(found),
     }  # fmt: skip
 
 
@@ -165,20 +172,24 @@ def class_tables() -> dict[str, tuple[pl.DataFrame, list[str]]]:
 def table_study(frame: pl.DataFrame, sensitive: list[str]) -> dict[str, Any]:
     """The three questions about a table, and what the rule of diversity changes for its column of interest."""
     study = attack_table(frame, "label", sensitive=sensitive)
-    labels, names, values, _ = read_table(frame, "label", ())
+    labels, names, values, _ = read_label_table(frame, "label", ())
     at = [names.index(one) for one in sensitive]
-    published = rehearse_rows(labels, values, 10, at, 0)
-    plain = ColumnRoles(*np.zeros((3, len(names)), dtype=np.bool_))
-    alike = form_crowds(likeness_of(values, plain), 10, beside=values, seed=0)
-    truth, (j, *_) = above_middle(values), at
+    published = rehearse_table_averages(labels, values, 10, at, 0)
+    roles = ColumnRoles(*np.zeros((3, len(names)), dtype=np.bool_))
+    alike = form_crowds(likeness_points(values, roles), 10, beside=values, seed=0)
+    truth, (j, *_) = is_above_median(values), at
     scaled = (values - values.mean(axis=0)) / values.std(axis=0)
-    diversity: dict[str, Any] = {"column": names[j], "protected": [names[i] for i in named_columns(values, at)]}
+    diversity: dict[str, Any] = {
+        "column": names[j],
+        "protected": [names[i] for i in columns_reported_by_name(values, at)],
+    }
     for rule, member, released in (
         ("with", published.member, published.values[0]),
         ("without", alike, means(values, alike)),
     ):
         told = [
-            one.to_dict() for one in infer(Rows(AVERAGES, (released[:, [j]],), member), truth[:, j][None], names[j])
+            plain(one)
+            for one in infer_property(Rows(AVERAGES, (released[:, [j]],), member), truth[:, j][None], names[j])
         ]
         shares = np.bincount(member, weights=truth[:, j]) / np.bincount(member)
         right = np.maximum(shares, 1 - shares)[member]
@@ -187,7 +198,7 @@ def table_study(frame: pl.DataFrame, sensitive: list[str]) -> dict[str, Any]:
             "lost": spread(scaled, member) / scaled.size, "rows": len(released),
         }  # fmt: skip
     return {"labels": len(labels), "columns": len(names), "diversity": diversity,
-            "findings": [one.to_dict() for one in study.findings]}  # fmt: skip
+            "findings": plain(study.findings)}  # fmt: skip
 
 
 def study(keep: Path | None, progress: Progress) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 import shoal
 from shoal.crowds.formation import means
 from shoal.crowds.membership import form_crowds
-from shoal.product.sources.meters.neighborhoods import crowd_points, usual_day
-from shoal.product.sources.meters.predictive import phase_means, phases
+from shoal.product.sources.meters.crowd_points import points_of_homes, usual_day
+from shoal.product.sources.meters.predictive_laws import phase_means, phase_numbers
 from shoal.validation import FloatArray
 
 #: Members that are promised; crowds are formed with a fifth more (``shoal.crowds.membership``).
@@ -99,11 +99,11 @@ def occasion(readings: Any, origin: Any, keep: Path | None = None, name: str = "
         later.pivot("timestamp", index="household", values="kw"), on="household", how="left", maintain_order="left"
     )
     metered = wide.select(sorted(wide.columns[1:])).to_numpy().astype(np.float64)
-    day, ahead = usual_day(fc), phases(fc.timestamps, "day", fc.step)
+    day, ahead = usual_day(fc), phase_numbers(fc.timestamps, "day", fc.step)
     hour = np.array([time.hour for time in fc.history.timestamps], dtype=np.int64)
-    roots, _ = phase_means(np.sign(fc.past) * np.sqrt(np.abs(fc.past)), hour, 24)
-    column = phases(fc.history.timestamps, "day", fc.step)
-    unsteady, count = phase_means(np.abs(fc.past - day[:, column]), column, day.shape[1])
+    roots, _ = phase_means(np.sign(fc.training_kw) * np.sqrt(np.abs(fc.training_kw)), hour, 24)
+    column = phase_numbers(fc.history.timestamps, "day", fc.step)
+    unsteady, count = phase_means(np.abs(fc.training_kw - day[:, column]), column, day.shape[1])
     parts: dict[str, Any] = {
         "households": np.array(fc.households), "power": fc.power, "metered": metered, "day": day, "roots": roots,
         "unsteady": np.where(count > 0, unsteady, 0.0), "ahead": ahead,
@@ -123,7 +123,7 @@ def _occasion(
     unsteady: FloatArray,
     ahead: Any,
 ) -> Occasion:
-    points, habits = crowd_points(power, day, ahead), Habits(day, roots, unsteady, ahead)
+    points, habits = points_of_homes(power, day, ahead), Habits(day, roots, unsteady, ahead)
     return Occasion(tuple(households.tolist()), power, metered, points, day[:, ahead], habits)
 
 

@@ -33,11 +33,11 @@ from shoal.crowds.formation import means
 from shoal.crowds.membership import ROOM, form_crowds
 from shoal.mechanism.mechanism import Mechanism
 from shoal.numerics.threads import one_library_thread
-from shoal.product.sources.meters.neighborhoods import AHEAD_WEIGHT, DAY_WEIGHT, USUAL_SHARE, likeness
+from shoal.product.sources.meters.crowd_points import AHEAD_WEIGHT, DAY_WEIGHT, USUAL_SHARE, likeness_points
 from shoal.product.sources.meters.quality import as_readings
-from shoal.product.studies.attackers import Attacker, Table, WeekMetric, curves, rank_rows
+from shoal.product.studies.attackers import Attacker, Table, WeekMetric, curve_metrics, rank_rows
 from shoal.product.studies.findings import ERROR, markdown_table
-from shoal.product.studies.reidentification import Weeks, comparable_curves, curve_scores, inside_crowds, raw_scores
+from shoal.product.studies.meter_attack import Weeks, curve_scores, inside_crowds, log_curves, raw_scores
 from shoal.records import plain
 from shoal.rounding import percent
 from shoal.validation import FloatArray
@@ -231,7 +231,7 @@ class Ways:
     def all(self, crowd: int) -> list[Release]:
         """Forecasts without protection, and releases of them of every kind."""
         return [
-            Release(PLAIN, tuple(comparable_curves(one) for one in self.power)),
+            Release(PLAIN, tuple(log_curves(one) for one in self.power)),
             *self.noisy(crowd),
             self.means(crowd),
             self.books(crowd),
@@ -308,7 +308,7 @@ class Ways:
         likelihoods: Sequence[FloatArray],
     ) -> Release:
         off = float(np.sqrt(((np.concatenate(rows) - np.concatenate(self.power)) ** 2).mean()))
-        compared = rows if name in (WHITE, PAPER) else [comparable_curves(one) for one in rows]
+        compared = rows if name in (WHITE, PAPER) else [log_curves(one) for one in rows]
         return Release(name, tuple(compared), crowds, naming_bound(crowds, epsilon, delta), off, tuple(likelihoods))
 
 
@@ -400,7 +400,7 @@ def boosted(
 
 def attacked(release: Release, known: Sequence[FloatArray], judged: int, seed: int, learned: bool) -> dict[str, Any]:
     """Chances of every attacker on the curves of one origin."""
-    more = partial(boosted, curves, seed) if learned else None
+    more = partial(boosted, curve_metrics, seed) if learned else None
     scores = curve_scores(known, release.rows, judged, seed, more)
     if release.crowds is not None:
         scores[INFORMED] = informed(release.crowds, release.likelihoods[judged])
@@ -462,7 +462,7 @@ def study(
     """The whole study on meter data; with ``keep``, each part is kept in that folder and not made twice."""
     own = as_readings(readings)
     first = -(-train_days // 7)
-    weeks = Weeks.of(own, first, origins, crowd, max(WEEKS))
+    weeks = Weeks.of_readings(own, first, origins, crowd, max(WEEKS))
     judged = weeks.judged
     reach = [count for count in (1, *WEEKS) if sum(week >= count for week in judged) >= 2]
     late = [number for number, week in enumerate(judged) if week >= reach[-1]]
@@ -474,7 +474,8 @@ def study(
     books = sum(size <= BOOKS for size in sizes)
     # Forecasts; noise and codebooks; attacks on six kinds of data, on crowds by size, and by weeks known.
     total = len(wanted) + len(judged) * (1 + books + 6 + len(sizes) + books) + (6 * len(reach) - 1) * len(late)
-    terms = [weeks.origins, weeks.names, crowd, epsilon, delta, book_epsilon, order, train_days, horizon, learned, seed]
+    starts = tuple(weeks.starts[week].isoformat() for week in judged)
+    terms = [starts, weeks.names, crowd, epsilon, delta, book_epsilon, order, train_days, horizon, learned, seed]
     terms += [ROOM, USUAL_SHARE, AHEAD_WEIGHT, DAY_WEIGHT]  # what crowds are formed by
     digest = hashlib.sha256(json.dumps([shoal.__version__, *terms], default=str).encode()).hexdigest()[:8]
     parts = Parts(None if keep is None else keep / f"reidentify-{digest}", progress, total)
@@ -482,26 +483,26 @@ def study(
     def forecast_at(days: int, week: int) -> dict[str, Any]:
         options: dict[str, Any] = {"order": order, "horizon": horizon, "season": "day"}
         fc = shoal.forecast(own, train_days=days, origin=weeks.starts[week], **options)
-        return {"households": np.array(fc.households), "power": fc.power, "points": likeness(fc)}
+        return {"households": np.array(fc.households), "power": fc.power, "points": likeness_points(fc)}
 
     made = {at: parts.get("forecast-{}-{}".format(*at), partial(forecast_at, *at)) for at in wanted}
     weeks = weeks.with_forecasts([one["households"].tolist() for one in made.values()], crowd)
-    curve = {at: weeks.of_homes(one["households"].tolist(), one["power"]) for at, one in made.items()}
+    curve = {at: weeks.rows_of_homes(one["households"].tolist(), one["power"]) for at, one in made.items()}
     start = made[train_days, judged[0]]
-    prints, ends = weeks.prints
+    fingerprints, ends = weeks.fingerprints
 
     def knowledge(at: Sequence[int], count: int) -> list[FloatArray]:
         """(homes, f + k) what so many weeks before each origin say: fingerprints, and what one would forecast."""
         days = min(7 * count, train_days)
         return [
-            np.concatenate([prints[:, week - count : week].mean(axis=1), comparable_curves(curve[days, week])], axis=1)
+            np.concatenate([fingerprints[:, week - count : week].mean(axis=1), log_curves(curve[days, week])], axis=1)
             for week in at
         ]
 
     def raw(at: Sequence[int], count: int) -> list[dict[str, Any]]:
         def made_at(week: int) -> dict[str, Any]:
             more = partial(boosted, partial(weekly_blocks, ends=ends), seed) if learned else None
-            return chances(raw_scores(prints, ends, week, count, seed, more), None)
+            return chances(raw_scores(fingerprints, ends, week, count, seed, more), None)
 
         return [parts.get(f"attack-raw-{count}-{week}", partial(made_at, week)) for week in at]
 
@@ -517,10 +518,10 @@ def study(
         ]
 
     power = [curve[train_days, week] for week in judged]
-    points = weeks.of_homes(start["households"].tolist(), start["points"])
+    points = weeks.rows_of_homes(start["households"].tolist(), start["points"])
     ways = Ways(weeks.names, power, points, epsilon, delta, book_epsilon, seed, parts)
     known = knowledge(judged, 1)
-    readings_left = Release(RAW, tuple(prints[:, week] for week in judged))
+    readings_left = Release(RAW, tuple(fingerprints[:, week] for week in judged))
     every = raw(judged, 1)
     findings = findings_of(readings_left, every)
     by_rows = among_fewer(findings, every)
@@ -546,7 +547,7 @@ def study(
             )
             by_weeks += [one for one in strongest(findings_of(release, every, count)) if one.attacker != INFORMED]
     return AttackStudy(
-        homes=len(weeks.names), days=weeks.days, origins=weeks.origins, crowd=crowd, findings=tuple(findings),
+        homes=len(weeks.names), days=weeks.days, origins=starts, crowd=crowd, findings=tuple(findings),
         left_out=weeks.left_out, epsilon=epsilon, delta=delta,
         by_rows=tuple(by_rows), by_size=tuple(by_size), by_weeks=tuple(by_weeks),
     )  # fmt: skip

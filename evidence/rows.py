@@ -25,18 +25,18 @@ from numpy.typing import NDArray
 
 from evidence.homes import EVERY
 from evidence.occasions import occasion
-from shoal.crowds.loads import WATTS, LoadCrowd, begin_loads, next_loads
+from shoal.crowds.loads import WATTS, LoadCrowd, new_load_crowd, next_load_row
 from shoal.crowds.membership import form_crowds
 from shoal.crowds.publish import RowsState, publish_rows
-from shoal.crowds.rules import base_of_few, decimals_of, in_units, round_sums, window_of
+from shoal.crowds.rules import base_for_few_values, round_sums, rounding_window, to_units, unit_decimals
 from shoal.crowds.tables import (
     ColumnRoles,
-    begin_table,
     column_bases,
-    likeness_of,
-    members_at,
-    next_table,
-    table_limits,
+    formation_limits,
+    likeness_points,
+    new_table_crowd,
+    next_table_rows,
+    rows_by_crowd,
 )
 from shoal.validation import FloatArray
 
@@ -125,14 +125,14 @@ class Releases:
 
 def begin(homes: Series, draw: Callable[[int], int]) -> list[LoadCrowd]:
     """The crowds before their first release."""
-    day = in_units(homes.day, WATTS)
+    day = to_units(homes.day, WATTS)
     of_all = Fraction(int(np.abs(day).sum()), day.size)
-    return [begin_loads(day[homes.member == c], of_all, draw) for c in range(int(homes.member.max()) + 1)]
+    return [new_load_crowd(day[homes.member == c], of_all, draw) for c in range(int(homes.member.max()) + 1)]
 
 
 def release(homes: Series, draw: Callable[[int], int]) -> Releases:
     """All releases of a series under the rules."""
-    watts = in_units(np.nan_to_num(homes.power), WATTS)
+    watts = to_units(np.nan_to_num(homes.power), WATTS)
     present = np.asarray(np.isfinite(homes.power).all(axis=2))
     crowds = begin(homes, draw)
     n_releases, n, k = watts.shape
@@ -142,7 +142,7 @@ def release(homes: Series, draw: Callable[[int], int]) -> Releases:
         states.append(list(crowds))
         for c, crowd in enumerate(crowds):
             at = np.flatnonzero(homes.member == c)
-            step = next_loads(crowd, watts[t, at], present[t, at], homes.instants[t], homes.phases[t])
+            step = next_load_row(crowd, watts[t, at], present[t, at], homes.instants[t], homes.phases[t])
             crowds[c] = step.crowd
             held[t, at], entered[t, at] = step.held, step.entered
             if step.row is not None:
@@ -197,7 +197,7 @@ def changes(homes: Series, seed: int = 0, trials: int = 400) -> dict[str, float]
     """Shares of changes that are read from two rows: rules and none, an outsider and a landlord with three meters."""
     random = np.random.default_rng(seed)
     done = release(homes, lambda n: int(random.integers(n)))
-    watts = in_units(np.nan_to_num(homes.power), WATTS)
+    watts = to_units(np.nan_to_num(homes.power), WATTS)
     present = np.asarray(np.isfinite(homes.power).all(axis=2))
     read: dict[str, list[float]] = {}
     n_releases, n = watts.shape[:2]
@@ -218,7 +218,7 @@ def changes(homes: Series, seed: int = 0, trials: int = 400) -> dict[str, float]
             for who, moved in (("", [own]), ("landlord ", [own, *others.tolist()])):
                 figures = watts[t, at].copy()
                 figures[moved] += rise
-                step = next_loads(before, figures, present[t, at], homes.instants[t], homes.phases[t])
+                step = next_load_row(before, figures, present[t, at], homes.instants[t], homes.phases[t])
                 known = others if who else np.array([], dtype=int)
                 had = done.entered[t - 1, at]
                 exact = (homes.entering[t, at] - homes.entering[t - 1, at]).sum(axis=0) * 1000 + rise
@@ -242,22 +242,22 @@ def _count(read: dict[str, list[float]], name: str, estimate: float, truth: floa
 def constant(homes: Series, seed: int = 0) -> dict[str, float]:
     """Error of who knows all others about one member whose figure is constant, in usual figures: one entry, all."""
     random = np.random.default_rng(seed)
-    watts = in_units(homes.entering, WATTS)
+    watts = to_units(homes.entering, WATTS)
     errors: dict[str, list[float]] = {"entry": [], "all": [], "possible": []}
     for c in range(int(homes.member.max()) + 1):
         at = np.flatnonzero(homes.member == c)
         for own in range(len(at)):
-            day = in_units(homes.day[at], WATTS)
+            day = to_units(homes.day[at], WATTS)
             usual = max(int(np.abs(day).mean()), 1)
             value = round(usual * random.uniform(0.5, 1.5))
             day[own] = value
-            every = in_units(homes.day, WATTS)
-            crowd = begin_loads(day, Fraction(int(every.sum()), every.size), lambda n: int(random.integers(n)))
+            every = to_units(homes.day, WATTS)
+            crowd = new_load_crowd(day, Fraction(int(every.sum()), every.size), lambda n: int(random.integers(n)))
             low, high, single = -(10**12), 10**12, []
             for t in range(len(watts)):
                 figures = watts[t, at].copy()
                 figures[own] = value
-                step = next_loads(crowd, figures, np.full(len(at), True), homes.instants[t], homes.phases[t])
+                step = next_load_row(crowd, figures, np.full(len(at), True), homes.instants[t], homes.phases[t])
                 crowd = step.crowd
                 if step.row is None:
                     continue
@@ -303,21 +303,21 @@ def tables(n: int = 1000, seed: int = 0) -> dict[str, float]:
     every = payroll(n, seed)
     columns = ColumnRoles.of(every[0])
     crowd = form_crowds(
-        likeness_of(every[0], columns), 10, beside=every[0], limits=table_limits(every[0], columns), seed=seed
+        likeness_points(every[0], columns), 10, beside=every[0], limits=formation_limits(every[0], columns), seed=seed
     )
-    inside = members_at(crowd)
+    inside = rows_by_crowd(crowd)
     bases = [column_bases(every[0], columns, len(at)) for at in inside]
-    decimals = [decimals_of(column) for column in zip(*bases, strict=True)]
-    units = [in_units(values, decimals) for values in every]
+    decimals = [unit_decimals(column) for column in zip(*bases, strict=True)]
+    units = [to_units(values, decimals) for values in every]
     kept = [
-        begin_table(units[0][at], base, decimals, lambda n: int(random.integers(n)))
+        new_table_crowd(units[0][at], base, decimals, lambda n: int(random.integers(n)))
         for at, base in zip(inside, bases, strict=True)
     ]
     before = means_before = last = every[0]  # of no use before the second month
     found: dict[str, list[float]] = {name: [] for name in ("held", "withheld", "read", "exact", "total", "share")}
     for t, (values, whole) in enumerate(zip(every, units, strict=True)):
         known = [np.ones((len(at), whole.shape[1]), dtype=np.bool_) for at in inside]
-        step = next_table(kept, [whole[at] for at in inside], known, columns)
+        step = next_table_rows(kept, [whole[at] for at in inside], known, columns)
         kept = list(step.crowds)
         exact = np.array([values[at].mean(axis=0) for at in inside])
         sizes = np.array([len(at) for at in inside])
@@ -342,8 +342,8 @@ def tables(n: int = 1000, seed: int = 0) -> dict[str, float]:
 def yes_no(tables_: int = 40, draws: int = 20_000, n: int = 12, seed: int = 0) -> dict[str, float]:
     """How often who knows all others, and chooses their figures, is right about one yes or no; and the bound."""
     random = np.random.default_rng(seed)
-    base = base_of_few([0, 1], n)
-    window, one = window_of(base, n, 4), 10**4
+    base = base_for_few_values([0, 1], n)
+    window, one = rounding_window(base, n, 4), 10**4
     right = 0
     for _ in range(draws):
         value, offset = int(random.integers(2)), int(random.integers(window))

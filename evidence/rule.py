@@ -322,7 +322,7 @@ def _days(readings: Any) -> tuple[FloatArray, str]:
     count = (stamps.max() + own.step - stamps.min()) // timedelta(days=1)
     if count < 14:
         raise InputError("readings: at least fourteen whole days are needed")
-    kw = own.cut(int(stamps.dt.epoch("us").min()), count * steps).kw
+    kw = own.window(int(stamps.dt.epoch("us").min()), count * steps).kw
     kw = _filled(kw[np.isfinite(kw).mean(axis=1) >= OBSERVED].reshape(-1, count, steps))
     kwh: FloatArray = kw.sum(axis=2) * (own.step / timedelta(hours=1))
     return kwh, stamps.min().date().isoformat()

@@ -25,9 +25,9 @@ from scipy.stats import norm
 import shoal
 from evidence.homes import LONDON
 from evidence.occasions import PROMISED, Occasion, occasion
-from shoal.crowds.loads import WATTS, begin_loads, next_loads
+from shoal.crowds.loads import WATTS, new_load_crowd, next_load_row
 from shoal.crowds.membership import waiting_size
-from shoal.crowds.rules import in_units
+from shoal.crowds.rules import to_units
 from shoal.readings.crowds import public_tables, sum_of_home_vectors
 from shoal.readings.population_error import w1_bounds
 from shoal.validation import FloatArray
@@ -47,10 +47,10 @@ class LastingCrowds:
         assert first.habits is not None
         self.households = np.array(first.households)
         self.member = first.crowds()
-        day = in_units(first.habits.day, WATTS)
+        day = to_units(first.habits.day, WATTS)
         of_all = Fraction(int(np.abs(day).sum()), day.size)
         self.crowds = [
-            begin_loads(day[self.member == c], of_all, lambda n: int(draw.integers(n)))
+            new_load_crowd(day[self.member == c], of_all, lambda n: int(draw.integers(n)))
             for c in range(int(self.member.max()) + 1)
         ]
         self.rows: dict[int, FloatArray] = {}
@@ -63,12 +63,12 @@ class LastingCrowds:
         assert today.habits is not None
         place = {name: i for i, name in enumerate(today.households)}
         at = np.array([place.get(name, -1) for name in self.households])
-        figures = in_units(np.where((at >= 0)[:, None], today.power[at], 0.0), WATTS)
+        figures = to_units(np.where((at >= 0)[:, None], today.power[at], 0.0), WATTS)
         instants = tuple(range(number * 10**6, number * 10**6 + figures.shape[1]))  # evenings do not overlap
         held = 0
         for c, crowd in enumerate(self.crowds):
             inside = np.flatnonzero(self.member == c)
-            step = next_loads(crowd, figures[inside], at[inside] >= 0, instants, today.habits.ahead)
+            step = next_load_row(crowd, figures[inside], at[inside] >= 0, instants, today.habits.ahead)
             self.crowds[c], held = step.crowd, held + int(step.held.sum())
             if step.row is not None:
                 self.rows[c] = step.row

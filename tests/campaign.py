@@ -176,7 +176,7 @@ def covariance(rng: np.random.Generator, k: int, decades: float) -> Array:
     return np.asarray(half @ half.T)
 
 
-def likeness(rng: np.random.Generator, half: Array, spread: float, length: float) -> tuple[Array, Array]:
+def likeness_points(rng: np.random.Generator, half: Array, spread: float, length: float) -> tuple[Array, Array]:
     """A covariance and a mean gap that look moderate next to the factor given."""
     k = len(half)
     other = half @ (rotation(rng, k) * np.exp(spread * rng.standard_normal(k)))
@@ -186,7 +186,7 @@ def likeness(rng: np.random.Generator, half: Array, spread: float, length: float
 def full_rank(tally: Tally, rng: np.random.Generator, low: int, high: int) -> None:
     k = int(rng.integers(low, high + 1))
     half = rotation(rng, k) * np.sqrt(10.0 ** rng.uniform(-float(rng.choice([0, 1, 4, 8])), 0.0, k))
-    other, gap = likeness(rng, half, float(rng.choice([0.05, 0.3, 1.0])), float(10.0 ** rng.uniform(-2, 1)))
+    other, gap = likeness_points(rng, half, float(rng.choice([0.05, 0.3, 1.0])), float(10.0 ** rng.uniform(-2, 1)))
     mean = rng.standard_normal(k) * rng.choice([0.0, 1.0, 100.0])
     pair(tally, rng, np.array([mean, mean + gap]), np.array([half @ half.T, other]))
 
@@ -206,7 +206,7 @@ def widest(tally: Tally, rng: np.random.Generator, _: int) -> None:
     """k from 25 to 60."""
     k = int(rng.integers(25, 61))
     half = rotation(rng, k) * np.sqrt(10.0 ** rng.uniform(-2.0, 0.0, k))
-    other, gap = likeness(rng, half, float(rng.choice([0.05, 0.3])), float(10.0 ** rng.uniform(-1, 0.7)))
+    other, gap = likeness_points(rng, half, float(rng.choice([0.05, 0.3])), float(10.0 ** rng.uniform(-1, 0.7)))
     pair(tally, rng, np.array([np.zeros(k), gap]), np.array([half @ half.T, other]))
 
 
@@ -223,7 +223,7 @@ def graded(tally: Tally, rng: np.random.Generator, _: int) -> None:
     """Entries from 1e-12 to 1e12."""
     k = int(rng.integers(2, 13))
     half = rotation(rng, k) * np.exp(0.3 * rng.standard_normal(k))
-    other, gap = likeness(rng, half, 0.3, float(10.0 ** rng.uniform(-1, 1)))
+    other, gap = likeness_points(rng, half, 0.3, float(10.0 ** rng.uniform(-1, 1)))
     axes = 10.0 ** rng.permutation(np.linspace(-6.0, 6.0, k))
     covs = np.array([half @ half.T, other]) * axes[:, None] * axes[None, :]
     mean = axes * rng.standard_normal(k)
@@ -322,7 +322,7 @@ def nearly_singular(tally: Tally, rng: np.random.Generator, _: int) -> None:
     values = np.ones(k)
     values[: int(rng.integers(1, k))] = 10.0 ** rng.uniform(-16.0, -8.0)
     half = rotation(rng, k) * np.sqrt(values)
-    other, gap = likeness(rng, half, 0.3, 1.0)
+    other, gap = likeness_points(rng, half, 0.3, 1.0)
     mean = rng.standard_normal(k) * rng.choice([0.0, 1.0, 1e4])
     pair(tally, rng, np.array([mean, mean + gap]), np.array([half @ half.T, other]))
 
@@ -585,7 +585,7 @@ def inverses(tally: Tally, rng: np.random.Generator, _: int) -> None:
     """ε for a δ: δ at that ε is not above the one that was asked for."""
     k = int(rng.integers(1, 7))
     half = rotation(rng, k) * np.sqrt(10.0 ** rng.uniform(-1.0, 0.0, k))
-    other, gap = likeness(rng, half, float(rng.choice([1e-6, 0.1, 0.5])), float(rng.choice([1e-3, 1.0])))
+    other, gap = likeness_points(rng, half, float(rng.choice([1e-6, 0.1, 0.5])), float(rng.choice([1e-3, 1.0])))
     classes = shoal.GaussianClasses(np.array([np.zeros(k), gap]), np.array([half @ half.T, other]))
     tally.pairs += 1
     for delta in (0.3, 1e-3, 1e-9, 1e-40):

@@ -11,7 +11,7 @@ import pytest
 
 import shoal
 from shoal.accounting.deterministic import gaussian_delta
-from shoal.product.cli.screen import as_command_options
+from shoal.product.cli.output import as_command_options
 
 SECRET = 8675309.125
 EYE = np.eye(2)

@@ -19,7 +19,7 @@ from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import FitFacts
 from shoal.product.card.measures import design_facts, hiding
 from shoal.product.card.render import summary
-from shoal.product.sources.frames import as_cells
+from shoal.product.sources.frames import spreadsheet_safe
 
 EVIL = 'a\x1b]0;owned\x07\x9b31m\u202eb\r\n"<script>'
 
@@ -38,8 +38,8 @@ def test_printable_text_has_no_controls_and_other_text_stays(text: str) -> None:
 @given(st.lists(st.one_of(st.text(alphabet="'=+-@\t\ra1 ", max_size=4), st.none()), max_size=6))
 def test_cells_are_no_formulas_and_can_be_turned_back(texts: list[str | None]) -> None:
     frame = pl.DataFrame({"name": texts, "n": [-1.5] * len(texts)}, schema={"name": pl.String, "n": pl.Float64})
-    shown = as_cells(frame)
-    assert as_cells(frame.lazy()).collect().equals(shown)
+    shown = spreadsheet_safe(frame)
+    assert spreadsheet_safe(frame.lazy()).collect().equals(shown)
     assert shown["n"].to_list() == frame["n"].to_list()
     for before, after in zip(texts, shown["name"].to_list(), strict=True):
         assert after == (None if before is None else cell(before))

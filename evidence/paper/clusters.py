@@ -5,7 +5,7 @@ from __future__ import annotations
 from shoal import validation
 from shoal.errors import InputError
 from shoal.laws.graph import NeighborGraph
-from shoal.product.sources.meters.predictive import Forecasts
+from shoal.product.sources.meters.predictive_laws import Forecasts
 
 
 def cluster_graph(forecasts: Forecasts, n_clusters: int = 6, seed: int = 0, *, by: str = "profile") -> NeighborGraph:

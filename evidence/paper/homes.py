@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from shoal.mechanism.mechanism import Mechanism
-from shoal.product.sources.meters.predictive import Forecasts, power_error
+from shoal.product.sources.meters.predictive_laws import Forecasts, power_error
 from shoal.product.sources.meters.quality import Readings
 from shoal.validation import FloatArray
 
@@ -46,9 +46,9 @@ class Home:
 
 def three_homes(readings: Readings, forecasts: Forecasts, mechanism: Mechanism, seed: int) -> tuple[Home, ...]:
     """Homes at the quartiles of the past day's consumption; ``mechanism`` adds zero-mean noise to the forecast."""
-    at = readings.place(forecasts.origin)
+    at = readings.find_origin(forecasts.origin)
     day = round(24 / _hours(forecasts))
-    past, future = readings.cut(at, -day), readings.cut(at, forecasts.horizon)
+    past, future = readings.window(at, -day), readings.window(at, forecasts.horizon)
     row = np.searchsorted(np.array(past.households), np.array(forecasts.households))
     known = np.isfinite(past.kw[row]).all(axis=1) & np.isfinite(future.kw[row]).all(axis=1)
     order = np.flatnonzero(known)[np.argsort(past.kw[row][known].mean(axis=1))]

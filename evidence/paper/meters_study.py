@@ -243,6 +243,6 @@ def _readings(readings: pl.DataFrame | Readings | None, seed: int, most: int) ->
 
 def _origin(readings: Readings) -> datetime:
     """The start of the last ``HORIZON`` steps."""
-    end = readings.place(None)
+    end = readings.find_origin(None)
     width = int(readings.step.total_seconds() * 1_000_000)
-    return clock.in_zone(end - HORIZON * width, readings.time_zone)
+    return clock.instant_in_zone(end - HORIZON * width, readings.time_zone)

@@ -59,15 +59,15 @@ if TYPE_CHECKING:  # the product: pip install 'shoal[run]'
     from shoal.product.runs.run import run as run
     from shoal.product.sources.hider import LabelHider as LabelHider
     from shoal.product.sources.hider import LawWarning as LawWarning
+    from shoal.product.sources.meters.crowd_points import crowd_graph as crowd_graph
     from shoal.product.sources.meters.forecast import forecast as forecast
     from shoal.product.sources.meters.forecast import update_forecasts as update_forecasts
-    from shoal.product.sources.meters.neighborhoods import crowd_graph as crowd_graph
-    from shoal.product.sources.meters.predictive import Forecasts as Forecasts
-    from shoal.product.sources.meters.readings import read_meters as read_meters
+    from shoal.product.sources.meters.meter_files import read_meters as read_meters
+    from shoal.product.sources.meters.predictive_laws import Forecasts as Forecasts
     from shoal.product.sources.meters.simulate import simulate_meters as simulate_meters
-    from shoal.product.studies.reidentification import attack_meters as attack_meters
-    from shoal.product.studies.tables import attack_table as attack_table
-    from shoal.product.studies.tables import find_published as find_published
+    from shoal.product.studies.meter_attack import attack_meters as attack_meters
+    from shoal.product.studies.table_attack import attack_table as attack_table
+    from shoal.product.studies.table_attack import find_published as find_published
 
 __version__: str
 __all__: list[str]

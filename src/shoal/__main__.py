@@ -18,16 +18,16 @@ def run() -> None:
         import shoal.product  # noqa: F401
     except ModuleNotFoundError as error:
         sys.exit(_without_product(error))
-    from shoal.product.cli import screen
+    from shoal.product.cli import output
     from shoal.product.cli.main import app
 
     try:
         if interruptible:
-            screen.ON_BEGIN.append(_interruptible)
+            output.ON_BEGIN.append(_interruptible)
         app()
     finally:
         if interruptible:
-            screen.ON_BEGIN.remove(_interruptible)
+            output.ON_BEGIN.remove(_interruptible)
             _interruptible()
 
 

@@ -9,11 +9,8 @@
     ├── StorageError          the disk is full; what is finished is kept
     └── WorkerError           workers do not start, or the cluster is gone; what is finished is kept
 
-All but the last two are also ValueErrors.
-
-No message carries data: an exception text can end up in a log, and in a privacy library a log is a release.
-Messages name arguments, shapes, labels of the *caller's own* arguments and limits, never values of means,
-covariances or readings.
+All but the last two are also ValueErrors. No message carries data, since an exception text can end up in a log:
+messages name arguments, shapes, labels of the caller's own arguments and limits.
 """
 
 from __future__ import annotations

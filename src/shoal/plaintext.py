@@ -1,13 +1,8 @@
 """Names from files: compared as people read them, and as text that does nothing on a terminal, in a page, in a table.
 
-Two spellings name the same household where :func:`name_key` gives the same text for both: capitals, composed or
-combined accents, full-width letters, invisible characters and the kind or number of spaces do not matter. It is the
-only comparison of names in files, ledger and the readings' account.
-
-A table that is written as CSV follows one rule, names of columns included, which a reader can turn round: a text that
-begins with ``=``, ``+``, ``-``, ``@``, a tab, a carriage return or an apostrophe gets one apostrophe before it.
-Spreadsheet programs then show it as text instead of running it as a formula; take one leading apostrophe off to have
-the text again. Numbers stay as they are. What a value shows in a notebook is a small HTML :func:`table`.
+Two spellings name the same household where :func:`name_key` gives the same text for both. It is the only comparison of
+names in files, ledger and the readings' account. In a CSV file a text that a spreadsheet program would run as a formula
+has an apostrophe before it (:func:`cell`).
 """
 
 from __future__ import annotations

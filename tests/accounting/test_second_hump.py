@@ -28,7 +28,7 @@ def test_what_rises_again_is_doubt(epsilon: float) -> None:
         half = campaign.rotation(rng, k) * np.sqrt(10.0 ** rng.uniform(-2.0, 0.0, k))
         times = int(rng.choice([1, 1, 2, 5, 40, 330]))
         spread = float(rng.choice([0.0, 1e-6, 0.2])) / np.sqrt(times)
-        other, gap = campaign.likeness(rng, half, spread, float(10.0 ** rng.uniform(-2, 0)) / np.sqrt(times))
+        other, gap = campaign.likeness_points(rng, half, spread, float(10.0 ** rng.uniform(-2, 0)) / np.sqrt(times))
         classes = shoal.GaussianClasses(np.array([np.zeros(k), gap]), np.array([half @ half.T, other]))
         released += [classes] * times
     tally = campaign.Tally()

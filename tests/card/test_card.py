@@ -13,7 +13,7 @@ from card_cases import card_of
 import shoal
 from shoal.product.card.facts import MEANINGLESS, DesignFacts
 from shoal.product.card.render import public_page
-from shoal.product.sources.meters.predictive import power_accuracy
+from shoal.product.sources.meters.predictive_laws import power_accuracy
 
 
 def family(n: int = 4, k: int = 3) -> tuple[shoal.GaussianClasses, shoal.NeighborGraph]:

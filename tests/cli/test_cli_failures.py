@@ -130,7 +130,7 @@ def test_a_full_temporary_folder_is_not_called_an_empty_file(tmp_path, meters, m
         def __init__(self, name):
             self.name, self.path = name, Path("/dev/full")
 
-    monkeypatch.setattr("shoal.product.sources.frames.Scratch", FullFolder)
+    monkeypatch.setattr("shoal.product.sources.frames.ScratchFile", FullFolder)
     refused("check", file, code=2, says="the disk is full")
 
 

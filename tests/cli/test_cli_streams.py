@@ -19,7 +19,7 @@ from calls import call
 import shoal
 from shoal.accounting import spectrum
 from shoal.numerics import compilation
-from shoal.product.cli.screen import Outcome, StageProgress, command
+from shoal.product.cli.output import Outcome, StageProgress, command
 from shoal.product.runs.config import Config
 from shoal.product.runs.run import compile_first
 

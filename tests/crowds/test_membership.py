@@ -13,8 +13,8 @@ from shoal.crowds.membership import (
     can_have_figures,
     form_crowds,
     formation_size,
+    join_waiting_rests,
     waiting_size,
-    with_blocks,
 )
 
 Sizes = st.integers(2, 6)
@@ -117,7 +117,7 @@ def test_lots_of_ten_crowds_are_alike_inside() -> None:
 def test_rests_stay_together_among_at_least_m_others(m: int, crowds: list[int], blocks: list[int]) -> None:
     newcomers = {f"n{c}.{i}": c for c, size in enumerate(crowds) for i in range(size)}
     rests = {100 + b: [f"b{b}.{i}" for i in range(size)] for b, size in enumerate(blocks)}
-    joined, waiting = with_blocks(newcomers, rests, m)
+    joined, waiting = join_waiting_rests(newcomers, rests, m)
     assert all(joined[name] == crowd for name, crowd in newcomers.items())
     for block, names in rests.items():
         if block in waiting:
@@ -141,5 +141,5 @@ def test_who_can_still_have_figures() -> None:
 def test_a_rest_crosses_no_boundary() -> None:
     sides = {"a": "north", "b": "north", "c": "south", "d": "south", "x": "south"}
     newcomers, rest = {"a": 0, "b": 0, "c": 1, "d": 1}, {7: ["x", "gone"]}
-    assert with_blocks(newcomers, rest, 2, None, sides) == ({**newcomers, "x": 1, "gone": 1}, set())
-    assert with_blocks(newcomers, {7: ["gone"]}, 2, None, sides) == (newcomers, {7}), "nobody knows where it is"
+    assert join_waiting_rests(newcomers, rest, 2, None, sides) == ({**newcomers, "x": 1, "gone": 1}, set())
+    assert join_waiting_rests(newcomers, {7: ["gone"]}, 2, None, sides) == (newcomers, {7}), "nobody knows where it is"

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shoal
-from shoal.crowds.publish import advance_rows
-from shoal.crowds.tables import ColumnRoles, near_copies
+from shoal.crowds.publish import next_public_rows
+from shoal.crowds.tables import ColumnRoles, nearly_equal_columns
 
 
 def people(n: int, seed: int) -> np.ndarray:
@@ -80,7 +80,7 @@ def test_for_given_draws_rows_are_a_function_of_the_multiset(seed: int, ties: bo
         state, result = empty, []
         for figures in (values,) if ties else (values, later):  # two who are alike at first may differ later
             given = ([f"n{i}" for i in range(40)], figures[order])
-            rows, state = advance_rows(given, state, 4, draw=lambda n: int(draws.integers(n)))
+            rows, state = next_public_rows(given, state, 4, draw=lambda n: int(draws.integers(n)))
             result.append(np.nan_to_num(rows.values, nan=-1.0).tolist())
         return result
 
@@ -284,7 +284,7 @@ def test_near_copies_are_found() -> None:
     columns = {"x": x, "other unit": 32 - 1.8 * x, "noisy": x + rng.normal(0, 2, 60), "other": rng.normal(0, 1, 60)}
     columns |= {"yes": yes, "no": 1 - yes, "nearly": np.where(np.arange(60) == 3, 1 - yes, yes), "one": 0 * x}
     values = np.column_stack(list(columns.values()))
-    found = near_copies(values, ColumnRoles.of(values).few)
+    found = nearly_equal_columns(values, ColumnRoles.of(values).few)
     assert [list(columns)[j] for j in found] == ["x", "other unit", "noisy", "yes", "no"]
 
 

@@ -10,21 +10,21 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.crowds.diversity import deal, deal_blocks, keeps_closeness
-from shoal.crowds.loads import begin_loads, next_loads
+from shoal.crowds.diversity import deal_to_blocks, deal_to_crowds, keeps_closeness
+from shoal.crowds.loads import new_load_crowd, next_load_row
 from shoal.crowds.membership import form_crowds
-from shoal.crowds.publish import RowsState, advance_rows
+from shoal.crowds.publish import RowsState, next_public_rows
 from shoal.crowds.rules import (
-    as_figures,
-    base_above,
-    base_below,
-    coalition_of,
+    coalition_size,
+    figures_of_multiples,
+    held_load_members,
     held_members,
-    hold_loads,
     keeps_dominance,
+    largest_base_below,
     round_sums,
+    smallest_base_above,
 )
-from shoal.crowds.tables import ColumnRoles, likeness_of, ruled_columns, rules_kept, table_limits
+from shoal.crowds.tables import ColumnRoles, dominance_columns, formation_limits, likeness_points, rules_hold
 
 Amounts = st.lists(st.integers(0, 1000), min_size=2, max_size=20)
 
@@ -50,18 +50,18 @@ def test_rows_are_right_on_average(window: int, total: int) -> None:
 
 @given(st.fractions(min_value=Fraction(1, 10**9), max_value=10**9))
 def test_bases_are_the_nearest_below_and_above(limit: Fraction) -> None:
-    below, above = base_below(limit), base_above(limit)
+    below, above = largest_base_below(limit), smallest_base_above(limit)
     assert Fraction(below) <= limit <= Fraction(above)
     assert limit < Fraction(below) * Fraction(5, 2)
     for base in (below, above):
         assert int(base.scaleb(-base.adjusted())) in (1, 2, 5)
-    assert as_figures(np.array([7]), Decimal("0.05")).tolist() == [0.35]
+    assert figures_of_multiples(np.array([7]), Decimal("0.05")).tolist() == [0.35]
 
 
 @given(Amounts)
 def test_dominance_is_the_rule_as_it_is_written(amounts: list[int]) -> None:
     ordered = sorted(amounts, reverse=True)
-    c = coalition_of(len(amounts))
+    c = coalition_size(len(amounts))
     assert bool(keeps_dominance(np.array(amounts))) == (ordered[0] <= 2 * sum(ordered[1 + c :]))
 
 
@@ -86,7 +86,7 @@ def test_a_member_is_held_as_a_whole_whichever_half_of_its_change_is_seen() -> N
     for at in range(4):
         moved = still.copy()
         moved[5, at] = 5000
-        held = hold_loads(moved, still, np.array([True, True, False, False]), 1000)
+        held = held_load_members(moved, still, np.array([True, True, False, False]), 1000)
         assert held.tolist() == [i == 5 for i in range(12)]
 
 
@@ -94,12 +94,14 @@ def test_a_home_that_was_silent_and_comes_back_alone_is_held() -> None:
     rng = np.random.default_rng(0)
     day = rng.integers(200, 600, (12, 24))
     instants, phases = tuple(range(24)), np.arange(24)
-    first = next_loads(begin_loads(day, Fraction(400), lambda n: n // 3), day, np.full(12, True), instants, phases)
+    first = next_load_row(
+        new_load_crowd(day, Fraction(400), lambda n: n // 3), day, np.full(12, True), instants, phases
+    )
     figures = day + rng.integers(-3, 4, day.shape)  # everybody moves by a watt or three
     figures[4] = day[4] // 10 + 9000
     silent = np.arange(12) != 4
-    second = next_loads(first.crowd, figures, silent, instants, phases)
-    third = next_loads(second.crowd, figures, np.full(12, True), instants, phases)
+    second = next_load_row(first.crowd, figures, silent, instants, phases)
+    third = next_load_row(second.crowd, figures, np.full(12, True), instants, phases)
     assert third.held.tolist() == [i == 4 for i in range(12)]
     assert second.row is not None
     assert third.row is not None
@@ -108,10 +110,10 @@ def test_a_home_that_was_silent_and_comes_back_alone_is_held() -> None:
 
 def test_a_home_that_makes_most_of_a_row_has_it_withheld() -> None:
     day = np.full((12, 24), 100)
-    crowd = begin_loads(day, Fraction(100), lambda n: 0)
+    crowd = new_load_crowd(day, Fraction(100), lambda n: 0)
     figures = day.copy()
     figures[0] = 5000
-    row = next_loads(crowd, figures, np.full(12, True), tuple(range(24)), np.arange(24))
+    row = next_load_row(crowd, figures, np.full(12, True), tuple(range(24)), np.arange(24))
     assert row.row is None
     assert row.crowd is crowd
 
@@ -124,7 +126,7 @@ def test_crowds_are_formed_close_to_all_and_by_values_alone(n: int, seed: int, s
 
     def crowds(order: np.ndarray) -> np.ndarray:
         own = values[order]
-        return form_crowds(likeness_of(own, columns), 5, beside=own, limits=table_limits(own, columns))
+        return form_crowds(likeness_points(own, columns), 5, beside=own, limits=formation_limits(own, columns))
 
     crowd = crowds(np.arange(n))
     assert keeps_closeness(values[:, 1:].astype(np.int64), crowd).all()
@@ -147,17 +149,17 @@ def test_two_columns_that_agree_for_all_but_one_are_ruled_by_their_difference() 
     salary = np.random.default_rng(1).lognormal(8, 0.3, 24).round()
     both = np.column_stack([salary, salary])
     both[3, 1] += 500
-    assert (0, 1) in ruled_columns(both, np.zeros(2, dtype=bool))
+    assert (0, 1) in dominance_columns(both, np.zeros(2, dtype=bool))
 
 
 def test_ten_thousand_labels_are_dealt_in_blocks() -> None:
     rng = np.random.default_rng(2)
     points, rare = rng.normal(size=(10_000, 3)), (rng.random(10_000) < 0.02).astype(float)
-    crowd = deal(points, rare[:, None] / rare.std(), 833)
+    crowd = deal_to_crowds(points, rare[:, None] / rare.std(), 833)
     sizes = np.bincount(crowd)
     assert set(sizes.tolist()) == {12, 13}
     assert np.bincount(crowd, rare).max() <= 1
-    blocks = deal_blocks(points, rare[:, None] / rare.std(), 3)
+    blocks = deal_to_blocks(points, rare[:, None] / rare.std(), 3)
     assert np.abs(np.bincount(blocks) / 10_000 - 1 / 3).max() < 0.01
     assert np.ptp(np.bincount(blocks, rare)) <= 15
 
@@ -171,7 +173,7 @@ def test_amounts_near_the_end_of_whole_numbers_keep_the_rule() -> None:
 def test_numbers_of_new_crowds_are_drawn_and_not_the_order_of_figures() -> None:
     figures = {f"p{i:02d}": [float(i)] for i in range(24)}
     new = RowsState(10, 0.6, None, ColumnRoles(*np.zeros((3, 0), dtype=np.bool_)), 0, {})
-    first = [advance_rows(figures, new, 10, draw=draw)[0].values for draw in (lambda n: 0, lambda n: n - 1)]
+    first = [next_public_rows(figures, new, 10, draw=draw)[0].values for draw in (lambda n: 0, lambda n: n - 1)]
     assert first[0][0, 0] < first[0][-1, 0]
     assert first[1][0, 0] > first[1][-1, 0]
 
@@ -182,5 +184,5 @@ def test_columns_in_different_units_are_compared_in_one() -> None:
     figures[0, 1] += 50
     units = figures * np.array([10, 100])
     crowd, none = np.repeat([0, 1], 12), ColumnRoles(*np.zeros((3, 2), dtype=np.bool_))
-    assert rules_kept(units, crowd, none, decimals=(1, 2)).tolist() == [[True, False], [True, True]]
-    assert rules_kept(figures * 10, crowd, none, decimals=(1, 1)).tolist() == [[True, False], [True, True]]
+    assert rules_hold(units, crowd, none, decimals=(1, 2)).tolist() == [[True, False], [True, True]]
+    assert rules_hold(figures * 10, crowd, none, decimals=(1, 1)).tolist() == [[True, False], [True, True]]

@@ -8,7 +8,7 @@ import pytest
 import shoal
 from shoal.designs.design import design
 from shoal.mechanism.mechanism import Ending
-from shoal.product.sources.meters.predictive import power_accuracy
+from shoal.product.sources.meters.predictive_laws import power_accuracy
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 from evidence.backtest import backtest, inflation
 from evidence.homes import SWISS
 from shoal import InputError, forecast, simulate_meters
-from shoal.product.sources.meters.predictive import fit_season
+from shoal.product.sources.meters.predictive_laws import fit_season
 
 START = datetime(2024, 1, 1)
 
@@ -97,7 +97,7 @@ def test_inflation_is_what_estimating_the_mean_costs(repeats: int) -> None:
     logs = rng.standard_normal((n, (repeats + 1) * 96))
     phase = np.tile(np.arange(96), repeats)
     season = fit_season(np.exp(logs[:, : repeats * 96]), phase, period="day", step=timedelta(minutes=15), floor=1e-9)
-    inside = season.remove(np.exp(logs[:, : repeats * 96]), phase).var()
+    inside = season.residuals(np.exp(logs[:, : repeats * 96]), phase).var()
     ahead = (logs[:, repeats * 96 :] - season.profile[:, np.arange(96)]).var()
     factor = inflation(season, np.arange(96))
     assert (factor == factor[0, 0]).all()

@@ -17,7 +17,7 @@ from evidence.reidentification import AttackStudy, Hits
 from evidence.rule import INDEPENDENT, METERED, UNKNOWN, Population, _cost, _told, price_rule
 from shoal.accounting.deterministic import gaussian_delta
 from shoal.product.studies.attackers import rank_rows
-from shoal.product.studies.reidentification import Weeks, raw_scores
+from shoal.product.studies.meter_attack import Weeks, raw_scores
 
 pytest.importorskip("matplotlib", reason="pictures need matplotlib")
 
@@ -80,9 +80,9 @@ def test_printed_bounds_are_not_below_what_is_certified(figures: dict[str, dict[
 @pytest.mark.skipif(not SWISS.there, reason="the Swiss homes are not here")
 def test_raw_readings_of_real_homes_are_found_as_often_as_is_stored(figures: dict[str, dict[str, object]]) -> None:
     study = page.stored_as(AttackStudy, figures["reidentify"])
-    weeks = Weeks.of(SWISS.read(), 3, len(study.origins), study.crowd)
-    prints, ends = weeks.prints
-    scores = [raw_scores(prints, ends, week, 1, 0) for week in weeks.judged]
+    weeks = Weeks.of_readings(SWISS.read(), 3, len(study.origins), study.crowd)
+    fingerprints, ends = weeks.fingerprints
+    scores = [raw_scores(fingerprints, ends, week, 1, 0) for week in weeks.judged]
     stored = {one.attacker: one for one in study.findings if one.what == "raw readings"}
     for attacker in scores[0]:
         hits = Hits.over([rank_rows(one[attacker]) for one in scores])

@@ -24,7 +24,7 @@ from evidence.reidentification import (
 )
 from evidence.sizes_picture import sizes_picture
 from evidence.storage import stored
-from shoal.product.studies.reidentification import OWN
+from shoal.product.studies.meter_attack import OWN
 
 
 def test_fewer_rows_against_every_choice_of_them() -> None:

@@ -55,10 +55,10 @@ def test_frontier(mechanism: shoal.Mechanism) -> None:
 def test_forecasts_show_sizes() -> None:
     readings = shoal.simulate_meters(3, 5, seed=2)
     forecasts = shoal.forecast(readings, order=(1, 0), train_days=4, season="day", horizon=4)
-    assert forecasts.recent is not None
-    assert forecasts.recent.shape == (3, 96)
+    assert forecasts.last_day_kw is not None
+    assert forecasts.last_day_kw.shape == (3, 96)
     last = readings.filter(readings["household"] == "H0001")["kw"].to_numpy()[-96:]
-    assert forecasts.recent[1] == pytest.approx(last)
+    assert forecasts.last_day_kw[1] == pytest.approx(last)
 
 
 def test_audit_is_shown_as_its_text(mechanism: shoal.Mechanism) -> None:

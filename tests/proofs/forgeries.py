@@ -417,7 +417,7 @@ def faults(case: Case, sentence: str) -> list[str]:
         found.append("pairs that are not accounted for")
     if mechanism is not None:
         laws = proofs.DyadicLaws(mechanism)
-        cost = proofs._loss(mechanism, laws, np.array(pairs), np.array(epsilon), scope)
+        cost = proofs._precision_loss(mechanism, laws, np.array(pairs), np.array(epsilon), scope)
         if not loss >= cost * (1 - 1e-9):
             found.append(f"finite precision {loss!r} below {cost!r}")
         if not (upper == 1 or upper >= ideal + loss * (1 - 1e-15)):

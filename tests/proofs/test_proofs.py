@@ -24,7 +24,7 @@ WIDTH = 4e-11
 def pair(seed: int, k: int, spread: float = 0.3, decades: float = 2.0) -> shoal.GaussianClasses:
     rng = np.random.default_rng([seed, k])
     half = campaign.rotation(rng, k) * np.sqrt(10.0 ** rng.uniform(-decades, 0.0, k))
-    other, gap = campaign.likeness(rng, half, spread, float(10.0 ** rng.uniform(-1, 0.5)))
+    other, gap = campaign.likeness_points(rng, half, spread, float(10.0 ** rng.uniform(-1, 0.5)))
     return shoal.GaussianClasses(np.array([np.zeros(k), gap]), np.array([half @ half.T, other]))
 
 

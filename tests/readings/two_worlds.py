@@ -25,9 +25,9 @@ import polars as pl
 
 import shoal
 from shoal.product.runs.meter_rows import declared_grid, make_shard, open_files, read_readings, sort_files
-from shoal.product.sources.meters.neighborhoods import usual_day
-from shoal.product.sources.meters.quality import repair
-from shoal.product.sources.meters.readings import choose_spellings, in_order
+from shoal.product.sources.meters.crowd_points import usual_day
+from shoal.product.sources.meters.meter_files import choose_spellings, order_rows
+from shoal.product.sources.meters.quality import repair_readings
 
 LAYOUTS = ("long", "households", "times", "days", "single")
 ENCODINGS = (None, "cp1252", "utf-16", "latin-1")
@@ -254,10 +254,12 @@ def in_shards(opened: Any, grid: Any, config: Any, folder: Path) -> Iterator[Any
 
 def in_memory(opened: Any, grid: Any, world: World) -> Iterator[Any]:
     """The same, without files in between."""
-    pieces = pl.concat([piece for number, source in enumerate(opened.sources) for piece in source.pieces(number)])
+    pieces = pl.concat(
+        [piece for number, source in enumerate(opened.sources) for piece in source.standard_batches(number)]
+    )
     names = choose_spellings(pieces["household"].unique().to_list(), {}, together=True)
-    rows = in_order(pieces.with_columns(pl.col("household").replace(names)), opened.time_zone)
-    yield repair(rows, interval=timedelta(microseconds=grid.step_us), phase=grid.phase_us)
+    rows = order_rows(pieces.with_columns(pl.col("household").replace(names)), opened.time_zone)
+    yield repair_readings(rows, interval=timedelta(microseconds=grid.step_us), phase=grid.phase_us)
 
 
 def forecasts_of(data: Any, world: World) -> dict[str, bytes]:

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from small_run import go
 
 import shoal
-from shoal.product.sources.meters.readings import meter_readings
+from shoal.product.sources.meters.meter_files import meter_readings
 
 ZURICH = "Europe/Zurich"
-BATCH = "shoal.product.sources.meters.readings.BATCH"
+BATCH = "shoal.product.sources.meters.meter_files.BATCH"
 Write = Callable[..., Path]
 
 

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 import shoal
-from shoal.product.sources.declaration import open_declared
-from shoal.product.sources.frames import encoding_named
+from shoal.product.sources.declared_files import open_declared
+from shoal.product.sources.frames import declared_encoding
 
 
 def rows(
     path: Path, content: bytes, encoding: str | None = None, *, whole: bool = False
 ) -> list[tuple[str | None, ...]]:
     path.write_bytes(content)
-    table = open_declared(path, encoding_named(encoding), lambda header: whole)  # its temporary file lasts as long
+    table = open_declared(path, declared_encoding(encoding), lambda header: whole)  # its temporary file lasts as long
     return table.raw.collect().rows()
 
 
@@ -42,7 +42,7 @@ def test_the_declared_encoding(tmp_path: Path, encoding: str) -> None:
 )
 def test_encodings_in_which_a_cell_could_take_in_the_next_are_refused(encoding: str) -> None:
     with pytest.raises(shoal.InputError, match=r"^encoding"):
-        encoding_named(encoding)
+        declared_encoding(encoding)
 
 
 def test_what_is_wrong_with_a_header_is_told(tmp_path: Path) -> None:

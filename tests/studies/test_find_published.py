@@ -40,11 +40,11 @@ def published(rows: dict[str, float], column: str, homes: int | None = None) -> 
 
 
 def found(attack: Study) -> float:
-    return attack.of("linkability")[0].figure
+    return attack.findings_of("linkability")[0].figure
 
 
 def named(attack: Study) -> tuple[float, float]:
-    (one,) = attack.of("singling out")
+    (one,) = attack.findings_of("singling out")
     return one.figure, one.guess
 
 
@@ -69,7 +69,7 @@ def test_rows_of_a_run_are_judged_by_its_record(tmp_path: Path) -> None:
         attack = shoal.find_published(target, HOMES)
         assert found(attack) == 1.0
         assert named(attack) == pytest.approx((1 / 3, 1 / 3))
-        (one,) = attack.of("singling out")
+        (one,) = attack.findings_of("singling out")
         assert one.interval[0] <= 1 / 3 <= one.interval[1]
     (tmp_path / "released.csv").unlink()
     attack = shoal.find_published(tmp_path, HOMES)

@@ -12,8 +12,16 @@ from typer.testing import CliRunner
 
 import shoal
 from shoal.product.cli.main import app
-from shoal.product.studies.findings import Finding, unique_share
-from shoal.product.studies.inference import AREA, RIGHT, Rows, area_under, infer, infer_among_all, infer_columns
+from shoal.product.studies.findings import Finding, isolation_chances
+from shoal.product.studies.inference import (
+    AREA,
+    RIGHT,
+    Rows,
+    area_under,
+    infer_columns,
+    infer_from_noisy_sum,
+    infer_property,
+)
 from shoal.readings.crowds import home_vectors
 from shoal.readings.plan import noisy_crowds_plan
 
@@ -40,7 +48,7 @@ def leaky(seed: int, strength: float, origins: int = 4) -> list[Finding]:
     share = truth[0].reshape(CROWDS, SIZE).mean(axis=1)
     share = (share - share.mean()) / share.std()
     rows = tuple((strength * share + draw.standard_normal(CROWDS))[:, None] for _ in range(origins))
-    return infer(Rows("averages", rows, MEMBER), truth, "a fact")
+    return infer_property(Rows("averages", rows, MEMBER), truth, "a fact")
 
 
 @pytest.mark.parametrize("runs", [20, pytest.param(100, marks=pytest.mark.slow)])
@@ -63,7 +71,7 @@ def test_honest_rows_raise_at_most_the_stated_share_of_alarms() -> None:
         shares = draw.beta(2, 2, CROWDS)  # crowds are alike in the fact
         truth = (draw.random((1, CROWDS * SIZE)) < shares[MEMBER]).astype(float)
         rows = Rows("averages", (draw.standard_normal((CROWDS, 3)),), MEMBER)
-        alarms += [one.is_above_guess for one in infer(rows, truth, "a fact")]
+        alarms += [one.is_above_guess for one in infer_property(rows, truth, "a fact")]
     assert alarms.max() <= 11  # a binomial of 200 at 2.5 % is larger in 1 of 100 campaigns
 
 
@@ -87,11 +95,11 @@ def test_a_promise_bounds_someone_who_knows_all_others_and_too_little_noise_is_a
     truth = (np.arange(200) >= 100)[None].astype(float)
     plan = noisy_crowds_plan(200, 1.0, typical_kw=1.0)
     vectors = [home_vectors(curves, plan)]
-    (kept,) = infer_among_all(vectors, plan.account, truth, "level")
+    (kept,) = infer_from_noisy_sum(vectors, plan.account, truth, "level")
     assert kept.bound is not None
     assert not kept.is_violation
     loud = noisy_crowds_plan(200, 20.0, typical_kw=1.0)
-    (told,) = infer_among_all([home_vectors(curves, loud)], loud.account, truth, "level")
+    (told,) = infer_from_noisy_sum([home_vectors(curves, loud)], loud.account, truth, "level")
     assert told.figure > kept.bound  # the attack has the strength to see noise that is too small
     assert not told.is_violation
 
@@ -100,11 +108,11 @@ def test_facts_that_are_unknown_or_too_rare() -> None:
     rows = Rows("averages", (np.arange(50.0)[:, None],), MEMBER)
     truth = np.full((1, 600), np.nan)
     truth[0, :60] = np.arange(60) % 2  # five crowds are too few rows to learn from
-    assert infer(rows, truth, "a fact") == []
+    assert infer_property(rows, truth, "a fact") == []
     truth = np.zeros((1, 600))
     truth[0, :4] = 1
-    assert infer(rows, truth, "a fact") == []
-    assert unique_share(np.array([[1.0, 2.0], [1.0, 2.5], [7.0, 7.0]]), 2, 1.0, 0).tolist() == [0.5, 0.5, 1.0]
+    assert infer_property(rows, truth, "a fact") == []
+    assert isolation_chances(np.array([[1.0, 2.0], [1.0, 2.5], [7.0, 7.0]]), 2, 1.0, 0).tolist() == [0.5, 0.5, 1.0]
 
 
 # ---------------------------------------------------------------------- tables
@@ -130,14 +138,22 @@ def test_three_questions_about_a_table(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "Singling out" in done.stdout
     study = shoal.attack_table(people(), "person", sensitive=["smokes"], crowd=5)
-    (raw,) = (one for one in study.of("inference", "raw rows") if one.what.startswith("smokes") and one.measure == AREA)
-    (row,) = (one for one in study.of("inference", "averages") if one.what.startswith("smokes") and one.measure == AREA)
+    (raw,) = (
+        one
+        for one in study.findings_of("inference", "raw rows")
+        if one.what.startswith("smokes") and one.measure == AREA
+    )
+    (row,) = (
+        one
+        for one in study.findings_of("inference", "averages")
+        if one.what.startswith("smokes") and one.measure == AREA
+    )
     assert raw.figure > 0.9 > row.figure  # the rule of diversity leaves a part
-    assert study.of("singling out", "raw rows")[0].figure == 1.0
-    (named,) = study.of("singling out", "averages")
+    assert study.findings_of("singling out", "raw rows")[0].figure == 1.0
+    (named,) = study.findings_of("singling out", "averages")
     assert named.bound is not None
     assert named.figure <= named.bound <= 1 / 5
-    assert study.of("inference", "readings")[0].bound is not None
+    assert study.findings_of("inference", "readings")[0].bound is not None
     for message, given in (
         ("label", {"label": "name"}),
         ("sensitive", {"sensitive": ["weight"]}),
@@ -156,14 +172,14 @@ def test_a_published_table_of_figures_is_judged_by_a_record_or_names() -> None:
     )
     record = table.with_columns(crowd=pl.col("person").replace_strict(crowd))
     study = shoal.find_published(published, record, label="person")
-    (named,) = study.of("singling out")
+    (named,) = study.findings_of("singling out")
     assert named.figure <= named.guess < 1 / 5 + 1e-12
-    assert study.of("linkability")[0].is_above_guess  # which crowd it is, is not hidden
-    assert {one.measure for one in study.of("inference")} == {AREA, RIGHT}
+    assert study.findings_of("linkability")[0].is_above_guess  # which crowd it is, is not hidden
+    assert {one.measure for one in study.findings_of("inference")} == {AREA, RIGHT}
     alone = shoal.find_published(published, table, label="person")
     assert alone.findings == ()
     assert "unknown" in alone.about
     open_rows = shoal.find_published(table, table, label="person")
-    assert open_rows.of("linkability")[0].figure == 1.0
+    assert open_rows.findings_of("linkability")[0].figure == 1.0
     with pytest.raises(shoal.InputError, match="known: two columns"):
         shoal.find_published(published.select("crowd", "age"), record, label="person")

@@ -24,20 +24,20 @@ import shoal
 from shoal.errors import UnreachableError
 from shoal.product.card.package import package as PACKAGE
 from shoal.product.cli.main import app
-from shoal.product.studies import odds
+from shoal.product.studies import p_values
 from shoal.product.studies import release_files as attack
 
 SOURCE = Path(shoal.__file__).parent
 
 
-@pytest.mark.parametrize(("module", "own"), [("release_files", {"", ".findings"}), ("odds", set())])
+@pytest.mark.parametrize(("module", "own"), [("release_files", {"", ".findings"}), ("p_values", set())])
 def test_the_attack_shares_no_code_with_what_it_attacks(module: str, own: set[str]) -> None:
-    """NumPy, SciPy, Python's own modules, a driver of PostgreSQL, the odds, and the value that a finding is."""
+    """NumPy, SciPy, Python's own modules, a driver of PostgreSQL, the p_values, and the value that a finding is."""
     tree = ast.parse((SOURCE / f"product/studies/{module}.py").read_text(encoding="utf-8"))
     names = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     names |= {one.name for node in ast.walk(tree) if isinstance(node, ast.Import) for one in node.names}
     assert {name for name in names if name.startswith("shoal")} == {f"shoal.product.studies{name}" for name in own}
-    assert all(one.name == "odds" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)
+    assert all(one.name == "p_values" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)
                and node.module == "shoal.product.studies" for one in node.names)  # fmt: skip
     rest = {name.split(".")[0] for name in names} - {"shoal"}
     assert rest <= {"numpy", "scipy", "psycopg", *sys.stdlib_module_names}
@@ -327,12 +327,14 @@ def test_what_is_not_known_is_said(second: Released, tmp_path: Path) -> None:
     assert "have released since" in later.not_looked_at[0]
 
 
-# ---------------------------------------------------------------------- levels and odds
+# ---------------------------------------------------------------------- levels and p_values
 
 
 def test_odds_are_exact() -> None:
-    assert odds.binomial_tail(3, 10, 0.2) == pytest.approx(stats.binom.sf(2, 10, 0.2), rel=1e-12)
-    assert odds.binomial_interval(3, 10) == pytest.approx(tuple(stats.binomtest(3, 10).proportion_ci(0.95)), rel=1e-9)
+    assert p_values.binomial_tail(3, 10, 0.2) == pytest.approx(stats.binom.sf(2, 10, 0.2), rel=1e-12)
+    assert p_values.binomial_interval(3, 10) == pytest.approx(
+        tuple(stats.binomtest(3, 10).proportion_ci(0.95)), rel=1e-9
+    )
     for n in (2, 3, 4, 5):
         orders = list(itertools.permutations(range(n)))
         fixed = [sum(a == i for i, a in enumerate(order)) for order in orders]
@@ -340,22 +342,22 @@ def test_odds_are_exact() -> None:
         most = n * (n - 1) // 2
         for hits in range(n + 1):
             share = np.mean([one >= hits for one in fixed])
-            assert odds.fixed_points_p_value(hits, [n]) == pytest.approx(share, rel=1e-12, abs=1e-300)
+            assert p_values.fixed_points_p_value(hits, [n]) == pytest.approx(share, rel=1e-12, abs=1e-300)
         for order, seen in zip(orders, mixed, strict=True):
             least = min(seen, most - seen)
             share = 2 * np.mean([one <= least for one in mixed])
-            assert odds.sortedness_p_value([order]) == pytest.approx(min(share, 1.0), rel=1e-12)
+            assert p_values.sortedness_p_value([order]) == pytest.approx(min(share, 1.0), rel=1e-12)
 
 
 def test_the_order_of_many_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bound is never below the exact odds, and close in the tail."""
+    """The bound is never below the exact p_values, and close in the tail."""
     rng = np.random.default_rng(0)
     for _ in range(20):
         order = np.argsort(np.arange(40) + rng.normal(size=40) * rng.choice([5, 20, 60])).tolist()
-        exact = odds.sortedness_p_value([order])
+        exact = p_values.sortedness_p_value([order])
         with monkeypatch.context() as patch:
-            patch.setattr(odds, "EXACT_PAIRS", 0)
-            bound = odds.sortedness_p_value([order])
+            patch.setattr(p_values, "EXACT_PAIRS", 0)
+            bound = p_values.sortedness_p_value([order])
         assert exact <= bound * (1 + 1e-9)
         assert bound < 1e-3 or exact > 1e-6
 
@@ -376,13 +378,13 @@ def test_one_run_odds() -> None:
             total += stats.binom.pmf(right - i, guesses, q)
             worst = max(worst, total / i)
         expected = min(stats.binom.sf(right - 1, guesses, q) + 2 * worst * delta * coins, 1.0)
-        assert odds.one_run_p_value(right, guesses, coins, epsilon, delta) == pytest.approx(expected, rel=1e-8)
+        assert p_values.one_run_p_value(right, guesses, coins, epsilon, delta) == pytest.approx(expected, rel=1e-8)
 
 
 def test_power_as_it_is_stated() -> None:
     """An excess that is said to be seen is seen in 95 of 100 draws, and a little less is not."""
-    excess = odds.detectable_excess(620, 1 / 12, 0.025)
-    least = next(v for v in range(621) if odds.binomial_tail(v, 620, 1 / 12) <= 0.025)
+    excess = p_values.detectable_excess(620, 1 / 12, 0.025)
+    least = next(v for v in range(621) if p_values.binomial_tail(v, 620, 1 / 12) <= 0.025)
     assert stats.binom.sf(least - 1, 620, 1 / 12 + excess) == pytest.approx(0.95, abs=1e-6)
     assert 0.045 < excess < 0.046
 

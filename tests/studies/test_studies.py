@@ -17,9 +17,15 @@ import shoal
 from evidence.boosted import Boosted, weekly_blocks
 from evidence.reidentification import Hits
 from shoal.product.cli.main import app
-from shoal.product.studies.attackers import curves, fingerprint, rank_rows, score_rows, weekly
+from shoal.product.studies.attackers import (
+    curve_metrics,
+    fingerprint_metrics,
+    rank_rows,
+    score_rows,
+    week_fingerprint,
+)
 from shoal.product.studies.findings import Finding, Study
-from shoal.product.studies.reidentification import EXPECTED, FEATURES, OWN
+from shoal.product.studies.meter_attack import EXPECTED, FEATURES, OWN
 
 
 @pytest.fixture(scope="module")
@@ -53,14 +59,14 @@ def _homes(draw: np.random.Generator) -> tuple[list[NDArray[np.float64]], NDArra
     usual = np.exp(draw.standard_normal((60, 1, 96)) * 0.5)
     weeks = [usual * np.exp(0.3 * draw.standard_normal((60, 7, 96))) for _ in range(5)]
     weekend = np.array([False] * 5 + [True] * 2)
-    made = [fingerprint(week, weekend) for week in weeks]
+    made = [week_fingerprint(week, weekend) for week in weeks]
     return weeks, np.stack([one for one, _ in made], axis=1), made[0][1]
 
 
 def test_attackers_find_what_repeats_and_nothing_else() -> None:
     weeks, prints, ends = _homes(np.random.default_rng(0))
     tables = [(prints[:30, week], prints[:30, week + 1]) for week in range(3)]
-    for attacker in (*weekly(tables, ends), Boosted(partial(weekly_blocks, ends=ends)).learned(tables)):
+    for attacker in (*fingerprint_metrics(tables, ends), Boosted(partial(weekly_blocks, ends=ends)).learned(tables)):
         scores = score_rows(attacker, prints[30:, 3], prints[30:, 4])
         assert rank_rows(scores)[0].mean() > 0.6
         assert rank_rows(scores[:, ::-1])[0].mean() < 0.2, "the row of another home"
@@ -68,11 +74,13 @@ def test_attackers_find_what_repeats_and_nothing_else() -> None:
     expected = [np.log(week[:, :, 40:52]).mean(axis=1) for week in weeks]
     known = [np.concatenate([prints[:, week], expected[week]], axis=1) for week in range(4)]
     tables = [(known[week][:30], rows[:30, week + 1]) for week in range(3)]
-    for attacker in (curves(tables)[0], Boosted(curves).learned(tables)):
+    for attacker in (curve_metrics(tables)[0], Boosted(curve_metrics).learned(tables)):
         assert rank_rows(score_rows(attacker, known[3][30:], rows[30:, 4]))[1].mean() > 0.6
     rows = prints[:, :, 24:36]  # what the fingerprint of the week before says, and no forecast
     tables = [(np.concatenate([prints[:30, w], np.zeros((30, 12))], axis=1), rows[:30, w + 1]) for w in range(3)]
-    found = score_rows(curves(tables)[1], np.concatenate([prints[30:, 3], np.zeros((30, 12))], axis=1), rows[30:, 4])
+    found = score_rows(
+        curve_metrics(tables)[1], np.concatenate([prints[30:, 3], np.zeros((30, 12))], axis=1), rows[30:, 4]
+    )
     assert rank_rows(found)[1].mean() > 0.6
 
 
@@ -81,13 +89,13 @@ def test_rows_that_are_the_same_get_the_same_score() -> None:
     rows = prints[:, 4].copy()
     rows[30:] = rows[:30]
     tables = [(prints[:30, week], prints[:30, week + 1]) for week in range(3)]
-    for attacker in (weekly(tables, ends)[0], Boosted(partial(weekly_blocks, ends=ends)).learned(tables)):
+    for attacker in (fingerprint_metrics(tables, ends)[0], Boosted(partial(weekly_blocks, ends=ends)).learned(tables)):
         scores = score_rows(attacker, prints[:, 3], rows)
         assert (scores[:, 30:] == scores[:, :30]).all()
 
 
 def found(study: Study, question: str, release: str, attacker: str) -> Finding:
-    (one,) = (one for one in study.of(question, release) if one.what.endswith(f"({attacker})"))
+    (one,) = (one for one in study.findings_of(question, release) if one.what.endswith(f"({attacker})"))
     return one
 
 
@@ -98,9 +106,9 @@ def test_three_questions_about_meters(tmp_path: Path, study: Study) -> None:
     inside = found(study, "singling out", "averages", EXPECTED)
     assert inside.figure == pytest.approx(inside.guess) == inside.bound  # rows of a crowd are the same: a guess
     assert found(study, "linkability", "raw readings", FEATURES).tests == study.members == 24
-    (unique,) = study.of("singling out", "raw readings")
+    (unique,) = study.findings_of("singling out", "raw readings")
     assert unique.interval[0] > 0.5 > unique.guess == 1 / 24
-    assert {one.release for one in study.of("inference")} >= {"raw readings", "unprotected forecasts"}
+    assert {one.release for one in study.findings_of("inference")} >= {"raw readings", "unprotected forecasts"}
     assert study.exceeded == ()
     assert {path.name for path in study.save(tmp_path)} == {"attack.html", "attack.json", "attack.md"}
     assert (tmp_path / "attack.md").read_text(encoding="utf-8") == f"{study}\n"

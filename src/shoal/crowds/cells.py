@@ -59,17 +59,17 @@ def halve(x: FloatArray, members: NDArray[np.int64], size: int) -> tuple[NDArray
         if not length > 0:
             break
         direction = direction / length
-    chosen = _lowest(points @ direction, size)
+    chosen = _mask_of_lowest(points @ direction, size)
     for _ in range(_MEANS):
         direction = points[~chosen].mean(axis=0) - points[chosen].mean(axis=0)
-        again = _lowest(points @ direction, size)
+        again = _mask_of_lowest(points @ direction, size)
         if np.array_equal(again, chosen):
             break
         chosen = again
     return members[chosen], members[~chosen]
 
 
-def _lowest(values: FloatArray, size: int) -> NDArray[np.bool_]:
+def _mask_of_lowest(values: FloatArray, size: int) -> NDArray[np.bool_]:
     """(n,) whether each value is among the ``size`` least; of equals the first."""
     chosen = np.zeros(len(values), dtype=np.bool_)
     chosen[np.argsort(values, kind="stable")[:size]] = True
@@ -95,11 +95,11 @@ def near_pairs(points: FloatArray, k: int, *, most: int = CELL, beside: int = BE
             away[number] = -1.0
             others = np.sort(np.concatenate([members[c] for c in np.argsort(away, kind="stable")[:looked]]))
             pairs[own, :, 0] = own[:, None]
-            pairs[own, :, 1] = _closest(x, own, others, k, centers[number])
+            pairs[own, :, 1] = _nearest_rows(x, own, others, k, centers[number])
     return pairs.reshape(-1, 2)
 
 
-def _closest(
+def _nearest_rows(
     x: FloatArray, own: NDArray[np.int64], others: NDArray[np.int64], k: int, center: FloatArray
 ) -> NDArray[np.int64]:
     """(len(own), k) the k rows among ``others`` nearest to each of ``own``, without itself; of equals the first."""

@@ -3,7 +3,7 @@
     |mean of the crowd − mean of all|  ≤  κ · standard deviation of all,      κ = 0.6
 
 t-closeness (Li, Li, Venkatasubramanian 2007) with the distance of means (docs/theory.md, section 12.1, rule 5). Whole
-numbers are compared exactly. :func:`deal` gives formation a start that keeps it.
+numbers are compared exactly. :func:`deal_to_crowds` gives formation a start that keeps it.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ def keeps_closeness(
     return kept
 
 
-def standing(values: FloatArray, closeness: float = CLOSENESS, among: FloatArray | None = None) -> FloatArray:
+def closeness_scores(values: FloatArray, closeness: float = CLOSENESS, among: FloatArray | None = None) -> FloatArray:
     """(n, r) protected figures in the unit of closeness, (figure − mean of all) / (κ · standard deviation).
 
     A crowd is close to all labels where its mean is within ±1.
 
-    >>> standing(np.array([[0.0], [1.0]]), 0.5).tolist()
+    >>> closeness_scores(np.array([[0.0], [1.0]]), 0.5).tolist()
     [[-2.0], [2.0]]
     """
     everyone = np.sort(values if among is None else among, axis=0)
@@ -66,12 +66,12 @@ def standing(values: FloatArray, closeness: float = CLOSENESS, among: FloatArray
     return np.asarray((values - everyone.mean(axis=0)) / np.where(deviation > 0, closeness * deviation, 1.0))
 
 
-def deal(points: FloatArray, protected: FloatArray, number: int) -> NDArray[np.int64]:
+def deal_to_crowds(points: FloatArray, protected: FloatArray, number: int) -> NDArray[np.int64]:
     """(n,) crowd of each row, 0 … number − 1: alike in ``points`` (n, d), mixed in ``protected`` (n, r).
 
     Rows that are alike in the protected columns are dealt one to each crowd, to near crowds by linear assignment.
 
-    >>> deal(np.array([[0.0], [0.1], [9.0], [9.1]]), np.array([[0.0], [1.0], [0.0], [1.0]]), 2).tolist()
+    >>> deal_to_crowds(np.array([[0.0], [0.1], [9.0], [9.1]]), np.array([[0.0], [1.0], [0.0], [1.0]]), 2).tolist()
     [1, 1, 0, 0]
     """
     from scipy.optimize import linear_sum_assignment  # takes long to load
@@ -92,7 +92,7 @@ def deal(points: FloatArray, protected: FloatArray, number: int) -> NDArray[np.i
     return crowd
 
 
-def deal_blocks(points: FloatArray, protected: FloatArray, number: int) -> NDArray[np.int64]:
+def deal_to_blocks(points: FloatArray, protected: FloatArray, number: int) -> NDArray[np.int64]:
     """(n,) block of each row, 0 … number − 1: alike in ``points``, with equal shares of rows alike in ``protected``."""
     n = len(points)
     order = np.argsort(parts(protected, -(-n // (TABLE * number))), kind="stable")

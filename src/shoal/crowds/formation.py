@@ -14,7 +14,7 @@ first, and the best of all sweeps is returned. Everything is deterministic, but 
 Crowds are a function of the multiset of rows (docs/theory.md, section 12): rows are sorted by value before anything
 else is done, and means (:func:`means`) are exactly rounded sums. Where crowds have to keep limits (:class:`Limits`),
 what is in excess of them comes first and the spread second: a move may never raise the excess. Where rows have to be
-close to all in what is protected, formation begins with them dealt (:func:`shoal.crowds.diversity.deal`).
+close to all in what is protected, formation begins with them dealt (:func:`shoal.crowds.diversity.deal_to_crowds`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from threadpoolctl import threadpool_limits
 
 from shoal import validation
 from shoal.crowds.cells import cut, near_pairs, parts
-from shoal.crowds.diversity import deal, deal_blocks
+from shoal.crowds.diversity import deal_to_blocks, deal_to_crowds
 from shoal.crowds.rules import COALITION, PERCENT
 from shoal.errors import InputError
 from shoal.numerics.compilation import kernel
@@ -61,7 +61,7 @@ class Limits(NamedTuple):
     amounts: FloatArray  #: (n, p) ≥ 0: what each row has of its crowd's totals
     shares: FloatArray  #: (p,) no row has more than this share of a total; 1 for any
     ruled: NDArray[np.bool_]  #: (p,) whether the amounts keep dominance (:mod:`shoal.crowds.rules`)
-    close: FloatArray  #: (n, r) crowds keep the means of these within ±1 (:func:`shoal.crowds.diversity.standing`)
+    close: FloatArray  #: (n, r) crowds keep the means of these within ±1 (``diversity.closeness_scores``)
 
     @classmethod
     def none(cls, n: int) -> Limits:
@@ -142,7 +142,7 @@ def crowds(
         cells = np.zeros(len(rows), dtype=np.int64)
         if len(rows) > BLOCK:
             close, number = limits.close[rows], -(-len(rows) // BLOCK)
-            cells = deal_blocks(x[rows], close, number) if close.shape[1] else cut(x[rows], BLOCK)
+            cells = deal_to_blocks(x[rows], close, number) if close.shape[1] else cut(x[rows], BLOCK)
         blocks += [rows[cells == cell] for cell in range(int(cells.max()) + 1)]
     end = math.inf if time_limit is None else monotonic() + validation.positive(time_limit=time_limit)
     sweeps = min(max(_WORK // len(x), _FEWEST), _MOST, _FEW_POINTS + len(x) // 4)
@@ -210,7 +210,7 @@ def _form(
         near = np.ascontiguousarray(near_pairs(x, k)[:, 1])
         # The least change that counts: far above rounding, far below what anybody could notice.
         least = 1e-12 * float((x**2).sum()) / n
-        crowd = deal(x, limits.close, n // size) if limits.close.shape[1] else parts(x, n // size)
+        crowd = deal_to_crowds(x, limits.close, n // size) if limits.close.shape[1] else parts(x, n // size)
         if share < 1:
             _improve(x, crowd, size, near, limits, least, sweeps, end)
             if _excess(crowd, weights, share) > 0:

@@ -16,12 +16,12 @@ import numpy as np
 from shoal.crowds.rules import (
     Draw,
     Units,
-    as_figures,
-    base_of_numbers,
-    hold_loads,
+    base_for_usual,
+    figures_of_multiples,
+    held_load_members,
     keeps_dominance,
     round_sums,
-    window_of,
+    rounding_window,
 )
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
@@ -46,7 +46,7 @@ class LoadCrowd:
     @property
     def window(self) -> int:
         """The offset's number of values N = n b, in watts."""
-        return window_of(self.base, len(self.day), WATTS)
+        return rounding_window(self.base, len(self.day), WATTS)
 
 
 @dataclass(frozen=True)
@@ -59,20 +59,20 @@ class LoadRow:
     crowd: LoadCrowd  #: after the release
 
 
-def begin_loads(day: Units, of_all: Fraction, draw: Draw) -> LoadCrowd:
+def new_load_crowd(day: Units, of_all: Fraction, draw: Draw) -> LoadCrowd:
     """A new crowd with usual days ``day`` (n, steps) in watts and its permanent base and secret offset.
 
     ``of_all`` is the mean |load| of the usual days of all labels.
 
-    >>> begin_loads(np.full((10, 24), 400), Fraction(400), lambda n: n // 2).base
+    >>> new_load_crowd(np.full((10, 24), 400), Fraction(400), lambda n: n // 2).base
     Decimal('0.05')
     """
     usual = max(Fraction(int(np.abs(day).sum()), max(day.size, 1)), of_all * LEAST_LEVEL) / 10**WATTS
-    base = max(base_of_numbers(usual, len(day)), FINEST) if usual else FINEST
-    return LoadCrowd(base, draw(window_of(base, len(day), WATTS)), day)
+    base = max(base_for_usual(usual, len(day)), FINEST) if usual else FINEST
+    return LoadCrowd(base, draw(rounding_window(base, len(day), WATTS)), day)
 
 
-def next_loads(
+def next_load_row(
     crowd: LoadCrowd,
     figures: Units,
     present: BoolArray,
@@ -86,8 +86,9 @@ def next_loads(
     ``largest_share`` of the load. Example: one of twelve homes draws 9 kW more while the others stay; it is held.
 
     >>> day = np.full((12, 1), 500)
-    >>> first = next_loads(begin_loads(day, Fraction(500), lambda n: 0), day, np.full(12, True), (0,), np.array([0]))
-    >>> jump = next_loads(first.crowd, day + 9000 * np.eye(12, 1, dtype=int), np.full(12, True), (1,), np.array([0]))
+    >>> crowd = new_load_crowd(day, Fraction(500), lambda n: 0)
+    >>> first = next_load_row(crowd, day, np.full(12, True), (0,), np.array([0]))
+    >>> jump = next_load_row(first.crowd, day + 9000 * np.eye(12, 1, dtype=int), np.full(12, True), (1,), np.array([0]))
     >>> int(jump.held.sum()), bool((jump.row == first.row).all())
     (1, True)
     """
@@ -100,11 +101,11 @@ def next_loads(
     entering = np.where(present[:, None], figures, reference)
     held = np.zeros(len(entering), dtype=np.bool_)
     if crowd.last is not None:
-        held = hold_loads(entering, reference, published, crowd.window)
+        held = held_load_members(entering, reference, published, crowd.window)
         entering[held] = reference[held]
     if not keeps_dominance(np.abs(entering).sum(axis=1), largest_share):
         return LoadRow(None, entering, held, crowd)
-    row = as_figures(round_sums(entering.sum(axis=0), crowd.window, crowd.offset), crowd.base)
+    row = figures_of_multiples(round_sums(entering.sum(axis=0), crowd.window, crowd.offset), crowd.base)
     day = crowd.day.copy()
     day[:, phases] = entering
     return LoadRow(row, entering, held, replace(crowd, day=day, instants=instants, last=entering))

@@ -85,7 +85,7 @@ def form_crowds(
         [points, *([] if beside is None else [beside]), *([] if limits is None else [limits.by_row])], axis=1
     )
     if seed is not None:
-        points = _with_noise(points, known, values, seed)
+        points = _add_secret_noise(points, known, values, seed)
     number = 0
     for value in sorted(set(values.tolist())):
         rows = np.flatnonzero(values == value)
@@ -115,7 +115,7 @@ def form_crowds(
     return member
 
 
-def _with_noise(points: FloatArray, known: FloatArray, values: NDArray[Any], seed: int) -> FloatArray:
+def _add_secret_noise(points: FloatArray, known: FloatArray, values: NDArray[Any], seed: int) -> FloatArray:
     """Points (n, d) with secret noise, drawn in the order of all figures: it does not depend on how rows are named."""
     order = np.lexsort((*known.T[::-1], np.unique(values, return_inverse=True)[1]))
     scale = BLUR * np.sort(points, axis=0).std(axis=0)
@@ -134,7 +134,7 @@ def can_have_figures(last: str, period: str, today: bool, days: float) -> bool:
     return (datetime.fromisoformat(period) - datetime.fromisoformat(last)).total_seconds() <= days * 86400
 
 
-def with_blocks(
+def join_waiting_rests(
     newcomers: Mapping[str, int],
     blocks: Mapping[int, Sequence[str]],
     m: int,
@@ -147,7 +147,7 @@ def with_blocks(
     rest and the newcomers together can be a crowd by the rules of a row; with ``boundaries``, of newcomers and of the
     members of rests that are there, only where they are the same. Returned second: numbers of rests that still wait.
 
-    >>> with_blocks({"a": 0, "b": 0, "c": 1, "d": 1}, {7: ["x"]}, 2)
+    >>> join_waiting_rests({"a": 0, "b": 0, "c": 1, "d": 1}, {7: ["x"]}, 2)
     ({'a': 0, 'b': 0, 'c': 1, 'd': 1, 'x': 0}, set())
     """
     free = sorted(crowd for crowd, size in Counter(newcomers.values()).items() if size >= m)

@@ -20,18 +20,18 @@ from numpy.typing import NDArray
 from shoal import validation
 from shoal.archive import pack, read_input, unpack
 from shoal.crowds.diversity import CLOSENESS
-from shoal.crowds.membership import SEEDS, Shuffle, form_crowds, waiting_size, with_blocks
-from shoal.crowds.rules import Units, decimals_of, exact_units
+from shoal.crowds.membership import SEEDS, Shuffle, form_crowds, join_waiting_rests, waiting_size
+from shoal.crowds.rules import Units, exact_units, unit_decimals
 from shoal.crowds.tables import (
     ColumnRoles,
     TableCrowd,
-    begin_table,
     column_bases,
-    likeness_of,
-    members_at,
-    next_table,
-    rules_kept,
-    table_limits,
+    formation_limits,
+    likeness_points,
+    new_table_crowd,
+    next_table_rows,
+    rows_by_crowd,
+    rules_hold,
 )
 from shoal.errors import InputError, UnreachableError
 from shoal.files import write_private
@@ -191,7 +191,7 @@ def publish_rows(
         raise InputError("sensitive must be a sequence of positions of columns")
     positions = [validation.count(at_least=0, sensitive=j) for j in sensitive]
     if state is None:
-        return advance_rows(figures, setting, size, boundaries, positions)
+        return next_public_rows(figures, setting, size, boundaries, positions)
     if not isinstance(state, RowsState):
         raise InputError("state must be what the last call returned, or None at the first")
     for name, given, kept in (
@@ -201,10 +201,10 @@ def publish_rows(
     ):
         if not given <= kept:
             raise InputError(f"{name}: the first call fixed it, and crowds are permanent; leave it out")
-    return advance_rows(figures, state, size, boundaries)
+    return next_public_rows(figures, state, size, boundaries)
 
 
-def advance_rows(
+def next_public_rows(
     figures: Any,
     state: RowsState,
     size: int,
@@ -214,7 +214,7 @@ def advance_rows(
     shuffle: Shuffle | None = None,
 ) -> tuple[PublicRows, RowsState]:
     """:func:`publish_rows` with given draws: rows are then a function of the multiset of figures and the state."""
-    labels, values = _parse(figures)
+    labels, values = _parse_figures(figures)
     limits = validation.by_label(labels, boundaries=boundaries)
     if limits is not None and np.shape(limits) != (len(labels),):
         raise InputError("boundaries must hold one value per label")
@@ -227,13 +227,13 @@ def advance_rows(
     labels = tuple(known.get(name_key(label), label) for label in labels)  # in the spelling of the first release
     release = _Release(labels, values, None if limits is None else [str(one) for one in limits], state, draw)
     if not state.releases:
-        release.begin(sensitive)
+        release.form_first_crowds(sensitive)
     elif values.shape[1] != len(state.columns.few):
         raise InputError(f"figures must have {len(state.columns.few)} columns, those of the first release")
     else:
-        release.columns = state.columns.after(values)
-        release.admit(draw_order if shuffle is None else shuffle)
-    return release.publish()
+        release.columns = state.columns.with_later_figures(values)
+        release.admit_newcomers(draw_permutation if shuffle is None else shuffle)
+    return release.make_rows()
 
 
 class _Release:
@@ -254,7 +254,7 @@ class _Release:
         self.waiting: tuple[str, ...] = ()
         self.decimals: tuple[int, ...] = ()
 
-    def begin(self, sensitive: Sequence[int]) -> None:
+    def form_first_crowds(self, sensitive: Sequence[int]) -> None:
         """Form the first crowds; raise UnreachableError if they do not keep the rules of a row."""
         whole = np.flatnonzero(np.isfinite(self.values).all(axis=1))
         values, m, k = self.values[whole], self.state.size, self.values.shape[1]
@@ -263,38 +263,38 @@ class _Release:
         if len(whole) < m:
             raise InputError(f"figures: {len(whole)} labels have a figure in every column; a crowd of {m} needs {m}")
         self.columns = ColumnRoles.of(values, sensitive)
-        limits = table_limits(values, self.columns, self.state.closeness, self.state.largest_share)
+        limits = formation_limits(values, self.columns, self.state.closeness, self.state.largest_share)
         walls = None if self.boundaries is None else [self.boundaries[i] for i in whole]
-        points, seed = likeness_of(values, self.columns), self.draw(SEEDS)
+        points, seed = likeness_points(values, self.columns), self.draw(SEEDS)
         crowd = form_crowds(points, m, boundaries=walls, beside=values, limits=limits, seed=seed)
         if (crowd < 0).all():
             raise InputError(f"boundaries: fewer than {m} labels share a value; choose a smaller size or wider ones")
         inside = crowd >= 0
         values, rows, crowd = values[inside], whole[inside], crowd[inside]
         bases = [column_bases(values, self.columns, int(n)) for n in np.bincount(crowd)]
-        self.decimals = tuple(decimals_of(column) for column in zip(*bases, strict=True))
+        self.decimals = tuple(unit_decimals(column) for column in zip(*bases, strict=True))
         units = exact_units(values, self.decimals)
-        kept = rules_kept(
+        kept = rules_hold(
             units, crowd, self.columns, self.state.closeness, self.state.largest_share, decimals=self.decimals
         )
         if not kept.all():
-            raise UnreachableError(rules_failed(kept, self.columns))
+            raise UnreachableError(explain_failed_rules(kept, self.columns))
         names = [self.labels[i] for i in rows]
-        self.add(names, units, crowd, bases)
+        self.add_crowds(names, units, crowd, bases)
         self.waiting = tuple(sorted(set(self.labels) - set(names)))
 
-    def add(self, names: Sequence[str], units: Units, crowd: NDArray[np.int64], bases: Sequence[Any]) -> None:
+    def add_crowds(self, names: Sequence[str], units: Units, crowd: NDArray[np.int64], bases: Sequence[Any]) -> None:
         """Add new crowds, numbered by a draw over the order of their figures: no number tells names or figures."""
-        every = [(sorted(units[at].tolist()), at, base) for at, base in zip(members_at(crowd), bases, strict=True)]
+        every = [(sorted(units[at].tolist()), at, base) for at, base in zip(rows_by_crowd(crowd), bases, strict=True)]
         ordered = sorted(every, key=lambda one: one[0])
         while ordered:
             _, at, base = ordered.pop(self.draw(len(ordered)))
-            table = begin_table(units[at], base, self.decimals, self.draw)
+            table = new_table_crowd(units[at], base, self.decimals, self.draw)
             empty = np.zeros(units[at].shape, dtype=np.int64)
             inside = tuple(names[i] for i in at)
             self.crowds[len(self.crowds)] = KeptCrowd(inside, table, (self.now,) * len(at), empty)
 
-    def admit(self, shuffle: Shuffle) -> None:
+    def admit_newcomers(self, shuffle: Shuffle) -> None:
         """Retire crowds with too few members left, and form crowds of new labels and of rests."""
         m = self.state.size
         self.decimals = next(iter(self.crowds.values())).table.decimals
@@ -311,7 +311,7 @@ class _Release:
         everyone = self._current_figures(members)
         joined = self._divide_newcomers(whole, everyone, shuffle) if len(whole) >= waiting_size(m) else {}
         walls = None if self.boundaries is None else dict(zip(self.labels, self.boundaries, strict=True))
-        joined, waits = with_blocks(
+        joined, waits = join_waiting_rests(
             joined, rests, m, lambda names: self._can_be_crowd(self._current_figures(names), everyone), walls
         )
         every = {*new, *(name for rest in rests.values() for name in rest)}
@@ -324,7 +324,7 @@ class _Release:
             crowd = np.unique([joined[name] for name in names], return_inverse=True)[1].astype(np.int64)
             of_all = np.concatenate([everyone, values])
             bases = [column_bases(of_all, self.columns, int(n)) for n in np.bincount(crowd)]
-            self.add(names, exact_units(values, self.decimals), crowd, bases)
+            self.add_crowds(names, exact_units(values, self.decimals), crowd, bases)
 
     def _current_figures(self, names: Sequence[str]) -> FloatArray:
         """(n, k) figures of some labels: those of now, or the last that entered a row, NaN where there are none."""
@@ -342,9 +342,9 @@ class _Release:
         """New label -> number of its new crowd, of those who enter one; ``everyone``: figures of all members."""
         values = self._current_figures(names)
         among = np.concatenate([everyone, values])
-        limits = table_limits(values, self.columns, self.state.closeness, self.state.largest_share, among)
+        limits = formation_limits(values, self.columns, self.state.closeness, self.state.largest_share, among)
         crowd = form_crowds(
-            likeness_of(values, self.columns),
+            likeness_points(values, self.columns),
             self.state.size,
             shuffle,
             boundaries=None if self.boundaries is None else [self.boundaries[self.place[name]] for name in names],
@@ -360,14 +360,14 @@ class _Release:
         among = np.concatenate([exact_units(everyone, self.decimals), units])
         crowd = np.zeros(len(units), dtype=np.int64)
         share = self.state.largest_share
-        return bool(rules_kept(units, crowd, self.columns, self.state.closeness, share, among, self.decimals).all())
+        return bool(rules_hold(units, crowd, self.columns, self.state.closeness, share, among, self.decimals).all())
 
     def _figures_now(self, names: Sequence[str]) -> FloatArray:
         """(n, k) figures of some labels in this release, NaN where one is missing."""
         at = np.array([self.place.get(name, -1) for name in names], dtype=np.intp)
         return np.where(at[:, None] >= 0, self.values[at], np.nan)
 
-    def publish(self) -> tuple[PublicRows, RowsState]:
+    def make_rows(self) -> tuple[PublicRows, RowsState]:
         """The rows of all lasting crowds, and the state after them."""
         lasting = [number for number, kept in self.crowds.items() if not kept.retired]
         every = [self.crowds[number] for number in lasting]
@@ -375,7 +375,7 @@ class _Release:
         present = [np.isfinite(figures) for figures in now]
         units = [exact_units(np.nan_to_num(figures), self.decimals) for figures in now]
         tables = [kept.table for kept in every]
-        step = next_table(tables, units, present, self.columns, self.state.closeness, self.state.largest_share)
+        step = next_table_rows(tables, units, present, self.columns, self.state.closeness, self.state.largest_share)
         for number, kept, held, there, table in zip(lasting, every, step.held, present, step.crowds, strict=True):
             since = np.where(held, np.where(kept.since > 0, kept.since, self.now), 0)
             figures = [bool(row.any()) for row in there]
@@ -392,7 +392,7 @@ class _Release:
         return rows, after
 
 
-def rules_failed(kept: BoolArray, columns: ColumnRoles, names: Sequence[str] | None = None) -> str:
+def explain_failed_rules(kept: BoolArray, columns: ColumnRoles, names: Sequence[str] | None = None) -> str:
     """Sentence that explains which rule of a row fails, in which columns and how many rows, and the ways out.
 
     ``kept`` (crowds, k) says where the rules hold; ``names`` are those of the columns.
@@ -411,7 +411,7 @@ def rules_failed(kept: BoolArray, columns: ColumnRoles, names: Sequence[str] | N
     )
 
 
-def _parse(figures: Any) -> tuple[tuple[str, ...], FloatArray]:
+def _parse_figures(figures: Any) -> tuple[tuple[str, ...], FloatArray]:
     """Labels and their figures (n, k), NaN where one is missing."""
     if isinstance(figures, Mapping):
         given, rows = tuple(figures), list(figures.values())
@@ -433,7 +433,7 @@ def _parse(figures: Any) -> tuple[tuple[str, ...], FloatArray]:
     return names, values + 0.0
 
 
-def draw_order(n: int) -> list[int]:
+def draw_permutation(n: int) -> list[int]:
     """A random permutation of range(n) from the cryptographic source."""
     order = list(range(n))
     secrets.SystemRandom().shuffle(order)

@@ -42,39 +42,39 @@ _STEPS = (1, 2, 5)
 _LEAST_UNIT = 307
 
 
-def base_below(limit: Fraction) -> Decimal:
+def largest_base_below(limit: Fraction) -> Decimal:
     """The largest of {1, 2, 5}·10^z that is at most ``limit`` > 0.
 
-    >>> base_below(Fraction(37, 100)), base_below(Fraction(1)), base_below(Fraction(9999))
+    >>> largest_base_below(Fraction(37, 100)), largest_base_below(Fraction(1)), largest_base_below(Fraction(9999))
     (Decimal('0.2'), Decimal('1'), Decimal('5E+3'))
     """
-    return max(base for base in _bases(limit) if Fraction(base) <= limit)
+    return max(base for base in _nearby_bases(limit) if Fraction(base) <= limit)
 
 
-def base_above(limit: Fraction) -> Decimal:
+def smallest_base_above(limit: Fraction) -> Decimal:
     """The smallest of {1, 2, 5}·10^z that is at least ``limit`` > 0.
 
-    >>> base_above(Fraction(2, 12)), base_above(Fraction(1, 5)), base_above(Fraction(6))
+    >>> smallest_base_above(Fraction(2, 12)), smallest_base_above(Fraction(1, 5)), smallest_base_above(Fraction(6))
     (Decimal('0.2'), Decimal('0.2'), Decimal('1E+1'))
     """
-    return min(base for base in _bases(limit) if Fraction(base) >= limit)
+    return min(base for base in _nearby_bases(limit) if Fraction(base) >= limit)
 
 
-def _bases(limit: Fraction) -> list[Decimal]:
+def _nearby_bases(limit: Fraction) -> list[Decimal]:
     """Bases {1, 2, 5}·10^z around a limit, on both sides."""
     exponent = (Decimal(limit.numerator) / Decimal(limit.denominator)).adjusted()
     return [Decimal(step).scaleb(z) for z in range(exponent - 1, exponent + 3) for step in _STEPS]
 
 
-def usual_of_numbers(values: FloatArray) -> Fraction:
+def usual_figure(values: FloatArray) -> Fraction:
     """The usual figure of a column: the distance of the quartiles of all labels / 1.35.
 
     By the standard deviation 78 % of the rows of a lognormal (σ = 2) would be zero. Where the quartiles agree it is the
     mean distance from the median, and 0 in a column with one value only.
 
-    >>> usual_of_numbers(np.array([0.0, 27.0, 54.0, 81.0, 108.0]))
+    >>> usual_figure(np.array([0.0, 27.0, 54.0, 81.0, 108.0]))
     Fraction(40, 1)
-    >>> usual_of_numbers(np.array([0.0, 0.0, 0.0, 0.0, 10.0])) == 2
+    >>> usual_figure(np.array([0.0, 0.0, 0.0, 0.0, 10.0])) == 2
     True
     """
     ordered = np.sort(values)
@@ -85,32 +85,32 @@ def usual_of_numbers(values: FloatArray) -> Fraction:
     return sum((count * abs(Fraction(value) - Fraction(middle)) for value, count in each), Fraction(0)) / len(ordered)
 
 
-def base_of_numbers(usual: Fraction, n: int, precision: float = PRECISION) -> Decimal:
+def base_for_usual(usual: Fraction, n: int, precision: float = PRECISION) -> Decimal:
     """The base of a crowd of n members where ``usual`` is the usual figure: at most ``precision`` · usual / n.
 
-    >>> base_of_numbers(Fraction(1, 2), 12)
+    >>> base_for_usual(Fraction(1, 2), 12)
     Decimal('0.05')
     """
-    return base_below(Fraction(precision) * usual / n)
+    return largest_base_below(Fraction(precision) * usual / n)
 
 
-def base_of_few(values: Iterable[float], n: int) -> Decimal:
+def base_for_few_values(values: Iterable[float], n: int) -> Decimal:
     """The base of a few-valued column in a crowd of n members: n b is at least twice the largest gap between values.
 
     A column with one value takes that value, or 1, for its gap.
 
-    >>> base_of_few([0, 1], 12), base_of_few([1, 2, 5], 12)
+    >>> base_for_few_values([0, 1], 12), base_for_few_values([1, 2, 5], 12)
     (Decimal('0.2'), Decimal('0.5'))
     """
     known = sorted({Fraction(value) for value in values})
     gaps = [after - before for before, after in pairwise(known)]
-    return base_above(2 * max(gaps, default=abs(known[0]) or Fraction(1)) / n)
+    return smallest_base_above(2 * max(gaps, default=abs(known[0]) or Fraction(1)) / n)
 
 
-def decimals_of(bases: Iterable[Decimal]) -> int:
+def unit_decimals(bases: Iterable[Decimal]) -> int:
     """Decimals of a column's unit, three more than those of its finest base; negative where thousands are the unit.
 
-    >>> decimals_of([Decimal("0.02"), Decimal("0.5")]), decimals_of([Decimal("5E+4")])
+    >>> unit_decimals([Decimal("0.02"), Decimal("0.5")]), unit_decimals([Decimal("5E+4")])
     (5, -1)
     """
     return FINER - min(base.adjusted() for base in bases)
@@ -130,23 +130,23 @@ def exact_units(values: FloatArray, decimals: Sequence[int], name: str = "figure
                 f"{name}: some figures are too large, compared with the rest of their column, or too small to be "
                 "averaged exactly"
             )
-    return in_units(values, decimals)
+    return to_units(values, decimals)
 
 
-def in_units(values: FloatArray, decimals: Sequence[int] | int) -> Units:
+def to_units(values: FloatArray, decimals: Sequence[int] | int) -> Units:
     """Figures as whole numbers of units 10^−decimals, one for all or one per column; halves to even.
 
-    >>> in_units(np.array([[1.25, 1250.0]]), [1, -2]).tolist()
+    >>> to_units(np.array([[1.25, 1250.0]]), [1, -2]).tolist()
     [[12, 12]]
     """
     power = [Decimal(10) ** places for places in np.atleast_1d(decimals).tolist()]
     return np.asarray(np.rint(values * np.array([float(one) for one in power])), dtype=np.int64)
 
 
-def window_of(base: Decimal, n: int, decimals: int) -> int:
+def rounding_window(base: Decimal, n: int, decimals: int) -> int:
     """The number of values of the secret offset, N = n b in units 10^−decimals.
 
-    >>> window_of(Decimal("0.2"), 12, 4)
+    >>> rounding_window(Decimal("0.2"), 12, 4)
     24000
     """
     return n * max(int(base.scaleb(decimals)), 1)
@@ -161,10 +161,10 @@ def round_sums(sums: Units, window: int | IndexArray, offset: int | IndexArray) 
     return np.asarray((sums + offset) // window)
 
 
-def as_figures(multiples: Units, base: Decimal) -> FloatArray:
+def figures_of_multiples(multiples: Units, base: Decimal) -> FloatArray:
     """Multiples of a base as the doubles nearest to them.
 
-    >>> as_figures(np.array([3, -1]), Decimal("0.1")).tolist()
+    >>> figures_of_multiples(np.array([3, -1]), Decimal("0.1")).tolist()
     [0.3, -0.1]
     """
     digit, exponent = int(base.scaleb(-base.adjusted())), base.adjusted()
@@ -178,10 +178,10 @@ def as_figures(multiples: Units, base: Decimal) -> FloatArray:
 PERCENT, COALITION = 50, 3
 
 
-def coalition_of(n: int) -> int:
+def coalition_size(n: int) -> int:
     """Largest number of members of a crowd of n who may pool what they know.
 
-    >>> [coalition_of(n) for n in (2, 4, 9, 10, 12)]
+    >>> [coalition_size(n) for n in (2, 4, 9, 10, 12)]
     [0, 1, 2, 3, 3]
     """
     return min(COALITION, (n - 1) // 3)
@@ -197,7 +197,7 @@ def keeps_dominance(amounts: NDArray[Any], largest_share: float | None = None) -
     False
     """
     ordered = np.sort(amounts, axis=0)[::-1]
-    largest, rest = ordered[0], ordered[1 + coalition_of(len(amounts)) :].sum(axis=0)
+    largest, rest = ordered[0], ordered[1 + coalition_size(len(amounts)) :].sum(axis=0)
     kept = largest - rest <= rest  # PERCENT of it; no product, which could overflow
     if largest_share is not None:
         kept = kept & (largest <= largest_share * ordered.sum(axis=0))
@@ -225,14 +225,14 @@ def held_members(amounts: Units, largest: Units, window: int) -> BoolArray:
     return held
 
 
-def hold_loads(figures: Units, reference: Units, published: BoolArray, window: int) -> BoolArray:
+def held_load_members(figures: Units, reference: Units, published: BoolArray, window: int) -> BoolArray:
     """(n,) whether each member of a crowd of meters is held, with all of its entries.
 
     ``reference`` (n, k) is what entered for the same instants or, where none was ``published`` (k,), the same times of
     day; ``figures`` are the loads now, the reference where there is none.
 
-    >>> still = np.zeros((6, 2), dtype=np.int64)
-    >>> hold_loads(still + np.array([[90], [1], [1], [1], [1], [1]]), still, np.array([True, False]), 20)[:2].tolist()
+    >>> still, figures = np.zeros((6, 2), dtype=np.int64), np.array([[90, 90], *[[1, 1]] * 5])
+    >>> held_load_members(figures, still, np.array([True, False]), 20)[:2].tolist()
     [True, False]
     """
     held = np.zeros(len(figures), dtype=np.bool_)

@@ -25,19 +25,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.crowds.diversity import CLOSENESS, keeps_closeness, standing
+from shoal.crowds.diversity import CLOSENESS, closeness_scores, keeps_closeness
 from shoal.crowds.formation import Limits
 from shoal.crowds.rules import (
     Draw,
     Units,
-    as_figures,
-    base_of_few,
-    base_of_numbers,
+    base_for_few_values,
+    base_for_usual,
+    figures_of_multiples,
     held_members,
     keeps_dominance,
     round_sums,
-    usual_of_numbers,
-    window_of,
+    rounding_window,
+    usual_figure,
 )
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
@@ -68,15 +68,15 @@ class ColumnRoles:
         n, k = values.shape
         changes = ordered[1:] != ordered[:-1]
         few = 1 + changes.sum(axis=0) <= min(FEW, n // 2)
-        alike = np.array([2 * _most_common(column) >= n for column in ordered.T], dtype=np.bool_).reshape(k)
+        alike = np.array([2 * _count_of_most_common(column) >= n for column in ordered.T], dtype=np.bool_).reshape(k)
         named = np.zeros(k, dtype=np.bool_)
         named[list(sensitive)] = True
         return cls(few, alike, named)
 
-    def after(self, values: FloatArray) -> ColumnRoles:
+    def with_later_figures(self, values: FloatArray) -> ColumnRoles:
         """The roles from a later release on, with its figures (n, k), NaN where one is missing.
 
-        >>> roles = ColumnRoles(*np.array([[True], [False], [False]])).after(np.arange(11.0)[:, None])
+        >>> roles = ColumnRoles(*np.array([[True], [False], [False]])).with_later_figures(np.arange(11.0)[:, None])
         >>> roles.few.tolist(), roles.protected.tolist()
         ([False], [True])
         """
@@ -89,16 +89,16 @@ class ColumnRoles:
         return self.few | self.alike | self.sensitive
 
 
-def _most_common(ordered: FloatArray) -> int:
+def _count_of_most_common(ordered: FloatArray) -> int:
     """Number of entries of a sorted column that have its most common value."""
     ends = np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True))
     return int(np.diff(ends, prepend=-1).max())
 
 
-def ruled_columns(values: NDArray[Any], few: BoolArray) -> list[tuple[int, ...]]:
+def dominance_columns(values: NDArray[Any], few: BoolArray) -> list[tuple[int, ...]]:
     """Columns, and pairs of columns by their difference, that the dominance rule is about.
 
-    >>> ruled_columns(np.array([[1, 1, -1], [2, 2, 0], [3, 3, 5], [9, 4, 6]]), np.array([False, False, False]))
+    >>> dominance_columns(np.array([[1, 1, -1], [2, 2, 0], [3, 3, 5], [9, 4, 6]]), np.array([False, False, False]))
     [(0,), (1,), (2,), (0, 1)]
     """
     n, k = values.shape
@@ -109,12 +109,12 @@ def ruled_columns(values: NDArray[Any], few: BoolArray) -> list[tuple[int, ...]]
     return plain
 
 
-def near_copies(values: FloatArray, few: BoolArray) -> list[int]:
+def nearly_equal_columns(values: FloatArray, few: BoolArray) -> list[int]:
     """Positions of columns that nearly repeat another one, up to its unit: |correlation| of at least 0.95 where neither
     is few-valued, of 1 where both are.
 
     >>> x = np.array([0.0, 1, 2, 3, 9])
-    >>> near_copies(np.column_stack([x, -2 * x, x**0]), np.array([False, False, True]))
+    >>> nearly_equal_columns(np.column_stack([x, -2 * x, x**0]), np.array([False, False, True]))
     [0, 1]
     """
     centered = values - values.mean(axis=0)
@@ -125,10 +125,10 @@ def near_copies(values: FloatArray, few: BoolArray) -> list[int]:
     return np.flatnonzero(alike.any(axis=0) | alike.any(axis=1)).tolist()
 
 
-def amounts_of(values: NDArray[Any], ruled: list[tuple[int, ...]]) -> NDArray[Any]:
+def dominance_amounts(values: NDArray[Any], ruled: list[tuple[int, ...]]) -> NDArray[Any]:
     """(n, len(ruled)) amounts ≥ 0 that the dominance rule is about: |v| of a column, or of the difference of two.
 
-    >>> amounts_of(np.array([[1, 4], [3, 3]]), [(0,), (0, 1)]).tolist()
+    >>> dominance_amounts(np.array([[1, 4], [3, 3]]), [(0,), (0, 1)]).tolist()
     [[1, 3], [3, 0]]
     """
     first = values[:, [one[0] for one in ruled]]
@@ -151,12 +151,12 @@ class TableCrowd:
         """(k,) values of the offset of each column, n b in its unit."""
         n = len(self.last)
         pairs = zip(self.bases, self.decimals, strict=True)
-        return np.array([window_of(base, n, places) for base, places in pairs], dtype=np.int64)
+        return np.array([rounding_window(base, n, places) for base, places in pairs], dtype=np.int64)
 
-    def row(self, entered: Units) -> FloatArray:
+    def round_row(self, entered: Units) -> FloatArray:
         """(k,) the rounded and shifted row of the figures that enter, (n, k) in units."""
         multiples = round_sums(entered.sum(axis=0), self.windows, np.array(self.offsets, dtype=np.int64))
-        return np.array([as_figures(m, base) for m, base in zip(multiples, self.bases, strict=True)])
+        return np.array([figures_of_multiples(m, base) for m, base in zip(multiples, self.bases, strict=True)])
 
 
 @dataclass(frozen=True)
@@ -178,23 +178,23 @@ def column_bases(values: FloatArray, columns: ColumnRoles, n: int) -> tuple[Deci
     """
     bases = []
     for column, few in zip(values.T, columns.few.tolist(), strict=True):
-        usual = Fraction(0) if few else usual_of_numbers(column)
-        bases.append(base_of_numbers(usual, n) if usual else base_of_few(column.tolist(), n))
+        usual = Fraction(0) if few else usual_figure(column)
+        bases.append(base_for_usual(usual, n) if usual else base_for_few_values(column.tolist(), n))
     return tuple(bases)
 
 
-def begin_table(last: Units, bases: Sequence[Decimal], decimals: Sequence[int], draw: Draw) -> TableCrowd:
+def new_table_crowd(last: Units, bases: Sequence[Decimal], decimals: Sequence[int], draw: Draw) -> TableCrowd:
     """A new crowd with figures ``last`` (n, k) in units: permanent bases of at least one unit, an offset per column.
 
     Offsets are independent: had columns one in common, a member's figure that is known in one of them would show it in
-    all others. The price is that K copies of a column leave 1/√K of the error (:func:`near_copies`).
+    all others. The price is that K copies of a column leave 1/√K of the error (:func:`nearly_equal_columns`).
     """
     finest = [max(base, Decimal(1).scaleb(-places)) for base, places in zip(bases, decimals, strict=True)]
-    windows = [window_of(base, len(last), places) for base, places in zip(finest, decimals, strict=True)]
+    windows = [rounding_window(base, len(last), places) for base, places in zip(finest, decimals, strict=True)]
     return TableCrowd(tuple(finest), tuple(draw(window) for window in windows), last, tuple(decimals))
 
 
-def next_table(
+def next_table_rows(
     crowds: Sequence[TableCrowd],
     figures: Sequence[Units],
     present: Sequence[BoolArray],
@@ -206,11 +206,11 @@ def next_table(
 
     Example: one of twelve salaries rises by 730 while all other figures stay; who earns it is held.
 
-    >>> crowd = begin_table(np.full((12, 1), 4000), [Decimal(50)], [0], lambda n: 0)
+    >>> crowd = new_table_crowd(np.full((12, 1), 4000), [Decimal(50)], [0], lambda n: 0)
     >>> raised, known = np.full((12, 1), 4000), np.full((12, 1), True)
     >>> raised[0] += 730
     >>> plain = ColumnRoles(*np.zeros((3, 1), dtype=bool))
-    >>> step = next_table([crowd], [raised], [known], plain)
+    >>> step = next_table_rows([crowd], [raised], [known], plain)
     >>> int(step.held[0].sum()), step.rows.tolist()
     (1, [[4000.0]])
     """
@@ -227,13 +227,13 @@ def next_table(
         every_held.append(held)
     member = np.repeat(np.arange(len(crowds)), [len(one) for one in entered])
     everyone = np.concatenate(entered)
-    usual = [usual_of_numbers(column) for column in everyone.T]
+    usual = [usual_figure(column) for column in everyone.T]
     most = [SOONER if half else OUTGROWN for half in (columns.alike & ~columns.few).tolist()]
     largest = [[times * int(w) for times, w in zip(most, one.windows, strict=True)] for one in crowds]
     outgrown = np.array([[s > limit for s, limit in zip(usual, row, strict=True)] for row in largest])
-    kept = rules_kept(everyone, member, columns, closeness, largest_share, decimals=crowds[0].decimals)
+    kept = rules_hold(everyone, member, columns, closeness, largest_share, decimals=crowds[0].decimals)
     kept &= ~outgrown
-    rows = np.array([crowd.row(own) for crowd, own in zip(crowds, entered, strict=True)])
+    rows = np.array([crowd.round_row(own) for crowd, own in zip(crowds, entered, strict=True)])
     after = [
         replace(crowd, last=np.where(known, own, crowd.last))
         for crowd, own, known in zip(crowds, entered, kept, strict=True)
@@ -241,7 +241,7 @@ def next_table(
     return TableRows(np.where(kept, rows, np.nan), tuple(every_held), tuple(after), outgrown)
 
 
-def rules_kept(
+def rules_hold(
     values: Units,
     crowd: NDArray[np.int64],
     columns: ColumnRoles,
@@ -260,12 +260,12 @@ def rules_kept(
     alike: list[NDArray[Any]] = [everyone, values]
     if len(set(decimals)) > 1:
         alike = [one * np.array([10 ** (max(decimals) - places) for places in decimals], dtype=object) for one in alike]
-    ruled = ruled_columns(alike[0], columns.few)
-    amounts = amounts_of(alike[1], ruled)
+    ruled = dominance_columns(alike[0], columns.few)
+    amounts = dominance_amounts(alike[1], ruled)
     amounts = amounts.astype(np.float64) if amounts.dtype == object else amounts
     number = int(crowd.max()) + 1
     kept = np.ones((number, values.shape[1]), dtype=np.bool_)
-    for c, inside in enumerate(members_at(crowd)):
+    for c, inside in enumerate(rows_by_crowd(crowd)):
         fails = ~keeps_dominance(amounts[inside], largest_share)
         kept[c, [ruled[j][-1] for j in np.flatnonzero(fails).tolist()]] = False
     protected = np.flatnonzero(columns.protected)
@@ -274,29 +274,29 @@ def rules_kept(
     return kept
 
 
-def table_limits(
+def formation_limits(
     values: FloatArray,
     columns: ColumnRoles,
     closeness: float = CLOSENESS,
     largest_share: float | None = None,
     among: FloatArray | None = None,
 ) -> Limits:
-    """The limits of dominance and diversity for forming crowds of a table; arguments as in :func:`rules_kept`."""
+    """The limits of dominance and diversity for forming crowds of a table; arguments as in :func:`rules_hold`."""
     everyone = values if among is None else among
-    ruled = ruled_columns(everyone, columns.few)
+    ruled = dominance_columns(everyone, columns.few)
     protected = columns.protected
     return Limits(
-        amounts_of(values, ruled).astype(np.float64),
+        dominance_amounts(values, ruled).astype(np.float64),
         np.full(len(ruled), 1.0 if largest_share is None else largest_share),
         np.ones(len(ruled), dtype=np.bool_),
-        standing(values[:, protected], closeness, everyone[:, protected]),
+        closeness_scores(values[:, protected], closeness, everyone[:, protected]),
     )
 
 
-def likeness_of(values: FloatArray, columns: ColumnRoles) -> FloatArray:
+def likeness_points(values: FloatArray, columns: ColumnRoles) -> FloatArray:
     """(n, d) points by which crowds are formed: columns that are not protected, each over its standard deviation.
 
-    >>> likeness_of(np.array([[0, 1.0], [1, 3.0]]), ColumnRoles(*np.array([[True, False]] * 3))).tolist()
+    >>> likeness_points(np.array([[0, 1.0], [1, 3.0]]), ColumnRoles(*np.array([[True, False]] * 3))).tolist()
     [[1.0], [3.0]]
     """
     plain = values[:, ~columns.protected]
@@ -305,7 +305,7 @@ def likeness_of(values: FloatArray, columns: ColumnRoles) -> FloatArray:
     return points if points.shape[1] else np.zeros((len(values), 1))
 
 
-def members_at(crowd: NDArray[np.int64]) -> list[IndexArray]:
+def rows_by_crowd(crowd: NDArray[np.int64]) -> list[IndexArray]:
     """Positions of the rows of each crowd 0, 1, …, ascending."""
     order = np.argsort(crowd, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(crowd[order])) + 1)

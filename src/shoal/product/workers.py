@@ -1,8 +1,8 @@
 """One interface for all places where tasks run. A task is a function of a module and one small argument.
 
 The argument names files rather than holding arrays, so that a task can run anywhere, and again after its worker has
-died. An exception of a library can quote readings in its text: what leaves a worker is therefore the text of errors
-that shoal raises on purpose, and of all others only the type and the lines of code.
+died. What leaves a worker of an error is its text where shoal raised it on purpose, else only the type and the lines of
+code: an exception of a library can quote readings.
 """
 
 from __future__ import annotations
@@ -275,9 +275,6 @@ def open_executor(workers: str = "auto", cores: int | None = None, shards: int |
     if isinstance(workers, str) and (workers == "ray" or workers.startswith("ray://")):
         return Cluster(workers, wanted)
     raise InputError("workers must be one of: serial, processes, ray, ray://host:port, auto")
-
-
-# ------------------------------------------------------------------ on Ray
 
 
 #: Settings of a Ray started here: tasks name files, so little travels through its shared memory.

@@ -38,22 +38,22 @@ UP = 1 + 1e-12
 CERTAINLY, POSSIBLY = 30, 34
 
 
-def rational(value: float) -> Rational:
+def exact_rational(value: float) -> Rational:
     """A double as the rational number it is."""
     return fmpq(*float(value).as_integer_ratio())
 
 
-def rationals(values: FloatArray) -> Matrix:
+def rational_matrix(values: FloatArray) -> Matrix:
     """An exact matrix from doubles, (n, m)."""
-    return fmpq_mat(values.shape[0], values.shape[1], [rational(v) for v in values.ravel().tolist()])
+    return fmpq_mat(values.shape[0], values.shape[1], [exact_rational(v) for v in values.ravel().tolist()])
 
 
-def exact(values: FloatArray) -> Matrix:
+def exact_ball_matrix(values: FloatArray) -> Matrix:
     """A matrix of balls without radius from doubles, (n, m)."""
     return arb_mat(values.shape[0], values.shape[1], values.ravel().tolist())
 
 
-def known_up_to(center: Matrix, radius: FloatArray | None) -> Matrix:
+def ball_matrix(center: Matrix, radius: FloatArray | None) -> Matrix:
     """Matrix of balls around an exact matrix at the working precision; ``radius`` holds doubles, entry by entry."""
     balls = arb_mat(center)
     if radius is None or not radius.any():
@@ -61,17 +61,17 @@ def known_up_to(center: Matrix, radius: FloatArray | None) -> Matrix:
     return balls + arb_mat(radius.shape[0], radius.shape[1], [arb(0, r) for r in radius.ravel().tolist()])
 
 
-def doubles(matrix: Matrix) -> FloatArray:
+def midpoints(matrix: Matrix) -> FloatArray:
     """Midpoints of a matrix of balls as doubles; nothing rests on them."""
     return np.array([[float(entry.mid()) for entry in row] for row in matrix.tolist()])
 
 
-def most(matrix: Matrix) -> FloatArray:
+def absolute_bounds(matrix: Matrix) -> FloatArray:
     """Upper bounds of the absolute values of all entries of a matrix of balls, as doubles."""
-    return np.array([[up(entry.abs_upper()) for entry in row] for row in matrix.tolist()])
+    return np.array([[upper_double(entry.abs_upper()) for entry in row] for row in matrix.tolist()])
 
 
-def up(ball: Ball) -> float:
+def upper_double(ball: Ball) -> float:
     """The least double found at or above the upper end of a ball; inf where there is none."""
     end = ball.upper()
     if not end.is_finite():
@@ -82,12 +82,12 @@ def up(ball: Ball) -> float:
     return value
 
 
-def down(ball: Ball) -> float:
+def lower_double(ball: Ball) -> float:
     """The largest double found at or below the lower end of a ball; −inf where there is none."""
-    return -up(-ball)
+    return -upper_double(-ball)
 
 
-class Unsettled(Exception):
+class NotSettled(Exception):
     """Nothing can be proved about a pair of labels; the text says why and is fit to print."""
 
 
@@ -102,17 +102,19 @@ class DyadicLaw:
 
     @property
     def k(self) -> int:
+        """Number of entries."""
         return len(self.mean)
 
     @property
     def is_exact(self) -> bool:
+        """Whether mean and covariance are known exactly."""
         return self.cov_doubt is None and self.mean_doubt is None
 
     def equals(self, other: DyadicLaw) -> bool:
         """Whether both are known exactly and are the same."""
         return self.is_exact and other.is_exact and self.mean == other.mean and bool(self.cov == other.cov)
 
-    def entries(self, chosen: list[int]) -> DyadicLaw:
+    def marginal(self, chosen: list[int]) -> DyadicLaw:
         """The marginal law of some entries, of a law that is known exactly."""
         cov = fmpq_mat(len(chosen), len(chosen), [self.cov[i, j] for i in chosen for j in chosen])
         return DyadicLaw(tuple(self.mean[i] for i in chosen), cov)
@@ -122,7 +124,7 @@ class DyadicLaw:
         """ln det of the covariance where it is proved positive definite; None otherwise."""
         for precision in PRECISIONS:
             with ctx.workprec(precision):
-                elimination = eliminate(known_up_to(self.cov, self.cov_doubt).tolist())
+                elimination = eliminate(ball_matrix(self.cov, self.cov_doubt).tolist())
             if elimination is not None:
                 return elimination.log_det
             if self.cov_doubt is not None or (precision > PRECISION and self.rank < self.k):
@@ -131,6 +133,7 @@ class DyadicLaw:
 
     @property
     def is_definite(self) -> bool:
+        """Whether the covariance is proved positive definite."""
         return self.log_det is not None
 
     @cached_property
@@ -139,14 +142,14 @@ class DyadicLaw:
         return int(self.cov.rank())
 
 
-class Reduced(NamedTuple):
+class Elimination(NamedTuple):
     """Result of an elimination: ln det M, and the quadratic form dᵀ M⁻¹ d of the vector given."""
 
     log_det: Ball
     form: Ball
 
 
-def eliminate(rows: list[list[Ball]], gap: list[Ball] | None = None) -> Reduced | None:
+def eliminate(rows: list[list[Ball]], gap: list[Ball] | None = None) -> Elimination | None:
     """ln det M and dᵀ M⁻¹ d of a symmetric matrix of balls; None unless it is surely positive definite."""
     k = len(rows)
     d = list(gap) if gap is not None else [arb(0)] * k
@@ -167,10 +170,10 @@ def eliminate(rows: list[list[Ball]], gap: list[Ball] | None = None) -> Reduced 
             d[i] -= factor * top
             for m in range(j + 1, i + 1):
                 below[m] -= factor * rows[m][j]
-    return Reduced(product.log(), form)
+    return Elimination(product.log(), form)
 
 
-class Compared(NamedTuple):
+class LawPair(NamedTuple):
     """Two laws of full rank on their common support, as balls: Σ, Σ', Σ − Σ', μ' − μ, and ln det of Σ and Σ'."""
 
     first: Matrix
@@ -182,6 +185,7 @@ class Compared(NamedTuple):
 
     @property
     def k(self) -> int:
+        """Number of entries."""
         return int(self.base.nrows())
 
     @property
@@ -200,6 +204,7 @@ class DyadicLaws:
 
     @property
     def shares_cov(self) -> bool:
+        """Whether all labels have one covariance, with one and the same unknown error."""
         classes, noise = self.mechanism.classes, self.mechanism.noise_cov
         one = classes.errors is None or len(classes.errors[0]) == 1 or not classes.errors[0].any()
         return classes.is_shared and one and self.mechanism.gain is None and bool((noise == noise[0]).all())
@@ -210,37 +215,37 @@ class DyadicLaws:
         return self.known[i]
 
     @cached_property
-    def rounded(self) -> tuple[FloatArray, FloatArray]:
+    def rounded_moments(self) -> tuple[FloatArray, FloatArray]:
         """(n, k) means and (n, k, k) covariances as doubles, for choices on which nothing rests."""
         laws, k = [self[i] for i in range(self.mechanism.classes.n_classes)], self.mechanism.n_dims
-        means = np.array([[_double(v) for v in law.mean] for law in laws])
-        return means, np.array([[_double(v) for v in law.cov.entries()] for law in laws]).reshape(-1, k, k)
+        means = np.array([[_nearest_double(v) for v in law.mean] for law in laws])
+        return means, np.array([[_nearest_double(v) for v in law.cov.entries()] for law in laws]).reshape(-1, k, k)
 
-    def pair(self, i: int, j: int) -> Compared | bool:
+    def pair(self, i: int, j: int) -> LawPair | bool:
         """Both laws on their common support; True where they are equal, False where their supports differ."""
         a, b = self[i], self[j]
         if a.equals(b):
             return True
         if not (a.is_definite and b.is_definite):
             if not (a.is_exact and b.is_exact):
-                raise Unsettled("a law is known only up to rounding and may be singular")
-            chosen = _common_support(a, b)
+                raise NotSettled("a law is known only up to rounding and may be singular")
+            chosen = _common_support_entries(a, b)
             if chosen is None:
                 return False
-            a, b = a.entries(chosen), b.entries(chosen)
+            a, b = a.marginal(chosen), b.marginal(chosen)
             if a.equals(b):
                 return True
             if not (a.is_definite and b.is_definite):
-                raise Unsettled("a covariance is not positive semidefinite, or too nearly singular to decide")
+                raise NotSettled("a covariance is not positive semidefinite, or too nearly singular to decide")
         with ctx.workprec(PRECISION):
-            doubt = None if self.shares_cov else _sum(a.cov_doubt, b.cov_doubt)
-            moved = _sum(a.mean_doubt, b.mean_doubt)
+            doubt = None if self.shares_cov else _sum_of_radii(a.cov_doubt, b.cov_doubt)
+            moved = _sum_of_radii(a.mean_doubt, b.mean_doubt)
             gap = fmpq_mat(a.k, 1, [y - x for x, y in zip(a.mean, b.mean, strict=True)])
-            return Compared(
-                known_up_to(a.cov, a.cov_doubt),
-                known_up_to(b.cov, b.cov_doubt),
-                known_up_to(a.cov - b.cov, doubt),
-                known_up_to(gap, None if moved is None else moved[:, None]),
+            return LawPair(
+                ball_matrix(a.cov, a.cov_doubt),
+                ball_matrix(b.cov, b.cov_doubt),
+                ball_matrix(a.cov - b.cov, doubt),
+                ball_matrix(gap, None if moved is None else moved[:, None]),
                 a.log_det,
                 b.log_det,
             )
@@ -248,55 +253,55 @@ class DyadicLaws:
     def _released_law(self, i: int) -> DyadicLaw:
         """The law of what is released about label i."""
         mechanism, classes, noise_cov = self.mechanism, self.mechanism.classes, self.mechanism.noise_cov
-        cov = rationals(classes.stored_covs[0 if classes.is_shared else i])
+        cov = rational_matrix(classes.stored_covs[0 if classes.is_shared else i])
         cov_doubt = mean_doubt = None
         if classes.errors is not None:
             covs, means = classes.errors
             cov_doubt, mean_doubt = (e if e.any() else None for e in (covs[min(i, len(covs) - 1)], means[i]))
         stored = noise_cov[min(i, len(noise_cov) - 1)]
         if stored.tobytes() not in self.drawn:
-            self.drawn[stored.tobytes()] = _noise_law(stored)
+            self.drawn[stored.tobytes()] = _drawn_noise_cov(stored)
         noise, drawn_doubt = self.drawn[stored.tobytes()]
         if mechanism.gain is not None:
-            kept = rationals(np.eye(len(stored))) + rationals(mechanism.gain[i])
+            kept = rational_matrix(np.eye(len(stored))) + rational_matrix(mechanism.gain[i])
             cov = kept * cov * kept.transpose()
             size = (np.eye(len(stored)) + np.abs(mechanism.gain[i])) * UP
             cov_doubt = None if cov_doubt is None else size @ cov_doubt @ size.T * UP
             mean_doubt = None if mean_doubt is None else size @ mean_doubt * UP
-        return DyadicLaw(_means(mechanism, i), cov + noise, _sum(cov_doubt, drawn_doubt), mean_doubt)
+        return DyadicLaw(_released_means(mechanism, i), cov + noise, _sum_of_radii(cov_doubt, drawn_doubt), mean_doubt)
 
 
-def _double(value: Rational) -> float:
+def _nearest_double(value: Rational) -> float:
     """The double nearest to a rational number."""
     return int(value.p) / int(value.q)
 
 
-def _sum(a: FloatArray | None, b: FloatArray | None) -> FloatArray | None:
+def _sum_of_radii(a: FloatArray | None, b: FloatArray | None) -> FloatArray | None:
     """Sum of two arrays of radii, rounded up; None stands for zeros."""
     if a is None or b is None:
         return b if a is None else a
     return (a + b) * UP
 
 
-def _means(mechanism: Mechanism, i: int) -> tuple[Rational, ...]:
+def _released_means(mechanism: Mechanism, i: int) -> tuple[Rational, ...]:
     """Exact expected answers about label i, μ + shift, or the rounded sum where it is put on a grid, as released."""
     means, shift = mechanism.classes.means[i], mechanism.shift[min(i, len(mechanism.shift) - 1)]
     grid = np.full(len(means), EXACT) if mechanism.mean_grid is None else mechanism.mean_grid[i]
     return tuple(
-        rational(m) + rational(s)
+        exact_rational(m) + exact_rational(s)
         if exponent <= EXACT
         else fmpq(round(Fraction(m + s) / Fraction(2) ** exponent)) * fmpq(2) ** exponent
         for m, s, exponent in zip(means.tolist(), shift.tolist(), grid.tolist(), strict=True)
     )
 
 
-def _noise_law(noise: FloatArray) -> tuple[Matrix, FloatArray | None]:
+def _drawn_noise_cov(noise: FloatArray) -> tuple[Matrix, FloatArray | None]:
     """The noise covariance that is drawn, exactly, and a bound on what is not known of it.
 
     It is the mean of N and its transpose, with the jitter of ``noise.factor`` where that is added, or may be.
     """
     k = len(noise)
-    symmetric = rationals(noise)
+    symmetric = rational_matrix(noise)
     if not (noise == noise.T).all():
         symmetric = (symmetric + symmetric.transpose()) * fmpq(1, 2)
     diagonal = np.diagonal(noise)
@@ -318,7 +323,7 @@ def _noise_law(noise: FloatArray) -> tuple[Matrix, FloatArray | None]:
     return symmetric + jitter, doubt
 
 
-def _common_support(a: DyadicLaw, b: DyadicLaw) -> list[int] | None:
+def _common_support_entries(a: DyadicLaw, b: DyadicLaw) -> list[int] | None:
     """Positions of entries that determine a point of both supports; None where the supports μ + range Σ differ."""
     rank, k = a.rank, a.k
     if rank != b.rank:

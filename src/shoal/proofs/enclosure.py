@@ -22,7 +22,7 @@ import numpy as np
 from flint import acb, arb, ctx
 from numpy.typing import NDArray
 
-from shoal.proofs.dyadic_laws import Ball, Compared, eliminate
+from shoal.proofs.dyadic_laws import Ball, LawPair, eliminate
 from shoal.proofs.pencil import UP, Pencil
 from shoal.validation import FloatArray
 
@@ -56,35 +56,37 @@ class Enclosure:
     order: float | None = None
 
 
-def enclose(pair: Compared, pencil: Pencil, sides: tuple[bool, ...], epsilon: float, goal: float = GOAL) -> Enclosure:
+def enclose_delta(
+    pair: LawPair, pencil: Pencil, sides: tuple[bool, ...], epsilon: float, goal: float = GOAL
+) -> Enclosure:
     """An enclosure of δ(ε) of the pair, with its pencil, in the directions given; ``goal`` is its relative width."""
     with ctx.workprec(PRECISION):
-        if len(sides) == 1 and _beyond(pencil, sides[0], epsilon):
+        if len(sides) == 1 and _loss_is_bounded(pencil, sides[0], epsilon):
             return Enclosure(arb(0), arb(0))
-        g, w = in_directions(np.array([float(v) for v in pencil.g]), np.array([float(v) for v in pencil.w]), sides)
+        g, w = directed_spectrum(np.array([float(v) for v in pencil.g]), np.array([float(v) for v in pencil.w]), sides)
         best: Enclosure | None = None
-        for path in paths(g, w, epsilon)[:TRIES]:
+        for path in contour_paths(g, w, epsilon)[:TRIES]:
             if path.level + math.log(path.scale) < VANISHING:
                 break
-            value = _integral(pencil, sides, epsilon, path, goal)
+            value = _contour_integral(pencil, sides, epsilon, path, goal)
             if not value.is_finite():
                 continue
-            lower, upper = max(value.lower(), arb(0)), _at_most_one(value)
+            lower, upper = max(value.lower(), arb(0)), _upper_end_within_one(value)
             if best is None or upper - lower < best.upper - best.lower:
                 best = Enclosure(lower, upper, path)
             if upper - lower <= max(ENOUGH, 8 * goal) * upper:
                 return best
-        order = float(saddles(g[None], w[None], np.array([epsilon]), chernoff=True)[0])
+        order = float(saddle_points(g[None], w[None], np.array([epsilon]), chernoff=True)[0])
         bound = chernoff_bound(pair, sides, epsilon, order)
         if bound is not None:  # another program's ball may be several times as wide
-            bound = _at_most_one(bound.upper() + 8 * bound.rad())
+            bound = _upper_end_within_one(bound.upper() + 8 * bound.rad())
         if best is not None and not (bound is not None and bound < best.upper):
             return best
         # Chernoff's bound says nothing about the lower end.
         return Enclosure(arb(0), arb(1)) if bound is None else Enclosure(arb(0), bound, None, order)
 
 
-def gaussian(pair: Compared, sides: tuple[bool, ...], epsilon: float) -> Enclosure:
+def equal_covariance_enclosure(pair: LawPair, sides: tuple[bool, ...], epsilon: float) -> Enclosure:
     """An enclosure of δ(ε) of two laws with one covariance, by the closed form in their distance μ."""
     with ctx.workprec(PRECISION):
         elimination = eliminate(pair.base.tolist(), [pair.gap[i, 0] for i in range(pair.k)])
@@ -94,11 +96,11 @@ def gaussian(pair: Compared, sides: tuple[bool, ...], epsilon: float) -> Enclosu
         ends = square.lower(), square.upper()
     if not ends[1] > 0:
         return Enclosure(arb(0), arb(0))
-    lower = normal_delta(ends[0], epsilon).lower() if ends[0] > 0 else arb(0)
-    return Enclosure(lower, _at_most_one(normal_delta(ends[1], epsilon)))
+    lower = gaussian_delta_ball(ends[0], epsilon).lower() if ends[0] > 0 else arb(0)
+    return Enclosure(lower, _upper_end_within_one(gaussian_delta_ball(ends[1], epsilon)))
 
 
-def normal_delta(square: Ball, epsilon: float) -> Ball:
+def gaussian_delta_ball(square: Ball, epsilon: float) -> Ball:
     """δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) of N(0, 1) against N(μ, 1) at μ² = ``square``, as a ball.
 
     It has a few digits more than a double.
@@ -114,7 +116,7 @@ def normal_delta(square: Ball, epsilon: float) -> Ball:
     return value
 
 
-def chernoff_bound(pair: Compared, sides: tuple[bool, ...], epsilon: float, order: float) -> Ball | None:
+def chernoff_bound(pair: LawPair, sides: tuple[bool, ...], epsilon: float, order: float) -> Ball | None:
     """Chernoff's bound e^{K(t) − εt} t^t/(1+t)^{1+t} of δ(ε) at t = ``order``, as a ball; None where t is too large."""
     with ctx.workprec(PRECISION):
         t, gap = arb(order), [pair.gap[i, 0] for i in range(pair.k)]
@@ -130,7 +132,7 @@ def chernoff_bound(pair: Compared, sides: tuple[bool, ...], epsilon: float, orde
         return (total + t * t.log() - (1 + t) * (1 + t).log()).exp()
 
 
-class _Side(NamedTuple):
+class _DirectedFactors(NamedTuple):
     """One direction: factors u = start + slope t with weights w, and with a w where far from 1 on the path."""
 
     near: list[tuple[Ball, Ball, Ball]]
@@ -138,7 +140,7 @@ class _Side(NamedTuple):
     backward: bool
 
 
-class _Value(NamedTuple):
+class _IntegrandParts(NamedTuple):
     """Exponent without poles, product of u^(−½), how far both may be off, and the part of it from each Σ w/u."""
 
     exponent: Ball
@@ -174,19 +176,19 @@ class _Integrand:
                     far.append((+start, +slope, square * gamma))
                 else:
                     near.append((+start, +slope, w / 2))
-            self.sides.append(_Side(near, far, backward))
+            self.sides.append(_DirectedFactors(near, far, backward))
         self.weight = float(sum((w.abs_upper() for w in pencil.w), arb(0)).upper()) * UP
 
-    def at(self, t: Ball, analytic: bool) -> _Value | None:
+    def at(self, t: Ball, analytic: bool) -> _IntegrandParts | None:
         """The parts of the integrand on a ball t; None where its exponent may be off by ``DOUBT`` or more."""
         pencil, both = self.pencil, t * (t + 1)
         root, error = acb(1), 0.0
-        forms: list[Ball] = []
+        quadratic_forms: list[Ball] = []
         rests: list[Ball] = []
         doubts: list[float] = []
         for near, far, backward in self.sides:
             least = math.inf
-            for factors, sums in ((near, forms), (far, rests)):
+            for factors, sums in ((near, quadratic_forms), (far, rests)):
                 for start, slope, w in factors:
                     u = start + slope * t
                     half = u.rsqrt(analytic=analytic)
@@ -202,10 +204,10 @@ class _Integrand:
         error = (error + 0.5 * float(abs(both).upper()) * sum(doubts)) * UP
         if not error < DOUBT:
             return None
-        exponent = self.start + self.slope * t + both * sum(forms, acb(0)) + sum(rests, acb(0))
-        return _Value(exponent, root, error, doubts)
+        exponent = self.start + self.slope * t + both * sum(quadratic_forms, acb(0)) + sum(rests, acb(0))
+        return _IntegrandParts(exponent, root, error, doubts)
 
-    def forms(self, t: Ball) -> list[Ball]:
+    def quadratic_forms(self, t: Ball) -> list[Ball]:
         """The sums Σ w/u at t, one for every direction."""
         pencil = self.pencil
         return [
@@ -222,7 +224,7 @@ class _Integrand:
         return value.exponent.exp() * value.root * acb(1 + off, off) / (t * (t + 1))
 
 
-def _integral(pencil: Pencil, sides: tuple[bool, ...], epsilon: float, path: Path, goal: float) -> Ball:
+def _contour_integral(pencil: Pencil, sides: tuple[bool, ...], epsilon: float, path: Path, goal: float) -> Ball:
     """δ(ε) as a ball, by integration along the path and a bound on the rest."""
     integrand = _Integrand(pencil, sides, epsilon, path.level, path.center + path.scale * math.sinh(path.reach / 2))
     center, scale = arb(path.center), arb(path.scale)
@@ -237,11 +239,11 @@ def _integral(pencil: Pencil, sides: tuple[bool, ...], epsilon: float, path: Pat
     inside = acb.integral(
         along, 0, acb(path.reach), rel_tol=arb(goal), abs_tol=arb(goal) * scale, eval_limit=EVALUATIONS
     )
-    rest = _straight_up(integrand, point(acb(path.reach)))
+    rest = _tail_bound(integrand, point(acb(path.reach)))
     return (inside.imag + rest) * arb(path.level).exp() / arb.pi()
 
 
-def _straight_up(integrand: _Integrand, end: Ball) -> Ball:
+def _tail_bound(integrand: _Integrand, end: Ball) -> Ball:
     """A ball around zero that holds the integral from the end of the path straight up, by |e^{K(T) − εT}| e^{½(R² +
     |R|)V} / Y at T = R + iY with V = Im(T Σ w/u(T)) / Y."""
     value = integrand.at(end, False)
@@ -250,12 +252,12 @@ def _straight_up(integrand: _Integrand, end: Ball) -> Ball:
         return arb.nan()
     across = end.real * end.real + abs(end.real)
     most = value.exponent.real + abs(value.root).log() + value.error
-    for form, doubt in zip(integrand.forms(end), value.doubts, strict=True):
+    for form, doubt in zip(integrand.quadratic_forms(end), value.doubts, strict=True):
         most += across * ((end * form).imag + abs(end) * doubt) / height / 2
     return arb(0, 1) * most.exp().upper() / height
 
 
-def _beyond(pencil: Pencil, backward: bool, epsilon: float) -> bool:
+def _loss_is_bounded(pencil: Pencil, backward: bool, epsilon: float) -> bool:
     """Whether the loss surely never exceeds ε: all g have one sign, and sup L = ∓½ (ln det Σ/det Σ' + yᵀH⁻¹y) ≤ ε."""
     if not all((value > pencil.r if backward else value < -pencil.r) for value in pencil.g):
         return False
@@ -269,7 +271,7 @@ def _beyond(pencil: Pencil, backward: bool, epsilon: float) -> bool:
     return bool(most <= arb(epsilon))
 
 
-def _at_most_one(value: Ball) -> Ball:
+def _upper_end_within_one(value: Ball) -> Ball:
     """The upper end of a ball, at most 1."""
     upper = value.upper()
     return upper if upper < 1 else arb(1)
@@ -287,7 +289,7 @@ class Path:
     level: float
 
 
-def in_directions(g: FloatArray, w: FloatArray, sides: tuple[bool, ...]) -> tuple[FloatArray, FloatArray]:
+def directed_spectrum(g: FloatArray, w: FloatArray, sides: tuple[bool, ...]) -> tuple[FloatArray, FloatArray]:
     """g and w (…, k) of a pair forward (False: as given) or backward (True: −g/(1+g), w/(1+g)), side by side."""
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         back = np.maximum(1 + g, 1e-300)
@@ -295,7 +297,7 @@ def in_directions(g: FloatArray, w: FloatArray, sides: tuple[bool, ...]) -> tupl
     return np.concatenate([p[0] for p in parts], axis=-1), np.concatenate([p[1] for p in parts], axis=-1)
 
 
-def saddles(g: FloatArray, w: FloatArray, epsilon: FloatArray, *, chernoff: bool) -> FloatArray:
+def saddle_points(g: FloatArray, w: FloatArray, epsilon: FloatArray, *, chernoff: bool) -> FloatArray:
     """(n,) minimizers t > 0 of φ, or of the exponent of Chernoff's bound, by bisection on the sign of its slope."""
     top = np.maximum(g.max(axis=1, initial=0.0), 1 / FARTHEST)
     high = np.log(np.minimum(1 / top, FARTHEST)) - 1e-12
@@ -313,12 +315,12 @@ def saddles(g: FloatArray, w: FloatArray, epsilon: FloatArray, *, chernoff: bool
     return np.asarray(np.exp(low))
 
 
-def paths(g: FloatArray, w: FloatArray, epsilon: float) -> list[Path]:
+def contour_paths(g: FloatArray, w: FloatArray, epsilon: float) -> list[Path]:
     """Contours for one edge, the shortest first; none where the saddle point runs away."""
-    center = float(saddles(g[None], w[None], np.array([epsilon]), chernoff=False)[0])
+    center = float(saddle_points(g[None], w[None], np.array([epsilon]), chernoff=False)[0])
     u = 1 - center * g
     curvature = (0.5 * (g / u) ** 2 + w * (1 + g) / u**3).sum() + center**-2.0 + (1 + center) ** -2.0
-    scale, level = float(curvature**-0.5), float(_heights(g, w, epsilon, np.array([complex(center)]))[0][0])
+    scale, level = float(curvature**-0.5), float(_log_moduli(g, w, epsilon, np.array([complex(center)]))[0][0])
     if not (center < 0.5 * FARTHEST and 0 < scale < math.inf and math.isfinite(level)):
         return []
     candidates = []
@@ -326,14 +328,16 @@ def paths(g: FloatArray, w: FloatArray, epsilon: float) -> list[Path]:
     for angle in ANGLES:
         for bend in (1, -1):
             t = center + scale * (1j * math.cos(angle) * np.sinh(v) + bend * math.sin(angle) * (np.cosh(v) - 1))
-            height, last = _heights(g, w, epsilon, t)
+            height, last = _log_moduli(g, w, epsilon, t)
             done = np.flatnonzero(last - level - math.log(scale) < LEFT)
             if len(done) and (height[: done[0] + 1] - level + v[: done[0] + 1] < RISE).all():
                 candidates.append(Path(center, scale, angle, bend, float(v[done[0]]), level))
     return sorted(candidates, key=lambda path: path.reach)
 
 
-def _heights(g: FloatArray, w: FloatArray, epsilon: float, t: NDArray[np.complex128]) -> tuple[FloatArray, FloatArray]:
+def _log_moduli(
+    g: FloatArray, w: FloatArray, epsilon: float, t: NDArray[np.complex128]
+) -> tuple[FloatArray, FloatArray]:
     """Logarithms of the integrand's modulus at every t, and of a bound on the integral straight up from there."""
     s = t[:, None]
     u = 1 - s * g

@@ -32,7 +32,7 @@ from shoal.mechanism.releasable import laws_file_parts
 from shoal.noise.grid import UP as LOSS_UP
 from shoal.noise.grid import NoiseGrid, edge_loss, label_tv
 from shoal.proofs import enclosure
-from shoal.proofs.dyadic_laws import Compared, DyadicLaws, Unsettled, down, up
+from shoal.proofs.dyadic_laws import DyadicLaws, LawPair, NotSettled, lower_double, upper_double
 from shoal.proofs.enclosure import Path
 from shoal.proofs.pencil import Pencil, pencil
 from shoal.rounding import upper
@@ -120,7 +120,7 @@ class Proof:
             "edges": [edge | ({"path": vars(edge["path"])} if "path" in edge else {}) for edge in stated],
             "excluded": [[one.edge, one.direction, repr(one.order)] for one in self.excluded],
         }
-        return json.dumps(_hex(own), ensure_ascii=False, sort_keys=True) + "\n"
+        return json.dumps(_hexadecimal(own), ensure_ascii=False, sort_keys=True) + "\n"
 
     @property
     def file_digest(self) -> str:
@@ -173,7 +173,7 @@ def prove(
     if isinstance(released, GaussianClasses):
         if graph is None:
             raise InputError("graph must be given for laws: which labels are neighbors")
-        mechanism, laws_alone = _bare(released), True
+        mechanism, laws_alone = _identity_mechanism(released), True
     else:
         if not hasattr(type(released), "by_kind"):
             raise InputError("released must be a Mechanism or GaussianClasses")
@@ -198,7 +198,7 @@ def prove(
     left = math.inf if effort is None else validation.count(effort=effort)
     search = _EdgeSearch(laws, pairs, at, scope, mechanism.times, left)
     search.run(mechanism.output)
-    loss = 0.0 if laws_alone else _loss(mechanism, laws, pairs, at, scope)
+    loss = 0.0 if laws_alone else _precision_loss(mechanism, laws, pairs, at, scope)
     ideal = max((edge.upper for edge in search.proved), default=0.0)
     worst = max(search.proved, key=lambda e: (e.upper, e.lower), default=None)
     i, j = pairs[0] if worst is None else pairs[worst.edge][:: -1 if worst.direction == "backward" else 1]
@@ -223,7 +223,7 @@ def prove(
     )
 
 
-def _bare(classes: GaussianClasses) -> Mechanism:
+def _identity_mechanism(classes: GaussianClasses) -> Mechanism:
     """The mechanism that releases answers with these laws unchanged."""
     (n, k), edgeless = classes.means.shape, NeighborGraph(classes.labels, np.empty((0, 2), dtype=np.intp))
     nothing = np.zeros((1, k)), None, np.zeros((1, k, k))
@@ -285,14 +285,15 @@ class _EdgeSearch:
             guesses[:, rows] = np.nan_to_num(np.where(ends[..., 1] > -math.inf, ends[..., 0], ends[..., 2]), nan=0.0).T
             for d, direction in enumerate(directions):
                 sides = SIDES[direction] * min(self.times, MOST_TIMES)
-                g, w = enclosure.in_directions(spectra.g, spectra.w**2, sides)
-                orders[d, rows] = enclosure.saddles(g, w, epsilon, chernoff=True)
+                g, w = enclosure.directed_spectrum(spectra.g, spectra.w**2, sides)
+                orders[d, rows] = enclosure.saddle_points(g, w, epsilon, chernoff=True)
         for row in np.argsort(-guesses.max(axis=0), kind="stable").tolist():
-            self._edge(row, guesses[:, row], orders[:, row])
+            self._settle_edge(row, guesses[:, row], orders[:, row])
         self.equal.sort()
         self.excluded.sort()
 
-    def _edge(self, row: int, guesses: FloatArray, orders: FloatArray) -> None:
+    def _settle_edge(self, row: int, guesses: FloatArray, orders: FloatArray) -> None:
+        """Settle all directions of one edge, given estimates of ln δ and orders for Chernoff's bound."""
         directions, epsilon = DIRECTIONS[self.scope], float(self.epsilon[row])
         frame: Pencil | None = None
         try:
@@ -301,7 +302,7 @@ class _EdgeSearch:
                 self.equal.append(row)
                 return
             if pair is False:
-                self._add(EdgeProof(row, directions[0], "apart", 1.0, 1.0))
+                self._record(EdgeProof(row, directions[0], "apart", 1.0, 1.0))
                 return
             for direction, guess, order in zip(directions, guesses, orders, strict=True):
                 sides = SIDES[direction] * self.times
@@ -311,53 +312,59 @@ class _EdgeSearch:
                 if self.upper > 0 and guess < math.log(self.upper) - WORTH_TRYING:
                     order = float(f"{order:.4g}")
                     bound = enclosure.chernoff_bound(pair, sides, epsilon, order)
-                    if bound is not None and up(bound * (1 + MARGIN)) <= self.upper:
+                    if bound is not None and upper_double(bound * (1 + MARGIN)) <= self.upper:
                         self.excluded.append(Exclusion(row, direction, order))
                         continue
                 if pair.equal_covs:
-                    ends = enclosure.gaussian(pair, sides, epsilon)
-                    self._add(_edge_proof(row, direction, "gaussian", ends, coarse=False))
+                    ends = enclosure.equal_covariance_enclosure(pair, sides, epsilon)
+                    self._record(_stated_enclosure(row, direction, "gaussian", ends, coarse=False))
                     continue
                 if self.times > MOST_TIMES:
-                    raise Unsettled(f"more than {MOST_TIMES} answers about each label, of unequal covariances")
+                    raise NotSettled(f"more than {MOST_TIMES} answers about each label, of unequal covariances")
                 frame = frame or pencil(pair)
-                self._integrate(row, direction, pair, frame, epsilon, guess)
-        except Unsettled as reason:
+                self._integrate_edge(row, direction, pair, frame, epsilon, guess)
+        except NotSettled as reason:
             self.unsettled.add(str(reason))
-            self._add(EdgeProof(row, directions[0], "unsettled", 0.0, 1.0))
+            self._record(EdgeProof(row, directions[0], "unsettled", 0.0, 1.0))
 
-    def _integrate(self, row: int, direction: str, pair: Compared, frame: Pencil, epsilon: float, guess: float) -> None:
+    def _integrate_edge(
+        self, row: int, direction: str, pair: LawPair, frame: Pencil, epsilon: float, guess: float
+    ) -> None:
+        """Enclose δ in one direction by integrals, as coarsely as what lies between it and the worst allows."""
         room = -math.expm1(min(guess - math.log(self.upper), 0.0)) if self.upper > 0 else 0.0
         coarse = min(COARSEST, SHARE * room)
         for goal in (coarse, enclosure.GOAL) if coarse > 2.0**-30 else (enclosure.GOAL,):
             self.left -= 1
             if self.left < 0:
-                raise Unsettled("it would take more integrals than were asked for: shoal prove goes to the end")
-            ends = enclosure.enclose(pair, frame, SIDES[direction] * self.times, epsilon, goal)
+                raise NotSettled("it would take more integrals than were asked for: shoal prove goes to the end")
+            ends = enclosure.enclose_delta(pair, frame, SIDES[direction] * self.times, epsilon, goal)
             by = "integral" if ends.path else "chernoff" if ends.order else "bounded"
             if by == "bounded" and ends.upper == 1:
-                raise Unsettled("no enclosure was found within the limits on precision and work")
-            stated = _edge_proof(row, direction, by, ends, coarse=goal > enclosure.GOAL)
+                raise NotSettled("no enclosure was found within the limits on precision and work")
+            stated = _stated_enclosure(row, direction, by, ends, coarse=goal > enclosure.GOAL)
             if goal == enclosure.GOAL or stated.upper <= self.upper:
-                self._add(stated)
+                self._record(stated)
                 return
 
-    def _add(self, one: EdgeProof) -> None:
+    def _record(self, one: EdgeProof) -> None:
+        """Add an enclosure to the proof; its upper end may become the worst."""
         self.proved.append(one)
         self.upper = max(self.upper, one.upper)
 
 
-def _edge_proof(row: int, direction: str, by: str, ends: enclosure.Enclosure, coarse: bool) -> EdgeProof:
+def _stated_enclosure(row: int, direction: str, by: str, ends: enclosure.Enclosure, coarse: bool) -> EdgeProof:
     """An enclosure as a proof states it: a little wider, so that a program with roundings of its own confirms it."""
     width, slack = ends.upper - ends.lower, 0
     if by in ("integral", "gaussian"):
         wider = 1 if coarse else WIDER if width < KNOWN * ends.upper else MUCH_WIDER
         slack = MARGIN * ends.upper + wider * width
-    low, high = down(ends.lower - slack), up(ends.upper * (1 + MARGIN) + slack)
+    low, high = lower_double(ends.lower - slack), upper_double(ends.upper * (1 + MARGIN) + slack)
     return EdgeProof(row, direction, by, max(0.0, low), min(high, 1.0), ends.path, ends.order)
 
 
-def _loss(mechanism: Mechanism, laws: DyadicLaws, pairs: IndexArray, epsilon: FloatArray, scope: str) -> float:
+def _precision_loss(
+    mechanism: Mechanism, laws: DyadicLaws, pairs: IndexArray, epsilon: FloatArray, scope: str
+) -> float:
     """Upper bound on what finite precision adds to δ of released answers, over these pairs.
 
     Where the grid's step is next to the point at which it doubles it is taken at half, so that nobody need decide. A
@@ -365,7 +372,7 @@ def _loss(mechanism: Mechanism, laws: DyadicLaws, pairs: IndexArray, epsilon: Fl
     """
     n, k = mechanism.classes.means.shape
     variances = np.broadcast_to(np.diagonal(mechanism.noise_cov, axis1=1, axis2=2), (n, k))
-    means, covs = laws.rounded
+    means, covs = laws.rounded_moments
     std = np.sqrt(np.maximum(np.diagonal(covs, axis1=1, axis2=2), 0.0))
     steps = np.minimum(NoiseGrid.of((1 - DECIDED) * means, (1 - DECIDED) * std).steps, mechanism.grid)
     tv = label_tv(np.sqrt(variances), steps)
@@ -378,10 +385,10 @@ def _loss(mechanism: Mechanism, laws: DyadicLaws, pairs: IndexArray, epsilon: Fl
     return edge_loss(tv, pairs, epsilon, table=scope == "table")
 
 
-def _hex(value: Any) -> Any:
+def _hexadecimal(value: Any) -> Any:
     """Doubles as hexadecimal strings, inside of lists and mappings too."""
     if isinstance(value, dict):
-        return {name: _hex(one) for name, one in value.items()}
+        return {name: _hexadecimal(one) for name, one in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_hex(one) for one in value]
+        return [_hexadecimal(one) for one in value]
     return value.hex() if isinstance(value, float) else value

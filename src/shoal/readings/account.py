@@ -214,12 +214,12 @@ def _gaussian_delta_upper(square: int, variance: float, epsilon: float) -> float
     """Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) with μ² = square/variance, rounded up."""
     from flint import arb, ctx
 
-    from shoal.proofs.dyadic_laws import up
-    from shoal.proofs.enclosure import normal_delta
+    from shoal.proofs.dyadic_laws import upper_double
+    from shoal.proofs.enclosure import gaussian_delta_ball
 
     with ctx.workprec(2048):
         ratio = arb(square) / arb(variance)
-    return min(up(normal_delta(ratio, epsilon)), 1.0)
+    return min(upper_double(gaussian_delta_ball(ratio, epsilon)), 1.0)
 
 
 def _square_root_rounded_up(square: int) -> float:

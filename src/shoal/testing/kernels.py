@@ -151,16 +151,16 @@ def check_mechanism(
     used = np.unique(pairs)
     place = np.full(classes.n_classes, -1, dtype=np.intp)
     place[used] = np.arange(len(used))
-    answers = _draw(release, [classes.labels[i] for i in used], n)
+    answers = _draw_answers(release, [classes.labels[i] for i in used], n)
     pairs, labels, means = place[pairs], [classes.labels[i] for i in used], classes.means[used]
     known: FloatArray | None = means if means.shape[1] == answers[0].shape[1] else None
 
     passes = _pass_for_gaussian(answers)
-    findings = [_count(answers, known, pairs, epsilon, delta, error * SHARES["counting"])]
+    findings = [_counting_bound(answers, known, pairs, epsilon, delta, error * SHARES["counting"])]
     if passes and gaussian:
         share = error / len(pairs)
-        findings += [_gap(answers, a, b, known, epsilon, share) for a, b in pairs.tolist()]
-        findings += [_spread(answers, a, b, epsilon, share * SHARES["spread"]) for a, b in pairs.tolist()]
+        findings += [_gap_bound(answers, a, b, known, epsilon, share) for a, b in pairs.tolist()]
+        findings += [_spread_bound(answers, a, b, epsilon, share * SHARES["spread"]) for a, b in pairs.tolist()]
     delta_lower, by, (a, b) = max(findings, key=lambda finding: finding[0])
     level = error * SHARES["counting"] / (2 * len(pairs) * 2 * 3 * 2)
     return MechanismCheck(
@@ -171,7 +171,9 @@ def check_mechanism(
         by=by,
         worst_edge=(labels[a], labels[b]),
         gaussian=passes,
-        power=_power(epsilon, delta, n, error * SHARES["gap"] / len(pairs) if gaussian else 0.0, level, passes),
+        power=_detection_power(
+            epsilon, delta, n, error * SHARES["gap"] / len(pairs) if gaussian else 0.0, level, passes
+        ),
         detectable_delta=detectable_delta(delta, epsilon, n - n // 2, level),
         n=n,
         confidence=1.0 - error,
@@ -181,10 +183,10 @@ def check_mechanism(
 
 
 #: A lower bound on δ, by which question, and of which pair.
-Conclusion = tuple[float, str, tuple[int, int]]
+LowerBound = tuple[float, str, tuple[int, int]]
 
 
-def _draw(release: Callable[[str], Any], labels: Sequence[str], n: int) -> list[FloatArray]:
+def _draw_answers(release: Callable[[str], Any], labels: Sequence[str], n: int) -> list[FloatArray]:
     """(n, k) answers drawn about each of the labels."""
     drawn = []
     for label in labels:
@@ -207,21 +209,21 @@ def _pass_for_gaussian(answers: list[FloatArray]) -> bool:
 # ------------------------------------------------------------------ counting
 
 
-def _count(
+def _counting_bound(
     answers: list[FloatArray],
     known: FloatArray | None,
     pairs: IndexArray,
     epsilon: float,
     delta: float,
     error: float,
-) -> Conclusion:
+) -> LowerBound:
     """The best lower bound from counted events, by attackers who know the means, the samples, or single values."""
     learned = [halves(y)[0] for y in answers]
     fitted = ResidualLaws.fit(learned)
     means = fitted.means if known is None else known
     claim = ResidualLaws.from_moments(means, np.broadcast_to(fitted.covs.mean(axis=0), fitted.covs.shape).copy())
     own = [claim.log_densities(i, y) for i, y in enumerate(answers)]
-    laws, values = claimed_and_fitted(claim, answers, own), _value_scores(answers)
+    laws, values = claimed_and_fitted(claim, answers, own), _value_frequency_scores(answers)
 
     def scores(a: int, b: int) -> Sequence[tuple[FloatArray, FloatArray]]:
         return [*laws(a, b), *([] if values is None else values(a, b))]
@@ -234,7 +236,7 @@ def _count(
     return float(lows[e, d]), "counting", (int(a), int(b))
 
 
-def _value_scores(answers: list[FloatArray]) -> Scores | None:
+def _value_frequency_scores(answers: list[FloatArray]) -> Scores | None:
     """Attackers' scores by the frequency of each value in the first half; None where there are many values."""
     values, codes = np.unique(np.concatenate(answers), axis=0, return_inverse=True)
     if len(values) > FEW_VALUES * len(answers[0]):
@@ -252,19 +254,21 @@ def _value_scores(answers: list[FloatArray]) -> Scores | None:
 # ------------------------------------------------------------------ Gaussian answers
 
 
-def _gap(
+def _gap_bound(
     answers: list[FloatArray], a: int, b: int, known: FloatArray | None, epsilon: float, share: float
-) -> Conclusion:
+) -> LowerBound:
     """The δ of Gaussian laws whose means are as far apart as answers show, in a known direction or a learned one."""
     gaps = [0.0]
     if known is not None and (known[a] != known[b]).any():
-        gaps.append(_least_gap(answers[a], answers[b], known[a] - known[b], share * SHARES["gap"]))
+        gaps.append(_least_standardized_gap(answers[a], answers[b], known[a] - known[b], share * SHARES["gap"]))
     (one, rest), (two, others) = halves(answers[a]), halves(answers[b])
-    gaps.append(_least_gap(rest, others, one.mean(axis=0) - two.mean(axis=0), share * SHARES["learned gap"]))
-    return _conclude(max(gaps), 1.0, epsilon), "gap", (a, b)
+    gaps.append(
+        _least_standardized_gap(rest, others, one.mean(axis=0) - two.mean(axis=0), share * SHARES["learned gap"])
+    )
+    return _gaussian_delta_lower(max(gaps), 1.0, epsilon), "gap", (a, b)
 
 
-def _least_gap(one: FloatArray, two: FloatArray, towards: FloatArray, error: float) -> float:
+def _least_standardized_gap(one: FloatArray, two: FloatArray, towards: FloatArray, error: float) -> float:
     """Lower bound, but for ``error``, on how many standard deviations the means of two Gaussian laws lie apart.
 
     ``towards`` is the difference of means that the direction is chosen for, independent of the answers.
@@ -293,7 +297,7 @@ def _least_gap(one: FloatArray, two: FloatArray, towards: FloatArray, error: flo
     return float(scipy.optimize.brentq(beyond, 0.0, scaled + 1.0)) * math.sqrt(2 / n)
 
 
-def _spread(answers: list[FloatArray], a: int, b: int, epsilon: float, error: float) -> Conclusion:
+def _spread_bound(answers: list[FloatArray], a: int, b: int, epsilon: float, error: float) -> LowerBound:
     """The δ of Gaussian laws whose variances differ as much as answers show, in directions learned."""
     (one, rest), (two, others) = halves(answers[a]), halves(answers[b])
     k = one.shape[1]
@@ -305,10 +309,10 @@ def _spread(answers: list[FloatArray], a: int, b: int, epsilon: float, error: fl
     for direction, (wide, narrow) in ((vectors[:, -1], (rest, others)), (vectors[:, 0], (others, rest))):
         ratio = float(np.var(wide @ direction, ddof=1) / np.var(narrow @ direction, ddof=1))
         ratios.append(ratio / float(scipy.stats.f.isf(error / 2, len(wide) - 1, len(narrow) - 1)))
-    return _conclude(0.0, max(ratios), epsilon), "spread", (a, b)
+    return _gaussian_delta_lower(0.0, max(ratios), epsilon), "spread", (a, b)
 
 
-def _conclude(gap: float, ratio: float, epsilon: float) -> float:
+def _gaussian_delta_lower(gap: float, ratio: float, epsilon: float) -> float:
     """δ(ε) of N(0, 1) against N(gap, 1), or N(gap, ratio) for a ratio above 1, rounded down; 0 below ``DEEPEST``."""
     if gap == 0.0 and ratio <= 1.0:
         return 0.0
@@ -320,7 +324,9 @@ def _conclude(gap: float, ratio: float, epsilon: float) -> float:
 # ------------------------------------------------------------------ power
 
 
-def _power(epsilon: float, delta: float, n: int, gap_error: float, event_error: float, gaussian: bool) -> float:
+def _detection_power(
+    epsilon: float, delta: float, n: int, gap_error: float, event_error: float, gaussian: bool
+) -> float:
     """Probability that a kernel with a fifth too little noise is found by its gap or by counting.
 
     ``gap_error`` and ``event_error`` are the error probabilities of one conclusion by either; normal approximations.

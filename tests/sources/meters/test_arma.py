@@ -237,7 +237,7 @@ def readings(logs: np.ndarray) -> pl.DataFrame:
 def residuals(fc: shoal.Forecasts) -> np.ndarray:
     """(n, T) log power of the training window without its season."""
     slot = (fc.history.timestamps.dt.hour().cast(int) * 4 + fc.history.timestamps.dt.minute() // 15).to_numpy()
-    return np.log(np.maximum(fc.past, fc.season.floor)) - fc.season.profile[:, slot]
+    return np.log(np.maximum(fc.training_kw, fc.season.floor)) - fc.season.profile[:, slot]
 
 
 @pytest.mark.parametrize("order", [(6, 5), (2, 4), (3, 0), (0, 3)])

@@ -11,7 +11,7 @@ import pytest
 
 import shoal
 from shoal import Forecasts
-from shoal.product.sources.meters.readings import meter_readings
+from shoal.product.sources.meters.meter_files import meter_readings
 
 SETTINGS = {"order": (1, 1), "train_days": 7, "horizon": 24, "season": "day"}
 ORIGIN = datetime(2024, 1, 10)
@@ -47,7 +47,7 @@ def test_every_home_has_a_forecast_and_noon_is_below_zero(forecasts: Forecasts, 
     metered = truth.sort("household", "timestamp")["kw"].to_numpy().reshape(-1, 24)[forecasts.exports]
     off = np.abs(forecasts.power[forecasts.exports] - metered).mean()
     assert off < 0.5 * np.abs(metered - metered.mean(axis=1, keepdims=True)).mean()
-    low, high = (forecasts.season.power(forecasts.log_mean + z * forecasts.error_std) for z in (-1.645, 1.645))
+    low, high = (forecasts.season.to_kilowatts(forecasts.log_mean + z * forecasts.error_std) for z in (-1.645, 1.645))
     assert ((low < forecasts.power) & (forecasts.power < high)).all()
     inside = ((low[forecasts.exports] <= metered) & (metered <= high[forecasts.exports])).mean()
     assert inside > 0.6
@@ -96,7 +96,7 @@ def test_the_scale_is_the_homes_own(readings: pl.DataFrame) -> None:
     once = (pl.col("household") == "H0007") & (pl.col("timestamp") == ORIGIN - timedelta(days=3))
     data = readings.with_columns(kw=pl.when(once).then(-0.01).otherwise("kw"))
     made = shoal.forecast(data, origin=ORIGIN - timedelta(days=1), export=True, **SETTINGS)
-    expected = np.nanmedian(np.abs(made.past), axis=1) * np.isin(made.households, SOLAR)
+    expected = np.nanmedian(np.abs(made.training_kw), axis=1) * np.isin(made.households, SOLAR)
     np.testing.assert_allclose(made.season.scale, expected)
 
 
@@ -109,10 +109,10 @@ def test_what_is_never_above_zero_is_no_home(readings: pl.DataFrame, tmp_path: P
     assert reason.startswith("never above zero and often below: a meter of generation")
     generation.write_parquet(tmp_path / "meters.parquet")
     data = meter_readings(tmp_path / "meters.parquet")
-    assert data.summary()["left out"] == 1
-    (note,) = data.notes()
+    assert data.totals()["left out"] == 1
+    (note,) = data.owner_notes()
     assert "in 4 households, taken for export" in note  # the meter of generation is left out, and is not among them
-    (note,) = data.notes(export=False)
+    (note,) = data.owner_notes(export=False)
     assert "in 5 households, taken for missing" in note
     short = generation.filter(pl.col("timestamp") < datetime(2024, 1, 2))
     assert not meter_readings(short).left_out  # a day without drawing any is possible

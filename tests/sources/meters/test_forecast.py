@@ -156,7 +156,7 @@ def test_the_season_is_the_mean_of_each_time_and_borrows_where_none_was_seen(
     stamps = fc.history.timestamps
     slot = (stamps.dt.hour().cast(int) * 4 + stamps.dt.minute() // 15).to_numpy()
     phase = slot if season == "day" else (stamps.dt.weekday().to_numpy().astype(int) - 1) * 96 + slot
-    logs = np.log(np.maximum(fc.past, fc.season.floor))
+    logs = np.log(np.maximum(fc.training_kw, fc.season.floor))
     assert fc.season.profile.shape == (6, {"day": 96, "week": 7 * 96}[season])
     for k in range(0, fc.season.profile.shape[1], 37):
         part, seen = logs[:, phase == k], fc.season.repeats[:, k] > 0

@@ -27,7 +27,7 @@ def test_round_trip(forecasts: shoal.Forecasts, tmp_path: Path) -> None:
     assert back.households == forecasts.households
     assert back.timestamps.to_list() == forecasts.timestamps.to_list()
     assert back.timestamps.dtype == forecasts.timestamps.dtype
-    for name in ("log_mean", "error_cov", "mean_cov", "season_part", "recent"):
+    for name in ("log_mean", "error_cov", "mean_cov", "season_part", "last_day_kw"):
         np.testing.assert_array_equal(getattr(back, name), getattr(forecasts, name))
     np.testing.assert_array_equal(back.models.ar, forecasts.models.ar)
     assert back.models.status.tolist() == forecasts.models.status.tolist()

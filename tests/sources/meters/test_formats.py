@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from shoal import InputError, read_meters
-from shoal.product.sources.meters.readings import meter_readings
+from shoal.product.sources.meters.meter_files import meter_readings
 
 HOMES = meter_formats.homes()
 Write = Callable[..., Path]

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from shoal import Forecasts, InputError, crowd_graph, forecast, simulate_meters
-from shoal.product.sources.meters.neighborhoods import crowd_points, likeness
+from shoal.product.sources.meters.crowd_points import likeness_points, points_of_homes
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def test_likeness_is_the_stated_blend_of_forecast_and_usual_day(forecasts: Forec
         [f"{time.hour:02d}:{time.minute:02d}" for time in series]
         for series in (forecasts.history.timestamps, forecasts.timestamps)
     )
-    usual = {time: np.nanmean(forecasts.past[:, np.array(times) == time], axis=1) for time in sorted(set(times))}
+    usual = {time: np.nanmean(forecasts.training_kw[:, np.array(times) == time], axis=1) for time in sorted(set(times))}
     at_times = np.sqrt([usual[time] for time in ahead]).T
     hours = np.sqrt([np.mean([usual[t] for t in usual if t.startswith(f"{h:02d}:")], axis=0) for h in range(24)]).T
     near = 0.8 * np.sqrt(forecasts.power) + 0.2 * at_times
@@ -66,10 +66,10 @@ def test_likeness_is_the_stated_blend_of_forecast_and_usual_day(forecasts: Forec
 
 def test_homes_are_alike_whatever_others_are_there(forecasts: Forecasts) -> None:
     """A home's point is a function of its own readings, to the last bit: shards may be made apart and put together."""
-    points = likeness(forecasts)
+    points = likeness_points(forecasts)
     rows = np.random.default_rng(2).permutation(30)[:7]
-    assert likeness(forecasts.take(rows)).tobytes() == points[rows].tobytes()
-    export = crowd_points(np.array([[-4.0]]), np.array([[-1.0, 4.0]]), np.array([0]), (0.5, 1.0, 2.0))
+    assert likeness_points(forecasts.take(rows)).tobytes() == points[rows].tobytes()
+    export = points_of_homes(np.array([[-4.0]]), np.array([[-1.0, 4.0]]), np.array([0]), (0.5, 1.0, 2.0))
     assert export == pytest.approx(np.array([[-1.5, -1.0, -np.sqrt(2), 2 * np.sqrt(2)]]))
 
 

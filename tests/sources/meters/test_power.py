@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shoal.product.sources.meters.predictive import power_error
+from shoal.product.sources.meters.predictive_laws import power_error
 
 
 @pytest.mark.parametrize(("a", "v", "m", "s2", "c"), [(0.3, 0.0, 0.1, 0.4, 0.0), (-1.0, 0.5, -0.2, 0.3, -0.25)])

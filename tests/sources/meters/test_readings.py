@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal import InputError, forecast, read_meters
-from shoal.product.sources.meters.readings import meter_readings
+from shoal.product.sources.meters.meter_files import meter_readings
 
 Write = Callable[..., Path]
 ZURICH = "Europe/Zurich"
@@ -205,7 +205,7 @@ def test_counts_of_the_quality_table(write: Write) -> None:
     assert (b["verdict"], b["flat"], b["missing"]) == ("ok", True, 0)
     values = loaded.frame.filter(pl.col("household") == "a")["kw"].to_list()
     assert values == [1, -3, None, None, 0, 4, None, 6, 5, None, 7]
-    assert loaded.summary()["duplicates"] == 2
+    assert loaded.totals()["duplicates"] == 2
 
 
 def test_repair_is_idempotent_and_ignores_row_order() -> None:
@@ -346,7 +346,7 @@ def test_decimal_commas_between_commas_and_mixed_offsets_are_told(write: Write) 
     times = [f"2024-01-01 {hour:02}:00" for hour in range(4)]
     commas = meter_readings(write("a.csv", "id,time,kw", *(f'a,{at},"0,{i}"' for i, at in enumerate(times))))
     assert "separated by semicolons" in commas.left_out["a"]
-    (sentence,) = commas.notes()
+    (sentence,) = commas.owner_notes()
     assert sentence.startswith("4 readings that are no numbers, in 1 household")
     rows = [f"{home},{at}{'+01:00' if home == 'a' else ''},1.5" for home in "ab" for at in times]
     mixed = meter_readings(write("b.csv", "id,time,kw", *rows))
@@ -358,9 +358,9 @@ def test_a_file_given_twice_is_counted_where_people_read_it(write: Write) -> Non
     rows = [f"a,2024-01-01 {hour:02}:00,{hour}" for hour in range(5)]
     once = write("a.csv", "id,time,kw", *rows)
     loaded = meter_readings([once, write("b.csv", "id,time,kw", *rows)])
-    (sentence,) = loaded.notes()
+    (sentence,) = loaded.owner_notes()
     assert sentence.startswith("5 readings that are in the input more than once, in 1 household")
-    assert meter_readings(once).notes() == []
+    assert meter_readings(once).owner_notes() == []
 
 
 def test_empty_cells_of_a_wide_file_count_for_nobody(write: Write) -> None:

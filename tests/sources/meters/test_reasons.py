@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import shoal
-from shoal.product.sources.meters.readings import meter_readings
+from shoal.product.sources.meters.meter_files import meter_readings
 
 SETTINGS = {"order": (1, 1), "train_days": 7, "horizon": 3, "season": "day"}
 
@@ -53,12 +53,12 @@ def test_rows_that_disagree_name_the_zone(tmp_path: Path) -> None:
     wall = instants.dt.convert_time_zone("Europe/London").dt.replace_time_zone(None, ambiguous="earliest")
     kw = 0.5 + 0.3 * np.sin(np.arange(len(wall)))
     path = _written(tmp_path, pl.DataFrame({"household": "a", "timestamp": wall, "kw": kw}))
-    (note,) = meter_readings(path).notes()
+    (note,) = meter_readings(path).owner_notes()
     assert note.startswith("1 instant with several readings that differ, in 1 household;")
     assert "--time-zone" in note
     with pytest.warns(UserWarning, match="--time-zone"):
         shoal.read_meters(path)
-    assert meter_readings(path, time_zone="Europe/London").notes() == []
+    assert meter_readings(path, time_zone="Europe/London").owner_notes() == []
 
 
 def test_wall_times_that_do_not_exist_and_export_are_told(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_wall_times_that_do_not_exist_and_export_are_told(tmp_path: Path) -> Non
     stamps = pl.datetime_range(datetime(2024, 3, 30), datetime(2024, 4, 1), "1h", eager=True)
     kw = np.where(np.arange(len(stamps)) < 3, -0.5, 0.3)
     path = _written(tmp_path, pl.DataFrame({"household": "a", "timestamp": stamps, "kw": kw}))
-    skipped, export = meter_readings(path, time_zone="Europe/London").notes()
+    skipped, export = meter_readings(path, time_zone="Europe/London").owner_notes()
     assert "1 reading at wall times that the spring clock change skips, in 1 household" in skipped
     assert "Etc/GMT-1" in skipped
     assert export.startswith("3 readings below zero, in 1 household, taken for export")

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from shoal import InputError, simulate_meters
-from shoal.product.sources.meters.readings import meter_readings
+from shoal.product.sources.meters.meter_files import meter_readings
 
 SHARES = (0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 LAGS = {"15 min": 1, "1 day": 96, "1 week": 672}
@@ -130,7 +130,7 @@ def test_a_charge_that_outlasts_the_simulated_days() -> None:
         def standard_normal(self, n: int | None = None) -> object:
             return 5.0 if n is None else np.full(n, 5.0)
 
-    calendar = simulate._calendar(datetime(2024, 1, 1), 3, 0)
-    load = simulate._night(Longest(), calendar, power=1.0, hours=7.5, weather=1.0)  # type: ignore[arg-type]
+    calendar = simulate._draw_calendar(datetime(2024, 1, 1), 3, 0)
+    load = simulate._night_storage_load(Longest(), calendar, power=1.0, hours=7.5, weather=1.0)  # type: ignore[arg-type]
     assert load.shape == calendar.hour.shape
     assert np.isfinite(load).all()

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import shoal
-from shoal.product.sources.meters.readings import meter_readings
+from shoal.product.sources.meters.meter_files import meter_readings
 
 START = datetime(2024, 1, 1)
 ORIGIN = START + timedelta(days=7)

@@ -218,7 +218,9 @@ def annex(
 def questions_page(study: Study, made: str) -> str:
     """Two sheets to file with an impact assessment: three questions about a file, with figures and pictures."""
     title = "Singling out, linkability, inference"
-    return _shell("questions.html", study=study, about=[study.head, f"Made {made}."], title=title, body_class="board")
+    return _shell(
+        "questions.html", study=study, about=[study.description, f"Made {made}."], title=title, body_class="board"
+    )
 
 
 def _nameless(card: ReleaseCard) -> list[Statement]:

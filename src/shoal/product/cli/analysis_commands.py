@@ -12,7 +12,7 @@ import shoal
 from shoal.files import write_private
 from shoal.product.cli import options
 from shoal.product.cli.options import option
-from shoal.product.cli.screen import Outcome, command, print_message, refuse_unusable_folder
+from shoal.product.cli.output import Outcome, command, print_message, refuse_unusable_folder
 from shoal.rounding import exactly, lower, upper
 
 LAWS_IN_JSON = (

@@ -8,7 +8,7 @@ import typer
 
 import shoal
 from shoal.product.cli.options import option
-from shoal.product.cli.screen import Outcome, command
+from shoal.product.cli.output import Outcome, command
 from shoal.rounding import count_of, upper
 
 Target = Annotated[
@@ -107,6 +107,7 @@ def log(target: Target = None) -> Outcome:
 
 
 def _open_ledger(target: str | None, *, create: bool = False) -> shoal.Ledger:
+    """Open the ledger at a URL, of a run's folder, or the data owner's."""
     from shoal.product.runs.owner_ledger import open_ledger
 
     return open_ledger(target, create=create)

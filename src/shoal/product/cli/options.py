@@ -13,7 +13,7 @@ import shoal
 
 
 def option(words: str, panel: str | None = None, *names: str, metavar: str | None = None) -> Any:
-    """An option by its words and its panel of the help; without names it is called as its variable."""
+    """An option of a command with its help and panel; without ``names`` it is called as its variable."""
     return typer.Option(*names, help=words, rich_help_panel=panel, metavar=metavar)
 
 
@@ -34,7 +34,7 @@ def settings_of_sections(sections: tuple[str, ...], also: tuple[str, ...]) -> di
 
 
 def settings_as_parameters(known: dict[str, Any]) -> list[inspect.Parameter]:
-    """Settings as options of a command, and ``--set`` for those that have none."""
+    """Settings as options of a command, with ``--set`` for settings that have no option."""
     every = sorted((_setting_as_parameter(name) for name in known), key=lambda option: option.name not in FIRST)
     return [*every, inspect.Parameter("settings", every[0].kind, default=None, annotation=Settings)] if every else []
 
@@ -69,7 +69,7 @@ def _setting_as_parameter(name: str) -> inspect.Parameter:
 
 
 def parse_numbers(text: str, name: str) -> list[float]:
-    """``"0.1:2:20"`` (from, to, how many) or ``"0.5,1,2"`` as numbers."""
+    """Convert ``"0.1:2:20"`` (from, to, how many) or ``"0.5,1,2"`` to numbers; ``name`` is the argument."""
     wrong = shoal.InputError(f"{name} must be numbers with commas, such as 0.5,1,2, or from:to:count, such as 0.1:2:20")
     try:
         if ":" not in text:

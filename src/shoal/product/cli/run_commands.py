@@ -13,7 +13,7 @@ import shoal
 from shoal.numerics import warmup
 from shoal.product.cli import options
 from shoal.product.cli.options import option
-from shoal.product.cli.screen import Outcome, StageProgress, as_command_options, command, refuse_unusable_folder
+from shoal.product.cli.output import Outcome, StageProgress, as_command_options, command, refuse_unusable_folder
 
 #: When the demo's forecasts begin: the evening after 16 of its 17 days.
 DEMO_ORIGIN = "2024-01-17T18:00"

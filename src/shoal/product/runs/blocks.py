@@ -1,8 +1,7 @@
-"""Blocks of whole crowds, for the methods that design something: laws of everybody, gathered and cut anew.
+"""Blocks of whole crowds, for the methods that design something, and what a run's mechanisms promise together.
 
-A block is a file like a shard of the first stage (``<key>.zip`` or ``<key>.table``) with the members of some crowds who
-have an answer today, and beside it ``<key>.members.parquet``: label, crowd and what was metered later of every member,
-those without an answer included, since who has one hides beside them too.
+A block is a file like a shard of the first stage with the members of some crowds who have an answer today, and beside
+it ``<key>.members.parquet``: label, crowd and what was metered later of every member of these crowds.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,12 +31,12 @@ from shoal.product.runs.folder import DESIGN, FIT
 from shoal.product.runs.rows import CROWDS
 from shoal.product.runs.shards import Part, find_shard, out_path, put_frame, put_whole, seal_shard
 from shoal.product.runs.work import Work
-from shoal.product.sources.class_table import SUFFIX, ClassTable, refuse_copies, sample_laws
-from shoal.product.sources.meters.predictive import (
+from shoal.product.sources.class_table import SUFFIX, ClassTable, fit_sample_laws, refuse_copies
+from shoal.product.sources.meters.predictive_laws import (
     AccountingWarning,
     Forecasts,
-    joined_forecasts,
-    off_by,
+    absolute_errors,
+    join_forecasts,
     power_accuracy,
 )
 from shoal.records import Record
@@ -93,7 +91,7 @@ class ForecastAnswers:
         Whatever else goes into a forecast, from the same day before the same origin it answers the same question.
         """
         when = f"{self.forecasts.origin.astimezone(UTC).isoformat()} {self.forecasts.step}".encode()
-        day = self.forecasts.recent
+        day = self.forecasts.last_day_kw
         plain = np.where(np.isnan(day), np.nan, day + 0.0).astype("<f8")
         return tuple(hashlib.sha256(when + row.tobytes()).hexdigest() for row in plain)
 
@@ -117,7 +115,7 @@ class ForecastAnswers:
 
     def off(self, released: FloatArray, truth: FloatArray) -> tuple[int, float]:
         """Entries whose ``truth``, (n, h) in kW, came later, and the sum of the absolute errors there."""
-        return off_by(truth, self._power(released))
+        return absolute_errors(truth, self._power(released))
 
     def table(self, order: IndexArray, group: IndexArray, row: IndexArray, released: FloatArray) -> pl.DataFrame:
         """household, crowd, row, step, timestamp, kw."""
@@ -192,7 +190,7 @@ def _write_block(path: Path, members: pl.DataFrame, shards: Sequence[Any]) -> Pa
         put_whole(path, table.save)
     else:
         places = [[i for i, name in enumerate(shard.households) if name in here] for shard in shards]
-        forecasts = joined_forecasts([shard.take(at) for shard, at in zip(shards, places, strict=True) if at])
+        forecasts = join_forecasts([shard.take(at) for shard, at in zip(shards, places, strict=True) if at])
         put_whole(path, forecasts.save)
     put_frame(path.with_suffix(f".{MEMBERS}"), members.select("label", "crowd", "truth"))
     return seal_shard(path, BlockFacts(len(here), members["crowd"].n_unique(), strange))
@@ -209,7 +207,7 @@ def _with_laws(table: ClassTable, crowds: Mapping[str, int]) -> tuple[ClassTable
     for number in np.unique(crowd):
         members = np.flatnonzero(crowd == number)
         part = table.take([table.labels[i] for i in members])
-        laws = sample_laws(part.values, part.owners, table.columns)
+        laws = fit_sample_laws(part.values, part.owners, table.columns)
         rows = [laws.labels.index(table.labels[i]) for i in members]
         covs[members] = laws.covs[rows]
         degrees[members] = laws.observations(laws.labels)[1][rows]
@@ -258,9 +256,6 @@ def laws_of(block: str | Path, answers: Answers) -> tuple[GaussianClasses, Neigh
     return laws, NeighborGraph.within_groups(laws.labels, [crowds[name] for name in laws.labels])
 
 
-# ------------------------------------------------------------------ looked at from outside
-
-
 #: The folder of proofs.
 PROOFS = "proof"
 
@@ -274,27 +269,37 @@ class WorstCurve(NamedTuple):
 
 
 def worst_curve(work: Work, epsilon: Sequence[float], notion: str) -> WorstCurve:
-    """δ(ε) over all pairs of the run."""
-    works = [partial(_curve_of, part.path, list(epsilon), notion) for part in work.read_listing(DESIGN).parts]
-    with work.open_workers(len(works)) as executor:
-        points = zip(*executor.every(works), strict=True)
-    worst = [max(shards, key=lambda point: point[0]) for shards in points]
-    delta, edges = zip(*worst, strict=True)
-    return WorstCurve(delta, edges, work.settings.design_method)
+    """Return δ(ε) over all pairs of the run, rounded up: of what is released ("dp"), or of the ideal laws."""
+    shards = []
+    for part in work.read_listing(DESIGN).parts:
+        mechanism = load(part.path)
+        if notion == "dp":
+            curve = mechanism.released_curve(list(epsilon))
+        elif isinstance(mechanism, Mechanism):
+            curve = mechanism.curve(list(epsilon), notion)
+        else:
+            raise InputError("notion: what a codebook releases is accounted for as dp only")
+        edges = [(str(a), str(b)) for a, b in curve.worst_edge]
+        shards.append(zip(falling(epsilon, curve.delta_upper).tolist(), edges, strict=True))
+    worst = [max(points, key=lambda point: point[0]) for points in zip(*shards, strict=True)]
+    return WorstCurve(tuple(delta for delta, _ in worst), tuple(edge for _, edge in worst), work.settings.design_method)
 
 
 def worst_frontier(
     work: Work, rho: Sequence[float], methods: Sequence[str], epsilon: float | None, search: int
 ) -> dict[str, list[float]]:
-    """Method -> the δ that each budget, ascending, leaves in the worst crowd of the run."""
-    at = work.settings.stated_epsilon if epsilon is None else epsilon
-    works = [
-        partial(_frontier_of, part.path, block.path, work.settings, sorted(rho), list(methods), at, search)
-        for part, block in work.read_listing(DESIGN).pairs
-    ]
-    with work.open_workers(len(works)) as executor:
-        shards = executor.every(works)
-    return {name: [max(deltas) for deltas in zip(*(shard[name] for shard in shards), strict=True)] for name in methods}
+    """Return method -> the δ that each budget, ascending, leaves in the worst crowd of the run."""
+    from shoal.designs.design import frontier
+
+    at, worst = work.settings.stated_epsilon if epsilon is None else epsilon, np.zeros((len(methods), len(rho)))
+    for part, block in work.read_listing(DESIGN).pairs:
+        mechanism, shard = load(part.path), answers_of(block.path, work.settings)
+        graph, how = mechanism.graph, dict[str, Any](scope=mechanism.scope, times=mechanism.times)
+        if shard.labels != graph.labels:
+            raise InputError("dir: some labels have no answer today; ask again after a day when all have one")
+        figures = frontier(shard.laws(), graph, methods, at, sorted(rho), iterations=search, **how)
+        worst = np.maximum(worst, [figures.delta_upper[name] for name in methods])
+    return dict(zip(methods, worst.tolist(), strict=True))
 
 
 def prove_shards(work: Work, epsilon: float | None, scope: str | None) -> dict[str, Proof]:
@@ -313,30 +318,3 @@ def prove_shards(work: Work, epsilon: float | None, scope: str | None) -> dict[s
     if not proofs:
         raise InputError("dir: this run has no Gaussian mechanism with neighbors, and nothing to prove")
     return proofs
-
-
-def _curve_of(path: str, epsilon: list[float], notion: str) -> list[tuple[float, tuple[str, str]]]:
-    """One shard's δ at each ε, rounded up, with the directed edge that has it."""
-    mechanism = load(path)
-    if notion == "dp":
-        curve = mechanism.released_curve(epsilon)
-    elif isinstance(mechanism, Mechanism):
-        curve = mechanism.curve(epsilon, notion)
-    else:
-        raise InputError("notion: what a codebook releases is accounted for as dp only")
-    edges = [(str(a), str(b)) for a, b in curve.worst_edge]
-    return list(zip(falling(epsilon, curve.delta_upper).tolist(), edges, strict=True))
-
-
-def _frontier_of(
-    path: str, block: str, config: Config, rho: list[float], methods: list[str], epsilon: float, iterations: int
-) -> dict[str, list[float]]:
-    """One shard's δ by method and budget, from the files of its mechanism and of what that was made for."""
-    from shoal.designs.design import frontier
-
-    mechanism, shard = load(path), answers_of(block, config)
-    graph, scope, times = mechanism.graph, mechanism.scope, mechanism.times
-    if shard.labels != graph.labels:
-        raise InputError("dir: some labels have no answer today; ask again after a day when all have one")
-    figures = frontier(shard.laws(), graph, methods, epsilon, rho, iterations=iterations, scope=scope, times=times)
-    return {name: [float(delta) for delta in figures.delta_upper[name]] for name in methods}

@@ -24,7 +24,7 @@ from shoal.product.runs.folder import PARQUET, CardFacts, ReportFacts
 from shoal.product.runs.folder import PUBLIC as TABLE
 from shoal.product.runs.release_check import check_package
 from shoal.product.runs.work import StageOutcome, Work
-from shoal.product.studies.attackers import attack_rows
+from shoal.product.studies.attackers import name_held_out_rows
 from shoal.readings.publication import NOISY as VECTOR
 from shoal.readings.publication import PLAN, TOTAL
 
@@ -75,7 +75,7 @@ def attack_own_rows(work: Work) -> OwnAttack | None:
         return None
     values = table.select(pl.selectors.float()).to_numpy()
     labels = np.unique(table["label"].to_numpy(), return_inverse=True)[1]
-    named = attack_rows(values, labels, table["crowd"].to_numpy())
+    named = name_held_out_rows(values, labels, table["crowd"].to_numpy())
     words = "the label of all other rows of the table"
     return None if named is None else OwnAttack(words, named[0], None, named[1], named[2])
 
@@ -105,10 +105,10 @@ def handing_of(work: Work) -> tuple[Statement, ...]:
 
 def report_stage(work: Work) -> StageOutcome:
     """Write the owner's page, and everything in ``public/`` beside the table."""
-    settings, card, made = work.settings, work.kind.card(work), work.kind.day(work)
-    crowds, axis, unit = work.kind.page_crowds(work), "", "kW"
-    if work.facts.crowds is not None:
-        axis, unit = work.input.axis(settings, work.facts.crowds), work.input.page_unit
+    settings, card, formed = work.settings, work.kind.card(work), work.facts.crowds
+    made = work.released_on if card.readings is None else card.readings.day
+    crowds, unit = work.kind.page_crowds(work), "kW" if formed is None else work.input.page_unit
+    axis = f"{len(formed.columns)} columns" if formed is not None and formed.columns else ""
     tables = {Path(name).name: work.folder / f"public/{Path(name).name}" for name in TABLES}
     known = {name: path.read_bytes() for name, path in tables.items() if path.is_file()}
     about: dict[str, Any] = {"title": settings.title, "timings": work.timings, "handed": handing_of(work)}

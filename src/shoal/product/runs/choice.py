@@ -6,13 +6,10 @@
 | within 10 % | the largest crowd, of ten or more, whose expected price, rehearsed on these data, is at most that |
 
 For forecasts the price is the error of the crowd's mean against what was metered later, over that of the home's own
-forecast, minus one. What comes after the origin is not known yet, so the same forecasts are made from the instants one,
-two and three days before it, where the readings reach back far enough, crowds are formed there, and errors are added up
-over these days. Of n alike days another is worse than all with probability 1/(n + 1). For a table nothing comes later:
-the price is how far a row is from a label's own, root mean square, in standard deviations of the columns.
-
-Sums are exact, so that a price and the choice do not depend on who is who. Nothing is recorded, drawn or written to the
-folder of a run; where crowds are on record, they are what is used, and what was asked for must hold for them.
+forecast, minus one, added up over forecasts from one, two and three days before the origin. Of n alike days another is
+worse than all with probability 1/(n + 1). For a table the price is how far a row is from a label's own, root mean
+square, in standard deviations of the columns. Sums are exact, so that a price does not depend on who is who. Nothing is
+recorded, drawn or written; crowds on record are what is used, and what was asked for must hold for them.
 """
 
 from __future__ import annotations
@@ -33,7 +30,7 @@ from numpy.typing import NDArray
 
 from shoal.crowds.formation import means
 from shoal.crowds.membership import form_crowds
-from shoal.crowds.tables import members_at
+from shoal.crowds.tables import rows_by_crowd
 from shoal.designs.comparison import Comparison, compare_with_averages, meeting_points, some_crowds
 from shoal.errors import InputError, UnreachableError
 from shoal.product.card.facts import FitFacts
@@ -44,7 +41,7 @@ from shoal.product.runs.folder import FIT
 from shoal.product.runs.inputs import Curves
 from shoal.product.runs.owner_ledger import Book, as_period
 from shoal.product.runs.row_rules import Rules
-from shoal.product.runs.rows import rules_of, too_few
+from shoal.product.runs.rows import formation_terms, rules_of, too_few
 from shoal.product.runs.shards import run_jobs
 from shoal.product.runs.work import Work
 from shoal.readings.plan import noisy_crowds_plan
@@ -175,12 +172,9 @@ class Rehearsal:
         """Return (n,) the crowd of each label of a day; −1 for those without one."""
         if self.recorded_size is not None:
             return np.array([self.recorded.get(name, -1) for name in day.labels], dtype=np.int64)
-        rules = self._row_rules(day, crowd)
-        if rules is None:
-            return form_crowds(day.points, crowd, **day.limits(self.config.largest_share))
         every = np.arange(len(day.labels))
-        limits = day.limits(None) | {"limits": rules.limits(every)}
-        return form_crowds(rules.points(every), crowd, **limits)
+        points, terms = formation_terms(day, self._row_rules(day, crowd), self.config.largest_share, every)
+        return form_crowds(points, crowd, **terms)
 
     def _row_rules(self, day: Curves, crowd: int) -> Rules | None:
         """Return the rules of rows of averages for the figures of a day; None without any label."""
@@ -196,7 +190,7 @@ class Rehearsal:
             return ""
         member = self._crowd_of_each(self.today, crowd)
         inside = np.flatnonzero(member >= 0)
-        return rules.failure([inside[at] for at in members_at(member[inside])]) or "" if len(inside) else ""
+        return rules.failure([inside[at] for at in rows_by_crowd(member[inside])]) or "" if len(inside) else ""
 
     @property
     def today_rules(self) -> Rules | None:
@@ -227,7 +221,7 @@ def rehearse_days(work: Work, *, days: bool = True) -> Rehearsal:
     past, measure = [today], SPREAD
     if work.input.of_meters:
         past, measure = _earlier_days(work, fit, today) if days else [], LATER
-    setting = work.input.setting(settings, fit, work.input.columns(parts), None)
+    setting = work.input.setting(settings, fit, work.input.columns(parts))
     return Rehearsal(settings, today, tuple(past), measure, recorded, book.size, fit.noun, setting)
 
 

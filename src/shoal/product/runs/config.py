@@ -310,7 +310,7 @@ def split_settings(settings: Mapping[str, Any]) -> tuple[dict[str, Any], Speed, 
         return chosen | {"horizon": int(horizon)}, fast, None
     from shoal.product.sources.meters import clock
 
-    clock.steps(horizon, timedelta(minutes=1))  # refused here, if it is no time
+    clock.parse_steps(horizon, timedelta(minutes=1))  # refused here, if it is no time
     del chosen["horizon"]
     return chosen, fast, horizon
 

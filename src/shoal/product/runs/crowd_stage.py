@@ -20,9 +20,9 @@ from shoal.product.card.facts import LISTED, FitFacts, most_common
 from shoal.product.runs.fit_stage import QUALITY_TABLE
 from shoal.product.runs.folder import FIT, CrowdFacts
 from shoal.product.runs.owner_ledger import Book, as_period
-from shoal.product.runs.rows import CROWDS, ROWS, WAITS, CrowdTables, Plan, crowd_setting
+from shoal.product.runs.rows import CROWDS, ROWS, WAITS, CrowdPlan, CrowdTables, crowd_setting
 from shoal.product.runs.work import StageOutcome, Work
-from shoal.product.sources.frames import as_cells
+from shoal.product.sources.frames import spreadsheet_safe
 from shoal.rounding import count_of
 
 SETTINGS = (
@@ -43,9 +43,10 @@ def stage(work: Work) -> StageOutcome:
     if work.state.previous is not None and (folder / work.state.previous / CROWDS).is_file():
         everybody |= set(pl.read_parquet(folder / work.state.previous / CROWDS, columns=["label"])["label"])
     book, columns = Book.read(work.find_ledger(), sorted(everybody)), work.input.columns(parts)
-    declared = work.input.time_text(fit, work.declared_period)
-    plan = Plan(settings, curves, book, as_period(declared), crowd_setting(work, settings, fit, columns, curves))
-    tables = plan.frames(everybody)
+    declared = fit.origin or work.declared_period
+    zoned = fit.origin is None and len(declared) > 10 and datetime.fromisoformat(declared).tzinfo is not None
+    plan = CrowdPlan(settings, curves, book, as_period(declared), crowd_setting(work, settings, fit, columns))
+    tables = plan.tables(everybody)
     tables.write(folder)
     silent, doubts = _left_out(work, fit, plan, tables)
     doubts += plan.rules.doubts if plan.rules else []
@@ -70,7 +71,7 @@ def stage(work: Work) -> StageOutcome:
     others = Counter(dict(fit.reasons)) - silent
     fit = replace(
         fit,
-        time_zone=work.input.time_zone(fit, declared),
+        time_zone="UTC" if zoned else fit.time_zone,
         labels=sum(sizes),
         groups=len(sizes),
         smallest_group=min(sizes),
@@ -111,11 +112,11 @@ def _periods(held: str) -> list[str]:
     return [str(since) for since in json.loads(held).values()] if held.startswith("{") else [held]
 
 
-def _left_out(work: Work, fit: FitFacts, plan: Plan, tables: CrowdTables) -> tuple[Counter[str], list[str]]:
+def _left_out(work: Work, fit: FitFacts, plan: CrowdPlan, tables: CrowdTables) -> tuple[Counter[str], list[str]]:
     """Write the labels without a row; reasons of those that have one all the same, and what the owner should know."""
     folder, who, doubts = work.folder, work.input.who, list[str]()
     schema = {who: pl.String, "reason": pl.String}
-    left = [as_cells(pl.DataFrame(list(plan.waiting.items()), schema=schema, orient="row"))]
+    left = [spreadsheet_safe(pl.DataFrame(list(plan.waiting.items()), schema=schema, orient="row"))]
     if (folder / QUALITY_TABLE).is_file():
         quality = pl.read_csv(folder / QUALITY_TABLE, infer_schema=False).filter(pl.col("verdict") == "left out")
         left.append(quality.select(pl.col("household").fill_null(""), "reason"))
@@ -128,6 +129,6 @@ def _left_out(work: Work, fit: FitFacts, plan: Plan, tables: CrowdTables) -> tup
         last = Counter(text[:10] for text in sorted(quiet["last"].to_list()))
         when = ", ".join(f"{day} ({count})" for day, count in last.items())
         doubts.append(f"No figures of {count_of(len(quiet), fit.noun)} in crowds since {when}: the last ones enter.")
-    has_row = pl.col(who).is_in(as_cells(placed.select("label"))["label"].to_list())
+    has_row = pl.col(who).is_in(spreadsheet_safe(placed.select("label"))["label"].to_list())
     folder.write(LEFT_OUT, lambda path: out.filter(~has_row).write_csv(path))
     return Counter(out.filter(has_row)["reason"].to_list()), doubts

@@ -1,11 +1,8 @@
-"""Only where a method asks for it: a mechanism for every block of whole crowds, and attacks on what it releases.
+"""The stages of a method: a mechanism for every block of whole crowds, and attacks on what it releases.
 
-**Design**: every crowd for itself, by a search that looks at no clock. A shard is ``<key>.shoal``; beside it
-``<key>.proof.json``, its certificate as a theorem.
-
-**Audit**: a run with at most :data:`CROWDS` crowds has all of them attacked, each through the mechanism that releases
-it; a larger one the crowd that holds the worst edge of all, and others drawn at random. The work does not grow with
-the run.
+A shard of the design is ``<key>.shoal``; beside it ``<key>.proof.json``, its certificate as a theorem. A run with at
+most :data:`CROWDS` crowds has all of them attacked, each through the mechanism that releases it; a larger one the
+crowd that holds the worst edge of all, and others drawn at random.
 """
 
 from __future__ import annotations
@@ -60,9 +57,6 @@ TOLERANCE = 0.02
 CROWDS, CONFIDENCE = 3, 0.999
 #: Plausible models that the guard draws for each group.
 DRAWS = 20
-
-
-# ------------------------------------------------------------------ design
 
 
 def stage(work: Work) -> StageOutcome:
@@ -180,9 +174,6 @@ def intact_pairs(pairs: Sequence[tuple[Part, Part]]) -> list[tuple[Part, Part]]:
 def hardest_block(pairs: Sequence[tuple[Part, Part]]) -> tuple[Part, Part]:
     """The mechanism with the largest δ, and its block."""
     return max(pairs, key=lambda pair: (pair[0].facts_as(DesignFacts).delta, pair[0].key))
-
-
-# ------------------------------------------------------------------ audit
 
 
 def audit_stage(work: Work) -> StageOutcome:

@@ -1,10 +1,8 @@
 """The first stage: forecasts of every household, shard by shard, or the rows of a class table.
 
 A shard of forecasts is ``<key>.zip``; beside it ``<key>.curves.parquet``, one row per household with its value today,
-usual day and what was metered later (:data:`CURVES`), and ``<key>.quality.parquet``, one row per household
-read, those that could not be used included. A table is one shard, in memory as a whole: ``<key>.table``; beside it
-``<key>.curves.parquet``, one row per label with its value in the table's own units and what crowds are alike in: the
-scaled mean row, and with many rows per label their spreads too.
+usual day and what was metered later, and ``<key>.quality.parquet``, one row per household read. A table is one shard,
+``<key>.table``; its curves have what crowds are alike in: the scaled mean row, and of many rows their spreads too.
 """
 
 from __future__ import annotations
@@ -59,13 +57,13 @@ from shoal.product.sources.class_table import (
     label_means,
     table_rows,
 )
-from shoal.product.sources.frames import as_cells
+from shoal.product.sources.frames import spreadsheet_safe
 from shoal.product.sources.meters import clock
+from shoal.product.sources.meters.crowd_points import usual_day
 from shoal.product.sources.meters.forecast import ABSENT, ShortHistory, forecast, update_forecasts
-from shoal.product.sources.meters.neighborhoods import usual_day
-from shoal.product.sources.meters.predictive import Forecasts, off_by
+from shoal.product.sources.meters.meter_files import choose_spellings
+from shoal.product.sources.meters.predictive_laws import Forecasts, absolute_errors
 from shoal.product.sources.meters.quality import NothingToForecast, Readings
-from shoal.product.sources.meters.readings import choose_spellings
 from shoal.product.workers import tick
 from shoal.rounding import count_of, upper
 
@@ -132,7 +130,7 @@ def do(readings: str, origin: str, config: Config, before: str | None, lasting: 
             Forecasts.load(before), data, origin=instant, horizon=config.horizon, export=config.exports
         )
     names = forecasts.households
-    part = data.cut(data.place(forecasts.origin, anywhere=True), forecasts.horizon)
+    part = data.window(data.find_origin(forecasts.origin, anywhere=True), forecasts.horizon)
     later = dict(zip(part.households, part.kw, strict=True))
     unknown = np.full(forecasts.horizon, np.nan)
     truth = np.array([later.get(name, unknown) for name in names])
@@ -146,7 +144,7 @@ def do(readings: str, origin: str, config: Config, before: str | None, lasting: 
     )
     put_frame(path.with_suffix(f".{QUALITY}"), quality)
     put_whole(path, forecasts.save)
-    known, off = off_by(truth, forecasts.power)
+    known, off = absolute_errors(truth, forecasts.power)
     return replace(forecasts.facts(), later_known=known, later_absolute=off)
 
 
@@ -158,9 +156,6 @@ def _nobody(path: Path, data: Readings) -> FitFacts:
     put_frame(path.with_suffix(f".{CURVES}"), pl.DataFrame(schema={"label": pl.String}))
     put_whole(path, lambda file: Path(file).write_bytes(b""))
     return FitFacts(noun="household")
-
-
-# ------------------------------------------------------------------ the stage of meters
 
 
 def fit_meters(work: Work) -> StageOutcome:
@@ -251,7 +246,7 @@ def with_steps(settings: Config, horizon: str | None, step_minutes: float | None
     """Settings in which a horizon that was given as a time, such as 3h, is a number of steps."""
     if horizon is None or not step_minutes:
         return settings
-    return replace(settings, horizon=clock.steps(horizon, timedelta(minutes=step_minutes)))
+    return replace(settings, horizon=clock.parse_steps(horizon, timedelta(minutes=step_minutes)))
 
 
 def fit_job(home: Path, shard: Part, config: Config, origin: str, before: Part | None, lasting: bool = False) -> Job:
@@ -271,23 +266,20 @@ def _quality(
     tables = [*(pl.scan_parquet(part.beside(QUALITY)) for part in forecasts), *gone]
     every = pl.concat(tables, how="diagonal_relaxed").unique("household", keep="first", maintain_order=True)
     table = every.sort("household").collect()
-    work.folder.write(QUALITY_TABLE, lambda path: as_cells(table).write_csv(path))
+    work.folder.write(QUALITY_TABLE, lambda path: spreadsheet_safe(table).write_csv(path))
     frame = pl.DataFrame(schema={"household": pl.String, "timestamp": pl.Datetime("us", rows.time_zone)})
-    notes = Readings(frame, table, rows.step).notes(export=work.settings.exports)
+    notes = Readings(frame, table, rows.step).owner_notes(export=work.settings.exports)
     return Counter(table.filter(pl.col("verdict") == "left out")["reason"].drop_nulls().to_list()), notes
 
 
 def _origin(shards: Sequence[ShardFacts], rows: MeterRows, given: str | None) -> str:
     """The given origin, else the latest one that at least half of the households reach."""
     if given is not None:
-        return clock.instant(given, rows.time_zone, name="origin").isoformat()
+        return clock.parse_instant(given, rows.time_zone, name="origin").isoformat()
     ends = tally(facts.ends for facts in shards)
     if not ends:
         raise InputError(f"readings: no household is left; {QUALITY_TABLE} says why")
-    return clock.in_zone(median_low(ends.elements()) + rows.grid.step_us, rows.time_zone).isoformat()
-
-
-# ------------------------------------------------------------------ the stage of a table
+    return clock.instant_in_zone(median_low(ends.elements()) + rows.grid.step_us, rows.time_zone).isoformat()
 
 
 def fit_table(work: Work) -> StageOutcome:

@@ -1,9 +1,8 @@
 """The folder of a run: files that are there whole or not at all, and a state that says what made them, and of what.
 
 A file is written under a temporary name, flushed to disk and renamed; ``state.json`` is written last. Whatever
-interrupts a run, the state names only files that are complete, and each with its digest. A run's rows come from meter
-files, from households that do not exist, or from a table of any classes. The facts of its stages are decoded once, when
-the state is read.
+interrupts a run, the state names only files that are complete, and each with its digest. The facts of the stages are
+decoded once, when the state is read.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+import typing
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
@@ -23,7 +23,7 @@ from shoal.files import digest_of, file_digest, private_folder, write_whole
 from shoal.product.card.facts import AuditFacts, DesignFacts, FitFacts, OwnAttack, ReleaseFacts
 from shoal.product.runs.config import Config
 from shoal.product.runs.owner_ledger import FILE, Seal
-from shoal.product.sources.frames import Scratch, meter_files, store_rows
+from shoal.product.sources.frames import ScratchFile, find_meter_files, store_as_parquet
 from shoal.records import Record
 
 
@@ -92,17 +92,16 @@ class Facts:
         return any(bool(facts.failed) for name in stages if (facts := known[name]) is not None)
 
 
-RECORDS: dict[str, type[Record]] = {
-    "fit": FitFacts, "crowds": CrowdFacts, "design": DesignFacts, "audit": AuditFacts, "release": ReleaseFacts,
-    "card": CardFacts, "report": ReportFacts,
-}  # fmt: skip
+#: The record of each stage's facts.
+RECORDS = {name: typing.get_args(hint)[0] for name, hint in typing.get_type_hints(Facts).items()}
 #: Stages of a run, in order.
 STAGES = tuple(field.name for field in fields(Facts))
 
 
 def decode_facts(stage: str, content: Mapping[str, Any]) -> Record:
-    """The facts of a stage, from what the folder has of them."""
-    return RECORDS[stage].from_json(content)
+    """Return the facts of a stage from the JSON that the folder has of them."""
+    facts: Record = RECORDS[stage].from_json(content)
+    return facts
 
 
 #: Version of the state file; others are refused.
@@ -145,7 +144,7 @@ class Source(Record):
     @property
     def paths(self) -> list[Path]:
         """The files, where they were found."""
-        return meter_files(self.path)
+        return find_meter_files(self.path)
 
     def __str__(self) -> str:
         if self.simulated is None:
@@ -156,11 +155,11 @@ class Source(Record):
         )
 
 
-def source_of(source: Any, folder: Path, *, table: bool) -> tuple[Source, Scratch | None]:
+def source_of(source: Any, folder: Path, *, table: bool) -> tuple[Source, ScratchFile | None]:
     """The source of a run; rows of a frame are kept as a file in ``folder``, and come with it."""
     if isinstance(source, SimulatedMeters):
         return Source(digest_of(vars(source)), simulated=source), None
-    rows = store_rows(source)
+    rows = store_as_parquet(source)
     if rows is not None:
         digest = file_digest(rows.path)
         return Source(digest, str(folder.resolve() / f"{digest[:32]}.parquet"), rows.name, table=table), rows
@@ -168,7 +167,7 @@ def source_of(source: Any, folder: Path, *, table: bool) -> tuple[Source, Scratc
         raise InputError(
             "source must be a file, a folder of files, a frame (Polars, pandas, Arrow) or shoal.SimulatedMeters(...)"
         )
-    files = meter_files(source)
+    files = find_meter_files(source)
     where = str(Path(source).resolve()) if Path(source).exists() else str(source)
     name = files[0].name if len(files) == 1 else Path(where).name
     return Source(digest_of([[file.name, file_digest(file)] for file in files]), where, name, table=table), None

@@ -24,8 +24,8 @@ from shoal.product.runs.folder import CrowdFacts
 from shoal.product.runs.shards import Part, put_frame
 from shoal.product.sources.class_table import ClassTable
 from shoal.product.sources.meters import clock
-from shoal.product.sources.meters.neighborhoods import crowd_points
-from shoal.product.sources.meters.predictive import phases
+from shoal.product.sources.meters.crowd_points import points_of_homes
+from shoal.product.sources.meters.predictive_laws import phase_numbers
 from shoal.rounding import count_of
 from shoal.validation import FloatArray
 
@@ -123,30 +123,63 @@ def read_boundaries(config: Config, labels: Sequence[str]) -> Any:
     return np.array([value[name_key(label)] for label in labels], dtype=object)
 
 
-class MeterInput:
-    """Forecasts of households, one figure per step."""
+class Input:
+    """What crowds, rows and pages ask about the figures of a run: where they come from, and how they are written."""
 
-    kind = "forecast"  #: in the setting of a crowd
-    who, several = "household", "households"  #: column of names, and their noun
-    unit, error_unit, page_unit = "kW", "kW", "kW"
-    of_meters = True
+    kind: str  #: in the setting of a crowd
+    who: str  #: column of names
+    several: str  #: noun of the names
+    error_unit: str
+    page_unit: str
+    of_meters: bool
 
     def columns(self, shards: Sequence[Part]) -> tuple[str, ...]:
-        """Columns of a table; none."""
+        """Return the columns of a table that are released; none of meters."""
         return ()
 
     def curves(
         self, settings: Config, fit: FitFacts, shards: Sequence[Part], among: Sequence[str] | None = None
     ) -> Curves:
-        """Curves of some households, or of all; forecast and usual day together make homes alike."""
-        frame = _among(read_curves(shards), among)
-        times = phases(horizon_stamps(fit, settings.horizon), "day", timedelta(minutes=fit.step_minutes or 0))
-        points = crowd_points(frame["value"].to_numpy(), frame["stored"].to_numpy(), times)
-        boundaries = read_boundaries(settings, frame["label"].to_list())
-        return Curves(frame, points, boundaries, tuple(times.tolist()), fit.origin or "")
+        """Return figures of some labels, or of all, with what crowds are formed by."""
+        frame = read_curves(shards)
+        frame = frame if among is None else frame.filter(pl.col("label").is_in(among))
+        points, ahead = self.likeness(settings, fit, frame)
+        return Curves(frame, points, read_boundaries(settings, frame["label"].to_list()), ahead, fit.origin or "")
 
-    def setting(self, settings: Config, fit: FitFacts, columns: Sequence[str], curves: Curves | None) -> dict[str, Any]:
-        """What is fixed about the figures for a crowd's life."""
+    def likeness(self, settings: Config, fit: FitFacts, frame: pl.DataFrame) -> tuple[FloatArray, Any]:
+        """Return what crowds are alike in (n, d), and of meters the time of the day of each entry."""
+        raise NotImplementedError
+
+    def setting(self, settings: Config, fit: FitFacts, columns: Sequence[str]) -> dict[str, Any]:
+        """Return what is fixed about the figures for a crowd's life."""
+        raise NotImplementedError
+
+    def spread(self, values: FloatArray) -> FloatArray | float:
+        """Return the unit in which errors are counted, entry by entry."""
+        return 1.0
+
+    def public_rows(self, settings: Config, plan: CrowdFacts, table: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
+        """Return the rows of crowds as they are passed on, and the columns that the owner's table is sorted by."""
+        raise NotImplementedError
+
+    def own_rows(self, released: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+        """Return label, crowd and row, from the owner's table; of several rows of a label their mean."""
+        raise NotImplementedError
+
+
+class MeterInput(Input):
+    """Forecasts of households, one figure per step."""
+
+    kind, who, several = "forecast", "household", "households"
+    error_unit, page_unit = "kW", "kW"
+    of_meters = True
+
+    def likeness(self, settings: Config, fit: FitFacts, frame: pl.DataFrame) -> tuple[FloatArray, Any]:
+        """Return forecast and usual day together, which make homes alike, and the time of the day of each step."""
+        times = phase_numbers(horizon_stamps(fit, settings.horizon), "day", timedelta(minutes=fit.step_minutes or 0))
+        return points_of_homes(frame["value"].to_numpy(), frame["stored"].to_numpy(), times), tuple(times.tolist())
+
+    def setting(self, settings: Config, fit: FitFacts, columns: Sequence[str]) -> dict[str, Any]:
         return {
             "kind": self.kind,
             "query": settings.query,
@@ -158,28 +191,7 @@ class MeterInput:
             "largest_share": settings.largest_share,
         }
 
-    def time_text(self, fit: FitFacts, period: str) -> str:
-        """The time that a release is about: the first instant of the forecasts."""
-        return fit.origin or ""
-
-    def time_zone(self, fit: FitFacts, declared: str) -> str | None:
-        """The zone of the period."""
-        return fit.time_zone
-
-    def entries(self, settings: Config, plan: CrowdFacts) -> Sequence[str]:
-        """Names of the figures of a row."""
-        return [str(step) for step in range(1, settings.horizon + 1)]
-
-    def axis(self, settings: Config, plan: CrowdFacts) -> str:
-        """Words for the axis of a chart: none, since its instants stand there."""
-        return ""
-
-    def spread(self, values: FloatArray) -> FloatArray | float:
-        """The unit in which errors are counted, entry by entry."""
-        return 1.0
-
     def public_rows(self, settings: Config, plan: CrowdFacts, table: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
-        """The rows of crowds as they are passed on, and the order of the owner's."""
         stamps = horizon_stamps(plan.fit, settings.horizon)
         steps = pl.DataFrame({"step": np.arange(1, settings.horizon + 1), "timestamp": stamps})
         kw = pl.col("values").list.get(pl.col("step") - 1, null_on_oob=True).alias("kw")
@@ -187,32 +199,24 @@ class MeterInput:
         return long.with_columns(kw.fill_nan(None)).select(public_columns("meters")), [self.who, "step"]
 
     def own_rows(self, released: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
-        """label, crowd and row, from the owner's table."""
         return released.sort("step").group_by(pl.col("household").alias("label"), "crowd").agg(row="kw")
 
 
-class TableInput:
-    """Rows of any table, with a label in each; one figure per column. It is asked as :class:`MeterInput`."""
+class TableInput(Input):
+    """Rows of any table, with a label in each; one figure per column."""
 
-    kind = "table"
-    who, several = "label", "labels"
-    unit, error_unit, page_unit = "", "standard deviations of the columns", "sd"
+    kind, who, several = "table", "label", "labels"
+    error_unit, page_unit = "standard deviations of the columns", "sd"
     of_meters = False
 
     def columns(self, shards: Sequence[Part]) -> tuple[str, ...]:
-        """The columns that are released."""
         return ClassTable.load(shards[0].path).columns
 
-    def curves(
-        self, settings: Config, fit: FitFacts, shards: Sequence[Part], among: Sequence[str] | None = None
-    ) -> Curves:
-        """Curves of some labels, or of all; alike in what the first stage wrote as habits."""
-        frame = _among(read_curves(shards), among)
-        boundaries = read_boundaries(settings, frame["label"].to_list())
-        return Curves(frame, frame["habits"].to_numpy(), boundaries, None, fit.origin or "")
+    def likeness(self, settings: Config, fit: FitFacts, frame: pl.DataFrame) -> tuple[FloatArray, Any]:
+        return frame["habits"].to_numpy(), None
 
-    def setting(self, settings: Config, fit: FitFacts, columns: Sequence[str], curves: Curves | None) -> dict[str, Any]:
-        """Columns, those that are sensitive, and how close crowds are to all labels in what is protected."""
+    def setting(self, settings: Config, fit: FitFacts, columns: Sequence[str]) -> dict[str, Any]:
+        """Return columns, those that are sensitive, and how close crowds are to all labels in what is protected."""
         unknown = next((name for name in settings.sensitive if name not in columns), None) if columns else None
         if unknown is not None:
             raise InputError(
@@ -220,21 +224,6 @@ class TableInput:
             )
         sensitive = sorted(settings.sensitive)
         return {"kind": self.kind, "columns": list(columns), "sensitive": sensitive, "closeness": settings.closeness}
-
-    def time_text(self, fit: FitFacts, period: str) -> str:
-        """The time that a release is about, as it was declared."""
-        return period
-
-    def time_zone(self, fit: FitFacts, declared: str) -> str | None:
-        """The zone of the period: a declared instant may have one."""
-        has_time_zone = len(declared) > 10 and datetime.fromisoformat(declared).tzinfo is not None
-        return "UTC" if has_time_zone else fit.time_zone
-
-    def entries(self, settings: Config, plan: CrowdFacts) -> Sequence[str]:
-        return plan.columns
-
-    def axis(self, settings: Config, plan: CrowdFacts) -> str:
-        return f"{len(plan.columns)} columns"
 
     def spread(self, values: FloatArray) -> FloatArray | float:
         spread: FloatArray = values.std(axis=0)
@@ -246,25 +235,21 @@ class TableInput:
         return table.select(*public_columns("figures"), *values), [self.who]
 
     def own_rows(self, released: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
-        """label, crowd and row, from the owner's table; of several rows of a label their mean."""
         means = released.group_by("label", "crowd").agg(pl.col(list(columns)).mean())
         return means.select("label", "crowd", row=pl.concat_list(list(columns)))
 
 
-Input = MeterInput | TableInput
 METERS, TABLE = MeterInput(), TableInput()
 
 
 def input_of(settings: Config) -> Input:
-    """Meters, or a table where a column of labels is named."""
+    """Return meters, or a table where a column of labels is named."""
     return METERS if settings.label is None else TABLE
 
 
 def horizon_stamps(fit: FitFacts, horizon: int) -> pl.Series:
-    """The instants of the horizon, on the clock of the readings."""
+    """Return the instants of the horizon, on the clock of the readings."""
     instant = datetime.fromisoformat(fit.origin or "")
-    return clock.stamps(clock.epoch(instant), timedelta(minutes=fit.step_minutes or 0), horizon, fit.time_zone)
-
-
-def _among(frame: pl.DataFrame, labels: Sequence[str] | None) -> pl.DataFrame:
-    return frame if labels is None else frame.filter(pl.col("label").is_in(labels))
+    return clock.grid_instants(
+        clock.microseconds_of(instant), timedelta(minutes=fit.step_minutes or 0), horizon, fit.time_zone
+    )

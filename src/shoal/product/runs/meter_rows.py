@@ -1,8 +1,7 @@
 """Meter files of any size to shards of repaired readings, in memory that does not grow with the number of rows.
 
-:func:`sort_files` passes over the input twice: for the names, and to sort the rows into buckets of whole households.
-:func:`common_grid` takes interval and phase from a :func:`survey` of each; :func:`make_shard` repairs each on that
-grid: household by household the result of ``meter_readings`` on all files at once. A shard is a Parquet file of
+The input is passed over twice: for the names, and to sort the rows into buckets of whole households. Every bucket is
+repaired on one common grid, household by household as :func:`shoal.read_meters` would. A shard is a Parquet file of
 household, timestamp and kw, with the step in its metadata; beside it lies the quality table.
 """
 
@@ -35,32 +34,32 @@ from shoal.product.runs.shards import (
     run_jobs,
     seal_shard,
 )
-from shoal.product.sources.declaration import open_by_header
+from shoal.product.sources.declared_files import open_by_header
 from shoal.product.sources.meters import clock
-from shoal.product.sources.meters.columns import ColumnsError, named_meter
+from shoal.product.sources.meters.columns import ColumnsError, parse_meter_kind
+from shoal.product.sources.meters.meter_files import (
+    ODD_ROWS,
+    ROW_NUMBERS,
+    MeterSource,
+    OpenedSources,
+    choose_spellings,
+    household_names,
+    household_of_file,
+    order_rows,
+    readable_names,
+    understand_files,
+)
 from shoal.product.sources.meters.quality import (
     DAY,
     LARGE,
     NEGATIVE,
     REGISTER,
     Readings,
-    common_interval,
-    decided,
-    own_intervals,
-    repair,
-    rising,
-)
-from shoal.product.sources.meters.readings import (
-    ODD_ROWS,
-    ROW_NUMBERS,
-    MeterSource,
-    Opened,
-    choose_spellings,
-    file_household,
-    household_name,
-    in_order,
-    open_sources,
-    readable_name,
+    are_registers,
+    count_registers,
+    household_intervals,
+    most_common_interval,
+    repair_readings,
 )
 from shoal.product.sources.meters.simulate import simulate_meters
 from shoal.records import Record
@@ -93,7 +92,7 @@ class Grid(Record):
 
 @dataclass(frozen=True)
 class MeterRows(Record):
-    """Rows of meter files by bucket (:meth:`MeterSource.pieces`), and what all of them share."""
+    """Rows of meter files by bucket (:meth:`MeterSource.standard_batches`), and what all of them share."""
 
     folder: str  #: with a folder of pieces for each bucket that has rows
     buckets: int
@@ -126,16 +125,16 @@ class ShardFacts(Record):
 # ------------------------------------------------------------------ rows by bucket
 
 
-def open_files(files: Sequence[Path], config: Config) -> Opened:
+def open_files(files: Sequence[Path], config: Config) -> OpenedSources:
     """Understand meter files that are read together, by the settings of a run."""
     columns = config.named_columns or None
     if config.declares:
         return open_by_header(files, config, instants=_declares_instants(config))
-    return open_sources(files, columns, config.timestamp_format, config.unit, config.time_zone, config.encoding)
+    return understand_files(files, columns, config.timestamp_format, config.unit, config.time_zone, config.encoding)
 
 
 def sort_files(
-    opened: Opened,
+    opened: OpenedSources,
     folder: Path,
     config: Config,
     buckets: int | None = None,
@@ -153,7 +152,7 @@ def sort_files(
     def batches() -> Iterator[pl.DataFrame]:
         rows = 0
         for number, source in enumerate(opened.sources):
-            for batch in source.pieces(number):
+            for batch in source.standard_batches(number):
                 rows += len(batch)
                 yield batch.with_columns(pl.col("household").replace(other))
         if config.interval is None and opened.numbering is not None and len(names) == rows > 2:
@@ -209,9 +208,9 @@ def _names(sources: Sequence[MeterSource]) -> pl.Series:
         if source.layout.shape == "households":
             fixed |= {name.strip() for name in source.layout.across}
         elif source.layout.household is None:
-            fixed.add(file_household(source.file))
+            fixed.add(household_of_file(source.file))
         else:
-            name = readable_name() if source.declared else household_name()
+            name = readable_names() if source.declared else household_names()
             column = source.table.raw.select(household=pl.col(source.layout.household)).select(name)
             try:
                 parts.append(column.unique().collect(engine="streaming")["household"])
@@ -228,7 +227,7 @@ def read_rows(rows: MeterRows, bucket: int) -> pl.DataFrame:
         frame = pl.concat([pl.read_ipc(file.read_bytes()) for file in files])
     except (pl.exceptions.PolarsError, OSError, ValueError):
         raise InputError(f"shard: the rows of bucket {bucket} cannot be read; sort the input again") from None
-    return in_order(frame, rows.time_zone)
+    return order_rows(frame, rows.time_zone)
 
 
 # ------------------------------------------------------------------ the grid of all
@@ -252,7 +251,9 @@ def survey(rows: MeterRows, bucket: int) -> Survey:
     frame = read_rows(rows, bucket)
     times = frame.select((pl.col("timestamp").dt.epoch("us") % DAY).drop_nulls().alias("time"))
     counted = dict(times.group_by("time").len().iter_rows())
-    return Survey(Counter(own_intervals(frame)["own"].drop_nulls().to_list()), Counter(counted), rising(frame))
+    return Survey(
+        Counter(household_intervals(frame)["own"].drop_nulls().to_list()), Counter(counted), count_registers(frame)
+    )
 
 
 def common_grid(
@@ -266,8 +267,8 @@ def common_grid(
         intervals += part.intervals
         times += part.times
         like, judged = like + part.rising[0], judged + part.rising[1]
-    register = decided(like, judged, energy=energy, meter=meter)
-    step = (clock.step(interval) or common_interval(intervals)) // MICROSECOND
+    register = are_registers(like, judged, energy=energy, meter=meter)
+    step = (clock.parse_step(interval) or most_common_interval(intervals)) // MICROSECOND
     phases: Counter[int] = Counter()
     for time, count in times.items():
         phases[time % step] += count
@@ -286,7 +287,7 @@ def _declares_instants(config: Config) -> bool:
     try:
         instants = datetime.fromisoformat(str(config.origin)).tzinfo is not None
     except ValueError:
-        instants = clock.instant(str(config.origin), None, name="origin").tzinfo is not None  # says what is wrong
+        instants = clock.parse_instant(str(config.origin), None, name="origin").tzinfo is not None  # says what is wrong
     if instants and config.time_zone is None:
         raise InputError(
             "time_zone: the timestamps have an offset; name the zone of the homes' clocks, such as Europe/Zurich"
@@ -296,11 +297,11 @@ def _declares_instants(config: Config) -> bool:
 
 def declared_grid(config: Config, *, energy: bool) -> Grid:
     """The grid that the origin lies on, with the declared interval; nothing is taken from readings."""
-    width = clock.step(config.interval)
+    width = clock.parse_step(config.interval)
     assert width is not None
     step = width // MICROSECOND
-    at = clock.epoch(clock.instant(str(config.origin), config.time_zone, name="origin"))
-    return Grid(step, at % step, decided(0, 0, energy=energy, meter=named_meter(config.unit) or "interval"))
+    at = clock.microseconds_of(clock.parse_instant(str(config.origin), config.time_zone, name="origin"))
+    return Grid(step, at % step, are_registers(0, 0, energy=energy, meter=parse_meter_kind(config.unit) or "interval"))
 
 
 # ------------------------------------------------------------------ shards of readings
@@ -308,7 +309,7 @@ def declared_grid(config: Config, *, energy: bool) -> Grid:
 
 def make_shard(rows: MeterRows, bucket: int, out: str) -> ShardFacts:
     """Repair one bucket's rows and write the shard with its quality table."""
-    readings = repair(
+    readings = repair_readings(
         read_rows(rows, bucket),
         interval=rows.step,
         max_kw=rows.max_kw,
@@ -324,7 +325,7 @@ def make_simulated_shard(source: SimulatedMeters, first: int, last: int, out: st
     """Write a shard of the simulated households first .. last − 1."""
     step = source.step_minutes
     frame = simulate_meters(last - first, source.days, step, source.seed, start=SIMULATED_START, first=first)
-    return replace(write_readings(out, repair(frame, interval=step, phase=0)), number=first)
+    return replace(write_readings(out, repair_readings(frame, interval=step, phase=0)), number=first)
 
 
 def write_readings(out: str | Path, readings: Readings) -> ShardFacts:
@@ -411,7 +412,7 @@ def _sort(work: Work, executor: Executor, folder: Path, buckets: int | None) -> 
             grid = declared_grid(config, energy=rows.energy)
         else:
             surveys = executor.every([partial(survey, rows, number) for number in rows.filled])
-            grid = common_grid(surveys, config.interval, energy=rows.energy, meter=named_meter(config.unit))
+            grid = common_grid(surveys, config.interval, energy=rows.energy, meter=parse_meter_kind(config.unit))
     except ColumnsError as error:
         raise InputError(f"{error.what}. Name them: household_column=, timestamp_column= and value_column=") from None
     return replace(rows, grid=grid, unit_reason=rows.unit_reason + (REGISTER if grid.register else ""))

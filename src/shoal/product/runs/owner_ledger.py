@@ -1,12 +1,9 @@
-"""Which ledger a run is charged to, and whether it is still the one that its releases were charged to.
+"""The ledger that a run is charged to, whether it is still the same, and what it has on record about some labels.
 
 There is one ledger per data owner: where ``SHOAL_LEDGER`` says, else in the user's data directory; ``--ledger`` names
 another. Runs of simulated households keep one in their own folder, as does a folder that has one from before, and
-``--ledger folder``. With ``SHOAL_LEDGER=folder``, as tests have it, every folder is by itself and nothing is looked up
-elsewhere (:func:`warn_elsewhere`).
-
-A run keeps the identity of its ledger and its head after each release. An opened ledger must have both: one that is
-missing, exchanged or rolled back has forgotten what was spent, and nothing is released on its word.
+``--ledger folder``. With ``SHOAL_LEDGER=folder`` every folder is by itself. A run keeps the identity of its ledger and
+its head after each release: one that is missing, exchanged or rolled back has forgotten what was spent.
 """
 
 from __future__ import annotations
@@ -302,7 +299,7 @@ class Book:
             names = [name for name in {**recorded, **setting} if name not in DECIDED]
             other = next((name for name in names if recorded.get(name) != setting.get(name)), None)
             if other is not None:
-                raise InputError(_differs(other, recorded.get(other), setting.get(other)))
+                _refuse_other_setting(other, recorded.get(other), setting.get(other))
             setting = {**setting, **{name: recorded[name] for name in DECIDED if name in recorded}}
         return setting
 
@@ -330,16 +327,17 @@ def row_values(row: bytes) -> list[float]:
     return values
 
 
-def _differs(name: str, recorded: Any, given: Any) -> str:
+def _refuse_other_setting(name: str, recorded: Any, given: Any) -> None:
+    """Raise InputError: the setting of this name is another than that of the crowds on record."""
     setting = {"m": "crowd", "release": "method"}.get(name, name)
-
-    def words(value: Any) -> str:
-        if value is None or (name == "release" and value == "mean"):
-            return f"no {setting}"
-        return f"{setting} {','.join(map(str, value)) if isinstance(value, list) else value}"
-
-    return (
-        f"{setting}: these labels are in crowds that were formed with {words(recorded)}, and now it is "
-        f"{words(given)}. It is fixed for a crowd's life: a second kind of figure about the same crowd would give its "
-        "members away. Go on with the one on record. Nothing was released"
+    before, now = (
+        f"no {setting}"
+        if value is None or (name == "release" and value == "mean")
+        else f"{setting} {','.join(map(str, value)) if isinstance(value, list) else value}"
+        for value in (recorded, given)
+    )
+    raise InputError(
+        f"{setting}: these labels are in crowds that were formed with {before}, and now it is {now}. It is fixed for a "
+        "crowd's life: a second kind of figure about the same crowd would give its members away. Go on with the one on "
+        "record. Nothing was released"
     )

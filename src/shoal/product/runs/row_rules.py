@@ -1,8 +1,8 @@
 """The rules of a row (:mod:`shoal.crowds`) applied to what is on record: one object for meters, one for tables.
 
 In the ledger ``kept`` of a crowd is JSON with bases, secret offsets, decimals of its unit, and the period of the last
-row that was not withheld; a member has its last figures (``stored``: by time of day, or column by column) and what
-entered the last row (``entered``, of meters), as integers of that unit.
+row that was not withheld; a member has its last figures (``stored``) and, of meters, what entered the last row
+(``entered``), as integers of that unit.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ import polars as pl
 
 from shoal.crowds.diversity import CLOSENESS
 from shoal.crowds.formation import Limits
-from shoal.crowds.loads import WATTS, LoadCrowd, begin_loads, next_loads
-from shoal.crowds.publish import rules_failed
+from shoal.crowds.loads import WATTS, LoadCrowd, new_load_crowd, next_load_row
+from shoal.crowds.publish import explain_failed_rules
 from shoal.crowds.rules import (
     Units,
-    as_figures,
-    decimals_of,
     exact_units,
-    in_units,
+    figures_of_multiples,
     keeps_dominance,
     round_sums,
-    window_of,
+    rounding_window,
+    to_units,
+    unit_decimals,
 )
 from shoal.crowds.tables import (
     ColumnRoles,
     TableCrowd,
-    begin_table,
     column_bases,
-    near_copies,
-    next_table,
-    rules_kept,
-    table_limits,
+    formation_limits,
+    nearly_equal_columns,
+    new_table_crowd,
+    next_table_rows,
+    rules_hold,
 )
 from shoal.errors import InputError
 from shoal.product.runs.inputs import Curves
@@ -114,8 +114,8 @@ class LoadRules(RowRules):
         self.step, self.period = timedelta(minutes=float(setting["step_minutes"])), period
         if len(curves.frame) and np.abs(curves.values).max() * 10**WATTS > np.iinfo(LOADS).max:
             raise InputError("readings: some forecasts are beyond 2 GW; give the unit of the readings (unit=)")
-        self.units = in_units(curves.values, WATTS)
-        self.usual = in_units(curves.frame["stored"].to_numpy(), WATTS)
+        self.units = to_units(curves.values, WATTS)
+        self.usual = to_units(curves.frame["stored"].to_numpy(), WATTS)
 
     def first_figures(self, stored: bytes, at: int) -> Units:
         """Return the usual day with which a label enters a new crowd: the one on record, else that of today."""
@@ -160,7 +160,7 @@ class LoadRules(RowRules):
 
     def begin(self, last: Units, everyone: Units, draw: Draw) -> LoadCrowd:
         """A new crowd whose members have these usual days (n, steps); ``everyone``: those of all labels."""
-        return begin_loads(last, Fraction(int(np.abs(everyone).sum()), max(everyone.size, 1)), draw)
+        return new_load_crowd(last, Fraction(int(np.abs(everyone).sum()), max(everyone.size, 1)), draw)
 
     def decode(self, kept: str, stored: Sequence[bytes], entered: Sequence[bytes]) -> LoadCrowd:
         """A crowd from what the ledger keeps of it and of its members."""
@@ -188,14 +188,14 @@ class LoadRules(RowRules):
             here = places >= 0
             figures = np.zeros((len(places), len(self.phases)), dtype=np.int64)
             figures[here] = self.units[places[here]]
-            step = next_loads(crowd, figures, here, instants, self.phases, self.share)
+            step = next_load_row(crowd, figures, here, instants, self.phases, self.share)
             values = [np.nan] * len(self.phases) if step.row is None else step.row.tolist()
             made.append(MadeRow(values, step.entered.sum(axis=0).tolist(), step.held, step.crowd))
         return made
 
     def _instants(self, period: str, number: int) -> tuple[int, ...]:
         """Microseconds of the entries of a row from a period on."""
-        start, step = clock.epoch(datetime.fromisoformat(period)), self.step // clock.MICROSECOND
+        start, step = clock.microseconds_of(datetime.fromisoformat(period)), self.step // clock.MICROSECOND
         return tuple(range(start, start + step * number, step))
 
 
@@ -216,7 +216,7 @@ class TableRules(RowRules):
         if "few" in setting:  # decided by the first release
             few, alike, more = (np.isin(np.arange(k), at) for at in (setting["few"], setting["alike"], grown))
             named = np.isin(self.names, list(sensitive))
-            self.columns = ColumnRoles(few & ~more, alike | more, named).after(curves.values)
+            self.columns = ColumnRoles(few & ~more, alike | more, named).with_later_figures(curves.values)
             self.grown = np.flatnonzero(np.isin(np.arange(k), setting["few"]) & ~self.columns.few).tolist()
         else:
             self.columns = ColumnRoles.of(curves.values, [self.names.index(name) for name in sensitive])
@@ -224,7 +224,7 @@ class TableRules(RowRules):
         self.decimals: tuple[int, ...] = tuple(setting.get("decimals") or ())
         if not self.decimals:
             smallest = column_bases(curves.values, self.columns, 2 * int(setting["m"]) + 2)
-            self.decimals = tuple(decimals_of([base]) for base in smallest)
+            self.decimals = tuple(unit_decimals([base]) for base in smallest)
         self.units = self.usual = exact_units(curves.values, self.decimals, "columns")
         decided = {"few": self.columns.few, "alike": self.columns.alike}
         self.decided = {"decimals": list(self.decimals)} | {
@@ -241,7 +241,7 @@ class TableRules(RowRules):
     @property
     def copies(self) -> list[str]:
         values = self.curves.values
-        names = [self.names[j] for j in near_copies(values, self.columns.few)] if len(values) else []
+        names = [self.names[j] for j in nearly_equal_columns(values, self.columns.few)] if len(values) else []
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         return [f"Columns that say nearly what others say: {', '.join(names[:NAMED])}{more}. {COPIES}"] if names else []
 
@@ -278,22 +278,22 @@ class TableRules(RowRules):
 
     def limits(self, at: IndexArray) -> Limits:
         """What crowds have to keep as they are formed: dominance and closeness to all labels."""
-        return table_limits(self.curves.values[at], self.columns, self.closeness, None, self.curves.values)
+        return formation_limits(self.curves.values[at], self.columns, self.closeness, None, self.curves.values)
 
     def keeps(self, figures: Units) -> bool:
         crowd = np.zeros(len(figures), dtype=np.int64)
-        return bool(rules_kept(figures, crowd, self.columns, self.closeness, None, self.units, self.decimals).all())
+        return bool(rules_hold(figures, crowd, self.columns, self.closeness, None, self.units, self.decimals).all())
 
     def failure(self, crowds: Sequence[IndexArray]) -> str | None:
         at = np.concatenate(crowds)
         crowd = np.repeat(np.arange(len(crowds)), [len(one) for one in crowds])
-        kept = rules_kept(self.units[at], crowd, self.columns, self.closeness, decimals=self.decimals)
-        return None if kept.all() else rules_failed(kept, self.columns, self.names)
+        kept = rules_hold(self.units[at], crowd, self.columns, self.closeness, decimals=self.decimals)
+        return None if kept.all() else explain_failed_rules(kept, self.columns, self.names)
 
     def begin(self, last: Units, everyone: Units, draw: Draw) -> TableCrowd:
         """A new crowd whose members have these figures (n, k); ``everyone``: those of all labels."""
         values = everyone * 10.0 ** -np.array(self.decimals)
-        return begin_table(last, column_bases(values, self.columns, len(last)), self.decimals, draw)
+        return new_table_crowd(last, column_bases(values, self.columns, len(last)), self.decimals, draw)
 
     def decode(self, kept: str, stored: Sequence[bytes], entered: Sequence[bytes]) -> TableCrowd:
         fixed = json.loads(kept)
@@ -312,7 +312,7 @@ class TableRules(RowRules):
             now[here] = self.units[places[here]]
             figures.append(now)
             present.append(np.repeat(here[:, None], len(self.names), axis=1))
-        step = next_table(crowds, figures, present, self.columns, self.closeness)
+        step = next_table_rows(crowds, figures, present, self.columns, self.closeness)
         self.outgrown = [self.names[j] for j in np.flatnonzero(step.outgrown.any(axis=0)).tolist()]
         return [
             MadeRow(row.tolist(), crowd.last.sum(axis=0).tolist(), held, crowd)
@@ -335,10 +335,11 @@ def round_rows(rows: pl.DataFrame, kept: Mapping[int, tuple[int, str]], columns:
             fixed = json.loads(text)
             at = min(j, len(fixed["bases"]) - 1)
             base = Decimal(fixed["bases"][at])
-            shifts[number] = base, fixed["offsets"][at] / window_of(base, members, fixed["decimals"][at])
+            shifts[number] = base, fixed["offsets"][at] / rounding_window(base, members, fixed["decimals"][at])
         pairs = zip(rows[name].to_list(), (shifts[number] for number in crowd), strict=True)
         rounded[name] = [
-            float(as_figures(np.array(math.floor(y / float(base) + shift)), base)) for y, (base, shift) in pairs
+            float(figures_of_multiples(np.array(math.floor(y / float(base) + shift)), base))
+            for y, (base, shift) in pairs
         ]
     return rows.with_columns(pl.Series(name, figures, dtype=pl.Float64) for name, figures in rounded.items())
 
@@ -349,9 +350,9 @@ def redraw(kept: str, members: int, sums: Sequence[int], shown: Sequence[float])
     entries = len(sums) if len(fixed["bases"]) == 1 else 1
     row: list[float] = []
     for j, (base, places) in enumerate(zip(map(Decimal, fixed["bases"]), fixed["decimals"], strict=True)):
-        window = window_of(base, members, places)
+        window = rounding_window(base, members, places)
         part = np.array(sums[j * entries : (j + 1) * entries], dtype=np.int64)
-        row += as_figures(round_sums(part, window, secrets.randbelow(window)), base).tolist()
+        row += figures_of_multiples(round_sums(part, window, secrets.randbelow(window)), base).tolist()
     return [figure if np.isfinite(before) else before for figure, before in zip(row, shown, strict=True)]
 
 

@@ -1,6 +1,6 @@
 """Rows of crowds: made by the rules of crowds for life (:mod:`shoal.crowds.membership`), stored, and recorded.
 
-:class:`Plan` makes members and rows, :class:`CrowdTables` are their two files, and a release draws the public number of
+:class:`CrowdPlan` makes members and rows, and :class:`CrowdTables` are their two files. A release draws the number of
 each new crowd and records everything in one transaction. Until then a new crowd has a negative number.
 
 | file | holds |
@@ -21,19 +21,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from shoal.crowds.loads import LoadCrowd
-from shoal.crowds.membership import SEEDS, can_have_figures, form_crowds, with_blocks
-from shoal.crowds.publish import draw_order as shuffle
+from shoal.crowds.membership import SEEDS, can_have_figures, form_crowds, join_waiting_rests
+from shoal.crowds.publish import draw_permutation as shuffle
 from shoal.crowds.rules import Units
-from shoal.crowds.tables import TableCrowd, members_at
+from shoal.crowds.tables import TableCrowd, rows_by_crowd
 from shoal.errors import InputError, LedgerError, UnreachableError
 from shoal.product.ledger.ledger import Ledger
 from shoal.product.runs.config import Config
 from shoal.product.runs.inputs import Curves, input_of
 from shoal.product.runs.owner_ledger import EARLIER, Book, row_values
 from shoal.product.runs.row_rules import LoadRules, MadeRow, Rules, TableRules
-from shoal.validation import IndexArray
+from shoal.validation import FloatArray, IndexArray
 
 if TYPE_CHECKING:
     from shoal.product.card.facts import FitFacts
@@ -94,16 +95,11 @@ class CrowdTables:
         return both.filter(pl.col("row").list.len() == width)
 
 
-# ------------------------------------------------------------------ made
-
-
-def crowd_setting(
-    work: Work, settings: Config, fit: FitFacts, columns: tuple[str, ...] = (), curves: Curves | None = None
-) -> dict[str, Any]:
-    """The part of the settings that is fixed for a crowd's life; without ``curves``, but for decimals of a table."""
+def crowd_setting(work: Work, settings: Config, fit: FitFacts, columns: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the part of the settings that is fixed for a crowd's life, but for what the first release decides."""
     boundaries = (settings.boundaries or "").rpartition(":")[2] or None
     common = {"m": settings.crowd, "boundaries": boundaries} | work.kind.crowd_terms(settings, fit)
-    return common | work.input.setting(settings, fit, columns, curves)
+    return common | work.input.setting(settings, fit, columns)
 
 
 @dataclass
@@ -135,19 +131,19 @@ class PlannedRow:
     retired: bool = False
 
 
-class Plan:
-    """Crowds with their members and rows: the rules of crowds for life, applied to today's values."""
+class CrowdPlan:
+    """Crowds with their members and rows: the rules of crowds for life, applied to today's figures."""
 
     def __init__(self, settings: Config, curves: Curves, book: Book, period: str, setting: dict[str, Any]) -> None:
         lasting = book.lasting_setting(setting)
         self.period, self.m = period, int(lasting["m"])
         self.rows: list[PlannedRow] = []
         self.waiting: dict[str, str] = {}  #: label -> why it has no row
-        self._curves, self._book, self._values, self._settings = curves, book, curves.values, settings
+        self._settings, self._curves, self._book, self._is_first = settings, curves, book, book.is_first(lasting)
         grown = {j for entry in book.lasting if entry["kept"] for j in json.loads(entry["kept"]).get("grown", ())}
-        rules = rules_of(settings, curves, lasting, period, sorted(grown))
-        self.rules = rules if lasting["release"] == "mean" else None
-        self._bases = rules  #: of rows that are rounded, under a method too
+        #: Of rows that are rounded, under a method too; ``rules`` are those of averages alone.
+        self._rounding = rules_of(settings, curves, lasting, period, sorted(grown))
+        self.rules = self._rounding if lasting["release"] == "mean" else None
         self.setting = json.dumps(lasting | (self.rules.decided if self.rules else {}), sort_keys=True)
         self._place = {name: i for i, name in enumerate(curves.labels)}
         self.members = {
@@ -155,21 +151,21 @@ class Plan:
             for name, entry in book.members.items()
             if not book.crowds[entry["crowd"]]["retired"] or entry["block"] == entry["crowd"]
         }
-        self._first, self._stored = book.is_first(lasting), curves.frame["stored"].to_numpy()
         self._begun: dict[int, LoadCrowd | TableCrowd] = {}
-        self._retire()
-        self._admit()
+        self._retire_small_crowds()
+        self._place_newcomers()
         self._make_rows()
         self.rows.sort(key=lambda row: (row.retired, row.crowd))
 
     def _by_crowd(self, names: Iterable[str]) -> dict[int, list[str]]:
+        """Return crowd -> those of the names that are its members."""
         crowds: dict[int, list[str]] = defaultdict(list)
         for name in names:
             crowds[self.members[name].crowd].append(name)
         return crowds
 
-    def _retire(self) -> None:
-        """Crowds of which fewer than m can still have news end; who can of them stays together and waits."""
+    def _retire_small_crowds(self) -> None:
+        """Retire crowds of which fewer than m can still have figures; those who can stay together, and wait."""
         for number, names in self._by_crowd(self.members).items():
             entry = self._book.crowds[number]
             if entry["retired"] or entry["period"] >= self.period:
@@ -183,45 +179,30 @@ class Plan:
             }
             if len(left) >= self.m:
                 continue
-            self.rows.append(
-                PlannedRow(number, entry["members"], row_values(entry["row"]), [], entry["kept"], retired=True)
-            )
+            row = row_values(entry["row"])
+            self.rows.append(PlannedRow(number, entry["members"], row, [], entry["kept"], retired=True))
             for name in names:
                 if name in left:
                     self.members[name].block, self.members[name].changed = number, True
                 else:
                     del self.members[name]
 
-    def _admit(self) -> None:
-        """Crowds of those who have none: by likeness where the ledger has no crowd yet, else by lot, once enough."""
+    def _place_newcomers(self) -> None:
+        """Form crowds of those who have none: by likeness where the ledger has no crowd yet, else by lot, once enough.
+
+        Rests of retired crowds enter them as blocks.
+        """
         without = [name for name in self._place if name not in self.members]
         self.waiting = {name: LATE for name in without if name in self._book.members}
         newcomers = [name for name in without if name not in self.waiting]
-        at, first, rules = np.array([self._place[name] for name in newcomers], dtype=np.intp), self._first, self.rules
-        crowd = np.empty(0, dtype=np.int64)
-        if len(at):
-            more = self._curves.limits(self._settings.largest_share, at)
-            more |= {"seed": draw_offset(SEEDS) if first else None}
-            if rules is None:
-                crowd = form_crowds(self._curves.points[at], self.m, None if first else shuffle, **more)
-            else:
-                more |= {"totals": None, "largest_share": None, "limits": rules.limits(at)}
-                if not first:
-                    more["keeps"] = lambda own: rules.keeps(rules.units[at[own]])
-                crowd = form_crowds(rules.points(at), self.m, None if first else shuffle, **more)
-        if first and (crowd < 0).all():
-            raise InputError(too_few(self.m, self._curves, input_of(self._settings).several))
-        if first and rules is not None:
-            failure = rules.failure(members_at(np.where(crowd < 0, crowd.max() + 1, crowd))[: int(crowd.max()) + 1])
-            if failure is not None:
-                raise UnreachableError(failure)
+        crowd, first = self._crowds_of_newcomers(newcomers), self._is_first
         joined = {name: int(c) for name, c in zip(newcomers, crowd.tolist(), strict=True) if c >= 0}
         self.waiting |= {name: FEW if first else WAITS for name in newcomers if name not in joined}
         blocks = self._by_crowd(name for name, member in self.members.items() if member.block == member.crowd)
+        rules, walls = self.rules, self._curves.boundaries
         keeps = None if rules is None else lambda names: rules.keeps(self._figures(names))
-        walls = self._curves.boundaries
         walls = None if walls is None else dict(zip(self._place, walls.tolist(), strict=True))
-        together, waits = with_blocks(joined, blocks, self.m, keeps, walls)
+        together, waits = join_waiting_rests(joined, blocks, self.m, keeps, walls)
         for block in waits:
             self.waiting |= dict.fromkeys(blocks[block], REST)
         inside: dict[int, list[str]] = defaultdict(list)
@@ -229,24 +210,50 @@ class Plan:
             inside[number].append(name)
             if name not in self.members:
                 self.members[name] = PlannedMember(0, at=self._place[name])
-        # Numbers and offsets are drawn in the order of figures: neither depends on what anybody is called.
-        ordered = sorted(inside.values(), key=lambda names: sorted(map(self._key, names)))
-        # Bases rest on all labels in crowds: newcomers alone could be chosen so that their base hides nothing.
-        everyone = (
-            None
-            if rules is None or not ordered
-            else self._first_figures([n for n in self.members if n not in self.waiting])
-        )
+        ordered = self._sort_by_figures(inside.values())
         for i, names in enumerate(ordered):
             for name in names:
                 self.members[name].crowd, self.members[name].changed = -1 - i, True
-            if rules is not None and everyone is not None:
+        if rules is not None and ordered:
+            # Bases rest on all labels in crowds: newcomers alone could be chosen so that their base hides nothing.
+            everyone = self._first_figures([name for name in self.members if name not in self.waiting])
+            for i, names in enumerate(ordered):
                 self._begun[-1 - i] = rules.begin(self._first_figures(names), everyone, draw_offset)
 
-    def _key(self, name: str) -> list[float]:
-        """All values of a label: figures of today, and what is stored of it."""
-        at = self.members[name].at
-        return [] if at < 0 else [*self._values[at].tolist(), *self._stored[at].tolist()]
+    def _crowds_of_newcomers(self, newcomers: Sequence[str]) -> NDArray[np.int64]:
+        """Return (n,) the crowd of each newcomer, from 0 on; −1 for those who wait. Refuses first crowds that fail."""
+        at, rules, first = (
+            np.array([self._place[name] for name in newcomers], dtype=np.intp),
+            self.rules,
+            self._is_first,
+        )
+        crowd = np.empty(0, dtype=np.int64)
+        if len(at):
+            points, terms = formation_terms(self._curves, rules, self._settings.largest_share, at)
+            if not first and rules is not None:
+                terms["keeps"] = lambda own: rules.keeps(rules.units[at[own]])
+            seed = draw_offset(SEEDS) if first else None
+            crowd = form_crowds(points, self.m, None if first else shuffle, seed=seed, **terms)
+        if first and (crowd < 0).all():
+            raise InputError(too_few(self.m, self._curves, input_of(self._settings).several))
+        if first and rules is not None:
+            failure = rules.failure(rows_by_crowd(np.where(crowd < 0, crowd.max() + 1, crowd))[: int(crowd.max()) + 1])
+            if failure is not None:
+                raise UnreachableError(failure)
+        return crowd
+
+    def _sort_by_figures(self, crowds: Iterable[list[str]]) -> list[list[str]]:
+        """Return crowds in the order of all values of their members, of today and on record.
+
+        In it numbers and offsets are drawn: neither depends on what anybody is called.
+        """
+        values, stored = self._curves.values, self._curves.frame["stored"].to_numpy()
+        at = {name: member.at for name, member in self.members.items()}
+
+        def all_values(name: str) -> list[float]:
+            return [] if at[name] < 0 else [*values[at[name]].tolist(), *stored[at[name]].tolist()]
+
+        return sorted(crowds, key=lambda names: sorted(map(all_values, names)))
 
     def _first_figures(self, names: Sequence[str]) -> Units:
         """Return what a new crowd of these members begins with: usual days (n, steps of a day), or figures (n, k)."""
@@ -262,14 +269,14 @@ class Plan:
         return np.array([self.rules.figures(*one) for one in zip(stored, at, strict=True)])
 
     def _make_rows(self) -> None:
-        """The rows of all crowds; members remember what of theirs entered."""
+        """Make the rows of all crowds; members remember what of theirs entered."""
         inside = self._by_crowd(name for name in self.members if name not in self.waiting)
         for number in inside:
             entry = self._book.crowds.get(number)
             if entry is not None and entry["period"] > self.period:
                 raise InputError(EARLIER.format(entry["period"], self.period))
         at, rules = {n: np.array([self.members[name].at for name in names]) for n, names in inside.items()}, self.rules
-        made = self._make(inside, at) if self.rules is not None and inside else {}
+        made = self._apply_rules(inside, at) if rules is not None and inside else {}
         for number, names in inside.items():
             entry, members = self._book.crowds.get(number), [self.members[name] for name in names]
             answered = int((at[number] >= 0).sum()) >= self.m
@@ -281,7 +288,7 @@ class Plan:
                     member.own = self._has_entered(member)
                 self.rows.append(PlannedRow(number, entry["members"], row, [], kept, bool(row), recorded=True))
                 continue
-            if self.rules is None:
+            if rules is None:
                 kept = self._draw_base(names) if entry is None else entry["kept"]
                 for member in members:
                     if member.at >= 0:
@@ -292,25 +299,17 @@ class Plan:
             shown = not np.isnan(step.values).all()
             before = json.loads(entry["kept"])["from"] if entry is not None else ""
             crowd: Any = step.crowd
-            kept, stored, entered = self.rules.encode(crowd, self.period if shown else before)
+            kept, stored, entered = rules.encode(crowd, self.period if shown else before)
             for member, own, last, held in zip(members, stored, entered, step.held, strict=True):
                 if member.at >= 0:
                     member.last = self.period
                 member.stored, member.entered, member.changed = own, last, True
-                member.held = _since(member.held, held, self.period)
+                member.held = _held_since(member.held, held, self.period)
                 member.own = self._has_entered(member)
             self.rows.append(PlannedRow(number, len(names), step.values, step.sums, kept, answered))
 
-    def _draw_base(self, names: Sequence[str]) -> str:
-        """Base and offset of a new crowd under a method, for rows that its noise would show too closely."""
-        rules = self._bases
-        if rules is None:
-            return ""
-        own = rules.usual[[self.members[name].at for name in names]]
-        crowd: Any = rules.begin(own, rules.usual, draw_offset)
-        return rules.encode(crowd, "")[0]
-
-    def _make(self, inside: dict[int, list[str]], at: dict[int, IndexArray]) -> dict[int, MadeRow]:
+    def _apply_rules(self, inside: dict[int, list[str]], at: dict[int, IndexArray]) -> dict[int, MadeRow]:
+        """Return the row of every crowd by the rules of averages; ``at``: where its members stand today."""
         assert self.rules is not None
         crowds: list[Any] = []
         for number, names in inside.items():
@@ -323,14 +322,23 @@ class Plan:
         made = self.rules.make(crowds, [at[number] for number in inside])
         return dict(zip(inside, made, strict=True))
 
+    def _draw_base(self, names: Sequence[str]) -> str:
+        """Return base and offset, as they are kept, of a new crowd under a method whose noise may show too much."""
+        rules = self._rounding
+        if rules is None:
+            return ""
+        own = rules.usual[[self.members[name].at for name in names]]
+        crowd: Any = rules.begin(own, rules.usual, draw_offset)
+        return rules.encode(crowd, "")[0]
+
     def _has_entered(self, member: PlannedMember) -> bool:
         """Return whether a member's figures of today are those that entered."""
         if member.at < 0 or self.rules is None:
             return member.at >= 0
         return self.rules.has_entered(member.stored, member.entered, member.at)
 
-    def frames(self, everybody: Iterable[str]) -> CrowdTables:
-        """Members and rows, as tables; a label without a place is among the members, and waits."""
+    def tables(self, everybody: Iterable[str]) -> CrowdTables:
+        """Return members and rows as tables; a label without a place is among the members, and waits."""
         kinds: dict[str, Any] = {
             "label": pl.String, "crowd": pl.Int64, "stored": pl.Binary, "last": pl.String, "block": pl.Int64,
             "entered": pl.Binary, "held": pl.String, "at": pl.Int64, "changed": pl.Boolean, "own": pl.Boolean,
@@ -352,10 +360,19 @@ class Plan:
         return CrowdTables(frame.drop("at").with_columns(**known), rows)
 
 
+def formation_terms(
+    curves: Curves, rules: Rules | None, largest_share: float | None, at: IndexArray
+) -> tuple[FloatArray, dict[str, Any]]:
+    """Return what crowds of some rows of today are alike in (n, d), and the other arguments of :func:`form_crowds`."""
+    if rules is None:
+        return curves.points[at], curves.limits(largest_share, at)
+    return rules.points(at), curves.limits(None, at) | {"limits": rules.limits(at)}
+
+
 def rules_of(
     settings: Config, curves: Curves, setting: Mapping[str, Any], period: str, grown: Sequence[int] = ()
 ) -> Rules | None:
-    """The rules of the rows of a release; None where answers are draws of a law, which are not rounded."""
+    """Return the rules of the rows of a release; None where answers are draws of a law, which are not rounded."""
     if setting["kind"] == "table":
         constants = setting["release"] == "mean" or setting.get("constants")
         return TableRules(curves, setting, settings.sensitive, settings.closeness, grown) if constants else None
@@ -364,8 +381,8 @@ def rules_of(
     return LoadRules(curves, settings.largest_share, setting, period)
 
 
-def _since(before: str, held: Any, period: str) -> str:
-    """Since when a member is held, as text: a period, or one for each column."""
+def _held_since(before: str, held: Any, period: str) -> str:
+    """Return since when a member is held, as text: a period, or in JSON one for each column; empty where it is not."""
     if np.ndim(held) == 0:
         return (before or period) if held else ""
     known = json.loads(before) if before else {}
@@ -388,9 +405,6 @@ def too_few(m: int, curves: Curves, noun: str) -> str:
 def draw_offset(n: int) -> int:
     """A secret offset below n, from the cryptographic source."""
     return secrets.randbelow(n)
-
-
-# ------------------------------------------------------------------ recorded
 
 
 def draw_numbers(work: Work, ledger: Ledger | None) -> tuple[dict[int, int], bytes]:

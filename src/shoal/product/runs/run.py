@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from shoal.designs.comparison import Comparison
-    from shoal.product.sources.frames import Scratch
+    from shoal.product.sources.frames import ScratchFile
     from shoal.proofs.proof import Proof
 
 #: What a run can be stopped after -> its last stage.
@@ -191,7 +191,7 @@ class Run:
         chosen = base.with_settings(**given)
         if chosen.ledger not in (None, IN_FOLDER):
             chosen = replace(chosen, ledger=place_of(chosen.ledger).stored)
-        self._rows: Scratch | None = None
+        self._rows: ScratchFile | None = None
         self._period = given.get("period")
         state = None if saved is None else replace(saved, config=chosen)
         if source is not None:

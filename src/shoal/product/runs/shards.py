@@ -1,10 +1,8 @@
 """Shards: files named by all that goes into them, with a receipt, made by jobs that are done once.
 
 A shard is ``<stage>/<key>.<suffix>`` and what lies beside it; the receipt ``<key>.json``, written last, has the files'
-digests and a few facts. Work is done where its receipt is there; a worker killed at any moment leaves no receipt, and
-what it leaves of a file has a temporary name. Two workers may make the same shard at the same time: they write the same
-bytes. Inputs are held against their digests before they are used, so a shard that was damaged on disk is found where it
-is read, and named.
+digests and a few facts. A worker killed at any moment leaves no receipt. Two workers that make the same shard write the
+same bytes. Inputs are held against their digests before they are used.
 """
 
 from __future__ import annotations
@@ -129,9 +127,6 @@ def put_frame(path: str | Path, frame: pl.DataFrame, metadata: dict[str, str] | 
 
 def _key(path: str | Path) -> str:
     return Path(path).name.split(".")[0]
-
-
-# ------------------------------------------------------------------ jobs
 
 
 @dataclass(frozen=True)

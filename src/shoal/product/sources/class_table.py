@@ -32,10 +32,17 @@ from shoal.mechanism.releasable import Releasable
 from shoal.numerics.eigenpairs import eigh
 from shoal.product.card.facts import Accuracy
 from shoal.product.card.measures import accuracy_facts
-from shoal.product.sources.declaration import open_declared
-from shoal.product.sources.frames import UNREADABLE, encoding_named, load_record, open_file, save_record
-from shoal.product.sources.meters.columns import list_names
-from shoal.product.sources.meters.readings import choose_spellings, readable_name
+from shoal.product.sources.declared_files import open_declared
+from shoal.product.sources.frames import (
+    UNREADABLE,
+    declared_encoding,
+    load_record,
+    number_of,
+    open_table_file,
+    save_record,
+)
+from shoal.product.sources.meters.columns import describe_header
+from shoal.product.sources.meters.meter_files import choose_spellings, readable_names
 from shoal.validation import FloatArray, IndexArray
 
 #: Rows of a CSV file that its numeric columns are recognized by.
@@ -52,9 +59,6 @@ MOST_COPIES = 0.05
 SUFFIX = "table"
 
 
-# ------------------------------------------------------------------ files
-
-
 def table_rows(
     files: Sequence[Path],
     label: str,
@@ -63,7 +67,7 @@ def table_rows(
     value: str | None = None,
     encoding: str | None = None,
 ) -> tuple[pl.DataFrame, tuple[str, ...], tuple[str, ...]]:
-    """Rows of files of one layout as label, source_row (from 1 on) and numbers of every entry, null where empty.
+    """Read files of one layout: label, source_row (from 1 on) and the number of every entry, null where empty.
 
     Entries are the ``columns`` named, or all numeric ones but the label and those named as -NAME. With ``time`` and
     ``value``, a long table becomes one row per label, in order of appearance; its entries are the times, in order.
@@ -72,9 +76,7 @@ def table_rows(
         The rows, the entries, and the columns that are left out.
     """
     try:
-        parts = [
-            open_file(file, encoding) for file in files
-        ]  # to be kept while rows are read: text may be in a temporary file
+        parts = [open_table_file(file, encoding) for file in files]  # kept while rows are read from temporary files
         schemas = [part.raw.collect_schema() for part in parts]
     except UNREADABLE:  # their texts may quote the data
         raise InputError("table: it is empty, or cannot be read as CSV, Parquet or Arrow") from None
@@ -83,12 +85,12 @@ def table_rows(
     raw, header = pl.concat([part.raw for part in parts]), list(schemas[0])
     for name, setting in ((label, "label"), (time, "timestamp_column"), (value, "value_column")):
         if name is not None and name not in header:
-            raise InputError(f"{setting}: the table has no column {name!r}; found {list_names(header)}")
+            raise InputError(f"{setting}: the table has no column {name!r}; found {describe_header(header)}")
     if (time is None) != (value is None):
         raise InputError("timestamp_column and value_column belong together: a long table has a time and a value")
     if time is not None and columns:
         raise InputError("columns are for tables with an entry per column, not for long ones")
-    entries = _entries(raw, schemas[0], label, columns) if value is None else (value,)
+    entries = _choose_entries(raw, schemas[0], label, columns) if value is None else (value,)
     left_out = tuple(name for name in header if name not in (label, time, *entries))
     try:
         rows = raw.drop(SOURCE_ROW, strict=False).with_row_index(SOURCE_ROW, 1)
@@ -97,7 +99,7 @@ def table_rows(
         chosen = rows.select(names, pl.col(SOURCE_ROW).cast(pl.Int64), *entries, *moments).collect()
     except UNREADABLE:
         raise InputError("table: its rows do not have the columns of its header, or it is damaged") from None
-    checked = _check(chosen, entries)
+    checked = _numbers_of_entries(chosen, entries)
     if time is None:
         return checked, entries, left_out
     long = checked.with_columns(chosen["time"])
@@ -113,27 +115,25 @@ def table_rows(
 def declared_rows(
     files: Sequence[Path], label: str, columns: Sequence[str], encoding: str | None = None
 ) -> tuple[pl.DataFrame, int]:
-    """Rows of a table under the readings' promise: one row a label, and how many labels are left out.
+    """Read a table under the readings' promise: one row per label, and how many labels are left out.
 
     A label decides about itself alone: it is left out where a cell of a named column is empty or no number, or where it
     has several rows, in whatever spelling; rows without a readable label are of nobody.
     """
-    missing = sorted({label, *columns})
     parts = []
     for file in files:
-        raw = open_declared(file, encoding_named(encoding), lambda header: False)
-        header = list(raw.raw.collect_schema())
-        lacking = next((name for name in missing if name not in header), None)
-        if lacking is not None:
-            raise InputError(f"label: {file.name} has no column {lacking!r}; found {list_names(header)}")
-        comma = raw.decimal_comma
+        table = open_declared(file, declared_encoding(encoding), lambda header: False)
+        kinds = table.raw.collect_schema()
+        missing = next((name for name in sorted({label, *columns}) if name not in kinds), None)
+        if missing is not None:
+            raise InputError(f"label: {file.name} has no column {missing!r}; found {describe_header(list(kinds))}")
+        numbers = [number_of(pl.col(name), kinds[name], decimal_comma=table.decimal_comma) for name in columns]
         try:
-            kinds = raw.raw.collect_schema()
-            numbers = (_number(pl.col(name), text=kinds[name] == pl.String, comma=comma) for name in columns)
-            rows = raw.raw.select(pl.col(label).alias("household"), *numbers).with_columns(readable_name()).collect()
+            parts.append(
+                table.raw.select(pl.col(label).alias("household"), *numbers).with_columns(readable_names()).collect()
+            )
         except UNREADABLE:
             raise InputError(f"table: {file.name} is damaged, or its columns are neither numbers nor text") from None
-        parts.append(rows)
     every = pl.concat(parts).filter(pl.col("household").fill_null("") != "")
     names = every["household"].unique().to_list()
     every = every.with_columns(household=pl.col("household").replace(choose_spellings(names, {}, together=True)))
@@ -142,20 +142,14 @@ def declared_rows(
     return whole.rename({"household": LABEL}), every["household"].n_unique() - len(whole)
 
 
-def _number(cell: pl.Expr, *, text: bool, comma: bool) -> pl.Expr:
-    """A cell as a number, null where it is none."""
-    if text:
-        cell = cell.str.strip_chars()
-        cell = cell.str.replace(",", ".", literal=True) if comma else cell
-    return cell.cast(pl.Float64, strict=False)
-
-
-def _entries(raw: pl.LazyFrame, schema: Mapping[str, Any], label: str, columns: Sequence[str]) -> tuple[str, ...]:
-    """The columns that are entries."""
-    named, dropped = _name_columns(columns, list(schema))
+def _choose_entries(
+    raw: pl.LazyFrame, schema: Mapping[str, Any], label: str, columns: Sequence[str]
+) -> tuple[str, ...]:
+    """The columns that are entries: those named, or all of numbers but the label and those named as -NAME."""
+    named, dropped = _named_and_dropped(columns, list(schema))
     if label in named or label in dropped:
         raise InputError("label: the column of labels can be neither an entry nor dropped")
-    numeric = _numeric(raw, schema)
+    numeric = _numeric_columns(raw, schema)
     odd = [name for name in named if name not in numeric]
     if odd:
         raise InputError(
@@ -174,7 +168,7 @@ def _entries(raw: pl.LazyFrame, schema: Mapping[str, Any], label: str, columns: 
     return entries
 
 
-def _name_columns(given: Sequence[str], header: Sequence[str]) -> tuple[list[str], list[str]]:
+def _named_and_dropped(given: Sequence[str], header: Sequence[str]) -> tuple[list[str], list[str]]:
     """Columns that were named and those named as -NAME, each for itself or several with commas between them."""
     names: list[str] = []
     for text in given:
@@ -183,55 +177,44 @@ def _name_columns(given: Sequence[str], header: Sequence[str]) -> tuple[list[str
     dropped = [name[1:] for name in names if name not in named]
     missing = [name for name in (*named, *dropped) if name not in header]
     if missing:
-        raise InputError(f"columns: the table has no column {missing[0]!r}; found {list_names(header)}")
+        raise InputError(f"columns: the table has no column {missing[0]!r}; found {describe_header(header)}")
     return named, dropped
 
 
-def _numeric(raw: pl.LazyFrame, schema: Mapping[str, Any]) -> set[str]:
+def _numeric_columns(raw: pl.LazyFrame, schema: Mapping[str, Any]) -> set[str]:
     """Columns of numbers; of text columns those whose first rows are numbers, or empty with one number at least."""
     texts = [name for name, kind in schema.items() if kind == pl.String]
-    numbers = {name for name, kind in schema.items() if kind.is_numeric()}
-    if texts:
-        try:
-            head = raw.select(texts).head(LOOKED_AT).collect()
-        except pl.exceptions.PolarsError:
-            raise InputError("table: it is empty, or its rows do not have the columns of its header") from None
-        for name in texts:
-            cells = head[name].str.strip_chars()
-            cells = cells.filter(cells.is_not_null() & (cells != ""))
-            if len(cells) and not cells.cast(pl.Float64, strict=False).null_count():
-                numbers.add(name)
-    return numbers
+    try:
+        head = raw.select(texts).head(LOOKED_AT).collect()
+    except pl.exceptions.PolarsError:
+        raise InputError("table: it is empty, or its rows do not have the columns of its header") from None
+    filled = {name: head[name].filter(head[name].str.strip_chars() != "") for name in texts}
+    of_text = {name for name, cells in filled.items() if len(cells) and not number_of(cells, pl.String).null_count()}
+    return of_text | {name for name, kind in schema.items() if kind.is_numeric()}
 
 
-def _check(batch: pl.DataFrame, entries: Sequence[str]) -> pl.DataFrame:
-    names = batch[LABEL].str.strip_chars()
+def _numbers_of_entries(rows: pl.DataFrame, entries: Sequence[str]) -> pl.DataFrame:
+    """Turn entries into numbers, null where a cell is empty; refuse other text, infinities and rows without label."""
+    names = rows[LABEL].str.strip_chars()
     if names.null_count() or (names == "").any():
         raise InputError(f"label: {int((names.fill_null('') == '').sum())} row(s) have no label; give every row one")
-    columns = [names, batch[SOURCE_ROW]]
+    columns = [names, rows[SOURCE_ROW]]
     for name in entries:
-        column = batch[name]
-        if column.dtype == pl.String:
-            cells = column.str.strip_chars()
-            cells = cells.set(cells == "", None)
-            column = cells.cast(pl.Float64, strict=False)
-            if column.null_count() > cells.null_count():
-                raise InputError(
-                    f"columns: {name!r} holds text in some row(s); entries are numbers. Leave it out "
-                    "(columns='-NAME'), or mend it"
-                )
-        else:
-            column = column.cast(pl.Float64)
-        if not column.drop_nulls().is_finite().all():
+        cells = rows[name]
+        numbers = number_of(cells, cells.dtype)
+        filled = cells.str.strip_chars() != "" if cells.dtype == pl.String else cells.is_not_null()
+        if numbers.count() < filled.sum():
+            raise InputError(
+                f"columns: {name!r} holds text in some row(s); entries are numbers. Leave it out (columns='-NAME'), or "
+                "mend it"
+            )
+        if not numbers.drop_nulls().is_finite().all():
             raise InputError(
                 f"columns: {name!r} holds NaN or an infinity in some row(s). Leave those cells empty, which leaves "
                 "their rows out, or put in what they stand for"
             )
-        columns.append(column)
+        columns.append(numbers)
     return pl.DataFrame(columns)
-
-
-# ------------------------------------------------------------------ a table in a run
 
 
 @dataclass(frozen=True, repr=False)
@@ -251,19 +234,22 @@ class ClassTable:
     owner_columns = (SOURCE_ROW, LABEL)
 
     def __repr__(self) -> str:
-        """Sizes only."""
+        """Sizes only: a printed object must not release rows."""
         return f"ClassTable({len(self.labels)} labels, {len(self.values)} rows, {len(self.columns)} entries)"
 
     @property
     def query(self) -> str:
+        """ "constant", or "sample" where labels have several rows."""
         return "constant" if self.covs is None else "sample"
 
     @property
     def owners(self) -> tuple[str, ...]:
+        """(m,) label of each row."""
         return tuple(self.labels[i] for i in self.owner.tolist())
 
     @property
     def times(self) -> int:
+        """Rows of the label that has most: how many answers about it are released."""
         return int(np.bincount(self.owner, minlength=len(self.labels)).max())
 
     @cached_property
@@ -272,6 +258,7 @@ class ClassTable:
         return label_means(self.values, self.owner, len(self.labels))
 
     def take(self, labels: Sequence[str]) -> ClassTable:
+        """The table of these labels only, in this order."""
         place = {name: i for i, name in enumerate(self.labels)}
         chosen = np.array([place[name] for name in labels], dtype=np.intp)
         new = np.full(len(self.labels), -1, dtype=np.intp)
@@ -288,20 +275,21 @@ class ClassTable:
         )
 
     def laws(self) -> GaussianClasses:
+        """The law of each label's rows: a constant, or a Gaussian with the covariances."""
         if self.covs is None:
             return GaussianClasses.deterministic(self.means, self.labels)
         return GaussianClasses(self.means, self.covs, self.labels)
 
     def answers(self, normals: FloatArray | None = None) -> FloatArray:
-        """The rows."""
+        """(m, k) rows, which are the true answers; ``normals`` are for laws that are sampled from."""
         return self.values
 
     def readings(self) -> tuple[str, ...]:
-        """Digests of the rows, by which the ledger knows the same question again."""
+        """SHA-256 of each row, by which the ledger recognizes a question that was asked before."""
         return tuple(hashlib.sha256((row + 0.0).astype("<f8").tobytes()).hexdigest() for row in self.values)
 
     def questions(self, name: str) -> list[str]:
-        """A label's first row has the name of the release, the others a number beside it."""
+        """Name of each row's release in the ledger: the name, and for a label's further rows a number behind it."""
         seen = np.zeros(len(self.labels), dtype=np.int64)
         names = []
         for i in self.owner.tolist():
@@ -314,22 +302,23 @@ class ClassTable:
         return replace(accuracy_facts(mechanism, self.labels, "units of the columns"), answers=None, total_error=None)
 
     def guard(self, group: Mechanism, draws: int, seed: int) -> ModelGuard | None:
+        """How far δ rises over laws that the rows leave plausible; None where nothing was fitted."""
         observed = 1 if self.covs is None else self
         return model_guard(group, observed, query=self.query, fitted_on_private_data=True, n_draws=draws, seed=seed)
 
     def observations(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """The samples that the law of each label rests on, as :func:`shoal.model_guard` asks for it."""
+        """Rows per label, degrees of freedom and covariances behind the laws, for :func:`shoal.model_guard`."""
         part = self.take(labels)
         assert part.covs is not None
         assert part.degrees is not None
         return np.bincount(part.owner, minlength=len(labels)).astype(np.float64), part.degrees, part.covs
 
     def off(self, released: FloatArray, truth: FloatArray) -> tuple[int, float]:
-        """Entries whose truth came later, and their errors: of a table nothing comes later."""
+        """Entries whose truth came later, and the sum of errors there: none, for a table is about no later time."""
         return 0, 0.0
 
     def table(self, order: IndexArray, group: IndexArray, row: IndexArray, released: FloatArray) -> pl.DataFrame:
-        """source_row, label, crowd, row and the entries in their own units."""
+        """The owner's table of released rows: source_row, label, crowd, row and the entries in their own units."""
         own = np.ldexp(released[order], -self.exponents)
         return pl.DataFrame(
             {
@@ -360,13 +349,13 @@ def label_means(values: FloatArray, owner: IndexArray, n: int) -> FloatArray:
 
 
 def distinct_rows(values: FloatArray, owner: IndexArray) -> IndexArray:
-    """Positions of (m, k) rows that repeat no row of the same label before them, in order."""
+    """Positions of the (m, k) rows that do not repeat an earlier row of the same label, in order."""
     together = np.column_stack([owner.astype(np.float64), values + 0.0])
     return np.sort(np.unique(together, axis=0, return_index=True)[1])
 
 
 def refuse_copies(values: FloatArray, owner: IndexArray) -> None:
-    """Refuse (m, k) rows of which many repeat another row of the same label: the promise takes rows for independent.
+    """Raise InputError if many (m, k) rows repeat another row of their label: they are no independent draws.
 
     Draws of a continuous law are never equal, but figures rounded to a few digits are now and then: up to a share of
     ``MOST_COPIES`` is let through.
@@ -379,8 +368,8 @@ def refuse_copies(values: FloatArray, owner: IndexArray) -> None:
         )
 
 
-def sample_laws(values: FloatArray, owners: Sequence[str], columns: Sequence[str]) -> GaussianClasses:
-    """:meth:`shoal.GaussianClasses.fit` on (m, k) rows and the label of each; refusals name a column."""
+def fit_sample_laws(values: FloatArray, owners: Sequence[str], columns: Sequence[str]) -> GaussianClasses:
+    """Fit :meth:`shoal.GaussianClasses.fit` to (m, k) rows and the label of each; refusals name a column."""
     m, k = values.shape
     names, owner = np.unique(np.asarray(owners), return_inverse=True)
     n = len(names)

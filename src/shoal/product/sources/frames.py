@@ -67,10 +67,11 @@ _MARKS = (
 )  # fmt: skip
 
 
-class Scratch:
+class ScratchFile:
     """A file that only this user can read, in a temporary folder that is removed with this object."""
 
     def __init__(self, name: str) -> None:
+        """Make the folder; the file in it is made by whoever writes to ``path``."""
         self.name = name
         folder = Path(tempfile.mkdtemp(prefix="shoal-"))
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
@@ -78,8 +79,8 @@ class Scratch:
         private(self.path)
 
 
-def in_batches(table: pl.LazyFrame, rows: int) -> Iterator[pl.DataFrame]:
-    """The rows in order, about so many at a time; Polars before 1.34 has no batches, and slices are taken."""
+def row_batches(table: pl.LazyFrame, rows: int) -> Iterator[pl.DataFrame]:
+    """The rows of a table in order, about ``rows`` at a time."""
     if hasattr(table, "collect_batches"):
         yield from table.collect_batches(chunk_size=rows, maintain_order=True, engine="streaming")
         return
@@ -89,38 +90,34 @@ def in_batches(table: pl.LazyFrame, rows: int) -> Iterator[pl.DataFrame]:
         start += len(part)
 
 
-# ------------------------------------------------------------------ files
-
-
-def meter_files(path: Paths) -> list[Path]:
-    """Every file that a path, a pattern or a folder stands for, in sorted order."""
+def find_meter_files(path: Paths) -> list[Path]:
+    """Find the files that a path, a pattern, a folder or a sequence of these stands for, in sorted order."""
     if not isinstance(path, (str, os.PathLike)):
         if not isinstance(path, Sequence):
             raise InputError("path: expected a path, several, or a frame of Polars, pandas or Arrow")
-        files = [file for part in path for file in meter_files(part)]
+        files = [file for part in path for file in find_meter_files(part)]
         if not files:
             raise InputError("path must name at least one file")
         return list(dict.fromkeys(files))
-    text = os.fspath(path)
-    if os.path.isdir(text):
-        if is_run(text):
-            raise InputError(f"path: {Path(text).name} is a run of shoal, not a folder of meter files")
-        every = sorted(_inside(text))
-        inside = [p for p in every if p.name.lower().endswith(SUFFIXES)]
+    place = Path(path)
+    if os.path.isdir(place):
+        if is_run_folder(place):
+            raise InputError(f"path: {place.name} is a run of shoal, not a folder of meter files")
+        every = sorted(_files_under(place))
+        inside = [file for file in every if file.name.lower().endswith(SUFFIXES)]
         if not inside:
-            books = any(p.name.lower().endswith(WORKBOOKS) for p in every)
+            books = any(file.name.lower().endswith(WORKBOOKS) for file in every)
             more = ", but spreadsheets: save them as CSV" if books else ""
-            raise InputError(f"path: the folder {Path(text).name} holds no CSV or Parquet file{more}")
+            raise InputError(f"path: the folder {place.name} holds no CSV or Parquet file{more}")
         return inside
-    if os.path.isfile(text):
-        return [Path(text)]
-    matches = sorted(Path(p) for p in glob.glob(text, recursive=True) if os.path.isfile(p))
-    if not matches:
-        raise InputError(f"path: {Path(text).name} is not a file, a folder or a pattern that matches any")
-    return matches
+    matches = [path] if os.path.isfile(path) else glob.glob(os.fspath(path), recursive=True)
+    files = sorted(Path(match) for match in matches if os.path.isfile(match))
+    if not files:
+        raise InputError(f"path: {place.name} is not a file, a folder or a pattern that matches any")
+    return files
 
 
-def is_run(folder: str | Path) -> bool:
+def is_run_folder(folder: str | Path) -> bool:
     """Whether a folder is a run of shoal: what lies there are its results, not readings."""
     try:
         content = json.loads(Path(folder, "state.json").read_bytes())
@@ -129,10 +126,10 @@ def is_run(folder: str | Path) -> bool:
     return isinstance(content, dict) and content.get("format") == "shoal run"
 
 
-def _inside(folder: str) -> Iterator[Path]:
-    """Files under a folder, without hidden ones and without runs of shoal."""
+def _files_under(folder: Path) -> Iterator[Path]:
+    """Files anywhere under a folder, without hidden ones and without runs of shoal."""
     for where, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".") and not is_run(Path(where, name))]
+        folders[:] = [name for name in folders if not name.startswith(".") and not is_run_folder(Path(where, name))]
         yield from (Path(where, name) for name in names if not name.startswith("."))
 
 
@@ -145,29 +142,37 @@ class FileTable:
     scratch: Any = None
 
 
-def open_file(file: Path, named: str | None = None) -> FileTable:
-    """A CSV, Parquet or Arrow file as a lazy table; text in the encoding ``named``, or in that it looks like."""
+def open_table_file(file: Path, named: str | None = None) -> FileTable:
+    """Open a CSV, Parquet or Arrow file as a lazy table; text in the encoding ``named``, or in a guessed one."""
     name = file.name.lower()
     if name.endswith(PARQUET):
         return FileTable(pl.scan_parquet(file))
     if name.endswith(ARROW):
         return FileTable(pl.scan_ipc(file))
-    encoding, text = beginning(file, named)
+    encoding, text = read_beginning(file, named)
     table, scratch = file, None
     if encoding != "utf-8":
-        scratch = Scratch("rows.csv")
+        scratch = ScratchFile("rows.csv")
         table = scratch.path
-        with disk_space(), text_of(file, encoding) as source, table.open("w", encoding="utf-8", newline="") as out:
+        with disk_space(), open_text(file, encoding) as source, table.open("w", encoding="utf-8", newline="") as out:
             shutil.copyfileobj(source, out, CHUNK)
     header = text.splitlines()[0] if text else ""
     separator = max(SEPARATORS, key=header.count)
     return FileTable(pl.scan_csv(table, separator=separator, infer_schema=False), separator != ",", scratch)
 
 
-def beginning(file: Path, named: str | None = None) -> tuple[str, str]:
-    """The encoding of a text file and its first characters; archives and workbooks are refused."""
+def number_of(cell: Any, kind: Any, *, decimal_comma: bool = False) -> Any:
+    """Convert a column or expression of this type to numbers; null where a text is none."""
+    if kind == pl.String:
+        cell = cell.str.strip_chars()
+        cell = cell.str.replace(",", ".", literal=True) if decimal_comma else cell
+    return cell.cast(pl.Float64, strict=False)
+
+
+def read_beginning(file: Path, named: str | None = None) -> tuple[str, str]:
+    """Encoding of a text file and its first characters; archives and workbooks are refused."""
     name = file.name.lower()
-    with open_bytes(file) as handle:
+    with open_unpacked(file) as handle:
         start = handle.read(4096)
     if name.endswith(".zip"):
         raise InputError(f"path: {file.name} is a ZIP archive; unpack it, and name what is inside")
@@ -176,22 +181,22 @@ def beginning(file: Path, named: str | None = None) -> tuple[str, str]:
             f"path: {file.name} is a spreadsheet workbook (Excel or OpenDocument), which shoal does not read; open it, "
             "save the sheet with the readings as CSV (UTF-8), and name that file"
         )
-    encoding = named or encoding_of(file)
+    encoding = named or guess_encoding(file)
     return encoding, start.decode(encoding, errors="ignore").lstrip("\ufeff \r\n")
 
 
-def open_bytes(file: Path) -> IO[bytes]:
-    """The bytes of a file, unpacked if its name ends in .gz."""
+def open_unpacked(file: Path) -> IO[bytes]:
+    """Open a file for its bytes, unpacked if its name ends in .gz."""
     return gzip.open(file, "rb") if file.name.lower().endswith(".gz") else file.open("rb")  # type: ignore[return-value]
 
 
-def encoding_of(file: Path) -> str:
-    """The encoding of a text file; the whole of it is looked at unless its first bytes tell.
+def guess_encoding(file: Path) -> str:
+    """Guess the encoding of a text file; the whole of it is read unless its first bytes tell.
 
     UTF-16 and UTF-32 are known by their byte order mark or by the zeros between letters; what is not valid UTF-8 is
     taken for Windows-1252, in which every byte that occurs in practice is a character.
     """
-    with open_bytes(file) as handle:
+    with open_unpacked(file) as handle:
         start = handle.read(400)
         for mark, name in _MARKS:
             if start.startswith(mark):
@@ -211,8 +216,8 @@ def encoding_of(file: Path) -> str:
     return "utf-8"
 
 
-def encoding_named(encoding: str | None) -> str:
-    """The encoding of text files as it was declared; UTF-8 by default.
+def declared_encoding(encoding: str | None) -> str:
+    """Check the encoding that a caller declared for text files; UTF-8 by default.
 
     One in which a wrong byte can take in the next character is refused: it could be a separator.
     """
@@ -228,22 +233,19 @@ def encoding_named(encoding: str | None) -> str:
     return name
 
 
-def text_of(file: Path, encoding: str, newline: str = "") -> IO[str]:
-    """The text of a file in its encoding; a byte that the encoding does not know becomes a replacement character."""
+def open_text(file: Path, encoding: str, newline: str = "") -> IO[str]:
+    """Open a file as text in an encoding; a byte that the encoding does not know becomes a replacement character."""
     name = "utf-8-sig" if encoding == "utf-8" else encoding
-    return io.TextIOWrapper(open_bytes(file), encoding=name, errors="replace", newline=newline)
+    return io.TextIOWrapper(open_unpacked(file), encoding=name, errors="replace", newline=newline)
 
 
-# ------------------------------------------------------------------ frames
-
-
-def table_of(source: Any, name: str = "source") -> pl.LazyFrame | None:
-    """A frame of any library as a lazy table; None for anything else. ``name`` is the argument that it came in as."""
+def lazy_table(source: Any, name: str = "source") -> pl.LazyFrame | None:
+    """A frame of Polars, pandas or Arrow as a lazy table, None for anything else; messages begin with ``name``."""
     if isinstance(source, (pl.DataFrame, pl.LazyFrame)):
         return source.lazy()
-    if is_pandas(source):
+    if is_pandas_frame(source):
         try:  # column by column, which needs no pyarrow
-            return pl.LazyFrame({str(column): _column(source[column]) for column in source.columns})
+            return pl.LazyFrame({str(column): _polars_column(source[column]) for column in source.columns})
         except (TypeError, OverflowError, pl.exceptions.PolarsError):  # their texts quote values
             raise InputError(f"{name}: a column mixes numbers, text or times; give each column one type") from None
     try:
@@ -253,8 +255,8 @@ def table_of(source: Any, name: str = "source") -> pl.LazyFrame | None:
 
 
 def read_frame(source: Any, name: str) -> pl.DataFrame:
-    """A frame of any library, or a CSV or Parquet file, in memory; ``name`` is the argument that it came in as."""
-    frame = table_of(source, name)
+    """Read a frame of any library, or a CSV or Parquet file, into memory; ``name`` is the argument in messages."""
+    frame = lazy_table(source, name)
     if frame is not None:
         return frame.collect()
     path = Path(source)
@@ -266,15 +268,15 @@ def read_frame(source: Any, name: str) -> pl.DataFrame:
         raise InputError(f"{name}: {path.name} cannot be read as a CSV or Parquet file") from None
 
 
-def store_rows(source: Any) -> Scratch | None:
-    """The rows of a frame as a Parquet file; those of a lazy one are not in memory together. None for anything else.
+def store_as_parquet(source: Any) -> ScratchFile | None:
+    """Write the rows of a frame to a temporary Parquet file; None for anything but a frame.
 
     The same rows in the same order make the same bytes, whatever they came from.
     """
-    table = table_of(source)
+    table = lazy_table(source)
     if table is None:
         return None
-    scratch = Scratch(FRAME)
+    scratch = ScratchFile(FRAME)
     try:
         with disk_space():
             table.sink_parquet(scratch.path, row_group_size=ROW_GROUP)
@@ -283,13 +285,13 @@ def store_rows(source: Any) -> Scratch | None:
     return scratch
 
 
-def is_pandas(frame: Any) -> bool:
-    """Whether this is a frame of pandas, which is not imported for the question."""
+def is_pandas_frame(frame: Any) -> bool:
+    """Whether an object is a frame of pandas, without importing pandas."""
     return type(frame).__module__.split(".")[0] == "pandas" and hasattr(frame, "columns")
 
 
-def _column(cells: Any) -> pl.Series:
-    """A pandas column as a polars one; times in microseconds, on the clock of their zone."""
+def _polars_column(cells: Any) -> pl.Series:
+    """Convert a column of pandas; times become microseconds, on the clock of their zone."""
     zone = getattr(cells.dtype, "tz", None)
     if zone is not None:
         utc = pl.Series(cells.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy().astype("datetime64[us]"))
@@ -305,8 +307,8 @@ def _column(cells: Any) -> pl.Series:
     return pl.Series(values, strict=True)
 
 
-def as_cells(frame: Frame) -> Frame:
-    """A table with every text and every column's name as a cell of CSV (:mod:`shoal.plaintext`); numbers stay."""
+def spreadsheet_safe(frame: Frame) -> Frame:
+    """A table whose texts and column names no spreadsheet runs as formulas (:mod:`shoal.plaintext`); numbers stay."""
     schema = frame.collect_schema()
     shown = frame.with_columns(
         pl.when(pl.col(name).str.contains(FORMULA)).then("'" + pl.col(name)).otherwise(pl.col(name)).alias(name)
@@ -320,9 +322,9 @@ Kind = TypeVar("Kind")
 
 
 def save_record(record: Any, path: str | Path, form: str, version: int) -> None:
-    """Write a dataclass of arrays, frames of Polars and what JSON knows, others inside it too, for this user alone."""
+    """Write a dataclass of arrays, Polars frames and what JSON knows, also nested, to a file for this user alone."""
     arrays: dict[str, NDArray[Any]] = {}
-    header = {"format": form, "version": version, "record": _taken_apart(record, "", arrays)}
+    header = {"format": form, "version": version, "record": _split_arrays(record, "", arrays)}
     write_private(path, pack(header, arrays))
 
 
@@ -331,19 +333,17 @@ def load_record(kind: type[Kind], path: str | Path, form: str, version: int) -> 
     name = f"path: {Path(path).name}"
     header, arrays = unpack(read_input(path, form), form, version, name, "fit again")
     try:
-        record: Kind = _put_together(kind, header["record"], "", arrays)
+        record: Kind = _rebuild(kind, header["record"], "", arrays)
     except (KeyError, TypeError) as error:
         raise InputError(f"{name} lacks a part of a {form.removeprefix('shoal ')} file") from error
     return record
 
 
-def _taken_apart(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
-    """What JSON knows of a value; its arrays, under their names, and frames as Parquet, go into ``arrays``."""
+def _split_arrays(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
+    """Convert a value for JSON; its arrays, and frames as Parquet, go into ``arrays`` under their dotted names."""
     if is_dataclass(value):
-        return {
-            one.name: _taken_apart(getattr(value, one.name), f"{name}.{one.name}".lstrip("."), arrays)
-            for one in fields(value)
-        }
+        parts = ((one.name, f"{name}.{one.name}".lstrip(".")) for one in fields(value))
+        return {part: _split_arrays(getattr(value, part), path, arrays) for part, path in parts}
     if isinstance(value, (pl.DataFrame, pl.Series)):
         buffer = io.BytesIO()
         (value if isinstance(value, pl.DataFrame) else value.to_frame()).write_parquet(buffer)
@@ -354,8 +354,8 @@ def _taken_apart(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
     return value // timedelta(microseconds=1) if isinstance(value, timedelta) else value
 
 
-def _put_together(kind: Any, value: Any, name: str, arrays: Arrays) -> Any:
-    """A value of this annotation from what :func:`_taken_apart` made of it."""
+def _rebuild(kind: Any, value: Any, name: str, arrays: Arrays) -> Any:
+    """Rebuild a value of the type ``kind`` from what :func:`_split_arrays` made of it."""
     if typing.get_origin(kind) in (typing.Union, types.UnionType):
         kind = next(one for one in typing.get_args(kind) if one is not type(None))
     if name in arrays:
@@ -365,10 +365,8 @@ def _put_together(kind: Any, value: Any, name: str, arrays: Arrays) -> Any:
         return frame if kind is pl.DataFrame else frame.to_series()
     if is_dataclass(kind) and value is not None:
         hints = typing.get_type_hints(kind)
-        parts = {
-            one.name: _put_together(hints[one.name], value[one.name], f"{name}.{one.name}".lstrip("."), arrays)
-            for one in fields(kind)
-        }
+        inside = ((one.name, f"{name}.{one.name}".lstrip(".")) for one in fields(kind))
+        parts = {part: _rebuild(hints[part], value[part], path, arrays) for part, path in inside}
         return kind(**parts)  # type: ignore[operator]
     if kind is timedelta:
         return timedelta(microseconds=value)

@@ -22,7 +22,7 @@ from shoal.laws.graph import NeighborGraph
 from shoal.noise.source import NotPrivate
 from shoal.numerics.threads import one_library_thread
 from shoal.product.sources.class_table import refuse_copies
-from shoal.product.sources.frames import is_pandas
+from shoal.product.sources.frames import is_pandas_frame
 from shoal.rounding import upper
 from shoal.validation import FloatArray
 
@@ -63,7 +63,7 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
     :class:`shoal.LawWarning` says where they are too few.
 
     In a ``Pipeline`` whose last step predicts, ``transform`` needs labels too: enable metadata routing and give them as
-    ``labels`` (the example shows the lines). Scorers by name (``scoring="accuracy"``) and ``cross_val_predict`` hand
+    ``labels`` (docs/howto.md shows the lines). Scorers by name (``scoring="accuracy"``) and ``cross_val_predict`` hand
     none on.
 
     Errors count in the units of the columns: put a ``StandardScaler`` before it where they differ. A pickle holds the
@@ -91,19 +91,6 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
     ((300, 2), True)
     >>> type(shoal.LabelHider(seed=1).fit_transform(X, y)).__name__
     'NotPrivate'
-
-    Cross-validation, hiding another column than the one to predict:
-
-    >>> import sklearn
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> from sklearn.model_selection import cross_val_score
-    >>> from sklearn.pipeline import make_pipeline
-    >>> sex = np.tile(["f", "m"], 150)
-    >>> with sklearn.config_context(enable_metadata_routing=True):
-    ...     pipe = make_pipeline(shoal.LabelHider(delta=1e-5), LogisticRegression())
-    ...     scores = cross_val_score(pipe, X, y, params={"labels": sex})
-    >>> scores.shape, bool((scores > 0.4).all())
-    ((5,), True)
     """
 
     # Labels are always asked for: whoever routes them need not say so.
@@ -120,6 +107,7 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         accept: str | None = None,
         seed: int | None = None,
     ) -> None:
+        """Keep the settings as they are given; ``fit`` checks them, as scikit-learn asks."""
         self.epsilon = epsilon
         self.delta = delta
         self.crowd = crowd
@@ -134,10 +122,11 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
             The hider itself, with ``laws_``, ``mechanism_``, ``checks_`` and ``guard_``.
         """
         with one_library_thread():  # the matrices are small: threads of BLAS would wait for each other
-            self._fit(*self._rows(X, y if labels is None else labels, reset=True))
+            self._fit_rows(*self._rows_and_labels(X, y if labels is None else labels, reset=True))
         return self
 
-    def _fit(self, rows: FloatArray, names: Any) -> None:
+    def _fit_rows(self, rows: FloatArray, names: Any) -> None:
+        """Fit laws and mechanism to (m, k) rows and the label of each."""
         epsilon = validation.non_negative(epsilon=self.epsilon)
         delta = validation.probability(delta=self.delta, below_one=True)
         method = validation.choice(list(METHODS), method=self.method)
@@ -197,7 +186,7 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         check_is_fitted(self)
         if y is not None and labels is not None:
             raise InputError("give the labels as y or as labels, not both")
-        rows, names = self._rows(X, labels if y is None else y, reset=False)
+        rows, names = self._rows_and_labels(X, labels if y is None else y, reset=False)
         unknown = ~np.isin(names, self.laws_.labels)
         if unknown.any():
             raise InputError(
@@ -206,14 +195,15 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
             )
         varies = np.isnan(self.constants_)
         result = np.broadcast_to(self.constants_, rows.shape).copy()
-        result[:, varies] = self._release(rows[:, varies], names)
-        if is_pandas(X):
+        result[:, varies] = self._release_rows(rows[:, varies], names)
+        if is_pandas_frame(X):
             frame = type(X)(result, index=X.index, columns=X.columns)
             frame.attrs["not_private"] = self.seed is not None
             return frame
         return result if self.seed is None else result.view(NotPrivate)
 
-    def _release(self, rows: FloatArray, names: Any) -> FloatArray:
+    def _release_rows(self, rows: FloatArray, names: Any) -> FloatArray:
+        """Release (m, k) rows of these labels, with secure noise or with that of the seed."""
         if self.seed is None:
             return np.asarray(self.mechanism_.release(rows, names))
         release, result = seeded_release(self.mechanism_, self.seed), np.empty(rows.shape)
@@ -231,7 +221,8 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         names = y if labels is None else labels
         return self.fit(X, names).transform(X, names)
 
-    def _rows(self, X: Any, y: Any, reset: bool) -> tuple[FloatArray, Any]:
+    def _rows_and_labels(self, X: Any, y: Any, reset: bool) -> tuple[FloatArray, Any]:
+        """Check ``X`` and the labels ``y``: (m, k) numbers, and (m,) labels."""
         rows = validate_data(self, X, dtype=np.float64, reset=reset)
         if y is None:
             raise InputError(
@@ -244,10 +235,12 @@ class LabelHider(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         return np.asarray(rows), names
 
     def __getstate__(self) -> dict[str, Any]:
+        """The settings, without what was fitted: that is as private as the data."""
         state = super().__getstate__()
         return {name: value for name, value in state.items() if not name.endswith("_") or name.startswith("_")}
 
     def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn that labels are needed and that results are random."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.non_deterministic = self.seed is None

@@ -1,9 +1,9 @@
 """Attackers who compare what they know of a home with rows, and how often they are right.
 
 A plain attacker expects a row of a home, learns from other homes how far off that is, one covariance for all, and takes
-the nearest row in that metric (:class:`WeekMetric`). What a week of readings says of a home is :func:`fingerprint`.
-Where labels have several rows, an attacker who knows whose all other rows are names the label of a held-out one within
-its crowd, by gradient boosting (:func:`attack_rows`); the share of the crowd's largest label is what a guess gets.
+the nearest row in that metric (:class:`WeekMetric`). What a week of readings says of a home: :func:`week_fingerprint`.
+Where labels have several rows, an attacker who knows whose all other rows are names the label of a held-out one
+within its crowd, by gradient boosting (:func:`name_held_out_rows`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROWS, FOLDS, ROUNDS = 4_000, 3, 60
 
 
 def rank_rows(scores: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """(homes, rows) scores, the larger the likelier, row i that of home i: chances to be first and among ten.
+    """Chance of each home's own row to be the likeliest of all, and to be among ten, by (homes, rows) scores.
 
     Rows with the same score are put in order by lot.
     """
@@ -36,39 +36,40 @@ def rank_rows(scores: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def inverse_root(covariance: FloatArray) -> FloatArray:
-    """R with R Rᵀ the inverse of a covariance."""
+    """The matrix R with R Rᵀ the inverse of a covariance."""
     values, vectors = np.linalg.eigh(covariance)
     scaled: FloatArray = vectors / np.sqrt(np.maximum(values, values[-1] * 1e-12))
     return scaled
 
 
 class Attacker(Protocol):
-    """Whoever scores rows for homes of whom something is known."""
+    """An attacker who scores rows for homes of whom something is known."""
 
-    def scores(self, known: FloatArray, rows: FloatArray) -> FloatArray: ...
+    def scores(self, known: FloatArray, rows: FloatArray) -> FloatArray:
+        """(homes, rows) how likely each row is a home's; the larger, the likelier."""
 
 
 @dataclass(frozen=True)
 class WeekMetric:
-    """The row ``mean`` + known ``weights`` is expected of a home; rows are compared by coordinates in ``metric``."""
+    """Expects the row ``mean`` + known ``weights`` of a home, and compares rows by coordinates in ``metric``."""
 
     mean: FloatArray
     weights: FloatArray
     metric: FloatArray
 
     def coordinates(self, known: FloatArray, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The expected curve of each home, and the rows, in the metric."""
+        """Expected rows of homes, and rows, both as coordinates in the metric."""
         return (self.mean + known @ self.weights) @ self.metric, rows @ self.metric
 
     def scores(self, known: FloatArray, rows: FloatArray) -> FloatArray:
-        """(homes, rows) −d², the log-likelihood ratio of Gaussian laws with one covariance."""
+        """(homes, rows) −d² in the metric: the log-likelihood ratio of Gaussian laws with one covariance."""
         a, b = self.coordinates(known, rows)
         scores: FloatArray = 2.0 * a @ b.T - (a**2).sum(axis=1)[:, None] - (b**2).sum(axis=1)[None]
         return scores
 
 
-def weekly_scatter(tables: Sequence[Table]) -> FloatArray:
-    """(f, f) how homes scatter from week to week around their own mean, with a share of how they differ."""
+def fingerprint_scatter(tables: Sequence[Table]) -> FloatArray:
+    """(f, f) covariance of fingerprints from week to week around the home's mean, and a share of that between homes."""
     prints = np.stack([rows for _, rows in tables], axis=1)
     homes, weeks, width = prints.shape
     off = (prints - prints.mean(axis=1, keepdims=True)).reshape(-1, width)
@@ -77,16 +78,16 @@ def weekly_scatter(tables: Sequence[Table]) -> FloatArray:
     return scatter
 
 
-def weekly(tables: Sequence[Table], ends: Sequence[int]) -> list[WeekMetric]:
-    """Comparisons of fingerprints, from those of other homes in several weeks: by their scatter, and by the hour."""
-    scatter = weekly_scatter(tables)
+def fingerprint_metrics(tables: Sequence[Table], ends: Sequence[int]) -> list[WeekMetric]:
+    """Metrics between fingerprints, learned from other homes in several weeks: by their scatter, and by the hour."""
+    scatter = fingerprint_scatter(tables)
     width = len(scatter)
     metrics = (inverse_root(scatter), np.eye(width)[:, : ends[1]])
     return [WeekMetric(np.zeros(width), np.eye(width), metric) for metric in metrics]
 
 
-def curves(tables: Sequence[Table]) -> list[WeekMetric]:
-    """Comparisons with released curves, from tables of (m, f + k) known of other homes and (m, k) their rows.
+def curve_metrics(tables: Sequence[Table]) -> list[WeekMetric]:
+    """Metrics between homes and released curves, from (m, f + k) knowledge of other homes and (m, k) rows.
 
     The last k columns known are the curve that the attacker forecasts itself; the first comparison is with that one,
     the second with what ridge regression expects from the other f.
@@ -110,13 +111,13 @@ def curves(tables: Sequence[Table]) -> list[WeekMetric]:
 
 
 def score_rows(attacker: Attacker, known: FloatArray, rows: FloatArray) -> FloatArray:
-    """(homes, rows) scores; rows that are the same get the same."""
-    different, which = distinct(rows)
+    """(homes, rows) scores of an attacker; rows that are the same get the same score."""
+    different, which = distinct_rows(rows)
     return attacker.scores(known, different)[:, which]
 
 
-def distinct(rows: FloatArray) -> tuple[FloatArray, NDArray[np.intp]]:
-    """The rows that differ, and which of them each row is."""
+def distinct_rows(rows: FloatArray) -> tuple[FloatArray, NDArray[np.intp]]:
+    """The rows that differ from each other, and the position of each row among them."""
     different, which = np.unique(rows, axis=0, return_inverse=True)
     return different, which.ravel()
 
@@ -129,8 +130,8 @@ LEVELS, JUMPS = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0), (0.1, 
 BINS = 32
 
 
-def fingerprint(kw: FloatArray, weekend: NDArray[np.bool_]) -> tuple[FloatArray, tuple[int, ...]]:
-    """(n, 7, s) readings of a week, s a day, to (n, f) numbers and where its blocks end; ``weekend`` (7,) says which.
+def week_fingerprint(kw: FloatArray, weekend: NDArray[np.bool_]) -> tuple[FloatArray, tuple[int, ...]]:
+    """(n, f) numbers that describe (n, 7, s) readings of a week, and where blocks end; ``weekend`` is (7,).
 
     Blocks: mean log-power by hour on working days and at the weekend, its scatter over days, quantiles of power and of
     its steps, autocorrelations from one step to a day, and a histogram of power.
@@ -159,10 +160,10 @@ def fingerprint(kw: FloatArray, weekend: NDArray[np.bool_]) -> tuple[FloatArray,
     return np.concatenate(parts, axis=1), tuple(np.cumsum([part.shape[1] for part in parts]).tolist())
 
 
-def attack_rows(
+def name_held_out_rows(
     values: FloatArray, labels: NDArray[np.int64], crowd: NDArray[np.int64], *, seed: int = 0
 ) -> tuple[int, float, float] | None:
-    """(labels, share of held-out rows whose label is named within its crowd, share of the majority guess)."""
+    """Number of labels, share of held-out rows whose label is named in its crowd, and share by majority guess."""
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.model_selection import StratifiedKFold, cross_val_predict
 

@@ -55,15 +55,10 @@ class Finding:
         """Whether the promise fails, beyond the interval."""
         return self.bound is not None and self.interval[0] > self.bound
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, lists and strings."""
-        content: dict[str, Any] = plain(self)
-        return content
-
     @property
-    def cells(self) -> list[str]:
-        """Its row of a table."""
-        shown = percent if self.measure == "share right" else _two_digits
+    def table_cells(self) -> list[str]:
+        """The finding as a row of a table with the columns :data:`HEADS`."""
+        shown = percent if self.measure == "share right" else _area_text
         ends = f"{shown(self.figure, 'nearest')} ({shown(self.interval[0], 'lower')} to {shown(self.interval[1])})"
         least = "" if self.power is None else shown(self.power)
         bound = "none" if self.bound is None else f"≤ {shown(self.bound)}"
@@ -74,17 +69,18 @@ class Finding:
 HEADS = ("release", "what is looked for", "measure", "figure (95 % interval)", "guess", "bound", "least excess seen")
 
 
-def share_right(
+def share_finding(
     question: str, release: str, what: str, values: FloatArray, guess: float, bound: float | None = None
 ) -> Finding:
-    """The mean over members of their chance to be named, with an interval that takes members as independent."""
+    """A finding from (members,) chances to be named: their mean, with an interval that takes members as independent."""
     ends = mean_lower(values, ERROR), mean_upper(values, ERROR)
     spread = max(float(values.std()), (guess * (1 - guess)) ** 0.5)
     power = min((ALARM + DETECTED) * spread / len(values) ** 0.5, 1.0)
     return Finding(question, release, what, "share right", float(values.mean()), ends, guess, len(values), power, bound)
 
 
-def _two_digits(value: float, side: str = "upper") -> str:
+def _area_text(value: float, side: str = "upper") -> str:
+    """An area under the curve to three digits; ``side`` is not used."""
     return nearest(round(value, 3))
 
 
@@ -104,19 +100,19 @@ class Study:
         """Findings above their bound; there must be none."""
         return tuple(one for one in self.findings if one.is_violation)
 
-    def of(self, question: str, release: str = "") -> list[Finding]:
-        """The findings of a question, of one release where it is named."""
+    def findings_of(self, question: str, release: str = "") -> list[Finding]:
+        """Findings of a question, about one release where it is named."""
         return [one for one in self.findings if one.question == question and release in ("", one.release)]
 
     @property
     def strongest(self) -> list[Finding]:
-        """Of each question and release, the finding with the largest excess over its guess."""
+        """The finding with the largest excess over its guess, for each question and release."""
         groups = dict.fromkeys((one.question, one.release) for one in self.findings)
-        return [max(self.of(*group), key=lambda one: one.figure - one.guess) for group in groups]
+        return [max(self.findings_of(*group), key=lambda one: one.figure - one.guess) for group in groups]
 
     @property
-    def head(self) -> str:
-        """What the file is, and who was left out."""
+    def description(self) -> str:
+        """What the file is, and how many members were left out for which reason."""
         gone = "; ".join(f"{count} {reason}" for reason, count in self.left_out.items())
         return f"{self.about}{gone and f' Left out: {gone}.'}"
 
@@ -136,15 +132,16 @@ class Study:
         return content
 
     def __str__(self) -> str:
+        """The study as text: a table for each question."""
         tables = [
-            f"## {question.capitalize()}\n\n{markdown_table(HEADS, [one.cells for one in self.of(question)])}"
-            for question in QUESTIONS if self.of(question)
+            f"## {question.capitalize()}\n\n{markdown_table(HEADS, [one.table_cells for one in findings])}"
+            for question in QUESTIONS if (findings := self.findings_of(question))
         ]  # fmt: skip
         rest = [
             f"Assumed: {' '.join(self.assumed)}",
             f"Not looked at: {' '.join(self.not_looked_at) or 'nothing more.'}",
         ]
-        return "\n\n".join([self.head, *tables, *rest])
+        return "\n\n".join([self.description, *tables, *rest])
 
     def save(self, out: str | Path) -> list[Path]:
         """Write two sheets to file, the tables, and the numbers with the day and version; returns the files."""
@@ -164,10 +161,10 @@ class Study:
         return [folder / name for name in written]
 
 
-def unique_share(records: FloatArray, known: int, width: FloatArray | float, seed: int) -> FloatArray:
+def isolation_chances(records: FloatArray, known: int, width: FloatArray | float, seed: int) -> FloatArray:
     """(n,) chance to isolate each record by ``known`` of its entries, drawn, each known to within ``width``.
 
-    >>> unique_share(np.array([[1.0, 2.0], [1.0, 2.0], [5.0, 6.0]]), 2, 0.1, 0).tolist()
+    >>> isolation_chances(np.array([[1.0, 2.0], [1.0, 2.0], [5.0, 6.0]]), 2, 0.1, 0).tolist()
     [0.5, 0.5, 1.0]
     """
     draw, n = np.random.default_rng(seed), len(records)
@@ -180,4 +177,5 @@ def unique_share(records: FloatArray, known: int, width: FloatArray | float, see
 
 
 def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
     return "\n".join("| " + " | ".join(row) + " |" for row in (heads, ["---"] * len(heads), *rows))

@@ -39,7 +39,7 @@ AREA, RIGHT = "area under the curve", "share right"
 
 @dataclass(frozen=True)
 class Rows:
-    """What leaves of the members, origin after origin: (rows, f) features of each row, and which row each member has.
+    """Released rows, origin after origin: (rows, f) features of each, and which row each member has.
 
     A member of a release without protection has a row of its own.
     """
@@ -49,7 +49,7 @@ class Rows:
     member: NDArray[np.int64]  #: (n,)
 
 
-def infer(
+def infer_property(
     rows: Rows,
     truth: FloatArray,
     what: str,
@@ -59,7 +59,7 @@ def infer(
     seed: int = 0,
     measures: Sequence[str] = (AREA, RIGHT),
 ) -> list[Finding]:
-    """What rows tell about a property of their members.
+    """Findings on what rows tell about a property of their members.
 
     Args:
         rows: what leaves.
@@ -77,17 +77,17 @@ def infer(
     >>> draw = np.random.default_rng(0)
     >>> fact = np.repeat(draw.integers(0, 2, 20), 10)[None].astype(float)
     >>> rows = Rows("table", (fact[0, ::10, None] + 0.1 * draw.standard_normal((20, 1)),), np.repeat(range(20), 10))
-    >>> infer(rows, fact, "a fact that all members of a row share")[0].is_above_guess
+    >>> infer_property(rows, fact, "a fact that all members of a row share")[0].is_above_guess
     True
     """
-    tried = _attack(rows, truth, each, seed, measures)
-    return [_finding(rows.release, what, one, bound if one.measure == AREA else None) for one in tried]
+    tried = _attack_measures(rows, truth, each, seed, measures)
+    return [_finding_with_interval(rows.release, what, one, bound if one.measure == AREA else None) for one in tried]
 
 
 def infer_columns(
     rows: Rows, truth: FloatArray, names: Sequence[str], what: str, *, features: str = "others", seed: int = 0
 ) -> list[Finding]:
-    """What rows tell about the columns (n, k) of truth, k of them: the mean over columns, and the column told most.
+    """Findings on what rows tell about k columns (n, k) of facts: the mean over columns, and the column told most.
 
     ``features`` are ``"own"``: the row's figure in the column itself, or ``"others"``: its figures in all others. All
     columns are attacked in the same worlds, so that the most of many columns is held against the most of as many.
@@ -98,7 +98,7 @@ def infer_columns(
     told: list[str] = []
     for j, name in enumerate(names):
         part = values[:, j : j + 1] if own else np.delete(values, j, axis=1)
-        one = _attack(Rows(rows.release, (part,), rows.member), truth[:, j][None], own, seed, [AREA])
+        one = _attack_measures(Rows(rows.release, (part,), rows.member), truth[:, j][None], own, seed, [AREA])
         tried, told = tried + one, told + [name] * len(one)
     if not tried:
         return []
@@ -106,14 +106,16 @@ def infer_columns(
     most = int(figures[:, 0].argmax())
     mean = replace(tried[0], figures=figures.mean(axis=0), again=again.mean(axis=0))
     largest = replace(tried[most], figures=figures.max(axis=0))
-    found = [_finding(rows.release, f"{what}: mean of {len(tried)} columns", mean)]
-    return [*found, _finding(rows.release, f"{what}: {told[most]}, which is told most", largest)][: len(tried)]
+    found = [_finding_with_interval(rows.release, f"{what}: mean of {len(tried)} columns", mean)]
+    return [*found, _finding_with_interval(rows.release, f"{what}: {told[most]}, which is told most", largest)][
+        : len(tried)
+    ]
 
 
-def infer_among_all(
+def infer_from_noisy_sum(
     vectors: Sequence[FloatArray], account: ReadingsAccount, truth: FloatArray, what: str, *, seed: int = 0
 ) -> list[Finding]:
-    """The same for the readings' promise, by somebody who knows all others, and two vectors that this one may add.
+    """Findings under the readings' promise: the attacker knows all others and two candidates for this member.
 
     One vector (n, entries) is the member's own; the other is that of a member without the property, or with it. The
     noisy sum less what all others add is compared with both, by the ratio of likelihoods. Every member is a release of
@@ -134,17 +136,14 @@ def infer_among_all(
     bound = float(scipy.special.ndtr(math.sqrt(account.replace_square / account.variance / 2)))
     rows = Rows("readings", tuple(scores), np.arange(truth.shape[1]))
     bound += account.precision_loss(0.0)
-    return infer(rows, truth, what, each=True, bound=bound, seed=seed, measures=[AREA])
+    return infer_property(rows, truth, what, each=True, bound=bound, seed=seed, measures=[AREA])
 
 
-def above_middle(values: FloatArray) -> FloatArray:
-    """1 where a column's value is above its median; of columns half of whose values are alike, above their mean."""
+def is_above_median(values: FloatArray) -> FloatArray:
+    """1 where a value is above its column's median; in columns with many equal values, above the mean."""
     middle = np.median(values, axis=0)
     tied = (values == middle).mean(axis=0) > 0.3
     return np.asarray(values > np.where(tied, values.mean(axis=0), middle), dtype=np.float64)
-
-
-# ------------------------------------------------------------------ figures
 
 
 @dataclass(frozen=True)
@@ -158,7 +157,8 @@ class _Attack:
     again: FloatArray  #: (worlds,)
 
 
-def _attack(rows: Rows, truth: FloatArray, each: bool, seed: int, measures: Sequence[str]) -> list[_Attack]:
+def _attack_measures(rows: Rows, truth: FloatArray, each: bool, seed: int, measures: Sequence[str]) -> list[_Attack]:
+    """Attack a property of members (origins, n) by their rows: a result per measure, or none if too few."""
     known = np.isfinite(truth).all(axis=0)
     truth, place = truth[:, known], rows.member[known]
     used, unit = np.unique(place, return_inverse=True)
@@ -173,18 +173,18 @@ def _attack(rows: Rows, truth: FloatArray, each: bool, seed: int, measures: Sequ
     if each:  # (worlds, origins, rows)
         scores = np.stack(values)[None, :, :, 0]
     else:
-        scores = _learn(values, (having / count)[:, order].transpose(1, 0, 2), draw)
+        scores = _cross_fitted_shares(values, (having / count)[:, order].transpose(1, 0, 2), draw)
     worlds = having[:, order].transpose(1, 0, 2), count[order][:, None]
     weights = draw.multinomial(len(used), np.full(len(used), 1 / len(used)), DRAWS)[:, None].astype(np.float64)
     share = float(np.mean([max(one, 1 - one) for one in having.sum(axis=1) / count.sum()]))
     return [
         _Attack(measure, guess, int(count.sum()), figure_of(scores, *worlds),
                 figure_of(scores[:1], having * weights, count * weights))
-        for measure, figure_of, guess in ((AREA, area_under, 0.5), (RIGHT, _right, share)) if measure in measures
+        for measure, figure_of, guess in ((AREA, area_under, 0.5), (RIGHT, _share_right, share)) if measure in measures
     ]  # fmt: skip
 
 
-def _learn(values: Sequence[FloatArray], shares: FloatArray, draw: np.random.Generator) -> FloatArray:
+def _cross_fitted_shares(values: Sequence[FloatArray], shares: FloatArray, draw: np.random.Generator) -> FloatArray:
     """(worlds, origins, rows) shares of members with the property, as expected from rows that were not learned from."""
     worlds, origins, units = shares.shape
     scaled = np.stack([(one - one.mean(axis=0)) / (one.std(axis=0) + 1e-12) for one in values])
@@ -222,14 +222,14 @@ def area_under(scores: FloatArray, having: FloatArray, count: FloatArray) -> Flo
     return np.asarray(wins.sum(axis=(-1, -2)) / np.maximum(pairs.sum(axis=-1), 1e-12))
 
 
-def _right(scores: FloatArray, having: FloatArray, count: FloatArray) -> FloatArray:
-    """(worlds,) mean share of members of whom the more likely is true."""
+def _share_right(scores: FloatArray, having: FloatArray, count: FloatArray) -> FloatArray:
+    """(worlds,) mean share of members for whom the likelier answer is true."""
     right = np.where(scores > 0.5, having, count - having).sum(axis=-1)
     return np.asarray((right / (0 * having + count).sum(axis=-1)).mean(axis=-1))
 
 
-def _finding(release: str, what: str, attack: _Attack, bound: float | None = None) -> Finding:
-    """A figure with its interval: from worlds in which rows tell nothing, and from resampled rows."""
+def _finding_with_interval(release: str, what: str, attack: _Attack, bound: float | None = None) -> Finding:
+    """A finding whose interval comes from worlds in which rows tell nothing, and from resampled rows."""
     figure, null, guess = float(attack.figures[0]), attack.figures[1:], attack.guess
     outer = (DRAWS + 1) * 25 // 1000
     low, high = np.sort(null)[[outer - 1, DRAWS - outer]].tolist()

@@ -6,7 +6,7 @@ time. So a mistake in grouping, numbering, rounding or writing is seen, even whe
 
 Two kinds of results. A **rule** holds or it does not: rows are recomputed from the figures on record, sizes, bases,
 dominance, changes and closeness are tested again, names are looked for in every public file. A **chance** is a test
-with an exact p-value, or an upper bound of it (:mod:`shoal.product.studies.odds`): numbers and orders against random
+with an exact p-value, or an upper bound of it (:mod:`p_values`): numbers and orders against random
 ones, guesses of all homes at once against the promise, the size of noise. Chances share one level: at most
 :data:`ALARM` of honest releases raise an alarm. A release that is stopped because of what was drawn has other odds than
 the promise. So before a release only the numbers and offsets of crowds are tested, at the level :data:`STOP`: they are
@@ -47,7 +47,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from shoal.product.studies import odds
+from shoal.product.studies import p_values
 from shoal.product.studies.findings import Finding, Study
 
 #: Share of honest releases that raise an alarm, at most; and of those that are stopped before they are recorded.
@@ -89,7 +89,7 @@ class RecordedCrowd:
 
     @property
     def windows(self) -> list[tuple[Decimal, int, int, int]]:
-        """Of each offset: base, n b in units, offset, decimals of the unit."""
+        """Base, n b in units, secret offset and decimals of the unit, for each column that is rounded."""
         parts = zip(*(self.kept[name] for name in ("bases", "offsets", "decimals")), strict=True)
         return [
             (Decimal(base), self.members * max(int(Decimal(base).scaleb(places)), 1), offset, places)
@@ -178,14 +178,14 @@ class RecordedLaws:
         varies = np.isfinite(values)
         return float(-(((row - self.means[i]) @ vectors) ** 2 / values).sum() - np.log(values[varies]).sum())
 
-    def pairs_above(self, epsilon: float, delta: float) -> int:
-        """How many pairs of constants with one noise have a table δ, from Φ alone, above the one that is stated."""
+    def has_pair_above(self, epsilon: float, delta: float) -> bool:
+        """Whether a pair of constants with one noise has a table δ, from Φ alone, above the one that is stated."""
         i, j = self.edges.T
         same = (self.covs[i] == self.covs[j]).all(axis=(1, 2))
         gap = (self.means[i] - self.means[j])[same]
         values, vectors = np.linalg.eigh(self.covs[i[same]])
         mus = np.sqrt(2 * ((np.einsum("ek,ekd->ed", gap, vectors) ** 2) / np.maximum(values, 1e-300)).sum(axis=1))
-        return sum(odds.gaussian_delta(mu, epsilon) > delta * (1 + 1e-6) + 1e-300 for mu in mus.tolist())
+        return any(p_values.gaussian_delta(mu, epsilon) > delta * (1 + 1e-6) + 1e-300 for mu in mus.tolist())
 
 
 @contextmanager
@@ -200,6 +200,7 @@ def ledger_queries(database: str | Path) -> Iterator[Callable[..., list[Any]]]:
         connection = sqlite3.connect(f"file:{quote(str(Path(database).resolve()))}?mode=ro", uri=True)
 
     def ask(statement: str, values: Sequence[Any]) -> list[Any]:
+        """All rows of a query whose ``(?)`` stands for these values, 500 at a time."""
         found: list[Any] = []
         for at in range(0, len(values), 500):
             part = tuple(values[at : at + 500])
@@ -238,7 +239,7 @@ class ReleaseRecord:
         before: Mapping[int, RecordedCrowd] | None = None,
         last: str = "",
     ) -> ReleaseRecord:
-        """From the ledger, by SQL of its own.
+        """Read the record of a release from the ledger, by SQL of its own.
 
         Args:
             database: file of the ledger, or a URL of PostgreSQL.
@@ -289,7 +290,7 @@ class ReleaseFiles:
 
     @classmethod
     def of_run(cls, folder: str | Path) -> ReleaseFiles:
-        """The files in the folder of a run."""
+        """Read the files in the folder of a run."""
         path = Path(folder)
         every = {str(one.relative_to(path / "public")): one.read_bytes() for one in (path / "public").rglob("*")
                  if one.is_file()}  # fmt: skip
@@ -302,6 +303,7 @@ class PublicTable:
     """A public table by (crowd, row): instants, sizes and texts of figures; ``faults`` of its form."""
 
     def __init__(self, content: bytes) -> None:
+        """Read a table from CSV and note what is wrong with its form."""
         text = content.decode()
         self.header, *lines = csv.reader(io.StringIO(text))
         of_meters = self.header[2:5] == ["step", "timestamp", "kw"]  # a class table may have columns of these names
@@ -344,17 +346,17 @@ class PublicTable:
         self.faults = [words for words, broken in rules.items() if broken]
 
     def figures(self, crowd: int, row: int = 0) -> list[str]:
-        """The texts of a row: by step, or column by column."""
+        """Texts of the figures of a row: by step, or column by column."""
         own = self.rows.get((crowd, row), [])
         return [one[0] for one in own] if self.stamps else own[0] if own else []
 
     def values(self, crowd: int, row: int = 0) -> list[float]:
-        """The figures of a row; NaN where one is withheld."""
+        """Figures of a row as numbers; NaN where one is withheld."""
         return [float(text) if text else math.nan for text in self.figures(crowd, row)]
 
 
 def match_owner_table(content: bytes, table: PublicTable) -> tuple[RowsOfLabels, int]:
-    """Rows of each label by the owner's table, and how many of its lines are not those of the public one."""
+    """Public rows of each label by the owner's table, and how many of its lines are not in the public one."""
     key: RowsOfLabels = {}
     header, *lines = csv.reader(io.StringIO(content.decode()))
     who = next((header.index(name) for name in ("label", "household") if name in header), None)
@@ -426,6 +428,7 @@ class FilesAttack(Study):
     level: float = ALARM  #: share of honest releases with an alarm, at most
 
     def __str__(self) -> str:
+        """The study as text, with its alarms."""
         none = f"No alarm. At most {self.level:g} of honest releases raise one by chance."
         return "\n\n".join([super().__str__(), *([f"ALARM: {words}." for words in self.alarms] or [none])])
 
@@ -488,9 +491,10 @@ def attack_files(
 
 
 class FileChecks:
-    """The parts of one attack, and what they have found so far."""
+    """The checks of one attack, and what they have found so far."""
 
     def __init__(self, files: ReleaseFiles, record: ReleaseRecord) -> None:
+        """Read the public table; nothing is checked yet but its form."""
         self.files, self.record = files, record
         self.table = PublicTable(files.public["released.csv"])
         self.alarms, self.findings, self.unseen = list(self.table.faults), list[Finding](), list[str]()
@@ -500,11 +504,9 @@ class FileChecks:
         self.meters = bool(self.table.stamps)
         self.known = {n: crowd for n, crowd in record.crowds.items() if n in self.table.inside}
 
-    def note_faults(self, broken: Iterable[object] | int, words: str, unit: str = "crowds") -> None:
-        """Note a rule that is broken, with how often; no figure is printed."""
-        count = broken if isinstance(broken, int) else sum(map(bool, broken))
-        if count:
-            self.alarms.append(f"{words} ({count} {unit})")
+    def note_broken(self, rules: Mapping[str, object]) -> None:
+        """Raise an alarm for every rule, by what is wrong, that is broken; no figure is printed."""
+        self.alarms += [words for words, broken in rules.items() if broken]
 
     def note_chance(self, group: str, words: str, p: float) -> None:
         """Note the p-value of a test of chance."""
@@ -514,10 +516,10 @@ class FileChecks:
         self, question: str, what: str, hits: float, tests: int, guess: float, bound: float | None
     ) -> None:
         """Note a finding by a count of right guesses."""
-        power = odds.detectable_excess(tests, guess if bound is None else bound, ALARM * SHARES["naming"])
+        power = p_values.detectable_excess(tests, guess if bound is None else bound, ALARM * SHARES["naming"])
         power += 0.0 if bound is None else bound - guess
         self.findings.append(Finding(question, self.record.kind, what, "share right", hits / tests,
-                                     odds.binomial_interval(hits, tests), guess, tests, power, bound))  # fmt: skip
+                                     p_values.binomial_interval(hits, tests), guess, tests, power, bound))  # fmt: skip
 
     def draw_hits(self, sizes: Numbers, stream: int) -> int:
         """How many of these guesses, one among so many each, are right, drawn by the digest of the public table."""
@@ -525,9 +527,9 @@ class FileChecks:
         return int((np.random.default_rng([seed, stream]).random(len(sizes)) * sizes < 1).sum())
 
     def match_members(self) -> None:
-        """Whose rows the public ones are."""
+        """Find out whose rows the public ones are."""
         self.key, lost = match_owner_table(self.files.owner, self.table)
-        self.note_faults(lost, "rows of the owner's table that are not those of the public one", "rows")
+        self.note_broken({"rows of the owner's table that are not those of the public one": lost})
         for label, places in self.key.items():
             self.crowds[places[0][0]].append(label)
 
@@ -541,31 +543,32 @@ class FileChecks:
         last = [(crowd, before[n]) for n, crowd in known.items() if n in before] if before else []
         columns = {("kw",) if self.meters else tuple(crowd.setting.get("columns", ())) for crowd in known.values()}
         least = max((crowd.least for crowd in known.values()), default=0)
-        several = (len({crowd for crowd, _ in places}) > 1 for places in self.key.values())
-        self.note_faults(several, "members with rows of more than one crowd", "members")
-        self.note_faults((n not in known for n in table.numbers), "crowds that are not on record")
-        retired = [crowd.retired for crowd in known.values()] + [old.retired for _, old in last]
-        self.note_faults(retired, "handles of retired crowds in use again")
-        self.note_faults(bool(known) and columns != {(*table.columns,)}, "columns that no release has", "table")
-        few = (min(len(own), crowd.members, len(shown) if averages else len(own)) < crowd.least
-               for _, crowd, own, shown in every)  # fmt: skip
-        self.note_faults(few, f"fewer members than the {least} of the promise")
-        other = (shown - own or (averages and shown != own) for _, _, own, shown in every)
-        self.note_faults(other, "other members in the owner's table than on record")
-        sized = (
-            {str(crowd.members), table.sizes.get(n, str(len(own)))} != {str(len(own))} for n, crowd, own, _ in every
-        )
-        self.note_faults(sized, "a size that is not that of the set: it follows who is there")
+        kept = ("bases", "offsets", "decimals")
         if before is None:
             self.unseen.append("whether crowds are those of the release before: what was on record then is not at hand")
-        moved = ({*old.labels} != {*crowd.labels} for crowd, old in last)
-        self.note_faults(moved, "members that are not those of the release before: the difference shows who moved")
-        kept = ("bases", "offsets", "decimals")
-        drawn = (any(crowd.kept.get(name) != old.kept.get(name) for name in kept) for crowd, old in last)
-        self.note_faults(drawn, "bases or offsets that are not those of the release before")
+        self.note_broken({
+            "members with rows of more than one crowd":
+                any(len({crowd for crowd, _ in places}) > 1 for places in self.key.values()),
+            "crowds that are not on record": len(known) < len(table.numbers),
+            "handles of retired crowds in use again":
+                any(crowd.retired for crowd in known.values()) or any(old.retired for _, old in last),
+            "columns that no release has": known and columns != {(*table.columns,)},
+            f"fewer members than the {least} of the promise":
+                any(min(len(own), crowd.members, len(shown) if averages else len(own)) < crowd.least
+                    for _, crowd, own, shown in every),
+            "other members in the owner's table than on record":
+                any(shown - own or (averages and shown != own) for _, _, own, shown in every),
+            "a size that is not that of the set: it follows who is there":
+                any({str(crowd.members), table.sizes.get(n, str(len(own)))} != {str(len(own))}
+                    for n, crowd, own, _ in every),
+            "members that are not those of the release before: the difference shows who moved":
+                any({*old.labels} != {*crowd.labels} for crowd, old in last),
+            "bases or offsets that are not those of the release before":
+                any(crowd.kept.get(name) != old.kept.get(name) for crowd, old in last for name in kept),
+        })  # fmt: skip
 
     def test_numbering(self) -> None:
-        """Numbers of crowds, and of rows inside them, against the order of names and of levels."""
+        """Test numbers of crowds, and of rows inside them, against the order of names and of levels."""
         before = self.record.before or {}
         new = [n for n in self.table.numbers if self.crowds.get(n) and n not in before]
         first = {number: min(self.crowds[number]) for number in new}
@@ -575,7 +578,9 @@ class FileChecks:
             levels[number] = float(np.nanmean(values)) if not np.isnan(values).all() else 0.0
         if len(new) > 1:
             by_level = sorted(new, key=lambda n: (levels[n], first[n]))
-            names, level = (odds.sortedness_p_value([one]) for one in (sorted(new, key=first.__getitem__), by_level))
+            names, level = (
+                p_values.sortedness_p_value([one]) for one in (sorted(new, key=first.__getitem__), by_level)
+            )
             self.note_chance("crowds", "numbers of crowds in the order of names", names)
             self.note_chance("crowds", "numbers of crowds in the order of levels", level)
         if self.record.kind != "answers" or any(len(places) > 1 for places in self.key.values()):
@@ -583,8 +588,8 @@ class FileChecks:
         orders = [[self.key[label][0][1] for label in sorted(own)] for own in self.crowds.values()]
         hits = sum(row == i for order in orders for i, row in enumerate(order, 1))
         sizes = [len(order) for order in orders]
-        self.note_chance("naming", "rows numbered by name", odds.fixed_points_p_value(hits, sizes))
-        self.note_chance("rows", "rows in the order of names", odds.sortedness_p_value(orders))
+        self.note_chance("naming", "rows numbered by name", p_values.fixed_points_p_value(hits, sizes))
+        self.note_chance("rows", "rows in the order of names", p_values.sortedness_p_value(orders))
         self.note_finding("singling out", "names the row of every member by the order of names in its crowd", hits,
                           sum(sizes), len(sizes) / sum(sizes), None)  # fmt: skip
 
@@ -595,29 +600,26 @@ class FileChecks:
         return crowd.entered if self.meters else crowd.stored
 
     def check_averages(self) -> None:
-        """Rules 2 to 5: every row made again from what entered, and every rule tested on it."""
+        """Rules 2 to 5: compute every row again from what entered, and test every rule on it."""
         crowds, before = self.known, self.record.before
-        self.note_faults((self.is_other_row(n, crowd) for n, crowd in crowds.items()),
-                         "rows that are not the mean on record, shifted by its offset and rounded to its base",
-                         "rows")  # fmt: skip
-        outside = (not 0 <= offset < window for crowd in crowds.values() for _, window, offset, _ in crowd.windows)
-        self.note_faults(outside, "offsets outside of their window", "offsets")
-        if self.meters:
-            large = sum(self.is_dominated(crowd) for crowd in crowds.values() if crowd.kept["from"] == crowd.period)
-            coarse = self.fine_bases_of_meters()
-        else:
-            large = self.revealing_figures()
-            coarse = self.fine_bases_of_tables() if self.record.first else 0
-        self.note_faults(large, "one member makes most of it, or it is not close to all in a protected column "
-                         "(dominance or diversity)", "rows")  # fmt: skip
-        self.note_faults(coarse, "a base finer than the rule of precision allows")
         if before is None:
             self.unseen.append("bases and changes of members: what was on record before is not at hand")
-        alone = (self.moves_alone(crowds[n], old) for n, old in (before or {}).items() if n in crowds)
-        self.note_faults(alone, "a change of one member that the others do not hide: it had to be held")
+        current = [crowd for crowd in crowds.values() if crowd.kept["from"] == crowd.period]
+        self.note_broken({
+            "rows that are not the mean on record, shifted by its offset and rounded to its base":
+                any(self.is_other_row(n, crowd) for n, crowd in crowds.items()),
+            "offsets outside of their window":
+                any(not 0 <= offset < window for one in crowds.values() for _, window, offset, _ in one.windows),
+            "one member makes most of it, or it is not close to all in a protected column (dominance or diversity)":
+                any(map(self.is_dominated, current)) if self.meters else self.has_revealing_figures(),
+            "a base finer than the rule of precision allows":
+                self.has_fine_bases_of_meters() if self.meters else self.record.first and self.has_fine_bases(),
+            "a change of one member that the others do not hide: it had to be held":
+                any(self.moves_alone(crowds[n], old) for n, old in (before or {}).items() if n in crowds),
+        })  # fmt: skip
 
     def is_other_row(self, number: int, crowd: RecordedCrowd) -> bool:
-        """Whether a figure that is shown is not ⌊(sum + offset) / n b⌋ bases; of meters none is withheld by itself."""
+        """Whether a row shows another figure than ⌊(sum + offset) / n b⌋ bases; meters withhold no single figure."""
         shown, totals = self.table.figures(number), self.figures_behind(crowd).sum(axis=0).tolist()
         if crowd.kept["from"] != crowd.period:  # held: nothing may be shown
             return any(shown)
@@ -632,16 +634,16 @@ class FileChecks:
         amounts, share = np.abs(crowd.entered).sum(axis=1), crowd.setting.get("largest_share")
         return bool(dominates(amounts[:, None])[0]) or (share is not None and amounts.max() > share * amounts.sum())
 
-    def fine_bases_of_meters(self) -> int:
-        """New crowds with a base below that of rule 2, from the usual day of all members."""
+    def has_fine_bases_of_meters(self) -> bool:
+        """Whether a new crowd has a base below that of rule 2, from the usual day of all members."""
         level = float(np.abs(np.concatenate([crowd.stored for crowd in self.known.values()])).mean()) / 10
-        fine = 0
-        for number, crowd in self.known.items():
+        before = self.known if self.record.before is None else self.record.before
+        for crowd in (crowd for number, crowd in self.known.items() if number not in before):
             usual = max(float(np.abs(crowd.stored).mean()), level) / 1000
-            if usual and self.record.before is not None and number not in self.record.before:
-                least = max(finest_base(2 * usual / crowd.members / DRIFT), 0.001)
-                fine += float(crowd.kept["bases"][0]) < least * (1 - 1e-9)
-        return fine
+            least = max(finest_base(2 * usual / crowd.members / DRIFT), 0.001) if usual else 0.0
+            if float(crowd.kept["bases"][0]) < least * (1 - 1e-9):
+                return True
+        return False
 
     @cached_property
     def everyone(self) -> Numbers:
@@ -650,18 +652,18 @@ class FileChecks:
 
     @cached_property
     def whole_columns(self) -> list[int]:
-        """At the first release: columns of whole numbers, in units so fine that no other number looks like one."""
+        """Columns of whole numbers, at the first release and in units so fine that no other number looks like one."""
         places = next(iter(self.known.values())).kept["decimals"] if self.record.first else ()
         return [j for j, d in enumerate(places) if d >= 2 and not (self.everyone[:, j] % 10**d).any()]
 
     @cached_property
     def few_valued(self) -> set[int]:
-        """Few-valued columns: those on record, and at the first release those that surely are."""
+        """Columns of few values: those on record, and at the first release those that surely are."""
         fixed, most = next(iter(self.known.values())).setting, min(3, len(self.everyone) // 2)
         return {*fixed.get("few", ())} | {j for j in self.whole_columns if len(np.unique(self.everyone[:, j])) <= most}
 
-    def revealing_figures(self) -> int:
-        """Figures of a class table that one member dominates, or that are far from all in a protected column."""
+    def has_revealing_figures(self) -> bool:
+        """Whether one member dominates a figure of a class table, or it is far from all in a protected column."""
         crowds, everyone, few = self.known, self.everyone, self.few_valued
         setting, (n, k) = next(iter(crowds.values())).setting, everyone.shape
         named = {setting["columns"].index(name) for name in setting.get("sensitive", ()) if name in setting["columns"]}
@@ -679,7 +681,7 @@ class FileChecks:
         first, second = [i for i, _ in pairs], [j for _, j in pairs]
         plain = [j for j in range(k) if j not in few | hidden and (everyone[:, j] >= 0).all()]
         square = Fraction(str(0.6 if setting.get("closeness") is None else setting["closeness"])) ** 2
-        rooms, broken = {}, 0
+        rooms = {}
         for j in sorted(protected - hidden):
             values = everyone[:, j].tolist()
             rooms[j] = sum(values), square * (n * sum(v * v for v in values) - sum(values) ** 2)
@@ -687,16 +689,15 @@ class FileChecks:
             shown, own = [bool(text) for text in self.table.figures(number)], crowd.stored
             large, scaled = dominates(np.abs(own)), own * scale
             gaps = dominates(np.abs(scaled[:, first] - scaled[:, second]))
-            broken += sum(shown[j] and bool(large[j]) for j in plain)
-            broken += sum(shown[j] and bool(gap) for j, gap in zip(second, gaps, strict=True))
-            for j, (total, room) in rooms.items():
-                away = sum(own[:, j].tolist()) * n - total * len(own)
-                broken += shown[j] and away**2 > room * len(own) ** 2
-        return broken
+            away = {j: sum(own[:, j].tolist()) * n - total * len(own) for j, (total, _) in rooms.items()}
+            broken = {j for j in plain if large[j]} | {j for j, gap in zip(second, gaps, strict=True) if gap}
+            broken |= {j for j, (_, room) in rooms.items() if away[j] ** 2 > room * len(own) ** 2}
+            if any(shown[j] for j in broken):
+                return True
+        return False
 
-    def fine_bases_of_tables(self) -> int:
-        """Crowds of a first table with a base below that of rule 2, from the figures of all members in units."""
-        fine = 0
+    def has_fine_bases(self) -> bool:
+        """Whether a figure of a first table has a base below that of rule 2, from the figures of all members."""
         for j, column in enumerate(np.sort(self.everyone, axis=0).T):
             low, middle, high = np.quantile(column, [0.25, 0.5, 0.75]).tolist()
             usual = (high - low) / 1.35 if high > low else float(np.abs(column - middle).mean())
@@ -704,11 +705,13 @@ class FileChecks:
             for crowd in self.known.values():
                 base, window, _, places = crowd.windows[j]
                 if j in self.few_valued or not usual:
-                    fine += window < 2 * gap
+                    fine = window < 2 * gap
                 else:  # 2 %: figures on record are rounded to units
                     least = finest_base(2 * usual / 1.02 / crowd.members) * 10.0**-places
-                    fine += float(base) < least * (1 - 1e-9)
-        return fine
+                    fine = float(base) < least * (1 - 1e-9)
+                if fine:
+                    return True
+        return False
 
     def moves_alone(self, crowd: RecordedCrowd, before: RecordedCrowd) -> bool:
         """Whether a member enters with a change that the others do not hide: rule 4, on entries shown and not."""
@@ -737,7 +740,7 @@ class FileChecks:
         )
 
     def guess_by_own_figures(self) -> None:
-        """Every member looks for its row with its own figures, and is named at random among those of the row."""
+        """Look for every member's row with its own figures, and name one of the row's members at random."""
         crowds = {n: crowd for n, crowd in self.known.items() if any(self.table.figures(n))}
         parts = [self.figures_behind(crowd) for crowd in crowds.values()]
         if not crowds or len({part.shape[1] for part in parts}) > 1:
@@ -752,23 +755,23 @@ class FileChecks:
         sizes = np.array([len(crowd.labels) for crowd in crowds.values()])
         own = np.repeat(np.arange(len(sizes)), sizes)
         hits, tests, least = self.draw_hits(sizes[own[near == own]], 0), len(own), min(c.least for c in crowds.values())
-        self.note_chance("naming", "members named from their own row", odds.binomial_tail(hits, tests, 1 / least))
+        self.note_chance("naming", "members named from their own row", p_values.binomial_tail(hits, tests, 1 / least))
         self.note_finding("singling out", "knows each member's own figures, takes the nearest row and names one of its "
                           "members", hits, tests, float((1 / sizes[own]).mean()), 1 / least)  # fmt: skip
         self.note_finding("linkability", "joins an outside file with each member's own figures: which row is it in",
                           int((near == own).sum()), tests, float((sizes[own] / tests).mean()), None)  # fmt: skip
 
     def test_offsets(self) -> None:
-        """Someone who knows all others tells two constant figures apart that lie n b/2 from each other: rule 2."""
+        """Test whether secret offsets are uniform, and tell two figures of one member apart by them: rule 2."""
         windows = [window for crowd in self.known.values() if crowd.kept for window in crowd.windows]
         cells = [(offset / window, (offset + 1) / window) for _, window, offset, _ in windows]
         if not cells:
             return
-        p = odds.uniformity_p_value(*zip(*cells, strict=True))
+        p = p_values.uniformity_p_value(*zip(*cells, strict=True))
         self.note_chance("crowds", "secret offsets that are not uniform", p)
         sure, tests = sum(2 * after <= 1 for _, after in cells), len(cells)
-        low, high = odds.binomial_interval(sure, tests)
-        power = odds.detectable_excess(tests, 0.5, ALARM * SHARES["naming"]) / 2 + 0.25
+        low, high = p_values.binomial_interval(sure, tests)
+        power = p_values.detectable_excess(tests, 0.5, ALARM * SHARES["naming"]) / 2 + 0.25
         self.findings.append(Finding(
             "singling out", self.record.kind, "knows all other members' figures and tells two constant figures of the "
             "last one apart that lie n b/2 from each other", "share right", 0.5 + sure / tests / 2,
@@ -777,7 +780,7 @@ class FileChecks:
     # -------------------------------------------------------------- answers
 
     def check_answers(self) -> None:
-        """Rows against what is on record, the size of the noise, and guesses of all coins at once."""
+        """Check rows against the answers on record, test the size of the noise, and guess all coins at once."""
         (epsilon, delta), released = self.stated_promise(), self.record.released
         if self.meters and any(crowd.setting.get("query", "point") != "point" for crowd in self.known.values()):
             self.unseen.append("rows in kW against logarithms on record: the seasons between them are not at hand")
@@ -788,8 +791,8 @@ class FileChecks:
         for laws in self.record.laws:
             if laws.curves is not None:
                 rows = [row for label in laws.labels for row in released.get(label, ())]
-                lost = (not (laws.curves == row).all(axis=1).any() for row in rows)
-                self.note_faults(lost, "answers that are none of the codebook's curves", "answers")
+                lost = any(not (laws.curves == row).all(axis=1).any() for row in rows)
+                self.note_broken({"answers that are none of the codebook's curves": lost})
                 continue
             values, vectors = laws.spectra
             for i, label in enumerate(laws.labels):
@@ -799,13 +802,12 @@ class FileChecks:
             if units is not None and delta is not None:
                 own, of = self.guess_coins(laws, units)
                 right, guesses = right + own, guesses + of
-            if laws.constant and delta is not None:
-                above = laws.pairs_above(epsilon, delta)
-                self.note_faults(above, "pairs whose δ is above the one that is stated", "pairs")
+            above = laws.constant and delta is not None and laws.has_pair_above(epsilon, delta)
+            self.note_broken({"pairs whose δ is above the one that is stated": above})
         if entries:
-            self.note_chance("rows", "noise of another size than stated", odds.noise_p_value(squares, entries))
+            self.note_chance("rows", "noise of another size than stated", p_values.noise_p_value(squares, entries))
         if guesses:
-            p = odds.one_run_p_value(right, guesses, guesses, epsilon, float(delta or 0.0))
+            p = p_values.one_run_p_value(right, guesses, guesses, epsilon, float(delta or 0.0))
             self.note_chance("naming", "rows of pairs told apart more often than (ε, δ) allows", p)
             self.note_finding("singling out", "knows all laws and tells which of two rows of a crowd is whose", right,
                               guesses, 0.5, float(scipy.special.expit(epsilon)))  # fmt: skip
@@ -819,7 +821,7 @@ class FileChecks:
             return max((laws.epsilon for laws in self.record.laws), default=0.0), None
 
     def units_of_answers(self) -> Numbers | None:
-        """Powers of two in which the columns of answers are on record; None, and an alarm, where rows are others.
+        """Powers of two in which columns of answers are on record; None, with an alarm, if rows are not answers.
 
         Rows are the answers, or answers rounded by base and offset of the crowd.
         """
@@ -836,12 +838,11 @@ class FileChecks:
         for j, (answer, row) in enumerate(zip(np.array(answers).T, np.array(rows).T, strict=True)):
             windows = [crowd.windows[0 if self.meters else j] for crowd in crowds if crowd.kept]
             powers.append(power_of_units(answer, row, windows, fixed=self.meters))
-        wrong = powers.count(None)
-        self.note_faults(wrong, "figures that are not the answers on record", "columns")
-        return None if wrong else np.array(powers)
+        self.note_broken({"figures that are not the answers on record": None in powers})
+        return None if None in powers else np.array(powers)
 
     def guess_coins(self, laws: RecordedLaws, units: Numbers) -> tuple[int, int]:
-        """Pairs told apart by the likelihood of their two public rows, and of how many; a tie is a coin of its own."""
+        """How many pairs are told apart by the likelihood of their two public rows, and of how many."""
         at = {label: i for i, label in enumerate(laws.labels) if len(self.key.get(label, ())) == 1}
         rng, right, guesses = np.random.default_rng(0), 0, 0
         for own in self.crowds.values():
@@ -856,7 +857,7 @@ class FileChecks:
     # -------------------------------------------------------------- readings
 
     def check_readings(self) -> None:
-        """The vector on record, its noise, the stated (ε, δ), and a total that is that of the rows."""
+        """Check the noisy vector, its noise and stated (ε, δ) against the record, and the total against the rows."""
         public, record, table = self.files.public, self.record, self.table
         plan, vector = json.loads(public["plan.json"]), np.array(json.loads(public["noisy.json"]))
         inner, series = plan["plan"], plan["series"]
@@ -865,21 +866,19 @@ class FileChecks:
         square = sum(int(inner.get(name, 0)) ** 2 for name in names)
         square += len(inner.get("bounds", ())) * int(inner.get("value_weight", 0)) ** 2
         mu = math.sqrt(square / inner["variance"])
-        stated = odds.gaussian_delta(mu, inner["epsilon"]) <= inner["delta_bound"] * (1 + 1e-9)
-        whole = odds.gaussian_delta(series["cap"], series["epsilon"]) <= series["delta"] * (1 + 1e-6)
-        rules = {
+        stated = p_values.gaussian_delta(mu, inner["epsilon"]) <= inner["delta_bound"] * (1 + 1e-9)
+        whole = p_values.gaussian_delta(series["cap"], series["epsilon"]) <= series["delta"] * (1 + 1e-6)
+        self.note_broken({
             "a noisy vector that is not the one on record": not digest.startswith(record.vector),
             "a μ above the one on record": record.mu > 0 and mu > record.mu * (1 + 1e-9),
             "a δ above the one that is stated": series["releases"] == 1 and not stated,
             "a δ of the series above the one that is stated": not whole,
-        }
-        for words, broken in rules.items():
-            self.note_faults(broken, words, "file")
+        })  # fmt: skip
         if record.exact is None:
             self.unseen.append("the size of the noise: the exact sum is not on record")
         else:
             squares = float(((vector - record.exact) ** 2).sum() / inner["variance"])
-            self.note_chance("rows", "noise of another size than stated", odds.noise_p_value(squares, len(vector)))
+            self.note_chance("rows", "noise of another size than stated", p_values.noise_p_value(squares, len(vector)))
         self.unseen.append("the presence of a home: no coin was tossed for it, so one table bounds nothing about it")
         if "total.csv" in public:
             total = [float(row["kw"]) for row in csv.DictReader(io.StringIO(public["total.csv"].decode()))]
@@ -887,28 +886,28 @@ class FileChecks:
             homes = np.array([[float(table.sizes[crowd])] for crowd in table.numbers])
             room = 0.05 * np.abs(kw) + 0.005 * (homes + 0.05) * np.abs(kw) + 1e-9  # figures are rounded
             away = np.abs((homes * kw).sum(axis=0) - total) - room.sum(axis=0) - np.abs(total) * 1e-3 - 1e-6
-            self.note_faults(away > 0, "totals that are not those of the rows", "steps")
+            self.note_broken({"totals that are not those of the rows": (away > 0).any()})
 
     # -------------------------------------------------------------- beside the table
 
     def check_package(self) -> None:
-        """Names in any file, times of writing, files that do not belong there, and statements that do not fit."""
+        """Check all files for names, times of writing, files that do not belong, and statements that do not fit."""
         public, record, table = self.files.public, self.record, self.table
-        self.note_faults(len({*public} - PUBLIC_FILES), "files that no release has", "files")
         labels = {label for crowd in record.crowds.values() for label in crowd.labels} | {*self.key}
         text = "\n".join(content.decode(errors="replace") for content in public.values())
         words = {*re.findall(r"[^\s,;:\"'<>=()\[\]{}|/*`]+", text)}
         words |= {word.strip(".") for word in words}
         telling = [name for name in labels if TELLING.fullmatch(name) and name.lower() not in HARMLESS]
-        seen = (name in words or html.escape(name) in words or (" " in name and name in text) for name in telling)
-        self.note_faults(seen, "names of members in public files", "names")
         times = [*table.stamps, *table.header, *(one.period for one in record.crowds.values())]
         if record.kind == "readings":
             times += re.findall(r'"(?:origin|period)": "([^"]+)"', public["plan.json"].decode())
-        written, allowed = (
-            {one[:16].replace(" ", "T") for one in CLOCK.findall(part)} for part in (text, "\n".join(times))
-        )
-        self.note_faults(len(written - allowed), "times that are not those of the rows, such as of writing", "times")
+        clocks = [{one[:16].replace(" ", "T") for one in CLOCK.findall(part)} for part in (text, "\n".join(times))]
+        self.note_broken({
+            "files that no release has": {*public} - PUBLIC_FILES,
+            "names of members in public files":
+                any(name in words or html.escape(name) in words or (" " in name and name in text) for name in telling),
+            "times that are not those of the rows, such as of writing": clocks[0] - clocks[1],
+        })  # fmt: skip
         try:
             described, card = (json.loads(public[name]) for name in ("datapackage.json", "card.json"))
             stated = described["guarantee"]["kind"], card["kind"]
@@ -924,14 +923,15 @@ class FileChecks:
             header = next(csv.reader(io.StringIO(content.decode())), []) if columns else []
             size = one["hash"] != f"sha256:{digests.get(name)}" or one["bytes"] != len(content)
             differs += [size, columns != header]
-        self.note_faults(differs, "descriptions or checksums that are not those of the files", "files")
-        another = bool(record.table) and digests["released.csv"] != record.table
-        self.note_faults(another, "a public table that is not the one on record", "file")
-        self.note_faults((kind != record.kind for kind in stated), "a statement about another kind of release", "files")
+        self.note_broken({
+            "descriptions or checksums that are not those of the files": any(differs),
+            "a public table that is not the one on record": record.table and digests["released.csv"] != record.table,
+            "a statement about another kind of release": {*stated} != {record.kind},
+        })  # fmt: skip
         self.check_statement(described, card)
 
     def check_statement(self, described: Mapping[str, Any], card: Mapping[str, Any]) -> None:
-        """Figures of the statement against the record: sizes, precision, method, ε and δ."""
+        """Check the figures of the statement against the record: sizes, precision, method, ε and δ."""
         record, known = self.record, self.known
         wrong: list[bool] = []
         if record.kind == "averages":
@@ -951,28 +951,29 @@ class FileChecks:
                      pair is not None and [float(part) for part in pair.groups()] != stated]  # fmt: skip
         if record.kind == "readings":
             series = json.loads(self.files.public["plan.json"])["series"]
+            least = p_values.gaussian_delta(series["cap"], series["epsilon"]) * (1 - 1e-6)
             wrong = [abs(card["epsilon"] - series["epsilon"]) > 1e-12, card["delta"] > series["delta"] * (1 + 1e-9),
-                     card["delta"] < odds.gaussian_delta(series["cap"], series["epsilon"]) * (1 - 1e-6)]  # fmt: skip
-        self.note_faults(wrong, "a statement that the record does not bear out", "figures")
+                     card["delta"] < least]  # fmt: skip
+        self.note_broken({"a statement that the record does not bear out": any(wrong)})
 
     # -------------------------------------------------------------- linkability
 
     def link_to_last_release(self) -> None:
-        """Which row of this table belongs to a member of the last one: within a crowd it must be a guess."""
+        """Link rows of this release to those of the last one: within a crowd it must be a guess."""
         public, owner = self.files.earlier or (b"", b"")
         before = PublicTable(public)
         key, _ = match_owner_table(owner, before)
         both = sorted(label for label in self.key if label in key)
         if not both or before.header != self.table.header:
             return
-        changed = (self.table.sizes.get(n, size) != size for n, size in before.sizes.items())
-        self.note_faults(changed, "sizes that changed from one release to the next: totals differ by who moved")
+        changed = any(self.table.sizes.get(n, size) != size for n, size in before.sizes.items())
+        self.note_broken({"sizes that changed from one release to the next: totals differ by who moved": changed})
         moves = [(*key[label][0], *self.key[label][0]) for label in both]  # crowd and row then, crowd and row now
         if self.record.kind == "averages":
             shared, now = Counter((old, new) for old, _, new, _ in moves), Counter(new for _, _, new, _ in moves)
             hits = self.draw_hits(np.array([shared[old, new] for old, _, new, _ in moves]), 1)
             least = min(crowd.least for crowd in self.known.values())
-            p, guess = odds.binomial_tail(hits, len(both), 1 / least), [1 / now[new] for _, _, new, _ in moves]
+            p, guess = p_values.binomial_tail(hits, len(both), 1 / least), [1 / now[new] for _, _, new, _ in moves]
             self.note_chance("linking", "members named by their rows of two releases", p)
             self.note_finding("linkability", "follows a row from the last release to this one and names one who is in "
                               "both", hits, len(both), float(np.mean(guess)), 1 / least)  # fmt: skip
@@ -986,8 +987,8 @@ class FileChecks:
         ranks = [np.argsort(np.argsort([new for _, new in sorted(rows)])).tolist() for rows in inside.values()]
         hits, sizes = sum(rank == i for own in ranks for i, rank in enumerate(own)), [len(own) for own in ranks]
         if ranks:
-            p = odds.fixed_points_p_value(hits, sizes)
+            p = p_values.fixed_points_p_value(hits, sizes)
             self.note_chance("linking", "rows numbered as in the last release", p)
-            self.note_chance("linking", "rows in the order of the last release", odds.sortedness_p_value(ranks))
+            self.note_chance("linking", "rows in the order of the last release", p_values.sortedness_p_value(ranks))
             self.note_finding("linkability", "takes the row of a crowd at the same place as in the last release", hits,
                               sum(sizes), len(sizes) / sum(sizes), None)  # fmt: skip

@@ -1,8 +1,7 @@
 """The kinds of release: averages of crowds, answers under an ε, readings with noise. One file each.
 
-Which one a run makes is chosen once, when its settings and the facts of its first stage are known, and the folder
-keeps its word; everything in which kinds differ is asked of it. A further kind is a file here and a line in
-:data:`KINDS`.
+Which one a run makes is chosen once, and everything in which kinds differ is asked of it. A further kind is a file here
+and a line in :data:`KINDS`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Answers under an ε: a method releases a row per label or sample, with noise, charged to every label's account.
 
-Workers draw noise from the cryptographic source and hand the noisy answers back in memory; the driver charges the
-ledger, one transaction per block, under a name that belongs to this release of this folder. Killed before the commit,
-the draw is gone and nothing was shown; killed after it, asking again charges nothing and gives the recorded answers.
-The rows of a crowd are numbered in an order drawn once.
+Workers hand noisy answers back in memory; the driver charges the ledger, one transaction per block, under a name that
+belongs to this release of this folder. Killed before the commit, the draw is gone and nothing was shown; killed after
+it, asking again charges nothing and gives the recorded answers.
 """
 
 from __future__ import annotations

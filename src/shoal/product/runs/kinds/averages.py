@@ -1,8 +1,7 @@
 """Averages, the default: the row of each crowd is its mean, recorded in the ledger in one transaction, then written.
 
-No noise, no ε, nothing charged: aggregation with a least crowd (k-anonymity). Rows come from the stage of crowds
-(:mod:`shoal.product.runs.rows`); here the numbers of new crowds are drawn. The public table has crowd, members,
-then step, timestamp and kw, or a table's columns.
+Nothing is charged: aggregation with a least crowd (k-anonymity). Rows come from the stage of crowds; the public table
+has crowd, members, then step, timestamp and kw, or the columns of a table.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from shoal.product.runs.release_check import check_averages
 from shoal.product.runs.row_rules import redraw
 from shoal.product.runs.rows import CrowdTables, draw_numbers, record_rows
 from shoal.product.runs.work import Stage, StageOutcome, Work
-from shoal.product.sources.meters.predictive import off_by
+from shoal.product.sources.meters.predictive_laws import absolute_errors
 
 DOING = "recording crowds"
 #: Where a rehearsal writes.
@@ -147,7 +146,7 @@ def measure(work: Work, public: pl.DataFrame, owner: pl.DataFrame) -> dict[str, 
         np.unique(both["crowd"].to_numpy(), return_inverse=True)[1].astype(np.int64),
         unit=work.input.error_unit,
     )
-    known, absolute = off_by(both["truth"].to_numpy(), row)
+    known, absolute = absolute_errors(both["truth"].to_numpy(), row)
     return sizes | {"accuracy": accuracy, "later_known": known, "later_absolute": absolute}
 
 
@@ -161,8 +160,6 @@ def make_tables(
     key = work.tables.members.filter(~pl.col("waits")).select(pl.col("label").alias(order[0]), number)
     return public, key.join(public, on="crowd", how="inner").select(order[0], *public.columns).sort(order)
 
-
-# ------------------------------------------------------------------ for the owner
 
 #: What is given of the pooled law, and crowds, at least, over which it is pooled.
 QUANTILES, FEWEST = (0.1, 0.25, 0.5, 0.75, 0.9), 10
@@ -178,7 +175,7 @@ def pool_distances(work: Work, row: int | Sequence[float]) -> pl.DataFrame:
 
     For a table d is in units of the column. Quantiles are order statistics of exact figures: they stay with the owner.
     """
-    entries, relative = work.input.entries(work.settings, work.facts.plan), work.input.of_meters
+    entries: Sequence[str] = work.facts.plan.columns or [str(step + 1) for step in range(work.settings.horizon)]
     both = work.tables.with_rows().filter(pl.col("own") & (pl.col("row").list.len() == len(entries)))
     if both["crowd"].n_unique() < FEWEST:
         raise InputError(
@@ -194,7 +191,7 @@ def pool_distances(work: Work, row: int | Sequence[float]) -> pl.DataFrame:
     if given.shape != (len(entries),) or not np.isfinite(given).all():
         raise InputError(f"row must be the number of a crowd, or its {len(entries)} released figures")
     off, level = both["value"].to_numpy() - means, 1.0
-    if relative:
+    if work.input.of_meters:
         levels, level = np.abs(means.mean(axis=1)), abs(float(given.mean()))
         off = off[levels > 0] / levels[levels > 0][:, None]
     if not len(off):

@@ -15,7 +15,7 @@ from shoal.product.runs.config import OF_READINGS, Config
 from shoal.product.runs.folder import CSV, FIT, PARQUET, PUBLIC
 from shoal.product.runs.inputs import read_curves
 from shoal.product.runs.work import Stage, Work
-from shoal.product.sources.frames import as_cells
+from shoal.product.sources.frames import spreadsheet_safe
 
 if TYPE_CHECKING:
     import polars as pl
@@ -60,8 +60,6 @@ class Kind:
         """The stages by name, in order; each rests on the one before it."""
         raise NotImplementedError
 
-    # ------------------------------------------------------------------ before a release
-
     def begin(self, work: Work) -> None:
         """Refuse, before anything is recorded, a release that could not be finished or hides nobody."""
 
@@ -74,8 +72,6 @@ class Kind:
         if asked in self.has_not:
             raise InputError(self.has_not[asked].format(asked))
 
-    # ------------------------------------------------------------------ what is said about it
-
     def card(self, work: Work) -> ReleaseCard:
         """The card of the stages that are done."""
         raise NotImplementedError
@@ -87,10 +83,6 @@ class Kind:
     def page_crowds(self, work: Work) -> list[CrowdCurves]:
         """The crowds that the owner's page draws, members' figures beside what was released."""
         return []
-
-    def day(self, work: Work) -> str:
-        """The day that the pages name, on which the release was made."""
-        return work.released_on
 
     def precision(self, work: Work) -> dict[str, Any]:
         """The public number of each crowd -> the base of its row, or a base for each column; empty without bases."""
@@ -134,8 +126,6 @@ def last_stages() -> dict[str, Stage]:
     }
 
 
-# ------------------------------------------------------------------ the stage of the release
-
 RELEASE_SETTINGS = ("query",)
 
 
@@ -158,7 +148,7 @@ def csv_bytes(table: pl.DataFrame) -> bytes:
     """A table as CSV; instants in ISO 8601, with their offset from UTC where they have a zone."""
     zone = next((getattr(kind, "time_zone", None) for kind in table.schema.values() if kind.is_temporal()), None)
     form = "%Y-%m-%dT%H:%M:%S%:z" if zone else "%Y-%m-%dT%H:%M:%S"
-    return as_cells(table).write_csv(datetime_format=form).encode()
+    return spreadsheet_safe(table).write_csv(datetime_format=form).encode()
 
 
 def write_tables(work: Work, public: pl.DataFrame, owner: pl.DataFrame) -> tuple[str, ...]:

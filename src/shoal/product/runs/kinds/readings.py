@@ -1,9 +1,8 @@
 """Readings with noise: curves, counts and total under the readings' promise, charged to every home's account.
 
 The noisy vector is written to the folder before the release is recorded, and the release is recorded before anything
-public is written. So whatever interrupts a run, the vector that is on record is the one that is written: it is never
-drawn twice. Everything public is made from it and the public settings (:mod:`shoal.readings.publication`); for the
-owner are ``released`` (the row of each home) and ``owner.json`` (homes, errors, what the attack before it found).
+public is written: whatever interrupts a run, the vector is never drawn twice. Everything public is made from it and the
+public settings (:mod:`shoal.readings.publication`); ``released`` and ``owner.json`` are the owner's.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from shoal.product.runs.owner_ledger import as_period
 from shoal.product.runs.release_check import check_readings
 from shoal.product.runs.work import Stage, StageOutcome, Work
 from shoal.product.sources.class_table import LABEL, declared_rows
-from shoal.product.sources.frames import as_cells
+from shoal.product.sources.frames import spreadsheet_safe
 from shoal.readings.account import MembershipAudit, audit_membership
 from shoal.readings.class_tables import noisy_table_plan, sum_of_label_vectors
 from shoal.readings.crowds import (
@@ -144,10 +143,6 @@ class NoisyReadings(Kind):
     def measured_card(self, work: Work) -> ReleaseCard:
         return self.card(work)
 
-    def day(self, work: Work) -> str:
-        card = self.card(work).readings
-        return "" if card is None else card.day
-
     def owner_statements(self, work: Work) -> tuple[Statement, ...]:
         return own_statements(work.path)
 
@@ -157,9 +152,6 @@ class NoisyReadings(Kind):
         if fit is not None:
             price = price_words(work.settings, mean_kw(work))
             parts.append((WARNINGS, [*fit.doubts, *([price] if price else [])]))
-
-
-# ------------------------------------------------------------------ what is declared
 
 
 def bounds_of(config: Config) -> dict[str, tuple[float, float]]:
@@ -223,20 +215,13 @@ def price_words(config: Config, mean_kw: float | None) -> str:
     )
 
 
-# ------------------------------------------------------------------ what is read
-
-
 @dataclass(frozen=True)
 class Homes:
-    """Whose figures go into the sum, their curves, or the columns of a table, and what came later."""
+    """Whose figures go into the sum, and their curves (n, k) in kW, or the columns of a table."""
 
     labels: list[str]
     curves: FloatArray
-    later: FloatArray | None = None
     columns: dict[str, FloatArray] = field(default_factory=dict)
-
-
-# ------------------------------------------------------------------ a class table
 
 
 def read_table(work: Work) -> StageOutcome:
@@ -295,7 +280,7 @@ def homes_of(work: Work) -> Homes:
             raise InputError("readings: no home can be used. Nothing was released")
         usable = np.isfinite(every["value"].to_numpy()).all(axis=1)  # of readings beyond any number, home by home
         every = every.filter(pl.Series(usable))
-        homes = Homes(every["label"].to_list(), every["value"].to_numpy(), every["truth"].to_numpy())
+        homes = Homes(every["label"].to_list(), every["value"].to_numpy())
     if len(homes.labels) > (config.customers or 0):
         raise InputError(
             f"customers: the file has more than the {config.customers} that were declared (customers=). Nothing was "
@@ -328,9 +313,6 @@ def attack_largest(homes: Homes, plan: Any, total: FloatArray) -> MembershipAudi
             "better than it allows. Nothing was released or recorded"
         )
     return audit
-
-
-# ------------------------------------------------------------------ the release
 
 
 def release(work: Work) -> StageOutcome:
@@ -375,7 +357,7 @@ def release(work: Work) -> StageOutcome:
     for name, content in files.items():
         work.folder.put(name, content)
     owner = owner_rows(homes, noisy, settings)
-    work.folder.write(CSV, lambda path: as_cells(owner).write_csv(path))
+    work.folder.write(CSV, lambda path: spreadsheet_safe(owner).write_csv(path))
     work.folder.write(PARQUET, lambda path: owner.write_parquet(path))
     known = {"members": len(homes.labels), "left_out": work.facts.known_fit.left_out, "audit": vector["audit"]}
     work.folder.put(OWNER, json.dumps({**known, **errors(homes, noisy, settings)}, indent=1))
@@ -422,16 +404,8 @@ def errors(homes: Homes, noisy: FloatArray, settings: PublicSettings) -> dict[st
     if not isinstance(settings.plan, CrowdsPlan) or not homes.curves.mean() > 0:
         return {}
     curves, counts, total = joined_public_curves(noisy, settings)
-    measured: dict[str, Any] = {
-        "w1": w1_bounds(homes.curves, curves, counts)[0],
-        "total": float(total.sum() / homes.curves.sum() - 1),
-    }
-    if homes.later is not None and np.isfinite(homes.later).all():
-        measured["total_later"] = float(total.sum() / homes.later.sum() - 1) if homes.later.sum() > 0 else None
-    return measured
-
-
-# ------------------------------------------------------------------ what is said about it
+    total_error = float(total.sum() / homes.curves.sum() - 1)
+    return {"w1": w1_bounds(homes.curves, curves, counts)[0], "total": total_error}
 
 
 def own_statements(folder: Path) -> tuple[Statement, ...]:

@@ -25,7 +25,7 @@ from shoal.errors import InputError
 
 MICROSECOND = timedelta(microseconds=1)
 
-#: Wall-clock layouts by the way the date is written, but for two numbers and a year: see :func:`numbered_layouts`.
+#: Wall-clock layouts by the way the date is written, but for two numbers and a year: see :func:`layouts_by_largest`.
 LAYOUTS = {
     r"^\d{4}-": ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%d"),
     r"^\d{4}/": ("%Y/%m/%d %H:%M:%S%.f", "%Y/%m/%d %H:%M"),
@@ -44,45 +44,39 @@ TIME_OF_DAY = r"^\d{1,2}:\d{2}"
 EPOCHS = {10: 10**6, 13: 10**3, 16: 1}
 
 
-def zone(time_zone: str | None) -> str | None:
-    """A time zone of the IANA database, or None."""
-    if time_zone is None:
-        return None
+def parse_time_zone(time_zone: str | None) -> str | None:
+    """Check that a time zone is one of the IANA database, or None."""
     try:
-        ZoneInfo(time_zone)
+        ZoneInfo(time_zone or "UTC")
     except (KeyError, ValueError, OSError, TypeError) as error:
         raise InputError("time_zone must name a zone of the IANA database, such as 'Europe/Zurich'") from error
     return time_zone
 
 
-def step(interval: Any) -> timedelta | None:
-    """The metering interval: a timedelta, or minutes as a number; it must divide a day."""
+def parse_step(interval: Any) -> timedelta | None:
+    """Convert the metering interval, a timedelta or minutes, to a timedelta that divides a day."""
     if interval is None:
         return None
-    if isinstance(interval, timedelta):
-        result = interval
-    elif isinstance(interval, (int, float)) and not isinstance(interval, bool):
-        result = timedelta(minutes=float(interval))
-    else:
+    if isinstance(interval, (int, float)) and not isinstance(interval, bool):
+        interval = timedelta(minutes=float(interval))
+    if not isinstance(interval, timedelta):
         raise InputError("interval must be a datetime.timedelta or a number of minutes", argument="interval")
-    if result <= timedelta(0) or timedelta(days=1) % result:
+    if interval <= timedelta(0) or timedelta(days=1) % interval:
         raise InputError("interval must be above 0 and divide one day evenly", argument="interval")
-    return result
+    return interval
 
 
-def steps(horizon: Any, step: timedelta, *, name: str = "horizon") -> int:
-    """A horizon in steps: a whole number of them, or text such as "3h", "90min" or "2d" that is a multiple of a step.
+def parse_steps(horizon: Any, step: timedelta, *, name: str = "horizon") -> int:
+    """Convert a horizon to steps: their number, or text such as "3h", "90min" or "2d" that is a multiple of a step.
 
-    >>> [steps(text, timedelta(minutes=30)) for text in ("3h", " 90 MIN", "0.5h", "2d", "12", 7)]
+    >>> [parse_steps(text, timedelta(minutes=30)) for text in ("3h", " 90 MIN", "0.5h", "2d", "12", 7)]
     [6, 3, 1, 96, 12, 7]
     """
     if isinstance(horizon, str) and not horizon.strip().isdigit():
         parts = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(min|h|d)", horizon.strip().lower())
         if parts is None:
             raise InputError(f"{name} must be a number of steps, or a time such as 3h, 90min or 2d", argument=name)
-        span = (
-            float(parts[1]) * {"min": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}[parts[2]]
-        )
+        span = float(parts[1]) * timedelta(minutes={"min": 1, "h": 60, "d": 1440}[parts[2]])
         if span % step:
             minutes = f"{step / timedelta(minutes=1):g}"
             raise InputError(f"{name} must be a multiple of the {minutes} minutes between readings", argument=name)
@@ -90,31 +84,31 @@ def steps(horizon: Any, step: timedelta, *, name: str = "horizon") -> int:
     return validation.count(**{name: int(horizon) if isinstance(horizon, str) else horizon})
 
 
-def texts(sample: pl.Series) -> pl.Series:
-    """The first entries of a column as text, without empty ones and blanks around them."""
+def stripped_texts(sample: pl.Series) -> pl.Series:
+    """Entries of a column as text, without empty ones and without blanks around them."""
     return sample.drop_nulls().cast(pl.String).str.strip_chars()
 
 
-def layouts(text: pl.Series) -> tuple[str, ...]:
-    """The layouts worth trying, from the first entries of a text column."""
+def likely_layouts(text: pl.Series) -> tuple[str, ...]:
+    """Layouts that entries of a text column begin like, in the order to try them."""
     return tuple(form for start, forms in LAYOUTS.items() if text.str.contains(start).any() for form in forms)
 
 
-def is_numbered(text: pl.Series) -> bool:
+def is_day_or_month_first(text: pl.Series) -> bool:
     """Whether the first entries of a text column are dates of two numbers and a year, such as 03/04/2024."""
     return bool(2 * text.str.contains(_NUMBERED).sum() > len(text))
 
 
-def largest_numbers(rows: pl.LazyFrame) -> tuple[int, int]:
-    """The largest first and second number in a column ``timestamp`` of such dates."""
+def largest_day_and_month(rows: pl.LazyFrame) -> tuple[int, int]:
+    """The largest first and second number in a column ``timestamp`` of dates such as 03/04/2024."""
     stamp = pl.col("timestamp").str.strip_chars()
     parts = (stamp.str.extract(_NUMBERED, i).cast(pl.Int64, strict=False).max().alias(str(i)) for i in (1, 2))
     first, second = rows.select(*parts).collect(engine="streaming").row(0)
     return first or 0, second or 0
 
 
-def numbered_layouts(text: pl.Series, largest: Sequence[tuple[int, int]], name: str) -> tuple[str, ...]:
-    """Layouts of dates of two numbers and a year, by the largest numbers of all."""
+def layouts_by_largest(text: pl.Series, largest: Sequence[tuple[int, int]], name: str) -> tuple[str, ...]:
+    """Layouts of dates such as 03/04/2024, by the largest numbers of all files; refused where none is above 12."""
     dash = "-" if text.str.contains(r"^\d{1,2}-").any() else "/"
     year = "%Y" if text.str.contains(r"^\d{1,2}[/-]\d{1,2}[/-]\d{4}").any() else "%y"
     first, second = (max(numbers) for numbers in zip(*largest, strict=True))
@@ -128,37 +122,36 @@ def numbered_layouts(text: pl.Series, largest: Sequence[tuple[int, int]], name: 
     return tuple(dates[first <= 12] + time for time in _TIMES)
 
 
-def epoch_unit(text: pl.Series) -> int | None:
-    """Microseconds of the unit of times since 1970, from the first entries of a column; None for anything else."""
+def unit_since_1970(text: pl.Series) -> int | None:
+    """Microseconds of the unit that entries count time since 1970 in; None where they are anything else."""
     text = text.str.replace(r"\.0*$", "")
     lengths = text.str.len_chars().unique().to_list()
     return EPOCHS.get(lengths[0]) if len(lengths) == 1 and text.str.contains(r"^1\d+$").all() else None
 
 
-def since_1970(stamp: pl.Expr, unit: int) -> pl.Expr:
-    """Numbers, or text of them, as instants in UTC; null where it is something else."""
+def instants_since_1970(stamp: pl.Expr, unit: int) -> pl.Expr:
+    """Convert counts of a unit since 1970, numbers or text, to instants in UTC; null where a text is no number."""
     number = stamp.cast(pl.String).str.strip_chars().str.replace(r"\.0*$", "").cast(pl.Int64, strict=False)
     return pl.from_epoch(number * unit, time_unit="us").dt.replace_time_zone("UTC")
 
 
 def join_date_and_time(date: pl.Expr, time: pl.Expr) -> pl.Expr:
-    """A date and a time of the day in two columns, as one text; midnight that a date carries along is dropped."""
+    """Join a date and a time of the day from two columns as text; midnight that a date carries along is dropped."""
     day = date.cast(pl.String).str.strip_chars().str.replace(r"[ T]0?0:00(:00(\.0+)?)?$", "")
     return pl.concat_str([day, time.cast(pl.String).str.strip_chars()], separator=" ")
 
 
-def parse(text: pl.Expr, forms: tuple[str, ...], *, offsets: bool, named: bool = False) -> pl.Expr:
-    """Text to wall-clock time, or to UTC where ``offsets``; null where it fits none of the layouts.
+def parse_timestamps(text: pl.Expr, forms: tuple[str, ...], *, offsets: bool, named: bool = False) -> pl.Expr:
+    """Convert text to wall-clock time, or to UTC where it has ``offsets``; null where it fits none of the layouts.
 
     A layout ``named`` by the caller is taken as it is; else the T of ISO 8601 counts as a space.
     """
     text = text.str.strip_chars()
+    shift = pl.duration(minutes=0)
     if offsets:
-        offset = text.str.extract(_OFFSET, 1).str.replace(":", "", literal=True)
+        offset = text.str.extract(_OFFSET, 1).replace("Z", "+0000").str.replace(":", "", literal=True)
+        hours, minutes = (offset.str.slice(at, 2).cast(pl.Int64, strict=False) for at in (1, 3))
         sign = pl.when(offset.str.starts_with("-")).then(-1).otherwise(1)
-        digits = pl.when(offset == "Z").then(pl.lit("+0000")).otherwise(offset)
-        hours = digits.str.slice(1, 2).cast(pl.Int64, strict=False)
-        minutes = digits.str.slice(3, 2).cast(pl.Int64, strict=False)
         shift = pl.duration(minutes=sign * (60 * hours + minutes))
         text = text.str.replace(_OFFSET, "").str.strip_chars()
     text = text if named else text.str.replace("T", " ", literal=True)
@@ -181,63 +174,56 @@ def has_offsets(text: pl.Series) -> bool:
     return bool(2 * timed.str.contains(r"\d" + _OFFSET).sum() > len(text))
 
 
-def localize(frame: pl.LazyFrame, time_zone: str, within: Sequence[str] = ()) -> pl.LazyFrame:
+def resolve_clock_changes(frame: pl.LazyFrame, time_zone: str, within: Sequence[str] = ()) -> pl.LazyFrame:
     """Give wall-clock ``timestamp`` its zone; ``no_such_time`` marks what the spring change skips.
 
     ``within`` names columns that tell files apart: each file repeats the autumn hour for itself.
     """
     same = [*within, "household", "timestamp"]
     late = 2 * pl.int_range(pl.len()).over(same) >= pl.len().over(same)
-    repeated = (pl.len().over(same) > 1) & late
-    which = pl.when(repeated).then(pl.lit("latest")).otherwise(pl.lit("earliest"))
+    which = pl.when((pl.len().over(same) > 1) & late).then(pl.lit("latest")).otherwise(pl.lit("earliest"))
+    wall = pl.col("timestamp")
+    shown = wall.dt.replace_time_zone(time_zone, ambiguous=pl.col("_which"), non_existent="null")
     return (
-        frame.with_columns(_which=which, _known=pl.col("timestamp").is_not_null())
-        .with_columns(
-            pl.col("timestamp").dt.replace_time_zone(time_zone, ambiguous=pl.col("_which"), non_existent="null")
-        )
-        .with_columns(no_such_time=pl.col("_known") & pl.col("timestamp").is_null())
-        .drop("_which", "_known")
+        frame.with_columns(_which=which)
+        .with_columns(timestamp=shown, no_such_time=wall.is_not_null() & shown.is_null())
+        .drop("_which")
     )
 
 
 def on_clock(moments: Any, time_zone: str | None) -> Any:
-    """A column or expression of microseconds of the epoch as instants on the clock of a zone, or on none."""
+    """Convert microseconds of the epoch, a column or expression, to instants on the clock of a zone, or on none."""
     wall = pl.from_epoch(moments, time_unit="us")
     return wall if time_zone is None else wall.dt.replace_time_zone("UTC").dt.convert_time_zone(time_zone)
 
 
-def stamps(start: int, step: timedelta, length: int, time_zone: str | None) -> pl.Series:
+def grid_instants(start: int, step: timedelta, length: int, time_zone: str | None) -> pl.Series:
     """``length`` instants from ``start``, microseconds of the epoch, on the clock of a zone or on none."""
     moments = pl.Series("timestamp", start + step // MICROSECOND * np.arange(length))
     stamped: pl.Series = on_clock(moments, time_zone)
     return stamped
 
 
-def in_zone(moment: int, time_zone: str | None) -> datetime:
-    """Microseconds of the epoch as a datetime on the clock of the readings."""
-    result: datetime = stamps(moment, timedelta(0), 1, time_zone)[0]
+def instant_in_zone(moment: int, time_zone: str | None) -> datetime:
+    """Convert microseconds of the epoch to a datetime on the clock of a zone, or on none."""
+    result: datetime = grid_instants(moment, timedelta(0), 1, time_zone)[0]
     return result
 
 
-def epoch(moment: datetime) -> int:
-    """A point in time as microseconds of the epoch; one without a zone is on the clock of UTC."""
+def microseconds_of(moment: datetime) -> int:
+    """Convert a datetime to microseconds of the epoch; one without a zone is taken as UTC."""
     naive = moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
     return (naive - datetime(1970, 1, 1)) // MICROSECOND
 
 
-def instant(value: datetime | str, time_zone: str | None, *, name: str) -> datetime:
-    """A caller's point in time, on the clock of the readings: zoned if they are, wall-clock if they are not."""
-    if isinstance(value, str):
-        try:
-            value = datetime.fromisoformat(value)
-        except ValueError as error:
-            raise InputError(
-                f"{name} must be a datetime or ISO text such as '2024-01-31T00:00'", argument=name
-            ) from error
-    if not isinstance(value, datetime):
+def parse_instant(value: datetime | str, time_zone: str | None, *, name: str) -> datetime:
+    """Convert a caller's datetime or ISO text to the clock of the readings: zoned if they are, without zone if not."""
+    try:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+    except ValueError:
+        moment = None
+    if not isinstance(moment, datetime):
         raise InputError(f"{name} must be a datetime or ISO text such as '2024-01-31T00:00'", argument=name)
-    if time_zone is None:
-        if value.tzinfo is not None:
-            raise InputError(f"{name} has a time zone and the readings have none: give it without one")
-        return value
-    return value.replace(tzinfo=ZoneInfo(time_zone)) if value.tzinfo is None else value
+    if time_zone is None and moment.tzinfo is not None:
+        raise InputError(f"{name} has a time zone and the readings have none: give it without one")
+    return moment if time_zone is None or moment.tzinfo is not None else moment.replace(tzinfo=ZoneInfo(time_zone))

@@ -25,8 +25,8 @@ class Unit:
     energy: bool
     exponent: int
 
-    def in_kilo(self, value: pl.Expr) -> pl.Expr:
-        """Values in kW or kWh; decimal fractions come out as the nearest double, so thousandths are divided."""
+    def to_kilo(self, value: pl.Expr) -> pl.Expr:
+        """Convert values to kW or kWh; thousandths are divided, which gives the nearest double to a decimal."""
         return value / 1000 if self.exponent < 0 else value * 1000 if self.exponent > 0 else value
 
 
@@ -47,8 +47,8 @@ _SPELLED = {ord("ä"): "ae", ord("ö"): "oe", ord("ü"): "ue", ord("ß"): "ss"}
 _LAST_CASED = re.compile(r"[a-z](Wh?)$")
 
 
-def named_unit(unit: str | None) -> Unit | None:
-    """The unit that a caller names: "kwh", or with what :func:`named_meter` takes from it, "kwh-register"."""
+def parse_unit(unit: str | None) -> Unit | None:
+    """The unit in a caller's word such as "kwh" or "kwh-register"; None where none is given."""
     if unit is None:
         return None
     known = UNITS.get(unit.lower().partition("-")[0]) if isinstance(unit, str) else None
@@ -57,13 +57,13 @@ def named_unit(unit: str | None) -> Unit | None:
     return known
 
 
-def named_meter(unit: str | None) -> str | None:
-    """The caller's word for the readings beside their unit: "register", "interval", or nothing."""
+def parse_meter_kind(unit: str | None) -> str | None:
+    """What a caller's word for the unit says about the meter: "register", "interval", or None."""
     return (unit or "").lower().partition("-")[2] or None
 
 
 def unit_in_name(name: str) -> Unit | None:
-    """The unit that the name of a column or the entry of a unit field says; None where it says none, or several.
+    """The unit that a column's name or the entry of a unit field names; None where it names none, or several.
 
     >>> unit_in_name("energy(kWh/hh)").name, unit_in_name("powerKW").name, unit_in_name("Verbrauch")
     ('kWh', 'kW', None)
@@ -74,25 +74,23 @@ def unit_in_name(name: str) -> Unit | None:
     units = {UNITS[symbol] for symbol in _SYMBOL.findall(lower)}
     for prefix, hours in _WORD.findall(lower):
         units.add(UNITS[{"kilo": "k", "mega": "m"}.get(prefix, "") + ("wh" if hours else "w")])
-    if not units and "kwh" in plain(name):
+    if not units and "kwh" in plain_name(name):
         units.add(UNITS["kwh"])
-    last = _LAST.search(plain(name)) or _LAST_CASED.search(name)
+    last = _LAST.search(plain_name(name)) or _LAST_CASED.search(name)
     if not units and last:
         units.add(UNITS[last.group(1).lower()])
     return units.pop() if len(units) == 1 else None
 
 
-def plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """A name in lower case, with everything but letters and digits removed; umlauts are spelled out."""
     spelled = name.lower().translate(_SPELLED)
     return re.sub(r"[^a-z0-9]", "", unicodedata.normalize("NFKD", spelled))
 
 
-# ------------------------------------------------------------------ columns
-
 ROLES = ("household", "timestamp", "value")
 
-#: Names that are understood without being told (see :func:`plain`), the surest first.
+#: Names that are understood without being told (see :func:`plain_name`), the surest first.
 HOUSEHOLD = (
     "household", "householdid", "meter", "meterid", "customer", "customerid", "lclid", "vid", "house", "houseid",
     "homeid", "dataid", "meternumber", "mpan", "nmi", "haushalt", "zaehler", "zaehlernummer", "zaehlpunkt", "messpunkt",
@@ -118,6 +116,7 @@ class ColumnsError(InputError):
     """Columns of a meter file have to be named; ``what`` says why, without how that is done in Python."""
 
     def __init__(self, what: str) -> None:
+        """Keep ``what`` is wrong; the message adds how columns are named in Python."""
         super().__init__(f"{what}. Name them: columns={{'household': ..., 'timestamp': ..., 'value': ...}}")
         self.what = what
 
@@ -148,32 +147,32 @@ class MeterColumns:
     unit_field: str | None = None  #: a column that names the unit, row by row
 
     @property
-    def needed(self) -> list[str]:
-        """Every column that is read."""
+    def needed_columns(self) -> list[str]:
+        """Names of every column that is read."""
         named = (self.household, self.timestamp, self.clock, self.value, *self.across)
         return [column for column in named if column is not None]
 
 
-def recognize(header: Sequence[str], columns: Mapping[str, str] | None, file: str) -> MeterColumns:
-    """The layout of a file with this header; ``columns`` maps a role to a column and wins over guessing."""
-    given = _columns_by_role(header, columns, file)
-    household = given.get("household") or first_known(header, HOUSEHOLD)
+def recognize_columns(header: Sequence[str], columns: Mapping[str, str] | None, file: str) -> MeterColumns:
+    """Recognize the layout of a file by its header; ``columns`` maps roles to columns and wins over guessing."""
+    given = _named_columns(header, columns, file)
+    household = given.get("household") or find_known_name(header, HOUSEHOLD)
     timestamp, clock = given.get("timestamp"), given.get("clock")
     if timestamp is None:
-        timestamp, clock = first_known(header, DATES), first_known(header, CLOCKS)
-        if first_known(header, TIMESTAMP[:4]) is not None or timestamp is None or clock is None:
-            timestamp, clock = first_known(header, TIMESTAMP), None
-    rest = [c for c in header if c not in (household, timestamp, clock) and not _numbers_rows(c)]
+        timestamp, clock = find_known_name(header, DATES), find_known_name(header, CLOCKS)
+        if find_known_name(header, TIMESTAMP[:4]) is not None or timestamp is None or clock is None:
+            timestamp, clock = find_known_name(header, TIMESTAMP), None
+    rest = [c for c in header if c not in (household, timestamp, clock) and not _is_unnamed(c)]
     across = tuple(rest)
     if timestamp is not None and rest and all(_TIMED.match(c) for c in rest):
         return MeterColumns("days", household, timestamp, None, across)
     if timestamp is None and household is not None and rest and all(_DATED.match(c) for c in rest):
         return MeterColumns("times", household, None, None, across)
-    unit_field = first_known(rest, UNIT_FIELDS)
+    unit_field = find_known_name(rest, UNIT_FIELDS)
     rest = [c for c in rest if c != unit_field]
     units = {c: unit_in_name(c) for c in rest}
     saying = [c for c in rest if units[c] is not None]
-    value = given.get("value") or first_known(rest, VALUES)
+    value = given.get("value") or find_known_name(rest, VALUES)
     if timestamp is not None and household is not None:
         value = value or (rest[0] if len(rest) == 1 else saying[0] if len(saying) == 1 else None)
         if value is not None:
@@ -181,30 +180,30 @@ def recognize(header: Sequence[str], columns: Mapping[str, str] | None, file: st
         what = "several columns" if saying else "no column"
         raise ColumnsError(
             f"columns: {file} has {what} that look{'' if saying else 's'} like power or energy; found "
-            f"{list_names(header)}"
+            f"{describe_header(header)}"
         )
     if timestamp is not None and rest:
         value = value or (rest[0] if len(rest) == 1 and saying else None)
         if value is not None and len(rest) == 1:
             return MeterColumns("single", None, timestamp, value, (), clock, unit_in_name(value), unit_field)
-        quantities = len(saying) == len(rest) and all(QUANTITIES.search(plain(c)) for c in rest)
+        quantities = len(saying) == len(rest) and all(QUANTITIES.search(plain_name(c)) for c in rest)
         if value is not None or 0 < len(saying) < len(rest) or quantities:
             # Columns of one meter, or of readings among others: taken for households, they would be read as power.
-            raise ColumnsError(f"columns: {file} has readings but no household column; found {list_names(header)}")
+            raise ColumnsError(f"columns: {file} has readings but no household column; found {describe_header(header)}")
         said = set(units.values())
         unit = said.pop() if len(said) == 1 else None
         return MeterColumns("households", None, timestamp, None, tuple(rest), clock, unit, unit_field)
     missing = "timestamp" if timestamp is None else "household or value"
-    raise ColumnsError(f"columns: {file} has no {missing} column; found {list_names(header)}")
+    raise ColumnsError(f"columns: {file} has no {missing} column; found {describe_header(header)}")
 
 
-def first_known(header: Sequence[str], known: Sequence[str]) -> str | None:
-    """The column whose name comes first among known ones."""
-    names = {plain(c): c for c in reversed(header)}
+def find_known_name(header: Sequence[str], known: Sequence[str]) -> str | None:
+    """The column whose name stands first in a list of known names; None if no column has one."""
+    names = {plain_name(c): c for c in reversed(header)}
     return next((names[k] for k in known if k in names), None)
 
 
-def _columns_by_role(header: Sequence[str], columns: Mapping[str, str] | None, file: str) -> dict[str, str]:
+def _named_columns(header: Sequence[str], columns: Mapping[str, str] | None, file: str) -> dict[str, str]:
     """Role -> column, as the caller names them; ``"Date+Time"`` for the timestamp names that of the ``clock`` too."""
     given = dict(columns or {})
     unknown = sorted(set(given) - set(ROLES))
@@ -215,19 +214,19 @@ def _columns_by_role(header: Sequence[str], columns: Mapping[str, str] | None, f
         given["timestamp"], given["clock"] = (part.strip() for part in stamp.split("+", 1))
     for role, column in given.items():
         if column not in header:
-            raise InputError(f"columns: {file} has no column {column!r} for {role}; found {list_names(header)}")
+            raise InputError(f"columns: {file} has no column {column!r} for {role}; found {describe_header(header)}")
     return given
 
 
-def _numbers_rows(column: str) -> bool:
-    """A column without a name, as programs write their row numbers."""
+def _is_unnamed(column: str) -> bool:
+    """Whether a column has no name, as programs write their row numbers."""
     return not column.strip() or re.match(r"unnamed: \d+$", column.strip().lower()) is not None
 
 
-def list_names(header: Sequence[str], most: int = 12) -> str:
-    """The names of columns for a message; none of a first line that may be data: with numbers, or one entry only.
+def describe_header(header: Sequence[str], most: int = 12) -> str:
+    """The names of columns for a message; only their number where the first line may be data.
 
-    >>> list_names(["id", "time", "kw"]), list_names(["H7", "2024-01-01", "1.53"])
+    >>> describe_header(["id", "time", "kw"]), describe_header(["H7", "2024-01-01", "1.53"])
     ("'id', 'time', 'kw'", '3 entries, numbers among them (is the header missing?)')
     """
     if len(header) == 1 or any(_NUMBER.fullmatch(name.strip().lower()) for name in header):

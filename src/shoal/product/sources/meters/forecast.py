@@ -17,8 +17,22 @@ from shoal.arma.fit import model_order
 from shoal.arma.predict import LAGS, check_models
 from shoal.errors import InputError
 from shoal.product.sources.meters import clock
-from shoal.product.sources.meters.predictive import FLOOR, PERIODS, Forecasts, by_row, export_scale, fit_season, phases
-from shoal.product.sources.meters.quality import NothingToForecast, Readings, TrainingWindow, as_readings, repair
+from shoal.product.sources.meters.predictive_laws import (
+    FLOOR,
+    PERIODS,
+    Forecasts,
+    export_scale,
+    fit_season,
+    map_arrays,
+    phase_numbers,
+)
+from shoal.product.sources.meters.quality import (
+    NothingToForecast,
+    Readings,
+    TrainingWindow,
+    as_readings,
+    repair_readings,
+)
 
 #: A household with fewer than this share of its training readings is left out.
 LEAST_OBSERVED = 0.8
@@ -58,7 +72,7 @@ def forecast(
         train_days: length of the training window, which ends at ``origin``.
         horizon: steps to predict.
         season: ``"week"`` or ``"day"``: what the seasonal mean repeats with. A week in two weeks of training is
-            seen twice, which makes predictive intervals too narrow; see :mod:`shoal.product.sources.meters.predictive`.
+            seen twice, which makes predictive intervals too narrow.
         origin: first instant to predict; by default right after the last readings, which one home's may move for all:
             name it for :func:`shoal.noisy_crowds`. Text is ISO 8601.
         floor: kW below which power is set to the floor before the logarithm.
@@ -91,11 +105,11 @@ def forecast(
     least = max(10 * (p + q + 1), 4 * max(LAGS, p + q + 2))
     if length < least:
         raise InputError(f"order does not fit: ({p}, {q}) needs {least} training readings, train_days gives {length}")
-    at = data.place(origin, anywhere=interval is not None)
-    return _fit(data, data.cut(at, -length), at, (p, q), train_days, horizon, season, floor, export, progress)
+    at = data.find_origin(origin, anywhere=interval is not None)
+    return _fit_window(data, data.window(at, -length), at, (p, q), train_days, horizon, season, floor, export, progress)
 
 
-def _fit(
+def _fit_window(
     data: Readings,
     past: TrainingWindow,
     at: int,
@@ -107,7 +121,7 @@ def _fit(
     export: bool,
     progress: Callable[[int, int], None] | None = None,
 ) -> Forecasts:
-    """Fit the homes of a training window that ends at ``at``, microseconds of the epoch, and predict from there."""
+    """Fit the homes of a training window that ends at ``at``, microseconds of the epoch, and forecast from there."""
     n, length = past.kw.shape
     if horizon > length:
         raise InputError(f"horizon must not exceed the training window of {length} steps", argument="horizon")
@@ -116,7 +130,7 @@ def _fit(
         below = (past.kw < 0).sum(axis=1)
         past = replace(past, kw=np.where(past.kw < 0, np.nan, past.kw))
     kw, step = past.kw, data.step
-    reasons = _reasons(kw, floor, train_days, below)
+    reasons = _reasons_to_leave_out(kw, floor, train_days, below)
     rows = np.flatnonzero(reasons == "")
     if not len(rows):
         seen = int(np.isfinite(kw).sum(axis=1).max(initial=0))
@@ -126,9 +140,9 @@ def _fit(
             f"readings: no household can be fitted. train_days={train_days} needs {length} readings before origin "
             f"(at least {LEAST_OBSERVED:.0%} of them); the fullest household has {seen}, or is constant{enough}"
         )
-    phase = phases(past.timestamps, season, step)
+    phase = phase_numbers(past.timestamps, season, step)
     profile = fit_season(kw[rows], phase, period=season, step=step, floor=floor)
-    x = profile.remove(kw[rows], phase)
+    x = profile.residuals(kw[rows], phase)
     varies = np.nanstd(x, axis=1) > FLAT
     if not varies.any():
         raise NothingToForecast("readings: no household varies beyond its season in the training window")
@@ -138,10 +152,10 @@ def _fit(
     if not models.ok.any():
         raise NothingToForecast(f"order does not fit: no household's model of order {order} could be estimated")
     fitted, models = np.flatnonzero(varies)[models.ok], models.take(models.ok)
-    rows, profile = rows[fitted], by_row([profile], lambda arrays: arrays[0][fitted])
+    rows, profile = rows[fitted], map_arrays([profile], lambda arrays: arrays[0][fitted])
     ahead = predict(models, x[fitted], horizon)
-    future = clock.stamps(at, step, horizon, data.time_zone)
-    part = profile.profile[:, phases(future, season, step)]
+    future = clock.grid_instants(at, step, horizon, data.time_zone)
+    part = profile.profile[:, phase_numbers(future, season, step)]
     checks = check_models(ahead.innovations, sum(order))
     names = np.array(past.households, dtype=object)
     # trained and floored count readings of the window, borrowed phases without one; fit names the model of the fallback
@@ -176,8 +190,10 @@ def _fit(
     )
 
 
-def _reasons(kw: NDArray[Any], floor: float, train_days: int, below: NDArray[np.int64]) -> NDArray[np.object_]:
-    """(n,) why the training window (n, T) rules a household out, or nothing; the same text for the same trouble.
+def _reasons_to_leave_out(
+    kw: NDArray[Any], floor: float, train_days: int, below: NDArray[np.int64]
+) -> NDArray[np.object_]:
+    """(n,) reason why the training window (n, T) rules a household out, "" where it does not.
 
     ``below`` counts readings below zero that are missing from the window, because export was not asked for.
     """
@@ -200,9 +216,6 @@ def _reasons(kw: NDArray[Any], floor: float, train_days: int, below: NDArray[np.
         "consumption"
     )
     return reasons
-
-
-# ------------------------------------------------------------------ the next day
 
 
 def update_forecasts(
@@ -246,7 +259,7 @@ def update_forecasts(
     length = history.kw.shape[1]
     if length * step != timedelta(days=forecasts.train_days):
         raise InputError("forecasts hold no training window to go on from; make them with forecast()")
-    data = readings if isinstance(readings, Readings) else repair(readings, interval=step)
+    data = readings if isinstance(readings, Readings) else repair_readings(readings, interval=step)
     zone = getattr(forecasts.timestamps.dtype, "time_zone", None)
     if data.step != step:
         raise InputError(f"readings must come every {step}, as those that the forecasts were made from")
@@ -256,7 +269,7 @@ def update_forecasts(
             f"time_zone: the readings so far had {had}, and these have {has}; write their timestamps as before, or "
             "read them with the same time_zone="
         )
-    at = data.place(origin)
+    at = data.find_origin(origin)
     steps, rest = divmod(at - int(forecasts.timestamps.dt.epoch("us")[0]), step // clock.MICROSECOND)
     if rest:
         raise InputError("readings must lie on the grid of those that the forecasts were made from")
@@ -264,7 +277,7 @@ def update_forecasts(
         raise InputError(
             "origin must lie after that of the forecasts: the readings hold nothing new", argument="origin"
         )
-    new = data.cut(at, -max(length, steps))
+    new = data.window(at, -max(length, steps))
     names = sorted({*history.households, *new.households})
     place = {name: i for i, name in enumerate(names)}
     kw, overlap = np.full((len(names), length), np.nan), max(length - steps, 0)
@@ -274,7 +287,7 @@ def update_forecasts(
     news = np.asarray((new.kw[:, -steps:] >= (-np.inf if export else 0.0)).any(axis=1))
     there = np.flatnonzero(np.isfinite(kw).any(axis=1))
     past = TrainingWindow(tuple(names[i] for i in there), new.timestamps[-length:], kw[there])
-    moved = _fit(
+    moved = _fit_window(
         replace(data, quality=_with_absent_homes(data.quality, past.households)),
         past,
         at,
@@ -289,7 +302,7 @@ def update_forecasts(
 
 
 def _with_absent_homes(table: pl.DataFrame, homes: tuple[str, ...]) -> pl.DataFrame:
-    """A quality table with a row for every home of the window, also for those without new readings.
+    """Add a row to a quality table for every home of the window that has no new readings.
 
     A home that only the new readings leave out is not left out of the window for it.
     """

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from shoal.errors import InputError
-from shoal.product.sources.frames import encoding_of, text_of
+from shoal.product.sources.frames import guess_encoding, open_text
 from shoal.product.sources.meters.columns import UNITS
 
 #: A reading: household, channel, time (ISO with offset, or seconds since 1970), mean kW or nothing.
@@ -25,7 +25,7 @@ Row = tuple[str, str, str, str]
 
 @dataclass(frozen=True)
 class MeterFormat:
-    """A format that a file's first characters tell, with the function for its rows; without one it is refused.
+    """A format recognized by a file's first characters, with the function for its rows; without one, refused.
 
     ``words``: why the unit is known, or the reason of the refusal.
     """
@@ -38,10 +38,10 @@ class MeterFormat:
 
 
 def nem12_rows(file: Path) -> Iterator[Row]:
-    """Every interval of the channels of consumption, in the order of the file."""
+    """Every interval of the channels of consumption in a NEM12 file, in its order."""
     meter = channel = ""
     minutes, factor = 0, 0.0
-    with text_of(file, encoding_of(file)) as lines:
+    with open_text(file, guess_encoding(file)) as lines:
         for number, line in enumerate(lines, start=1):
             fields = [field.strip().strip('"') for field in line.split(",")]
             try:

@@ -99,9 +99,10 @@ AUTUMN = (
 
 COLUMNS = ("household", "timestamp", "kw")
 
+#: Counts of the quality table: of faults while reading, of rows, and of the grid; all but two of them are repairs.
 _FAULTS = ("bad_time", "no_such_time", "invalid")
-_REPAIRS = (*_FAULTS, "above_max", "out_of_order", "off_grid", "falls", "duplicates", "missing")
-_COUNTS = (*_FAULTS, "negative", *_REPAIRS[3:-1], "conflicts", "missing")
+_OF_ROWS = (*_FAULTS, "negative", "above_max", "out_of_order", "off_grid")
+_COUNTS = (*_OF_ROWS, "falls", "duplicates", "conflicts", "missing")
 
 
 class NothingToForecast(InputError):
@@ -151,8 +152,8 @@ class Readings:
         gone = self.quality.filter(pl.col("verdict") == "left out")
         return dict(zip(gone["household"].to_list(), gone["reason"].to_list(), strict=True))
 
-    def cut(self, at: int, steps: int) -> TrainingWindow:
-        """``steps`` grid points from ``at``, microseconds of the epoch: from it on, or up to it if negative."""
+    def window(self, at: int, steps: int) -> TrainingWindow:
+        """The readings of ``steps`` grid points from ``at``, microseconds of the epoch; before it if negative."""
         width, length = self.step // MICROSECOND, abs(steps)
         start = min(at, at + steps * width)
         households, time = self._ends["household"], pl.col("timestamp").dt.epoch("us")
@@ -161,16 +162,18 @@ class Readings:
         kw = np.full((len(households), length), np.nan)
         row = part["household"].cast(pl.Enum(households)).to_physical().to_numpy()
         kw[row, part["slot"].to_numpy()] = part["kw"].fill_null(float("nan")).to_numpy()
-        return TrainingWindow(tuple(households.to_list()), clock.stamps(start, self.step, length, self.time_zone), kw)
+        return TrainingWindow(
+            tuple(households.to_list()), clock.grid_instants(start, self.step, length, self.time_zone), kw
+        )
 
     @cached_property
     def _ends(self) -> pl.DataFrame:
-        """First and last instant of each household, in microseconds of the epoch, by name."""
+        """First and last instant of each household in microseconds of the epoch: household, first, end."""
         time = pl.col("timestamp").dt.epoch("us")
         return self.frame.group_by("household").agg(first=time.min(), end=time.max()).sort("household")
 
-    def place(self, origin: datetime | str | None, *, anywhere: bool = False) -> int:
-        """The end of the training window, in microseconds of the epoch.
+    def find_origin(self, origin: datetime | str | None, *, anywhere: bool = False) -> int:
+        """Find the end of the training window, in microseconds of the epoch.
 
         By default the latest one that at least half of the households reach with their readings. One that no household
         reaches is refused, unless it may be ``anywhere``: then no home decides whether others have a forecast.
@@ -180,24 +183,18 @@ class Readings:
             raise NothingToForecast("readings: no household is left; the quality table says why")
         if origin is None:
             return int(ends[(len(ends) - 1) // 2]) + width
-        at, first = (
-            clock.epoch(clock.instant(origin, self.time_zone, name="origin")),
-            int(self._ends["first"].sort()[0]),
-        )
+        at = clock.microseconds_of(clock.parse_instant(origin, self.time_zone, name="origin"))
+        first = int(self._ends["first"].sort()[0])
         if (at - first) % width:
             raise InputError("origin must fall on the grid of the readings", argument="origin")
-        if anywhere:
-            return at
-        if at > ends[-1] + width:
+        if not anywhere and at > ends[-1] + width:
             raise NothingToForecast("origin lies after the last reading of every household")
-        if at <= first:
-            raise NothingToForecast(
-                "origin lies before the first reading of every household: nothing is left to train on"
-            )
+        if not anywhere and at <= first:
+            raise NothingToForecast("origin lies before the first reading of every household: nothing to train on")
         return at
 
-    def notes(self, *, export: bool = True) -> list[str]:
-        """Sentences on what an owner should settle about these readings, with the option that settles it.
+    def owner_notes(self, *, export: bool = True) -> list[str]:
+        """Sentences on what the owner should settle about these readings, with the option that settles it.
 
         ``export``: readings below zero are forecast, but for those of homes that are left out.
         """
@@ -214,8 +211,8 @@ class Readings:
                 sentences.append(NOTES[name].format(total=things, homes=count_of(homes, "household"), zone=zone))
         return sentences
 
-    def summary(self) -> dict[str, int]:
-        """Totals over households: how many of each verdict, and each count of the table."""
+    def totals(self) -> dict[str, int]:
+        """How many households have each verdict, and the sum of each count of the quality table."""
         verdicts = self.quality["verdict"].to_list()
         counts = {v: verdicts.count(v) for v in ("ok", "repaired", "left out")}
         return counts | {c: int(self.quality[c].sum()) for c in (*_COUNTS, "zeros", "flat", "large")}
@@ -227,15 +224,15 @@ def as_readings(
     """Readings as they are; a frame is put on its grid first: with an interval and an origin, on that of the origin."""
     if isinstance(readings, Readings):
         return readings
-    width, phase = clock.step(interval), None
+    width, phase = clock.parse_step(interval), None
     if width is not None and origin is not None:
-        kind = frames.table_of(readings, "readings")
+        kind = frames.lazy_table(readings, "readings")
         zone = None if kind is None else getattr(kind.collect_schema().get("timestamp"), "time_zone", None)
-        phase = clock.epoch(clock.instant(origin, zone, name="origin")) % (width // MICROSECOND)
-    return repair(readings, interval=interval, phase=phase)
+        phase = clock.microseconds_of(clock.parse_instant(origin, zone, name="origin")) % (width // MICROSECOND)
+    return repair_readings(readings, interval=interval, phase=phase)
 
 
-def repair(
+def repair_readings(
     frame: Any,
     *,
     interval: Any = None,
@@ -246,18 +243,18 @@ def repair(
     unit: str = "kW",
     unit_reason: str = Readings.unit_reason,
 ) -> Readings:
-    """Readings on a regular grid, from any frame with household, timestamp, kw in any order, with repeats and gaps.
+    """Put any frame with household, timestamp, kw, in any order, with repeats and gaps, on a regular grid.
 
     Values are kW, with ``energy`` kWh per interval, with ``register`` totals in kWh; those above ``max_kw`` are taken
     for faults. The grid has an ``interval`` (by default the most common one) and a ``phase`` in microseconds from
     midnight UTC (by default where most readings lie).
     """
-    rows = _standard(frame)
+    rows = _standard_columns(frame)
     if not len(rows):
         raise InputError("readings must hold at least one row")
     ceiling = float("inf") if max_kw is None else validation.positive(max_kw=max_kw)
-    own = own_intervals(rows)
-    step = clock.step(interval) or common_interval(Counter(own["own"].drop_nulls().to_list()))
+    own = household_intervals(rows)
+    step = clock.parse_step(interval) or most_common_interval(Counter(own["own"].drop_nulls().to_list()))
     width = step // MICROSECOND
     per_hour = timedelta(hours=1) / step
     time, number = pl.col("timestamp").dt.epoch("us"), pl.col("kw")
@@ -278,8 +275,7 @@ def repair(
         kw=pl.when(usable).then(number),
     )
     counted = rows.group_by("household").agg(
-        pl.len().alias("rows"),
-        *(pl.col(c).sum().cast(pl.Int64) for c in (*_FAULTS, "negative", "above_max", "out_of_order", "off_grid")),
+        pl.len().alias("rows"), *(pl.col(c).sum().cast(pl.Int64) for c in _OF_ROWS)
     )
     merged = rows.filter(pl.col("slot").is_not_null() & ~pl.col("off_grid")).select("household", "slot", "kw")
     if merged.select(pl.struct("household", "slot").is_duplicated().any()).item():
@@ -287,18 +283,18 @@ def repair(
         merged = merged.group_by("household", "slot").agg(kw=values.last(), n=pl.len(), values=values.n_unique())
     else:
         merged = merged.with_columns(n=pl.lit(1, pl.UInt32), values=pl.lit(1, pl.UInt32))
-    merged = merged.sort("household", "slot")
+    merged = merged.sort("household", "slot").with_columns(falls=pl.lit(False), over=pl.lit(False))
     if register:  # energy of the interval that begins at a total, where the next one is there and does not fall
         after = pl.col("slot").shift(-1).over("household") == pl.col("slot") + 1
         change = pl.when(after).then(number.shift(-1).over("household") - number)
         power = pl.when(change >= 0).then(change * per_hour)
-        merged = merged.with_columns(falls=(change < 0).fill_null(False), kw=power)
-        over = (number > ceiling).fill_null(False)
-        merged = merged.with_columns(over=over, kw=pl.when(~over).then(number))
-    else:
-        merged = merged.with_columns(falls=pl.lit(False), over=pl.lit(False))
+        merged = merged.with_columns(
+            falls=(change < 0).fill_null(False),
+            over=(power > ceiling).fill_null(False),
+            kw=pl.when((power > ceiling).fill_null(False).not_()).then(power),
+        )
     zone = getattr(rows.schema["timestamp"], "time_zone", None)
-    table = _table(counted, merged, own, step, phase, zone).with_columns(unit=pl.lit(unit))
+    table = _quality_table(counted, merged, own, step, phase, zone).with_columns(unit=pl.lit(unit))
     kept = table.filter(pl.col("verdict") != "left out").select("household", "_first", "_last", "missing")
     grid = merged.select("household", "slot", "kw")
     if len(kept) < len(table) or kept["missing"].sum() or grid["kw"].has_nulls():
@@ -309,9 +305,9 @@ def repair(
     return Readings(final, table.drop("_first", "_last").with_columns(name), step, unit, unit_reason)
 
 
-def _standard(frame: Any) -> pl.DataFrame:
-    """The three columns in their standard types plus one flag column per fault found while reading."""
-    table = frames.table_of(frame, "readings")
+def _standard_columns(frame: Any) -> pl.DataFrame:
+    """Household, timestamp and kw in their standard types, and a flag column per fault found while reading."""
+    table = frames.lazy_table(frame, "readings")
     if table is None:
         raise InputError("readings must be a frame (Polars, pandas, Arrow) with household, timestamp, kw")
     schema = table.collect_schema()
@@ -335,14 +331,14 @@ def _standard(frame: Any) -> pl.DataFrame:
     return rows.with_columns(bad_time=pl.col("bad_time") | (pl.col("timestamp").is_null() & ~known_before))
 
 
-def own_intervals(rows: pl.DataFrame) -> pl.DataFrame:
+def household_intervals(rows: pl.DataFrame) -> pl.DataFrame:
     """Most common distance between a household's successive instants, in microseconds: household, own."""
     time = pl.col("timestamp").dt.epoch("us").drop_nulls()
     return rows.group_by("household").agg(own=time.unique().sort().diff().drop_nulls().mode().min())
 
 
-def common_interval(counts: Mapping[int, int]) -> timedelta:
-    """The grid's interval, from how many households have which (in microseconds): the most common, then the least."""
+def most_common_interval(counts: Mapping[int, int]) -> timedelta:
+    """The grid's interval: the most common one, then the shortest, by how many households have which (microseconds)."""
     if not counts:
         raise InputError("interval cannot be inferred: no household has two readings; pass interval=")
     common = min(counts, key=lambda own: (-counts[own], own))
@@ -354,10 +350,10 @@ def common_interval(counts: Mapping[int, int]) -> timedelta:
     return timedelta(microseconds=common)
 
 
-def _table(
+def _quality_table(
     counted: pl.DataFrame, merged: pl.DataFrame, own: pl.DataFrame, step: timedelta, phase: int, zone: str | None
 ) -> pl.DataFrame:
-    """One row per household: counts, verdict and reason."""
+    """A row per household with counts, verdict and reason, from its rows ``counted`` and its grid points ``merged``."""
     width, kw = step // MICROSECOND, pl.col("kw")
     slot = pl.col("slot").filter(kw.is_not_null())
     grids = merged.group_by("household").agg(
@@ -368,7 +364,7 @@ def _table(
         longest_gap=slot.diff().max().fill_null(1) - 1,
         zeros=(kw == 0).sum().cast(pl.Int64),
         flat=kw.min() == kw.max(),
-        _never_above=(kw.max() <= 0) & (kw.min() < 0),
+        never_above=(kw.max() <= 0) & (kw.min() < 0),
         duplicates=(pl.col("n").cast(pl.Int64) - 1).sum(),
         conflicts=(pl.col("values") > 1).sum().cast(pl.Int64),
     )
@@ -378,62 +374,50 @@ def _table(
     large = means.group_by("household").agg(
         large=(pl.col("mean").max() > LARGEST_DAY) | (pl.col("most").max() > LARGEST_READING)
     )
-    span = pl.col("_last") - pl.col("_first") + 1
     table = counted
     for more in (grids, own, large):
         table = table.join(more, on="household", how="left")
+    rows, present = pl.col("rows"), pl.col("present")
     table = table.with_columns(
         pl.col("duplicates", "conflicts", "present", "longest_gap", "zeros", "falls").fill_null(0),
         pl.col("flat", "large").fill_null(False),
         above_max=pl.col("above_max") + pl.col("over").fill_null(0),
-        missing=(span - pl.col("present")).fill_null(0),
-    )
-    minutes = f"{step / timedelta(minutes=1):g}"
-    other = (pl.col("own") != width) & (pl.col("own") <= DAY)
-    sparse = pl.col("present") < LEAST_COVERAGE * span
-    reason = (
-        pl.when(pl.col("household").cast(pl.String) == "")
-        .then(pl.lit("rows without a household id"))
-        .when((pl.col("invalid") == pl.col("rows")) & (pl.col("rows") > 0))
-        .then(pl.lit("no usable reading: none is a number (a decimal comma needs columns separated by semicolons)"))
-        .when((pl.col("bad_time") == pl.col("rows")) & (pl.col("rows") > 0))
-        .then(pl.lit("no usable reading: no timestamp can be read (write all with an offset from UTC, or all without)"))
-        .when(pl.col("present") == 0)
-        .then(pl.lit("no usable reading"))
-        .when(pl.col("_never_above") & (span * width >= DAYS_BELOW * DAY))
-        .then(pl.lit(NEGATIVE))
-        .when(pl.col("off_grid") > MOST_OFF_GRID * pl.col("rows"))
-        .then(pl.lit(f"mixed intervals: most readings do not fall on the {minutes}-minute grid of the others"))
-        .when(other & (pl.col("present") < 0.6 * span))
-        .then(pl.format(f"mixed intervals: {{}} minutes, while the grid has {minutes}", pl.col("own") / 60e6))
-        .when(pl.col("falls") * RATIO > pl.col("present"))
-        .then(pl.lit("its readings fall too often for the register that the others are"))
-        .when(sparse)
-        .then(pl.lit("readings are strewn over too long a time: some timestamps must be wrong"))
-    )
-    repaired = pl.any_horizontal(pl.col(c) > 0 for c in _REPAIRS)
+        span=pl.col("_last") - pl.col("_first") + 1,
+    ).with_columns(missing=(pl.col("span") - present).fill_null(0))
+    minutes, span = f"{step / timedelta(minutes=1):g}", pl.col("span")
+    reasons = {
+        "rows without a household id": pl.col("household").cast(pl.String) == "",
+        "no usable reading: none is a number (a decimal comma needs columns separated by semicolons)":
+            (pl.col("invalid") == rows) & (rows > 0),
+        "no usable reading: no timestamp can be read (write all with an offset from UTC, or all without)":
+            (pl.col("bad_time") == rows) & (rows > 0),
+        "no usable reading": present == 0,
+        NEGATIVE: pl.col("never_above") & (span * width >= DAYS_BELOW * DAY),
+        f"mixed intervals: most readings do not fall on the {minutes}-minute grid of the others":
+            pl.col("off_grid") > MOST_OFF_GRID * rows,
+        f"mixed intervals: {{}} minutes, while the grid has {minutes}":
+            (pl.col("own") != width) & (pl.col("own") <= DAY) & (present < 0.6 * span),
+        "its readings fall too often for the register that the others are": pl.col("falls") * RATIO > present,
+        "readings are strewn over too long a time: some timestamps must be wrong": present < LEAST_COVERAGE * span,
+    }  # fmt: skip
+    texts = [pl.when(holds).then(pl.lit(text)) for text, holds in reasons.items()]
+    reason = pl.coalesce(texts).str.replace("{}", (pl.col("own") / 60e6).cast(pl.String).fill_null(""), literal=True)
+    repaired = pl.any_horizontal(pl.col(c) > 0 for c in _COUNTS if c not in ("negative", "conflicts"))
     table = table.with_columns(
         **{end: clock.on_clock(pl.col(f"_{end}") * width + phase, zone) for end in ("first", "last")},
         gaps=pl.when(pl.col("missing") > 0).then(pl.lit("left missing")).otherwise(pl.lit("none")),
         reason=reason,
-    ).with_columns(
-        verdict=pl.when(pl.col("reason").is_not_null())
-        .then(pl.lit("left out"))
-        .when(repaired)
-        .then(pl.lit("repaired"))
-        .otherwise(pl.lit("ok"))
-    )
+        verdict=pl.when(reason.is_not_null()).then(pl.lit("left out"))
+        .otherwise(pl.when(repaired).then(pl.lit("repaired")).otherwise(pl.lit("ok"))),
+    )  # fmt: skip
     front = ("household", "verdict", "reason", "rows", "first", "last")
     return table.select(*front, *_COUNTS, "longest_gap", "gaps", "zeros", "flat", "large", "_first", "_last").sort(
         "household"
     )
 
 
-# ------------------------------------------------------------------ registers
-
-
-def rising(rows: pl.DataFrame) -> tuple[int, int]:
-    """Of the households in rows of household, timestamp and kw: how many only rise, and how many can be judged."""
+def count_registers(rows: pl.DataFrame) -> tuple[int, int]:
+    """How many households only rise, as registers do, and how many have changes enough to judge that."""
     change = pl.col("kw").sort_by("timestamp").diff()
     homes = rows.filter(pl.col("kw").is_finite() & pl.col("timestamp").is_not_null()).group_by("household")
     counts = homes.agg(rises=(change > 0).sum().cast(pl.Int64), falls=(change < 0).sum().cast(pl.Int64))
@@ -441,8 +425,8 @@ def rising(rows: pl.DataFrame) -> tuple[int, int]:
     return int(((rises >= LEAST) & (rises >= RATIO * falls)).sum()), int((rises + falls >= LEAST).sum())
 
 
-def decided(like: int, judged: int, *, energy: bool, meter: str | None) -> bool:
-    """Whether readings are totals: as the caller says, or as most households look."""
+def are_registers(like: int, judged: int, *, energy: bool, meter: str | None) -> bool:
+    """Whether readings are totals: as the caller says (``meter``), or as most of the ``judged`` households look."""
     if meter is not None:
         if validation.choice(("register", "interval"), unit=meter) == "register" and not energy:
             raise InputError("unit: the total of a register is energy; pass unit='kwh-register' (or 'wh-', 'mwh-')")

@@ -67,11 +67,11 @@ def simulate_meters(
     except (TypeError, ValueError) as error:
         raise InputError("start must be ISO text such as '2024-01-01'") from error
     begin = begin.replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
-    calendar = _calendar(begin, days, seed)
+    calendar = _draw_calendar(begin, days, seed)
     kw = np.empty((n, days * 1440 // step))
     for row, i in enumerate(numbers):
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1, i)))
-        kw[row] = _meter(rng, _household(rng, calendar), step)
+        kw[row] = _metered_power(rng, _household_load(rng, calendar), step)
     stamps = pl.datetime_range(
         begin, begin + timedelta(days=days), timedelta(minutes=step), closed="left", eager=True, time_unit="us"
     )
@@ -86,7 +86,7 @@ def simulate_meters(
 
 @dataclass(frozen=True)
 class _Calendar:
-    """Calendar that all households share: days and weather."""
+    """Days and weather, which all households share."""
 
     days: int
     hour: FloatArray  #: (points,) hour of the day
@@ -94,18 +94,19 @@ class _Calendar:
     cold: FloatArray  #: (points,) need for heating, about 1 on average
 
 
-def _calendar(first: datetime, days: int, seed: int) -> _Calendar:
+def _draw_calendar(first: datetime, days: int, seed: int) -> _Calendar:
+    """Draw the weather of so many days."""
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
     hour = np.tile(np.arange(PER_DAY) * FINE / 60, days)
     weekend = (first.weekday() + np.arange(days)) % 7 >= 5
-    daily = _smooth(rng, days + 1, 0.85)
+    daily = _smooth_path(rng, days + 1, 0.85)
     between = np.interp(np.arange(days * PER_DAY) / PER_DAY, np.arange(days + 1), daily)
     cold = np.maximum(1 + 0.28 * between + 0.18 * np.cos(2 * np.pi * (hour - 5) / 24), 0.15)
     return _Calendar(days, hour, weekend, cold)
 
 
-def _smooth(rng: np.random.Generator, n: int, memory: float) -> FloatArray:
-    """A stationary AR(1) path of unit variance."""
+def _smooth_path(rng: np.random.Generator, n: int, memory: float) -> FloatArray:
+    """(n,) a stationary AR(1) path of unit variance, whose neighbors have the correlation ``memory``."""
     from scipy.signal import lfilter
 
     shocks = rng.standard_normal(n) * np.sqrt(1 - memory**2)
@@ -113,36 +114,42 @@ def _smooth(rng: np.random.Generator, n: int, memory: float) -> FloatArray:
     return np.asarray(lfilter([1.0], [1.0, -memory], shocks))
 
 
-def _household(rng: np.random.Generator, cal: _Calendar) -> FloatArray:
-    """Power in kW at the fine resolution."""
-    size, heat = _kind(rng)
-    home, awake = _occupancy(rng, cal)
-    load = _base(rng, cal, size) + _active(rng, cal, size, home * awake) + _appliances(rng, cal, size, home)
+def _household_load(rng: np.random.Generator, cal: _Calendar) -> FloatArray:
+    """(points,) power of a household in kW, every :data:`FINE` minutes."""
+    size, heat = _draw_size_and_heating(rng)
+    home, awake = _draw_occupancy(rng, cal)
+    load = (
+        _standby_load(rng, cal, size)
+        + _lights_and_electronics(rng, cal, size, home * awake)
+        + _appliance_load(rng, cal, size, home)
+    )
     if heat == "heat pump":
-        load += _cycles(rng, cal, size)
+        load += _heat_pump_load(rng, cal, size)
     if heat == "storage":
-        load += _night(rng, cal, power=rng.lognormal(1.75, 0.40) * size, hours=rng.uniform(4, 7.5), weather=1.0)
+        load += _night_storage_load(
+            rng, cal, power=rng.lognormal(1.75, 0.40) * size, hours=rng.uniform(4, 7.5), weather=1.0
+        )
     if heat in ("boiler", "storage") or (heat == "heat pump" and rng.random() < 0.45):
-        load += _night(rng, cal, power=rng.uniform(2.0, 4.5), hours=rng.uniform(1.2, 3.5), weather=0.1)
+        load += _night_storage_load(rng, cal, power=rng.uniform(2.0, 4.5), hours=rng.uniform(1.2, 3.5), weather=0.1)
     return load
 
 
-def _kind(rng: np.random.Generator) -> tuple[float, str]:
-    """Size of a household, and its main electric heat: the first that is drawn of it."""
+def _draw_size_and_heating(rng: np.random.Generator) -> tuple[float, str]:
+    """Draw the size of a household and its main electric heat."""
     return float(rng.lognormal(0.3, 0.5)), str(rng.choice(list(MIX), p=list(MIX.values())))
 
 
-def heating_of(number: int, seed: int = 0) -> str:
+def simulated_heating(number: int, seed: int = 0) -> str:
     """The main electric heat of a simulated household, one of :data:`MIX`.
 
-    >>> heating_of(0) in MIX
+    >>> simulated_heating(0) in MIX
     True
     """
-    return _kind(np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1, number))))[1]
+    return _draw_size_and_heating(np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1, number))))[1]
 
 
-def _occupancy(rng: np.random.Generator, cal: _Calendar) -> tuple[FloatArray, FloatArray]:
-    """Whether someone is at home, and awake, at each point; 0 or 1."""
+def _draw_occupancy(rng: np.random.Generator, cal: _Calendar) -> tuple[FloatArray, FloatArray]:
+    """(points,) whether someone is at home, and whether someone is awake, 0 or 1."""
     stays = rng.random() < 0.45  # somebody is at home on workdays as well
     jitter = rng.standard_normal((5, cal.days))
     wake = rng.normal(6.6, 0.5) + 0.3 * jitter[0] + np.where(cal.weekend, rng.uniform(0.5, 2.0), 0)
@@ -160,25 +167,25 @@ def _occupancy(rng: np.random.Generator, cal: _Calendar) -> tuple[FloatArray, Fl
     return home.ravel().astype(np.float64), awake.ravel().astype(np.float64)
 
 
-def _base(rng: np.random.Generator, cal: _Calendar, size: float) -> FloatArray:
-    """Standby plus a compressor that switches on and off."""
+def _standby_load(rng: np.random.Generator, cal: _Calendar, size: float) -> FloatArray:
+    """(points,) kW of standby and of a compressor that switches on and off."""
     standby = rng.lognormal(np.log(0.075), 0.75) * size
-    drift = np.repeat(np.exp(0.08 * _smooth(rng, cal.days, 0.9)), PER_DAY)
+    drift = np.repeat(np.exp(0.08 * _smooth_path(rng, cal.days, 0.9)), PER_DAY)
     period, duty = rng.uniform(45, 110) / FINE, rng.uniform(0.3, 0.5)
     steps = 1 / (period * np.exp(0.1 * rng.standard_normal(len(cal.hour))))
     fridge = ((rng.random() + np.cumsum(steps)) % 1 < duty) * rng.uniform(0.06, 0.16)
     return np.asarray(standby * drift + fridge)
 
 
-def _active(rng: np.random.Generator, cal: _Calendar, size: float, present: FloatArray) -> FloatArray:
-    """Lights and electronics: more in the dark, with slow swings."""
+def _lights_and_electronics(rng: np.random.Generator, cal: _Calendar, size: float, present: FloatArray) -> FloatArray:
+    """(points,) kW of lights and electronics: more in the dark, with slow swings."""
     dark = np.where((cal.hour > 16.5) | (cal.hour < 8), 1.0, 0.45)
     level = rng.lognormal(np.log(0.22), 0.5) * size
-    return np.asarray(level * dark * present * np.exp(0.45 * _smooth(rng, len(cal.hour), 0.97)))
+    return np.asarray(level * dark * present * np.exp(0.45 * _smooth_path(rng, len(cal.hour), 0.97)))
 
 
-def _appliances(rng: np.random.Generator, cal: _Calendar, size: float, home: FloatArray) -> FloatArray:
-    """Cooking at set hours, washing and drying now and then, short kettles: rectangles of power."""
+def _appliance_load(rng: np.random.Generator, cal: _Calendar, size: float, home: FloatArray) -> FloatArray:
+    """(points,) kW of cooking at set hours, washing and drying now and then, short kettles: rectangles of power."""
     load = np.zeros(len(cal.hour))
     lunch, dinner = rng.normal(11.7, 0.3), rng.normal(18.4, 0.5)
     # (hour, spread of the hour, chance per day, minutes, kW)
@@ -204,8 +211,8 @@ def _appliances(rng: np.random.Generator, cal: _Calendar, size: float, home: Flo
     return load
 
 
-def _cycles(rng: np.random.Generator, cal: _Calendar, size: float) -> FloatArray:
-    """A heat pump: on and off, longer the colder, with a setback or blocked hours in some homes."""
+def _heat_pump_load(rng: np.random.Generator, cal: _Calendar, size: float) -> FloatArray:
+    """(points,) kW of a heat pump: on longer the colder it is, in some homes with a setback or blocked hours."""
     power = rng.lognormal(np.log(3.0), 0.45) * size**0.7
     share = rng.uniform(0.15, 0.60)
     night, noon = rng.uniform(0.2, 2.6), rng.uniform(0.2, 1.4)
@@ -217,20 +224,22 @@ def _cycles(rng: np.random.Generator, cal: _Calendar, size: float) -> FloatArray
         wanted = np.where((hour >= block) & (hour < block + 1), 0.0, wanted)
     duty = np.clip(wanted, 0, 0.97)
     if rng.random() < 0.25:  # inverter: modulates instead of switching
-        return np.asarray(power * duty * np.exp(0.25 * _smooth(rng, len(hour), 0.93)))
+        return np.asarray(power * duty * np.exp(0.25 * _smooth_path(rng, len(hour), 0.93)))
     period = rng.lognormal(np.log(56), 0.42) / FINE
     steps = np.exp(0.35 * np.repeat(rng.standard_normal(len(hour) // 12 + 1), 12)[: len(hour)]) / period
     phase = (rng.random() + np.cumsum(steps)) % 1
     return np.asarray(power * (phase < duty) * (1 + 0.05 * rng.standard_normal(len(hour))).clip(0.5))
 
 
-def _night(rng: np.random.Generator, cal: _Calendar, *, power: float, hours: float, weather: float) -> FloatArray:
-    """A storage load released at a set time, the same every night, until it is full."""
+def _night_storage_load(
+    rng: np.random.Generator, cal: _Calendar, *, power: float, hours: float, weather: float
+) -> FloatArray:
+    """(points,) kW of a storage load that is released at a set time every night until it is full."""
     begin = rng.choice([21.5, 22.0, 22.5, 23.0, 24.0, 25.0, 26.0, 27.0])
     cold = cal.cold.reshape(cal.days, PER_DAY).mean(axis=1)
-    need = 0.35 * _smooth(rng, cal.days, 0.85)
+    need = 0.35 * _smooth_path(rng, cal.days, 0.85)
     length = hours * (1 + weather * (cold - 1)) * np.exp(need)
-    late = begin + rng.uniform(0.05, 0.7) * _smooth(rng, cal.days, 0.9)
+    late = begin + rng.uniform(0.05, 0.7) * _smooth_path(rng, cal.days, 0.9)
     holds = rng.uniform(0.45, 1.0)  # thermostats interrupt the charge in some homes
     load = np.zeros((cal.days + 2) * PER_DAY)
     for day in range(-1, cal.days):
@@ -242,7 +251,7 @@ def _night(rng: np.random.Generator, cal: _Calendar, *, power: float, hours: flo
     return load[PER_DAY : PER_DAY * (cal.days + 1)]
 
 
-def _meter(rng: np.random.Generator, fine: FloatArray, step: int) -> FloatArray:
+def _metered_power(rng: np.random.Generator, fine: FloatArray, step: int) -> FloatArray:
     """Mean kW per interval from the differences of an energy register that counts whole steps."""
     register = rng.choice(list(REGISTERS), p=list(REGISTERS.values()))
     energy = np.concatenate([[rng.random() * register], fine * (FINE / 60)]).cumsum()[:: step // FINE]

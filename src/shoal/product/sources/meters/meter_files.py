@@ -1,8 +1,7 @@
 """Meter files of many shapes, read into one frame: household, timestamp, kw.
 
-Files are opened and understood first: which layout, clock, unit, encoding and decimal sign. Rows are taken in batches
-(:meth:`MeterSource.pieces`), so that a run reads files larger than memory. Files in other formats (NEM12) or encodings
-are written anew as CSV in UTF-8, line by line, to a temporary folder that only this user can read.
+Files are opened and understood first: which layout, clock, unit, encoding and decimal sign. Rows are then taken in
+batches (:meth:`MeterSource.standard_batches`), so that a run reads files larger than memory.
 """
 
 from __future__ import annotations
@@ -20,34 +19,27 @@ import polars as pl
 from shoal.errors import InputError
 from shoal.files import disk_space
 from shoal.plaintext import spellings
-from shoal.product.sources.frames import (
-    ARROW,
-    FRAME,
-    PARQUET,
-    SUFFIXES,
-    UNREADABLE,
-    FileTable,
-    Paths,
-    Scratch,
-    beginning,
-    encoding_named,
-    in_batches,
-    meter_files,
-    open_file,
-    table_of,
-)
+from shoal.product.sources import frames
 from shoal.product.sources.meters import clock, formats
 from shoal.product.sources.meters.columns import (
     UNITS,
     ColumnsError,
     MeterColumns,
     Unit,
-    named_meter,
-    named_unit,
-    recognize,
+    parse_meter_kind,
+    parse_unit,
+    recognize_columns,
     unit_in_name,
 )
-from shoal.product.sources.meters.quality import LARGE, REGISTER, QualityWarning, Readings, decided, repair, rising
+from shoal.product.sources.meters.quality import (
+    LARGE,
+    REGISTER,
+    QualityWarning,
+    Readings,
+    are_registers,
+    count_registers,
+    repair_readings,
+)
 from shoal.rounding import count_of
 
 #: Readings taken from the input at a time.
@@ -67,10 +59,10 @@ _TEXT = (pl.String, pl.Categorical, pl.Enum)
 
 @dataclass(frozen=True, repr=False)
 class MeterSource:
-    """A file and how to read it."""
+    """A file, and how to read it as readings."""
 
     file: Path
-    table: FileTable
+    table: frames.FileTable
     layout: MeterColumns
     types: Mapping[str, Any]  #: of household, timestamp and kw as they come
     unit: Unit
@@ -89,7 +81,7 @@ class MeterSource:
         return "UTC" if instants else getattr(self.types["timestamp"], "time_zone", None)
 
     @property
-    def taken(self) -> str:
+    def columns_in_words(self) -> str:
         """Which columns were taken for what, in words; households that are columns are not named."""
         layout = self.layout
         times = f"{layout.timestamp!r}" + ("" if layout.clock is None else f" and {layout.clock!r}")
@@ -99,7 +91,7 @@ class MeterSource:
         what = "" if layout.value is None else f", readings from {layout.value!r}"
         return who + (f", times from {times}" if layout.timestamp else "") + what
 
-    def pieces(self, number: int) -> Iterator[pl.DataFrame]:
+    def standard_batches(self, number: int) -> Iterator[pl.DataFrame]:
         """The rows in standard types, about :data:`BATCH` readings at a time; ``number`` is that of the file.
 
         Columns: household, file, turn (order of appearance where batches do not follow it), time in microseconds, wall
@@ -110,9 +102,11 @@ class MeterSource:
         rows = readable = 0
         by_column = layout.shape == "times"  # unpivoted batches go column by column, and so must the whole file
         try:
-            for batch in in_batches(self.table.raw.select(layout.needed), max(BATCH // max(len(layout.across), 1), 1)):
+            for batch in frames.row_batches(
+                self.table.raw.select(layout.needed_columns), max(BATCH // max(len(layout.across), 1), 1)
+            ):
                 turn = pl.int_range(pl.len()) // max(len(batch), 1) if by_column else pl.lit(0)
-                piece = self._standard(melt(batch.lazy(), layout, self.file)).select(
+                piece = self._standard_columns(long_table(batch.lazy(), layout, self.file)).select(
                     pl.col("household").fill_null(""),
                     file=pl.lit(number, pl.UInt32),
                     turn=turn.cast(pl.UInt32),
@@ -124,7 +118,7 @@ class MeterSource:
                 ).collect(engine="in-memory")  # fmt: skip
                 rows, readable = rows + len(piece), readable + piece["time"].count()
                 yield piece
-        except UNREADABLE:
+        except frames.UNREADABLE:
             if not self.declared or layout.shape != "single":
                 raise InputError(ODD_ROWS.format(name)) from None
         if self.declared:
@@ -136,35 +130,29 @@ class MeterSource:
                 f"columns: no timestamp of {name} can be read; pass timestamp_format=, such as '%d/%m/%Y %H:%M'"
             )
 
-    def _standard(self, long: pl.LazyFrame) -> pl.LazyFrame:
-        """Household, timestamp and kw in the types of the file in standard types, and whether kw is ``invalid``."""
+    def _standard_columns(self, long: pl.LazyFrame) -> pl.LazyFrame:
+        """Convert household, timestamp and kw to standard types; ``invalid`` marks text that is no number."""
         dtype = self.types["timestamp"]
         stamp = pl.col("timestamp")
         if self.epoch is not None:
-            stamp = clock.since_1970(stamp, self.epoch)
+            stamp = clock.instants_since_1970(stamp, self.epoch)
         elif isinstance(dtype, pl.String):
             # Each distinct text is parsed once: households share their timestamps.
-            parsed = clock.parse(stamp, self.forms, offsets=self.offsets, named=self.named)
+            parsed = clock.parse_timestamps(stamp, self.forms, offsets=self.offsets, named=self.named)
             known = long.select("timestamp").unique().with_columns(_stamp=parsed)
             long = long.join(known, on="timestamp", how="left", maintain_order="left")
             stamp = pl.col("_stamp")
         else:
             stamp = stamp.cast(pl.Datetime("us", getattr(dtype, "time_zone", None)))
-        value = pl.col("kw")
-        if isinstance(self.types["kw"], pl.String):
-            value = value.str.strip_chars()
-            value = value.str.replace(",", ".", literal=True) if self.table.decimal_comma else value
-            number = value.cast(pl.Float64, strict=False)
-            invalid = number.is_null() & value.is_not_null() & (value != "")
-        else:
-            number = value.cast(pl.Float64)
-            invalid = pl.lit(False)
-        name = readable_name() if self.declared else household_name()
-        return long.select(name, timestamp=stamp, kw=self.unit.in_kilo(number), invalid=invalid)
+        value, text = pl.col("kw"), self.types["kw"] == pl.String
+        number = frames.number_of(value, self.types["kw"], decimal_comma=self.table.decimal_comma)
+        invalid = number.is_null() & value.is_not_null() & (value.str.strip_chars() != "") if text else pl.lit(False)
+        name = readable_names() if self.declared else household_names()
+        return long.select(name, timestamp=stamp, kw=self.unit.to_kilo(number), invalid=invalid)
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedSources:
     """Files that are read together: one unit for all, said why, and which columns were taken."""
 
     sources: list[MeterSource]
@@ -176,31 +164,31 @@ class Opened:
     numbering: str | None  #: the column that numbers rows, should every household have one row
 
 
-def household_name() -> pl.Expr:
-    """The column ``household`` as names."""
+def household_names() -> pl.Expr:
+    """Expression for the column ``household`` as text."""
     return pl.col("household").cast(pl.String).str.strip_chars()
 
 
-def readable_name() -> pl.Expr:
-    """The column ``household`` as names, null where one cannot be read or recorded: such rows are of no household."""
-    name = household_name()
+def readable_names() -> pl.Expr:
+    """Expression for ``household`` as text, null where a name cannot be read or recorded."""
+    name = household_names()
     return pl.when(~name.str.contains("[\x00\ufffd]") & (name.str.len_chars() <= LONGEST)).then(name)
 
 
-def file_household(file: Path) -> str:
-    """The household that a file with one of them is named after: its name without the suffixes that files have.
+def household_of_file(file: Path) -> str:
+    """Name of the household of a file that holds one: the file's name without suffixes.
 
-    >>> file_household(Path("site.1.csv.gz")), file_household(Path("H7.PARQUET")), file_household(Path("a.b"))
+    >>> household_of_file(Path("site.1.csv.gz")), household_of_file(Path("H7.PARQUET")), household_of_file(Path("a.b"))
     ('site.1', 'H7', 'a.b')
     """
     name = file.name.encode("utf-8", "backslashreplace").decode()  # of bytes that are no text
     name = name[: -len(".gz")] if name.lower().endswith(".gz") else name
-    suffix = next((end for end in SUFFIXES if name.lower().endswith(end)), "")
+    suffix = next((end for end in frames.SUFFIXES if name.lower().endswith(end)), "")
     return name[: len(name) - len(suffix)].strip()
 
 
 def choose_spellings(names: Iterable[str], on_record: Mapping[str, str], *, together: bool = False) -> dict[str, str]:
-    """Name -> the spelling that stands for it, for names that are written in another way.
+    """Name -> the spelling to use for it, for names that are on record or in this input in another one.
 
     That is the spelling on record, else the only one there is in normal form C. Two spellings in one input are refused,
     or taken ``together`` where a refusal would tell of one household.
@@ -225,27 +213,27 @@ def choose_spellings(names: Iterable[str], on_record: Mapping[str, str], *, toge
     return chosen
 
 
-def open_sources(
+def understand_files(
     files: Sequence[Path] | pl.LazyFrame,
     columns: Mapping[str, str] | None,
     timestamp_format: str | None,
     unit: str | None,
     time_zone: str | None,
     encoding: str | None = None,
-) -> Opened:
-    """Understand files that are read together, or a table, by headers and first rows."""
-    said, zone = named_unit(unit), clock.zone(time_zone)
-    encoding = None if encoding is None else encoding_named(encoding)
+) -> OpenedSources:
+    """Find out how files that are read together, or a table, are to be read, by headers and first rows."""
+    said, zone = parse_unit(unit), clock.parse_time_zone(time_zone)
+    encoding = None if encoding is None else frames.declared_encoding(encoding)
     if isinstance(files, pl.LazyFrame):
-        opened = [_open_source(Path(FRAME), FileTable(files), columns, timestamp_format, said)]
+        opened = [_understand_file(Path(frames.FRAME), frames.FileTable(files), columns, timestamp_format, said)]
     else:
-        opened = [_open_source(file, None, columns, timestamp_format, said, encoding) for file in files]
+        opened = [_understand_file(file, None, columns, timestamp_format, said, encoding) for file in files]
     sources = [source for source, _, _ in opened]
     largest = [numbers for _, _, numbers in opened if numbers is not None]
     if largest:
         name = sources[0].file.name if len(sources) == 1 else "these files"
         sources = [
-            source if numbers is None else replace(source, forms=clock.numbered_layouts(sample, largest, name))
+            source if numbers is None else replace(source, forms=clock.layouts_by_largest(sample, largest, name))
             for source, sample, numbers in opened
         ]
     if len({source.unit.energy for source in sources}) > 1:
@@ -254,48 +242,48 @@ def open_sources(
     differ = " (other files differ in their names)"
     reason, taken = (
         texts[0] + differ * (len(set(texts)) > 1)
-        for texts in ([source.reason for source in sources], [source.taken for source in sources])
+        for texts in ([source.reason for source in sources], [source.columns_in_words for source in sources])
     )
     zones = {source.time_zone for source in sources}
     if zone is None and len(zones) > 1 and None in zones:
         raise InputError("time_zone: some files have zoned timestamps and others not; pass time_zone=")
     zone = zone or (zones.pop() if len(zones) == 1 else "UTC")
     numbering = sources[0].layout.household if all(source.layout.shape == "long" for source in sources) else None
-    return Opened(sources, sources[0].unit.energy, units, reason, taken, zone, numbering)
+    return OpenedSources(sources, sources[0].unit.energy, units, reason, taken, zone, numbering)
 
 
-def _open_source(
+def _understand_file(
     file: Path,
-    table: FileTable | None,
+    table: frames.FileTable | None,
     columns: Mapping[str, str] | None,
     timestamp_format: str | None,
     unit: Unit | None,
     encoding: str | None = None,
 ) -> tuple[MeterSource, pl.Series, tuple[int, int] | None]:
-    """A file, the first entries of its timestamps, and the largest numbers of dates that leave day and month open."""
+    """How one file is to be read, first entries of its timestamps, and largest numbers of dates such as 03/04/2024."""
     try:
-        table, own_unit, reason = _open(file, encoding) if table is None else (table, None, "")
-        layout = recognize(list(table.raw.collect_schema()), columns if own_unit is None else None, file.name)
+        table, own_unit, reason = _open_table(file, encoding) if table is None else (table, None, "")
+        layout = recognize_columns(list(table.raw.collect_schema()), columns if own_unit is None else None, file.name)
         if layout.clock is not None:
             second = table.raw.select(layout.clock).head(200).collect().to_series()
-            if not clock.texts(second).str.contains(clock.TIME_OF_DAY).all():  # it holds whole timestamps
+            if not clock.stripped_texts(second).str.contains(clock.TIME_OF_DAY).all():  # it holds whole timestamps
                 layout = replace(layout, timestamp=layout.clock, clock=None)
-        known, reason = _unit(table.raw, layout, file, unit) if own_unit is None else (own_unit, reason)
-        long = melt(table.raw, layout, file)
+        known, reason = _unit_and_reason(table.raw, layout, file, unit) if own_unit is None else (own_unit, reason)
+        long = long_table(table.raw, layout, file)
         types = long.collect_schema()
-        sample = clock.texts(long.select("timestamp").head(200).collect()["timestamp"])
+        sample = clock.stripped_texts(long.select("timestamp").head(200).collect()["timestamp"])
         text = isinstance(types["timestamp"], pl.String)
         named = timestamp_format is not None and own_unit is None
-        epoch = clock.epoch_unit(sample) if (text and not named) or types["timestamp"].is_numeric() else None
+        epoch = clock.unit_since_1970(sample) if (text and not named) or types["timestamp"].is_numeric() else None
         forms: tuple[str, ...] = ()
         numbers = None
         if text and named:
             forms = (str(timestamp_format),)
-        elif text and epoch is None and clock.is_numbered(sample):
-            numbers = clock.largest_numbers(long)
+        elif text and epoch is None and clock.is_day_or_month_first(sample):
+            numbers = clock.largest_day_and_month(long)
         elif text and epoch is None:
-            forms = clock.layouts(sample)
-    except UNREADABLE:  # their texts may quote readings
+            forms = clock.likely_layouts(sample)
+    except frames.UNREADABLE:  # their texts may quote readings
         raise InputError(f"path: {file.name} is empty or cannot be read as a table") from None
     if not isinstance(types["timestamp"], (pl.String, pl.Datetime, pl.Date)) and epoch is None:
         raise InputError(
@@ -309,8 +297,8 @@ def _open_source(
     return source, sample, numbers
 
 
-def _unit(raw: pl.LazyFrame, layout: MeterColumns, file: Path, named: Unit | None) -> tuple[Unit, str]:
-    """The unit of a file's readings, and why: the caller says so, a column of units, or the names of its columns."""
+def _unit_and_reason(raw: pl.LazyFrame, layout: MeterColumns, file: Path, named: Unit | None) -> tuple[Unit, str]:
+    """The unit of a file's readings, and why: the caller says so, or a column of units, or the names of columns."""
     if named is not None:
         return named, "you said so (unit)"
     if layout.unit_field is not None:
@@ -333,26 +321,23 @@ def _unit(raw: pl.LazyFrame, layout: MeterColumns, file: Path, named: Unit | Non
     )
 
 
-# ------------------------------------------------------------------ files as tables
-
-
-def _open(file: Path, encoding: str | None) -> tuple[FileTable, Unit | None, str]:
-    """A lazy table; with its unit and why, where the format of the file has one of its own."""
-    if not file.name.lower().endswith((*PARQUET, *ARROW)):
-        _, text = beginning(file, encoding)
+def _open_table(file: Path, encoding: str | None) -> tuple[frames.FileTable, Unit | None, str]:
+    """Open a file as a lazy table; with its unit and why, where its format has one of its own."""
+    if not file.name.lower().endswith((*frames.PARQUET, *frames.ARROW)):
+        _, text = frames.read_beginning(file, encoding)
         for one in formats.FORMATS:
             if text.startswith(one.beginnings):
                 if one.rows is None:
                     raise InputError(f"path: {file.name} is {one.name}, {one.words}")
-                return _translate(one.rows, file, one.unit, one.words)
-    return open_file(file, encoding), None, ""
+                return _rewrite_as_csv(one.rows, file, one.unit, one.words)
+    return frames.open_table_file(file, encoding), None, ""
 
 
-def _translate(
+def _rewrite_as_csv(
     rows: Callable[[Path], Iterable[tuple[str, str, str, str]]], file: Path, unit: str, reason: str
-) -> tuple[FileTable, Unit, str]:
-    """Another format as a long table of mean power; channels of one household that meet are added."""
-    scratch = Scratch("meters.csv")
+) -> tuple[frames.FileTable, Unit, str]:
+    """Open a file of another format as a long table of mean power; channels of one household that meet are added."""
+    scratch = frames.ScratchFile("meters.csv")
     with disk_space(), scratch.path.open("w", newline="", encoding="utf-8") as handle:
         writer = csv.writer(handle)
         writer.writerow(("household", "channel", "timestamp", "kw"))
@@ -367,17 +352,17 @@ def _translate(
             .join(channels.lazy(), on="household", how="left", maintain_order="left")
             .select("household", "timestamp", kw=pl.when(pl.col("known") == pl.col("channels")).then("kw"))
         )
-    return FileTable(raw, scratch=scratch), replace(UNITS["kw"], name=unit), reason
+    return frames.FileTable(raw, scratch=scratch), replace(UNITS["kw"], name=unit), reason
 
 
-def melt(raw: pl.LazyFrame, layout: MeterColumns, file: Path) -> pl.LazyFrame:
-    """A table of any layout as rows of household, timestamp and kw.
+def long_table(raw: pl.LazyFrame, layout: MeterColumns, file: Path) -> pl.LazyFrame:
+    """Convert a table of any layout to rows of household, timestamp and kw.
 
     The type of one column says nothing about the others, which may be other households: numbers become doubles before
     anything is joined, and text beside them makes text of these doubles, which reads back as the same. Cells of other
     types hold no reading.
     """
-    household = pl.lit(file_household(file)) if layout.household is None else pl.col(layout.household)
+    household = pl.lit(household_of_file(file)) if layout.household is None else pl.col(layout.household)
     stamp = pl.col(layout.timestamp or "")
     stamp = stamp if layout.clock is None else clock.join_date_and_time(stamp, pl.col(layout.clock))
     if layout.shape in ("long", "single"):
@@ -406,11 +391,8 @@ def _readable_cells(column: str, dtype: pl.DataType, with_text: bool) -> pl.Expr
     return cells.cast(pl.String) if with_text else cells
 
 
-# ------------------------------------------------------------------ readings
-
-
 def read_meters(
-    path: Paths | Any,
+    path: frames.Paths | Any,
     *,
     unit: str | None = None,
     interval: Any = None,
@@ -445,7 +427,7 @@ def read_meters(
     Returns:
         A polars frame with household, timestamp, kw, sorted, null where no reading is usable. A
         :class:`QualityWarning` says how many households were repaired or left out;
-        :func:`shoal.product.sources.meters.readings.meter_readings` returns the table with the reasons as well.
+        :func:`shoal.product.sources.meters.meter_files.meter_readings` returns the table with the reasons as well.
 
     >>> import tempfile
     >>> import polars as pl
@@ -458,13 +440,13 @@ def read_meters(
     [0.2, 0.4, 0.3]
     """
     readings = meter_readings(**locals())  # the same arguments
-    totals = readings.summary()
+    totals = readings.totals()
     said = [f"{totals['large']} of the households {LARGE}"] if totals["large"] else []
-    said += readings.notes()
+    said += readings.owner_notes()
     if totals["repaired"] or totals["left out"]:
         said.append(
             f"of {len(readings.quality)} households, {totals['repaired']} were repaired and {totals['left out']} left "
-            "out; quality.csv of a run says why, and so does shoal.product.sources.meters.readings.meter_readings()"
+            "out; quality.csv of a run says why, and so does shoal.product.sources.meters.meter_files.meter_readings()"
         )
     for sentence in said:
         warnings.warn(sentence, QualityWarning, stacklevel=2)
@@ -472,7 +454,7 @@ def read_meters(
 
 
 def meter_readings(
-    path: Paths | Any,
+    path: frames.Paths | Any,
     *,
     unit: str | None = None,
     interval: Any = None,
@@ -483,16 +465,18 @@ def meter_readings(
     encoding: str | None = None,
 ) -> Readings:
     """The frame of :func:`read_meters`, from the same arguments, with its quality table."""
-    table = table_of(path)
-    files = meter_files(path) if table is None else table
-    opened = open_sources(files, columns, timestamp_format, unit, time_zone, encoding)
-    pieces = pl.concat([piece for number, source in enumerate(opened.sources) for piece in source.pieces(number)])
-    other = choose_spellings(pieces["household"].unique().to_list(), {})
-    rows = in_order(pieces.with_columns(pl.col("household").replace(other)), opened.time_zone)
+    table = frames.lazy_table(path)
+    files = frames.find_meter_files(path) if table is None else table
+    opened = understand_files(files, columns, timestamp_format, unit, time_zone, encoding)
+    standard_batches = pl.concat(
+        [piece for number, source in enumerate(opened.sources) for piece in source.standard_batches(number)]
+    )
+    other = choose_spellings(standard_batches["household"].unique().to_list(), {})
+    rows = order_rows(standard_batches.with_columns(pl.col("household").replace(other)), opened.time_zone)
     if interval is None and opened.numbering is not None and rows["household"].n_unique() == len(rows) > 2:
         raise ColumnsError(ROW_NUMBERS.format(opened.numbering))
-    register = decided(*rising(rows), energy=opened.energy, meter=named_meter(unit))
-    return repair(
+    register = are_registers(*count_registers(rows), energy=opened.energy, meter=parse_meter_kind(unit))
+    return repair_readings(
         rows,
         interval=interval,
         max_kw=max_kw,
@@ -503,8 +487,8 @@ def meter_readings(
     )
 
 
-def in_order(rows: pl.DataFrame, time_zone: str | None) -> pl.DataFrame:
-    """Pieces of files in the order of the input and on the clock of a zone, as :func:`repair` takes them.
+def order_rows(rows: pl.DataFrame, time_zone: str | None) -> pl.DataFrame:
+    """Put batches of rows in the order of the input and on the clock of a zone, for :func:`repair_readings`.
 
     Empty cells are dropped before anything is counted, but for households that have nothing else: in a wide file there
     is a row wherever any household has a reading.
@@ -517,7 +501,7 @@ def in_order(rows: pl.DataFrame, time_zone: str | None) -> pl.DataFrame:
     frame = rows.with_columns(timestamp=stamp, bad_time=time.is_null(), no_such_time=pl.lit(False))
     if time_zone is not None and rows["wall"].any():
         walls = rows.lazy().with_columns(timestamp=clock.on_clock(time, None))
-        local = clock.localize(walls, time_zone, within=("file",)).collect(engine="in-memory")
+        local = clock.resolve_clock_changes(walls, time_zone, within=("file",)).collect(engine="in-memory")
         shown = pl.when(wall).then(local["timestamp"]).otherwise("timestamp")
         frame = frame.with_columns(timestamp=shown, no_such_time=wall & local["no_such_time"])
     return frame.select("household", "timestamp", "kw", "invalid", "bad_time", "no_such_time")

@@ -19,7 +19,7 @@ from shoal import validation
 from shoal.crowds.formation import crowds
 from shoal.errors import InputError
 from shoal.laws.graph import NeighborGraph
-from shoal.product.sources.meters.predictive import Forecasts, phase_means, phases
+from shoal.product.sources.meters.predictive_laws import Forecasts, phase_means, phase_numbers
 from shoal.validation import FloatArray
 
 
@@ -45,7 +45,7 @@ def crowd_graph(
         source: a :class:`Forecasts`, or (n, k) answers with their ``labels``.
         size: every label hides among at least so many, itself included.
         by: ``"forecast"``: the answers, in kW for forecasts; ``"profile"``: forecast and habits of the training window
-            together, as a run forms its crowds (:func:`likeness`); or an (n, d) array.
+            together, as a run forms its crowds (:func:`likeness_points`); or an (n, d) array.
         largest_share: nobody has more than this share of the crowd's total of ``source`` over all entries, export
             counted as consumption; 0.15 with crowds of 15 is 15/15 of the load over the horizon.
         labels: of the rows, where ``source`` is an array.
@@ -68,7 +68,7 @@ def crowd_graph(
         if by == "forecast":
             points = answers
         elif isinstance(source, Forecasts):
-            points = likeness(source)
+            points = likeness_points(source)
         else:
             raise InputError('by="profile" needs forecasts; for an array of answers give an (n, d) array of features')
     else:
@@ -80,24 +80,26 @@ def crowd_graph(
     return NeighborGraph.within_groups(names, members.tolist())
 
 
-#: Weights in :func:`crowd_points`: share of the usual load in what stands for the forecast, weight of the usual load at
-#: the forecast's times, and weight of the whole usual day. Chosen on every second home of two data sets, for the first
-#: release and for later ones at the same hour and at others; the other halves are reported in docs/evidence.md.
+#: Weights in :func:`points_of_homes`: share of the usual load in what stands for the forecast, weight of the usual load
+#: at the forecast's times, and weight of the whole usual day. Chosen on every second home of two data sets, for the
+#: first release and for later ones at the same hour and at others; the other halves are reported in docs/evidence.md.
 USUAL_SHARE, AHEAD_WEIGHT, DAY_WEIGHT = 0.2, 0.4, 0.3
 
 
-def likeness(forecasts: Forecasts) -> FloatArray:
-    """(n, d) points whose nearness makes a crowd that serves at once and for life: forecast and usual day together."""
-    return crowd_points(forecasts.power, usual_day(forecasts), phases(forecasts.timestamps, "day", forecasts.step))
+def likeness_points(forecasts: Forecasts) -> FloatArray:
+    """(n, d) points that crowds of meters are formed by: forecast and usual day together (:func:`points_of_homes`)."""
+    return points_of_homes(
+        forecasts.power, usual_day(forecasts), phase_numbers(forecasts.timestamps, "day", forecasts.step)
+    )
 
 
-def crowd_points(
+def points_of_homes(
     curves: FloatArray,
     day: FloatArray,
     ahead: NDArray[np.int64],
     weights: tuple[float, float, float] = (USUAL_SHARE, AHEAD_WEIGHT, DAY_WEIGHT),
 ) -> FloatArray:
-    """Points whose nearness makes crowds: a row per home, its forecast and usual day side by side, in √kW.
+    """(n, d) points whose nearness makes crowds: forecast and usual day of each home side by side, in √kW.
 
         [(1 − s) √f + s √u,  a √u,  b √(k/H) √d]     s = 0.2, a = 0.4, b = 0.3
 
@@ -105,8 +107,8 @@ def crowd_points(
     usual load d in the H hours of the day. √f is −√|f| where a home exports. A row is a function of its own home alone.
     """
     share, at_times, all_day = weights
-    usual, hours = _root(day[:, ahead]), _root(_by_hour(day))
-    near = (1 - share) * _root(curves) + share * usual
+    usual, hours = _signed_root(day[:, ahead]), _signed_root(_hourly_means(day))
+    near = (1 - share) * _signed_root(curves) + share * usual
     return np.concatenate([near, at_times * usual, all_day * math.sqrt(len(ahead) / hours.shape[1]) * hours], axis=1)
 
 
@@ -115,13 +117,13 @@ def usual_day(forecasts: Forecasts) -> FloatArray:
 
     Times without a reading take the home's mean.
     """
-    values, column = forecasts.past, phases(forecasts.history.timestamps, "day", forecasts.step)
+    values, column = forecasts.training_kw, phase_numbers(forecasts.history.timestamps, "day", forecasts.step)
     means, count = phase_means(values, column, int(timedelta(days=1) / forecasts.step))
     overall = np.array([math.fsum(row[np.isfinite(row)]) for row in values]) / np.maximum(count.sum(axis=1), 1)
     return np.where(count > 0, means, overall[:, None])
 
 
-def _by_hour(day: FloatArray) -> FloatArray:
+def _hourly_means(day: FloatArray) -> FloatArray:
     """(n, hours) means of the steps of each hour; the steps themselves where no whole number of them is an hour."""
     steps = day.shape[1]
     each = steps // 24 if steps % 24 == 0 else 1
@@ -131,5 +133,6 @@ def _by_hour(day: FloatArray) -> FloatArray:
     return np.asarray(total / each)
 
 
-def _root(kw: FloatArray) -> FloatArray:
+def _signed_root(kw: FloatArray) -> FloatArray:
+    """√ of the absolute value, with the sign of the value."""
     return np.asarray(np.sign(kw) * np.sqrt(np.abs(kw)))

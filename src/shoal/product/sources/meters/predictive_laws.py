@@ -65,19 +65,19 @@ class Season:
     repeats: NDArray[np.int64]
     scale: FloatArray  #: (n,) s of homes that export, kW; 0 for those on the logarithm
 
-    def remove(self, kw: FloatArray, phase: NDArray[np.int64]) -> FloatArray:
-        """(n, T) kW at the given phases (T,) to x; NaN stays NaN."""
-        return np.asarray(to_scale(kw, self.floor, self.scale) - self.profile[:, phase], dtype=np.float64)
+    def residuals(self, kw: FloatArray, phase: NDArray[np.int64]) -> FloatArray:
+        """(n, T) what is left of kW at the given phases (T,), on the scale of each home, without its seasonal mean."""
+        return np.asarray(on_home_scale(kw, self.floor, self.scale) - self.profile[:, phase], dtype=np.float64)
 
-    def power(self, values: FloatArray) -> FloatArray:
-        """(n, h) values on the scale of each home back to kW."""
+    def to_kilowatts(self, values: FloatArray) -> FloatArray:
+        """(n, h) kW from values on the scale of each home."""
         s = self.scale[:, None]
         with np.errstate(over="ignore"):
             return np.asarray(np.where(s > 0, s * np.sinh(values), np.exp(values)), dtype=np.float64)
 
 
 def log_power(kw: FloatArray, floor: float) -> FloatArray:
-    """ln max(p, floor); NaN stays NaN."""
+    """Natural logarithm of power, which is at least ``floor``; NaN stays NaN."""
     return np.asarray(np.log(np.maximum(kw, floor)), dtype=np.float64)
 
 
@@ -91,14 +91,14 @@ def export_scale(kw: FloatArray, floor: float) -> FloatArray:
     return scale
 
 
-def to_scale(kw: FloatArray, floor: float, scale: FloatArray) -> FloatArray:
-    """(n, T) readings on the scale of each home: ln max(p, floor), or asinh(p/s) where s is above zero."""
+def on_home_scale(kw: FloatArray, floor: float, scale: FloatArray) -> FloatArray:
+    """(n, T) readings on the scale of each home: ln max(p, floor), or asinh(p/s) where its s is above zero."""
     s = scale[:, None]
     return np.where(s > 0, np.arcsinh(kw / np.where(s > 0, s, 1.0)), log_power(kw, floor))
 
 
-def phases(timestamps: pl.Series, period: str, step: timedelta) -> NDArray[np.int64]:
-    """Position of each instant in the day or week, on the wall clock of its zone."""
+def phase_numbers(timestamps: pl.Series, period: str, step: timedelta) -> NDArray[np.int64]:
+    """Number of the step in the day or week of each instant, on the wall clock of its zone."""
     width, clock = int(step / timedelta(seconds=1)), timestamps.dt
     second = clock.hour().cast(int) * 3600 + clock.minute().cast(int) * 60 + clock.second().cast(int)
     slot = second.to_numpy().astype(np.int64) // width
@@ -110,11 +110,11 @@ def phases(timestamps: pl.Series, period: str, step: timedelta) -> NDArray[np.in
 def fit_season(
     kw: FloatArray, phase: NDArray[np.int64], *, period: str, step: timedelta, floor: float = FLOOR
 ) -> Season:
-    """Mean log profiles of (n, T) training readings at phases (T,); NaN entries do not count."""
+    """Fit mean log profiles to (n, T) training readings at phases (T,); NaN entries do not count."""
     per_day = int(timedelta(days=1) / step)
     total = per_day * PERIODS[period]
     scale = export_scale(kw, floor)
-    logs = to_scale(kw, floor, scale)
+    logs = on_home_scale(kw, floor, scale)
     profile, repeats = phase_means(logs, phase, total)
     empty = repeats == 0
     if empty.any():
@@ -127,7 +127,7 @@ def fit_season(
 
 
 def phase_means(values: FloatArray, phase: NDArray[np.int64], total: int) -> tuple[FloatArray, NDArray[np.int64]]:
-    """Mean and number of finite entries per phase; the mean is NaN where there are none.
+    """(n, total) means of finite entries by phase, NaN where there are none, and their numbers.
 
     Entries are added in the order of time, home by home: the sums do not depend on which homes are in one array.
     """
@@ -158,7 +158,7 @@ class Forecasts:
     """Predictive laws of many households over one horizon, in ln kW, and how they came about.
 
     Of homes that export (``exports``), laws are on the scale asinh(p/s) instead
-    (:mod:`shoal.product.sources.meters.predictive`); ``power`` and ``interval`` are in kW for all.
+    (:mod:`shoal.product.sources.meters.predictive_laws`); ``power`` and ``interval`` are in kW for all.
     """
 
     households: tuple[str, ...]
@@ -189,29 +189,30 @@ class Forecasts:
 
     @property
     def horizon(self) -> int:
+        """Number of steps that are forecast."""
         return int(self.log_mean.shape[1])
 
     @property
     def exports(self) -> NDArray[np.bool_]:
-        """(n,) the homes with readings below zero, whose laws are on a scale of their own."""
+        """(n,) whether a home has readings below zero, so that its laws are on a scale of its own."""
         return np.asarray(self.season.scale > 0)
 
     @property
-    def past(self) -> FloatArray:
+    def training_kw(self) -> FloatArray:
         """(n, T) readings of the training window in kW; NaN where missing."""
         place = {name: i for i, name in enumerate(self.history.households)}
         return self.history.kw[[place[name] for name in self.households]]
 
     @property
-    def recent(self) -> FloatArray:
-        """(n, steps of a day) readings before the origin in kW; NaN where missing."""
-        return self.past[:, -int(timedelta(days=1) / self.step) :]
+    def last_day_kw(self) -> FloatArray:
+        """(n, steps of a day) readings of the day before the origin in kW; NaN where missing."""
+        return self.training_kw[:, -int(timedelta(days=1) / self.step) :]
 
     def classes(self, query: str = "point", *, unit: str = "log") -> GaussianClasses:
         """Class laws in log power; ``query`` is ``"point"``, ``"trajectory"``, ``"marginal"`` or ``"as_in_paper"``.
 
         The constants of ``"point"`` can be had in kW as well: ``unit="kw"``. What each releases, what is random and
-        what the attacker may know is written in :mod:`shoal.product.sources.meters.predictive`.
+        what the attacker may know is written in :mod:`shoal.product.sources.meters.predictive_laws`.
 
         Returns:
             One law per household over the horizon: a constant for ``"point"``, N(conditional mean, prediction-error
@@ -225,11 +226,11 @@ class Forecasts:
         >>> forecasts.classes("trajectory")
         GaussianClasses(4 labels, 3 entries, full covariance)
         """
-        in_power = self._in_power(query, unit)
+        in_power = self._is_in_kilowatts(query, unit)
         if query == "point":
             return GaussianClasses.deterministic(self.power if in_power else self.log_mean, self.households)
         if query == "marginal":
-            return GaussianClasses(self.season_part, semidefinite(self.mean_cov), self.households)
+            return GaussianClasses(self.season_part, clip_to_semidefinite(self.mean_cov), self.households)
         if query == "as_in_paper":
             warnings.warn(
                 "query='as_in_paper' accounts for the prediction error as if it were released; what is released is the "
@@ -237,16 +238,16 @@ class Forecasts:
                 AccountingWarning,
                 stacklevel=2,
             )
-        return GaussianClasses(self.log_mean, semidefinite(self.error_cov), self.households)
+        return GaussianClasses(self.log_mean, clip_to_semidefinite(self.error_cov), self.households)
 
     def answer(self, query: str = "point", normals: FloatArray | None = None, *, unit: str = "log") -> FloatArray:
-        """(n, h) the answers in ln kW, or kW, that go into the mechanism.
+        """(n, h) true answers in ln kW, or kW, that go into the mechanism.
 
         ``"trajectory"`` turns standard ``normals`` (n, h) into draws. The draw is part of the secret: for a real
         release its normals come from the same cryptographic source as the mechanism's noise, and a repeated question
         gets the stored draw again.
         """
-        if self._in_power(query, unit):
+        if self._is_in_kilowatts(query, unit):
             return self.power
         if query != "trajectory":
             return self.log_mean
@@ -259,8 +260,8 @@ class Forecasts:
         root = vectors * np.sqrt(np.maximum(values, 0))[:, None, :]
         return np.asarray(self.log_mean + np.einsum("nij,nj->ni", root, z), dtype=np.float64)
 
-    def _in_power(self, query: str, unit: str) -> bool:
-        """Constants may be released in any unit; laws in log power are Gaussian there alone."""
+    def _is_in_kilowatts(self, query: str, unit: str) -> bool:
+        """Whether answers are in kW, as only constants may be: other laws are Gaussian in log power alone."""
         validation.choice(QUERIES, query=query)
         if validation.choice(("log", "kw"), unit=unit) == "kw" and query != "point":
             raise InputError("unit 'kw' is for the query 'point': other answers have Gaussian laws only in log power")
@@ -272,7 +273,7 @@ class Forecasts:
         return unit == "kw"
 
     def to_power(self, log_values: Any) -> FloatArray:
-        """ln kW, as released, back to kW: exp, entry by entry.
+        """Convert released values from ln kW to kW: exp, entry by entry.
 
         Args:
             log_values: (..., h) values in ln kW.
@@ -294,7 +295,7 @@ class Forecasts:
     @property
     def power(self) -> FloatArray:
         """(n, h) point forecast in kW, the mean on the home's scale turned back: the median of the predictive law."""
-        return self.season.power(self.log_mean)
+        return self.season.to_kilowatts(self.log_mean)
 
     @property
     def error_std(self) -> FloatArray:
@@ -309,7 +310,7 @@ class Forecasts:
         return FitFacts(labels=n, noun="household", checks=checks)
 
     def observations(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """The samples that the law of each label rests on, for :func:`shoal.model_guard`.
+        """Repeats, degrees of freedom and covariances behind the law of each label, for :func:`shoal.model_guard`.
 
         Repeats of the season behind the mean, degrees of freedom of the covariance (readings less parameters fitted),
         and the covariance of one observation.
@@ -318,7 +319,7 @@ class Forecasts:
         if not set(labels) <= set(place):
             raise InputError("training must hold a forecast for every label of the mechanism")
         rows = np.array([place[name] for name in labels])
-        ahead = phases(self.timestamps, self.season.period, self.step)
+        ahead = phase_numbers(self.timestamps, self.season.period, self.step)
         repeats = np.maximum(self.season.repeats[rows][:, ahead].min(axis=1), 1)
         fitted = self.season.profile.shape[1] + sum(self.models.order) + 1
         degrees = self.models.n_obs[rows] - fitted
@@ -326,8 +327,8 @@ class Forecasts:
         return repeats.astype(np.float64), degrees.astype(np.float64), np.asarray(spread)
 
     def take(self, rows: Any) -> Forecasts:
-        """The forecasts of some households, by position."""
-        part = _combine([self], lambda arrays: arrays[0][np.asarray(rows)])
+        """The forecasts of the households at these positions."""
+        part = _map_all_arrays([self], lambda arrays: arrays[0][np.asarray(rows)])
         return replace(part, households=tuple(self.households[i] for i in rows))
 
     def save(self, path: str | Path) -> None:
@@ -344,13 +345,13 @@ class Forecasts:
         return load_record(Forecasts, path, FORMAT, VERSION)
 
 
-def joined_forecasts(parts: Sequence[Forecasts]) -> Forecasts:
-    """Forecasts of one origin and one kind as one, with the last day of their training windows."""
+def join_forecasts(parts: Sequence[Forecasts]) -> Forecasts:
+    """Join forecasts of different households at one origin, with the last day of their training windows."""
     first = parts[0]
     names = tuple(name for part in parts for name in part.households)
-    recent = np.concatenate([part.recent for part in parts])
+    recent = np.concatenate([part.last_day_kw for part in parts])
     return replace(
-        _combine(parts, np.concatenate),
+        _map_all_arrays(parts, np.concatenate),
         households=names,
         quality=pl.concat([part.quality for part in parts], how="diagonal_relaxed"),
         left_out={},
@@ -358,23 +359,23 @@ def joined_forecasts(parts: Sequence[Forecasts]) -> Forecasts:
     )
 
 
-def _combine(parts: Sequence[Forecasts], change: Callable[[list[Any]], Any]) -> Forecasts:
-    """Forecasts with ``change`` of all arrays of the parts, which have a row per household."""
+def _map_all_arrays(parts: Sequence[Forecasts], change: Callable[[list[Any]], Any]) -> Forecasts:
+    """Forecasts whose arrays, a row per household, are ``change`` of the list of the parts' arrays."""
     inside: dict[str, Any] = {
-        name: by_row([getattr(part, name) for part in parts], change) for name in ("season", "models", "checks")
+        name: map_arrays([getattr(part, name) for part in parts], change) for name in ("season", "models", "checks")
     }
-    return replace(by_row(parts, change), **inside)
+    return replace(map_arrays(parts, change), **inside)
 
 
-def by_row(parts: Sequence[Kind], change: Callable[[list[Any]], Any]) -> Kind:
-    """The first of some records with ``change`` of all arrays that have one name."""
+def map_arrays(parts: Sequence[Kind], change: Callable[[list[Any]], Any]) -> Kind:
+    """The first record, with ``change`` of the list of all records' arrays in the place of each array."""
     names = [one.name for one in fields(parts[0]) if isinstance(getattr(parts[0], one.name), np.ndarray)]
     arrays: dict[str, Any] = {name: change([getattr(part, name) for part in parts]) for name in names}
     return replace(parts[0], **arrays)
 
 
-def semidefinite(covs: FloatArray) -> FloatArray:
-    """Covariances without the negative eigenvalues of their correlations that rounding leaves, where they are singular.
+def clip_to_semidefinite(covs: FloatArray) -> FloatArray:
+    """(n, k, k) covariances without the slightly negative eigenvalues that rounding leaves in singular ones.
 
     Anything larger is left to be refused.
     """
@@ -389,14 +390,14 @@ def semidefinite(covs: FloatArray) -> FloatArray:
     return np.asarray(covs, dtype=np.float64)
 
 
-def off_by(truth: FloatArray, power: FloatArray) -> tuple[int, float]:
-    """Entries whose truth is known, and the sum of the absolute errors there."""
+def absolute_errors(truth: FloatArray, power: FloatArray) -> tuple[int, float]:
+    """Number of entries whose truth is known, and the sum of the absolute errors there in kW."""
     known = np.isfinite(truth) & np.isfinite(power)
     return int(known.sum()), float(np.abs(power - truth)[known].sum())
 
 
 def power_accuracy(mechanism: Mechanism) -> Accuracy:
-    """Errors in kW of released power against the true answer, of a mechanism whose answers are in log power.
+    """Errors in kW of released power against the true answer, for a mechanism whose answers are in log power.
 
     The change η = shift + gain (q − μ) + noise has mean shift, variance diag(G Σ Gᵀ + N) and covariance diag(Σ Gᵀ) with
     the answer; :func:`power_error` has the rest.

@@ -26,15 +26,15 @@ from numpy.typing import NDArray
 
 from shoal import validation
 from shoal.crowds.diversity import CLOSENESS
-from shoal.crowds.publish import RowsState, advance_rows
+from shoal.crowds.publish import RowsState, next_public_rows
 from shoal.crowds.tables import ColumnRoles
 from shoal.errors import InputError
 from shoal.product.sources.class_table import LABEL, SOURCE_ROW, table_rows
-from shoal.product.sources.frames import read_frame, table_of
+from shoal.product.sources.frames import lazy_table, read_frame
 from shoal.product.sources.meters.forecast import forecast
 from shoal.product.sources.meters.quality import Readings, as_readings
-from shoal.product.studies.findings import Finding, Study, share_right, unique_share
-from shoal.product.studies.inference import Rows, above_middle, infer, infer_among_all, infer_columns
+from shoal.product.studies.findings import Finding, Study, isolation_chances, share_finding
+from shoal.product.studies.inference import Rows, infer_columns, infer_from_noisy_sum, infer_property, is_above_median
 from shoal.readings.class_tables import noisy_table_plan, sum_of_label_vectors
 from shoal.rounding import count_of
 from shoal.validation import FloatArray
@@ -97,22 +97,22 @@ def attack_table(
     ()
     """
     crowd = validation.count(at_least=2, crowd=crowd)
-    labels, names, values, gone = read_table(table, label, columns)
+    labels, names, values, gone = read_label_table(table, label, columns)
     if len(labels) < 2 * crowd:
         raise InputError(f"table: {len(labels)} labels can be used, which is too few for crowds of {crowd}")
     lacking = [name for name in sensitive if name not in names]
     if lacking:
         raise InputError(f"sensitive: {lacking[0]!r} is not among the released columns")
     at = [names.index(name) for name in sensitive]
-    released = rehearse_rows(labels, values, crowd, at, seed)
+    released = rehearse_table_averages(labels, values, crowd, at, seed)
     findings = table_findings(Rows("raw rows", (values,), np.arange(len(labels))), values, names, at, seed)
     findings += table_findings(released, values, names, at, seed)
     bounds = {name: (float(column.min()), float(column.max())) for name, column in zip(names, values.T, strict=True)}
     plan = noisy_table_plan(len(labels), EPSILON, bounds=bounds)
     each = np.stack([sum_of_label_vectors(dict(zip(names, row[:, None], strict=True)), plan) for row in values])
-    for j in named_columns(values, at) or [0]:
-        truth = above_middle(values[:, j])[None]
-        findings += infer_among_all([each], plan.account, truth, f"{names[j]}; {INSIDER}", seed=seed)
+    for j in columns_reported_by_name(values, at) or [0]:
+        truth = is_above_median(values[:, j])[None]
+        findings += infer_from_noisy_sum([each], plan.account, truth, f"{names[j]}; {INSIDER}", seed=seed)
     about = f"{len(labels):,} labels with {len(names)} columns of numbers; {len(released.values[0])} crowds."
     left = {"with an empty cell": gone} if gone else {}
     return Study(about, len(labels), tuple(findings), ASSUMED, NOT_LOOKED_AT, left)
@@ -121,41 +121,43 @@ def attack_table(
 def table_findings(
     rows: Rows, values: FloatArray, names: Sequence[str], sensitive: Sequence[int] = (), seed: int = 0
 ) -> list[Finding]:
-    """The three questions about rows (one origin), given all labels' figures in the same columns."""
+    """Findings on the three questions about rows (one origin), given all labels' figures in their columns."""
     (released,), n = rows.values, len(values)
     size = np.bincount(rows.member, minlength=len(released))[rows.member]
     single = len(released) == n
     findings = []
     if single:
         what = f"the one label with {KNOWN} figures that are known"
-        alone = unique_share(values, KNOWN, 0.0, seed)
-        findings.append(share_right("singling out", rows.release, what, alone, 1 / n))
+        alone = isolation_chances(values, KNOWN, 0.0, seed)
+        findings.append(share_finding("singling out", rows.release, what, alone, 1 / n))
     scale = values.std(axis=0)
     known, table = (values / scale)[:, ::2], (released / scale)[:, ::2]
     found = own_row_chances(((known[:, None] - table) ** 2).sum(axis=2), rows.member)
     what = "the row of a label of which every second column is known"
-    findings.append(share_right("linkability", rows.release, what, found, 1 / len(released)))
+    findings.append(share_finding("linkability", rows.release, what, found, 1 / len(released)))
     if not single:
         guess = float((1 / size).mean())
         what = "the label behind a row, every second column being known"
-        findings.append(share_right("singling out", rows.release, what, found / size, guess, guess))
-        findings += infer_columns(rows, above_middle(values), names, OWN, features="own", seed=seed)
-    findings += infer_columns(rows, above_middle(values), names, OTHERS, seed=seed)
-    for j in named_columns(values, sensitive):
+        findings.append(share_finding("singling out", rows.release, what, found / size, guess, guess))
+        findings += infer_columns(rows, is_above_median(values), names, OWN, features="own", seed=seed)
+    findings += infer_columns(rows, is_above_median(values), names, OTHERS, seed=seed)
+    for j in columns_reported_by_name(values, sensitive):
         part = released if not single else np.delete(released, j, axis=1)
         one = Rows(rows.release, (part,), rows.member)
-        findings += infer(one, above_middle(values[:, j])[None], f"{names[j]}, by all the row's figures", seed=seed)
+        findings += infer_property(
+            one, is_above_median(values[:, j])[None], f"{names[j]}, by all the row's figures", seed=seed
+        )
     return findings
 
 
-def named_columns(values: FloatArray, sensitive: Sequence[int]) -> list[int]:
-    """Positions of protected columns that are reported by name."""
+def columns_reported_by_name(values: FloatArray, sensitive: Sequence[int]) -> list[int]:
+    """Positions of the protected columns that are reported by name."""
     return [int(j) for j in np.flatnonzero(ColumnRoles.of(values, sensitive).protected)[:NAMED]]
 
 
-def read_table(table: Any, label: str, columns: Sequence[str]) -> tuple[list[str], list[str], FloatArray, int]:
-    """Labels, columns and figures (n, k) of a table with one row per label, and how many rows have empty cells."""
-    frame = table_of(table, "table")
+def read_label_table(table: Any, label: str, columns: Sequence[str]) -> tuple[list[str], list[str], FloatArray, int]:
+    """Read labels, columns and figures (n, k) of a table with one row per label, and count rows with empty cells."""
+    frame = lazy_table(table, "table")
     if frame is None:
         rows, entries, _ = table_rows([Path(table)], label, columns)
     else:
@@ -176,11 +178,13 @@ def read_table(table: Any, label: str, columns: Sequence[str]) -> tuple[list[str
     return whole[LABEL].to_list(), names, values[:, varied], len(rows) - len(whole)
 
 
-def rehearse_rows(labels: Sequence[str], values: FloatArray, crowd: int, sensitive: Sequence[int], seed: int) -> Rows:
-    """Averages as a first release would have them, with seeded draws."""
+def rehearse_table_averages(
+    labels: Sequence[str], values: FloatArray, crowd: int, sensitive: Sequence[int], seed: int
+) -> Rows:
+    """Rows of averages as a first release would have them, with seeded draws."""
     draw = np.random.default_rng(seed)
     first = RowsState(crowd, CLOSENESS, None, ColumnRoles(*np.zeros((3, 0), dtype=np.bool_)), 0, {})
-    rows, state = advance_rows(
+    rows, state = next_public_rows(
         (labels, values), first, crowd, sensitive=sensitive, draw=lambda n: int(draw.integers(n))
     )
     place = {name: row for row, kept in enumerate(state.crowds.values()) for name in kept.labels}
@@ -188,12 +192,12 @@ def rehearse_rows(labels: Sequence[str], values: FloatArray, crowd: int, sensiti
 
 
 def fill_withheld(rows: FloatArray) -> FloatArray:
-    """Rows with the mean of all in the place of a figure that is withheld."""
+    """Replace withheld figures of rows by the mean of all rows."""
     return np.asarray(np.where(np.isfinite(rows), rows, np.nanmean(rows, axis=0)))
 
 
 def own_row_chances(gaps: FloatArray, own: NDArray[np.int64]) -> FloatArray:
-    """(n,) chance to take one's own row, the nearest being taken; rows at the same distance are drawn by lot.
+    """(n,) chance of each label to have its own row taken, where the nearest is; equally near rows are drawn by lot.
 
     ``gaps`` (n, rows) are the distances, ``own`` (n,) says which row is whose.
     """
@@ -226,7 +230,7 @@ def find_published(
     >>> import shoal
     >>> readings = shoal.simulate_meters(6, 9, step_minutes=60)
     >>> last = readings.filter(readings["timestamp"] >= readings["timestamp"].max() - timedelta(hours=3))
-    >>> shoal.find_published(last, readings).of("linkability")[0].figure
+    >>> shoal.find_published(last, readings).findings_of("linkability")[0].figure
     1.0
     """
     table, owners = _read_published(published)
@@ -287,8 +291,8 @@ def _find_homes(
     hit, size = own_row_chances(gaps, own), wide["size"].to_numpy()[own]
     guess, known = float((1 / size).mean()), f"{words} being known"
     findings = (
-        share_right("singling out", PUBLISHED, f"the home behind a row, {known}", hit / size, guess),
-        share_right("linkability", PUBLISHED, f"the row of a home, {known}", hit, 1 / len(rows)),
+        share_finding("singling out", PUBLISHED, f"the home behind a row, {known}", hit / size, guess),
+        share_finding("linkability", PUBLISHED, f"the row of a home, {known}", hit, 1 / len(rows)),
     )
     return Study(about, len(names), findings, ASSUMED_OF_CURVES, NOT_LOOKED_AT_OF_CURVES, _without_zeros(left))
 
@@ -296,11 +300,11 @@ def _find_homes(
 def _find_labels(
     table: pl.DataFrame, key: list[str], known: Any, label: str, owners: dict[str, str] | None, seed: int
 ) -> Study:
-    """The three questions about a published table of figures."""
+    """The study of labels that are looked for in a published table of figures."""
     if not key:
         raise InputError(f"published: a column crowd, or {label!r}, is needed, which says what a row is about")
     record = read_frame(known, "known")
-    labels, names, values, gone = read_table(record.drop(key if key[0] != label else [], strict=False), label, ())
+    labels, names, values, gone = read_label_table(record.drop(key if key[0] != label else [], strict=False), label, ())
     if set(key) <= set(record.columns):
         owners = dict(record.select(pl.col(label).cast(pl.String), row=_row_ids(key)).iter_rows())
     shared = [name for name in names if name in table.columns and name not in (*key, "members")]
@@ -332,12 +336,12 @@ def _study_of_certainty(about: str, gaps: FloatArray, left: dict[str, int]) -> S
 
 
 def _without_zeros(left: dict[str, int]) -> dict[str, int]:
-    """Reasons for which somebody was left out."""
+    """The reasons for which somebody was left out."""
     return {reason: count for reason, count in left.items() if count}
 
 
 def _read_published(published: Any) -> tuple[pl.DataFrame, dict[str, str] | None]:
-    """The table, and name -> row where a run's record lies beside it."""
+    """Read the published table, and name -> row where a run's record lies beside it."""
     if not isinstance(published, (str, os.PathLike)):
         return read_frame(published, "published"), None
     path = Path(published)
@@ -354,12 +358,12 @@ def _read_published(published: Any) -> tuple[pl.DataFrame, dict[str, str] | None
 
 
 def _row_ids(key: Sequence[str]) -> pl.Expr:
-    """What a row is known by, as one text."""
+    """Expression for what a row is known by, as one text."""
     return pl.concat_str([pl.col(name).cast(pl.String) for name in key], separator=" ")
 
 
 def _distances(times: list[str]) -> set[timedelta]:
-    """The distances between instants; none where they are not ISO 8601."""
+    """Distances between successive instants; none where they are not ISO 8601."""
     try:
         return {after - before for before, after in pairwise(map(datetime.fromisoformat, times))}
     except (ValueError, TypeError):
@@ -367,9 +371,9 @@ def _distances(times: list[str]) -> set[timedelta]:
 
 
 def _expected_curves(own: Readings, origin: str, steps: int, days: int) -> dict[str, dict[str, FloatArray]]:
-    """Knowledge -> home -> the curve that is expected of it."""
+    """What the attacker knows -> home -> the curve in kW that it expects."""
     try:
-        later = own.cut(own.place(origin), steps)
+        later = own.window(own.find_origin(origin), steps)
     except InputError as error:
         raise InputError(f"known: no home of these readings can be looked for at {origin}: {error}") from None
     used = {name: kw for name, kw in zip(later.households, later.kw, strict=True) if np.isfinite(kw).all()}

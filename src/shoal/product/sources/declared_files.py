@@ -20,7 +20,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,19 +28,10 @@ import polars as pl
 
 from shoal.errors import InputError
 from shoal.files import disk_space
-from shoal.product.sources.frames import (
-    ARROW,
-    PARQUET,
-    SEPARATORS,
-    UNREADABLE,
-    FileTable,
-    Scratch,
-    encoding_named,
-    text_of,
-)
+from shoal.product.sources import frames
 from shoal.product.sources.meters import clock
-from shoal.product.sources.meters.columns import MeterColumns, Unit, named_unit, recognize
-from shoal.product.sources.meters.readings import MeterSource, Opened, file_household, melt
+from shoal.product.sources.meters.columns import MeterColumns, Unit, parse_unit, recognize_columns
+from shoal.product.sources.meters.meter_files import MeterSource, OpenedSources, long_table
 
 if TYPE_CHECKING:
     from shoal.product.runs.config import Config
@@ -49,24 +40,25 @@ if TYPE_CHECKING:
 UNIT, LOST = "\x1f", "\ufffd"
 
 
-def open_declared(file: Path, encoding: str, is_whole: Callable[[list[str]], bool]) -> FileTable:
-    """A CSV, Parquet or Arrow file as a lazy table that is read line by line.
+def open_declared(file: Path, encoding: str, is_whole: Callable[[list[str]], bool]) -> frames.FileTable:
+    """Open a CSV, Parquet or Arrow file as a lazy table; text is read line by line, by the rules of this module.
 
     ``is_whole`` says from the header whether every row must have all its fields (else a wrong one is left out).
     """
     try:
-        if file.name.lower().endswith((*PARQUET, *ARROW)):
-            table = pl.scan_parquet(file) if file.name.lower().endswith(PARQUET) else pl.scan_ipc(file)
+        if file.name.lower().endswith((*frames.PARQUET, *frames.ARROW)):
+            table = pl.scan_parquet(file) if file.name.lower().endswith(frames.PARQUET) else pl.scan_ipc(file)
             table.collect_schema()
-            return FileTable(table)
-        return _rewrite(file, encoding, is_whole)
-    except UNREADABLE:
+            return frames.FileTable(table)
+        return _rewrite_lines(file, encoding, is_whole)
+    except frames.UNREADABLE:
         raise InputError(f"path: {file.name} is empty or cannot be read as a table") from None
 
 
-def _rewrite(file: Path, encoding: str, is_whole: Callable[[list[str]], bool]) -> FileTable:
-    scratch = Scratch("lines.csv")
-    with disk_space(), text_of(file, encoding, newline="\n") as source, scratch.path.open(
+def _rewrite_lines(file: Path, encoding: str, is_whole: Callable[[list[str]], bool]) -> frames.FileTable:
+    """Open a CSV file as a lazy table of text, rewritten to a temporary file line by line."""
+    scratch = frames.ScratchFile("lines.csv")
+    with disk_space(), frames.open_text(file, encoding, newline="\n") as source, scratch.path.open(
         "w", encoding="utf-8", newline=""
     ) as out:  # fmt: skip
         first = next(source, "").lstrip("\ufeff").rstrip("\r\n")
@@ -79,9 +71,9 @@ def _rewrite(file: Path, encoding: str, is_whole: Callable[[list[str]], bool]) -
             raise InputError(
                 f"path: {file.name} is in a format with units of its own; with secret='readings' give CSV or Parquet"
             )
-        separator = max(SEPARATORS, key=first.count)
+        separator = max(frames.SEPARATORS, key=first.count)
         header = _column_names(next(csv.reader([first], delimiter=separator), []), file)
-        whole, rows = is_whole(header), _rows(source, separator, len(header))
+        whole, rows = is_whole(header), _rewritten_lines(source, separator, len(header))
         out.write(UNIT.join(header) + "\n")
         for row in rows:
             if row is not None:
@@ -92,11 +84,11 @@ def _rewrite(file: Path, encoding: str, is_whole: Callable[[list[str]], bool]) -
                     "and in a file with a column for every household it is unknown which cell is wrong. Repair the row"
                 )
     table = pl.scan_csv(scratch.path, separator=UNIT, quote_char=None, infer_schema=False)
-    return FileTable(table, separator != ",", scratch)
+    return frames.FileTable(table, separator != ",", scratch)
 
 
 def _column_names(header: list[str], file: Path) -> list[str]:
-    """The names of the columns, without what separates them; columns without a name get one that numbers them."""
+    """Names of the columns in the first line; a column without a name gets one that numbers it."""
     names = [name.strip().replace(UNIT, " ").replace("\n", " ") for name in header]
     names = [name or f"unnamed: {at}" for at, name in enumerate(names)]
     if len(set(names)) < len(names) or not names:
@@ -104,8 +96,8 @@ def _column_names(header: list[str], file: Path) -> list[str]:
     return names
 
 
-def _rows(lines: Iterator[str], separator: str, width: int) -> Iterator[str | None]:
-    """Every line as it is written anew; None where it has another number of fields."""
+def _rewritten_lines(lines: Iterator[str], separator: str, width: int) -> Iterator[str | None]:
+    """Every line with :data:`UNIT` between its fields; None for one whose number of fields is not ``width``."""
     field = re.compile(f'"(?:[^"]|"")*"(?={re.escape(separator)}|$)|[^{re.escape(separator)}]*')
     for line in lines:
         text = line.rstrip("\r\n").replace(UNIT, " ").replace("\r", " ")
@@ -120,7 +112,7 @@ def _rows(lines: Iterator[str], separator: str, width: int) -> Iterator[str | No
 
 
 def _split_quoted(text: str, field: re.Pattern[str]) -> list[str]:
-    """The fields of a line, those in quotes with the separators in them."""
+    """Split a line into fields; a separator inside quotes does not split."""
     parts, at = [], 0
     while True:
         match = field.match(text, at)
@@ -132,6 +124,7 @@ def _split_quoted(text: str, field: re.Pattern[str]) -> list[str]:
 
 
 def _strip_quotes(part: str) -> str:
+    """A field without the quotes around it, and with doubled quotes inside as single ones."""
     inner = part.strip()
     return inner[1:-1].replace('""', '"') if len(inner) > 1 and inner[0] == inner[-1] == '"' else part
 
@@ -140,51 +133,46 @@ def _strip_quotes(part: str) -> str:
 FORMS = tuple(form for forms in clock.LAYOUTS.values() for form in forms)
 
 
-@dataclass(frozen=True, repr=False)
-class UnreadableFile(MeterSource):
-    """A file of one household that cannot be read: the household is there, without a reading."""
-
-    def pieces(self, number: int) -> Iterator[pl.DataFrame]:
-        """One row without a reading."""
-        kinds = {"household": pl.String, "file": pl.UInt32, "turn": pl.UInt32, "time": pl.Int64, "wall": pl.Boolean}
-        row = (file_household(self.file), number, 0, None, self.time_zone is None, None, True, False)
-        yield pl.DataFrame(
-            [row], schema={**kinds, "kw": pl.Float64, "invalid": pl.Boolean, "empty": pl.Boolean}, orient="row"
-        )
-
-
-def open_by_header(files: Sequence[Path], settings: Config, *, instants: bool) -> Opened:
-    """Understand files that are read together by what was declared and their headers alone.
+def open_by_header(files: Sequence[Path], settings: Config, *, instants: bool) -> OpenedSources:
+    """Open files that are read together, understood by what was declared and by their headers alone.
 
     ``instants``: timestamps have an offset from UTC.
     """
-    unit, zone, encoding = named_unit(settings.unit), clock.zone(settings.time_zone), encoding_named(settings.encoding)
+    unit, zone, encoding = (
+        parse_unit(settings.unit),
+        clock.parse_time_zone(settings.time_zone),
+        frames.declared_encoding(settings.encoding),
+    )
     assert unit is not None
     read: dict[Path, MeterSource] = {}
     faults: list[InputError] = []
     for file in files:
         try:
-            read[file] = _open(file, settings, instants, encoding, unit)
+            read[file] = _open_by_header(file, settings, instants, encoding, unit)
         except InputError as error:
             faults.append(error)
     first = next(iter(read.values()), None)
     if first is None or (faults and any(one.layout.household or one.layout.across for one in read.values())):
         raise faults[0]
-    nobody = {**vars(first), "layout": MeterColumns("single", None, None, None)}
-    sources = [read[file] if file in read else UnreadableFile(**{**nobody, "file": file}) for file in files]
-    return Opened(sources, unit.energy, unit.name, first.reason, first.taken, zone, None)
+    # Where a file of one household cannot be read, the household is there, without a reading.
+    empty = pl.LazyFrame({"timestamp": pl.Series([None], dtype=first.types["timestamp"]), "kw": ["?"]})
+    unreadable = replace(first, table=frames.FileTable(empty), layout=MeterColumns("single", None, "timestamp", "kw"),
+                         types={**first.types, "kw": pl.String()})  # fmt: skip
+    sources = [read.get(file) or replace(unreadable, file=file) for file in files]
+    return OpenedSources(sources, unit.energy, unit.name, first.reason, first.columns_in_words, zone, None)
 
 
-def _open(file: Path, settings: Config, instants: bool, encoding: str, unit: Unit) -> MeterSource:
-    """A file by its header and what was declared."""
+def _open_by_header(file: Path, settings: Config, instants: bool, encoding: str, unit: Unit) -> MeterSource:
+    """Open one file, understood by what was declared and by its header."""
     columns = settings.named_columns or None
 
     def is_whole(header: list[str]) -> bool:
-        return recognize(header, columns, file.name).shape == "households"
+        """Whether rows of a file with this header must have all fields: it has a column per household."""
+        return recognize_columns(header, columns, file.name).shape == "households"
 
     table = open_declared(file, encoding, is_whole)
-    layout = recognize(list(table.raw.collect_schema()), columns, file.name)
-    types = melt(table.raw, layout, file).collect_schema()
+    layout = recognize_columns(list(table.raw.collect_schema()), columns, file.name)
+    types = long_table(table.raw, layout, file).collect_schema()
     stamp, value = types["timestamp"], types["kw"]
     text = isinstance(stamp, pl.String)
     if not text and not isinstance(stamp, (pl.Datetime, pl.Date)):

@@ -55,7 +55,7 @@ class Outcome:
 
 
 def command(*sections: str, also: tuple[str, ...] = ()) -> Callable[[Command], Command]:
-    """Show the outcome of a command, turn errors into sentences and exit codes; with the option that all commands take.
+    """Decorator of a command: it prints the outcome, and turns errors into sentences and exit codes.
 
     Settings of a run that are in ``sections``, or named in ``also``, are options of the command, which gets those that
     were given as keywords.
@@ -63,10 +63,12 @@ def command(*sections: str, also: tuple[str, ...] = ()) -> Callable[[Command], C
     known = options.settings_of_sections(sections, also)
 
     def decorate(function: Command) -> Command:
+        """The command as Typer takes it, with the options for settings and ``--json``."""
         signature = inspect.signature(function, eval_str=True)
 
         @functools.wraps(function)
         def guard(*, as_json: bool, **given: Any) -> None:
+            """Run the command and print what comes of it."""
             warnings.showwarning = lambda message, *_, **__: print_message(f"shoal: note: {message}")
             try:
                 for begin in ON_BEGIN:
@@ -154,7 +156,7 @@ def refuse_unusable_folder(out: Path) -> None:
 
 
 def as_command_options(text: str, argument: str = "") -> str:
-    """A message with arguments as the command's options: ``train_days`` and ``train_days=5`` are ``--train-days 5``.
+    """Rewrite a message about arguments as one about options: ``train_days=5`` becomes ``--train-days 5``.
 
     ``argument`` is the one that the message begins with, as its error says.
 
@@ -170,6 +172,7 @@ def as_command_options(text: str, argument: str = "") -> str:
     rare = {setting.name for setting in fields(shoal.Config)} - names.keys()
 
     def as_option(argument: re.Match[str]) -> str:
+        """The option for a match of NAME=VALUE."""
         name, value = argument.groups()
         value = value if " " in value else value.strip("'").replace("True", "")
         if (name, value) == ("accept", "doubtful-law"):
@@ -242,11 +245,13 @@ class StageProgress:
     """Progress of a run on standard error: bars with the time left on a terminal, one line per stage elsewhere."""
 
     def __init__(self) -> None:
+        """Nothing is shown yet."""
         self._bars: Any = None
         self._tasks: dict[str, Any] = {}
         self._shown: set[str] = set()
 
     def __enter__(self) -> StageProgress:
+        """Start the bars, if standard error is a terminal."""
         if sys.stderr.isatty():
             from rich import progress
             from rich.console import Console
@@ -265,6 +270,7 @@ class StageProgress:
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Stop the bars."""
         if self._bars is not None:
             self._bars.stop()
 

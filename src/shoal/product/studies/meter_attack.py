@@ -22,35 +22,27 @@ import polars as pl
 from numpy.typing import NDArray
 
 from shoal import validation
-from shoal.crowds.loads import WATTS, begin_loads, next_loads
+from shoal.crowds.loads import WATTS, new_load_crowd, next_load_row
 from shoal.crowds.membership import form_crowds
-from shoal.crowds.rules import in_units
-from shoal.crowds.tables import members_at
+from shoal.crowds.rules import to_units
+from shoal.crowds.tables import rows_by_crowd
 from shoal.errors import InputError
 from shoal.product.sources.frames import read_frame
+from shoal.product.sources.meters.crowd_points import likeness_points, usual_day
 from shoal.product.sources.meters.forecast import forecast
-from shoal.product.sources.meters.neighborhoods import likeness, usual_day
-from shoal.product.sources.meters.predictive import Forecasts, phases
+from shoal.product.sources.meters.predictive_laws import Forecasts, phase_numbers
 from shoal.product.sources.meters.quality import Readings, as_readings
-from shoal.product.studies.attackers import (
-    Attacker,
-    Table,
-    WeekMetric,
-    curves,
-    fingerprint,
-    rank_rows,
-    score_rows,
-    weekly,
-)
-from shoal.product.studies.findings import Finding, Study, share_right, unique_share
-from shoal.product.studies.inference import Rows, above_middle, infer, infer_among_all, infer_columns
+from shoal.product.studies import attackers
+from shoal.product.studies.attackers import Table
+from shoal.product.studies.findings import Finding, Study, isolation_chances, share_finding
+from shoal.product.studies.inference import Rows, infer_columns, infer_from_noisy_sum, infer_property, is_above_median
 from shoal.readings.crowds import check_curves, home_vectors
 from shoal.readings.plan import noisy_crowds_plan
 from shoal.validation import FloatArray
 
 Progress = Callable[[str, float], None]
 #: Makes further attackers, by name, from the tables of other homes.
-More = Callable[[Sequence[Table]], Mapping[str, Attacker]]
+More = Callable[[Sequence[Table]], Mapping[str, attackers.Attacker]]
 DAY = timedelta(days=1)
 #: Least share of a home's readings that must be there.
 OBSERVED = 0.95
@@ -122,61 +114,52 @@ def attack_meters(
     tell = progress or (lambda text, share: None)
     tell("reading weeks", 0.0)
     own = as_readings(readings)
-    weeks = Weeks.of(own, -(-train_days // 7), origins, crowd)
+    weeks = Weeks.of_readings(own, -(-train_days // 7), origins, crowd)
     # What is released is forecast from all days of training; the attacker forecasts from the week that it knows.
     wanted = [(days, week) for days in (train_days, min(7, train_days)) for week in weeks.judged]
     made = {}
     for number, (days, week) in enumerate(wanted):
         tell(f"forecasting from {days} days", 0.05 + 0.4 * number / len(wanted))
-        options: dict[str, Any] = {"order": order, "horizon": horizon, "season": "day"}
-        made[days, week] = forecast(own, train_days=days, origin=weeks.starts[week], **options)
+        made[days, week] = forecast(own, order, days, horizon, "day", weeks.starts[week])
     weeks = weeks.with_forecasts([fc.households for fc in made.values()], crowd)
-    rows = {at: weeks.of_homes(fc.households, fc.power) for at, fc in made.items()}
+    rows = {at: weeks.rows_of_homes(fc.households, fc.power) for at, fc in made.items()}
     power, guessed = ([rows[days, week] for week in weeks.judged] for days in (train_days, min(7, train_days)))
     every = [made[train_days, week] for week in weeks.judged]
-    member = form_crowds(weeks.of_homes(every[0].households, likeness(every[0])), crowd, beside=power[0], seed=seed)
-    prints, ends = weeks.prints
-    known = [
-        np.concatenate([prints[:, week - 1], comparable_curves(guess)], axis=1)
-        for week, guess in zip(weeks.judged, guessed, strict=True)
-    ]
-    day = weeks.of_homes(every[0].households, usual_day(every[0]))
-    averages = rows_by_rules(power, day, member, [_when(fc) for fc in every], seed)
+    points, day = (weeks.rows_of_homes(every[0].households, of(every[0])) for of in (likeness_points, usual_day))
+    member = form_crowds(points, crowd, beside=power[0], seed=seed)
+    fingerprints, ends = weeks.fingerprints
+    before = [fingerprints[:, week - 1] for week in weeks.judged]
+    known = [np.concatenate([one, log_curves(guess)], axis=1) for one, guess in zip(before, guessed, strict=True)]
+    averages = rehearse_averages(power, day, member, [_instants_and_phases(fc) for fc in every], seed)
 
     tell("attacking raw readings", 0.5)
     n = len(weeks.names)
     flat = [weeks.readings[week].reshape(n, -1) for week in weeks.judged]
-    unique = np.mean([unique_share(one, KNOWN, WIDTH / 2, seed + i) for i, one in enumerate(flat)], axis=0)
+    unique = np.mean([isolation_chances(one, KNOWN, WIDTH / 2, seed + i) for i, one in enumerate(flat)], axis=0)
     what = f"the one home with {KNOWN} readings that are known, each to {WIDTH:g} kW"
-    findings = [share_right("singling out", RAW, what, unique, 1 / n)]
-    findings += _links(RAW, [raw_scores(prints, ends, week, 1, seed) for week in weeks.judged])
+    findings = [share_finding("singling out", RAW, what, unique, 1 / n)]
+    findings += _link_findings(RAW, [raw_scores(fingerprints, ends, week, 1, seed) for week in weeks.judged])
 
-    def attack(curves: Sequence[FloatArray]) -> list[dict[str, FloatArray]]:
-        return [
-            curve_scores(known, [comparable_curves(one) for one in curves], origin, seed)
-            for origin in range(len(curves))
-        ]
-
-    tell("attacking unprotected forecasts", 0.6)
-    findings += _links(FORECASTS, attack(power))
-    tell("attacking averages", 0.75)
-    findings += _links(AVERAGES, attack([one[member] for one in averages]), member)
+    shown = {FORECASTS: power, AVERAGES: [one[member] for one in averages]}
+    for share, (release, curves) in zip((0.6, 0.75), shown.items(), strict=True):
+        tell(f"attacking {release}", share)
+        logs = [log_curves(one) for one in curves]
+        scores = [curve_scores(known, logs, origin, seed) for origin in range(len(logs))]
+        findings += _link_findings(release, scores, member if release == AVERAGES else None)
     tell("attacking properties", 0.9)
-    truths = weeks.properties() | read_properties(properties, weeks.names, len(weeks.judged))
-    everyone = np.arange(n)
+    truths = weeks.facts_in_readings() | read_properties(properties, weeks.names, len(weeks.judged))
     releases = [
-        Rows(RAW, tuple(weeks.level_features(week) for week in weeks.judged), everyone),
-        Rows(FORECASTS, curve_features(power), everyone),
+        Rows(RAW, tuple(weeks.level_features(week) for week in weeks.judged), np.arange(n)),
+        Rows(FORECASTS, curve_features(power), np.arange(n)),
         Rows(AVERAGES, curve_features(averages), member),
     ]
     plan = noisy_crowds_plan(n, EPSILON, typical_kw=max(float(np.mean(np.abs(power))), LEAST))
-    exported = [np.maximum(one, 0.0) for one in power]
+    vectors = home_vectors(check_curves(np.maximum(power[0], 0.0), plan), plan)
     for what, truth in truths.items():
         for one in releases:
-            findings += infer(one, truth, what, seed=seed)
-        vectors = [home_vectors(check_curves(one, plan), plan) for one in exported[:1]]
-        findings += infer_among_all(vectors, plan.account, truth[:1], f"{what}; {INSIDER}", seed=seed)
-    findings += infer_steps(Rows(AVERAGES, (averages[0],), member), power[:1], seed)
+            findings += infer_property(one, truth, what, seed=seed)
+        findings += infer_from_noisy_sum([vectors], plan.account, truth[:1], f"{what}; {INSIDER}", seed=seed)
+    findings += infer_figures_by_step(Rows(AVERAGES, (averages[0],), member), power[:1], seed)
     about = (
         f"{n} homes, a reading every {own.step // timedelta(minutes=1)} minutes from {weeks.days[0]} to "
         f"{weeks.days[1]}; releases of {horizon} steps at {len(power)} origins, a week apart. Averages: "
@@ -185,26 +168,26 @@ def attack_meters(
     return Study(about, n, tuple(findings), ASSUMED, NOT_LOOKED_AT, weeks.left_out)
 
 
-def rows_by_rules(
+def rehearse_averages(
     power: Sequence[FloatArray],
     day: FloatArray,
     member: NDArray[np.int64],
     when: Sequence[tuple[tuple[int, ...], NDArray[np.int64]]],
     seed: int,
 ) -> list[FloatArray]:
-    """(crowds, k) rows of a series by the rules of averages, with seeded offsets; for one withheld, the mean of all.
+    """(crowds, k) rows of each release by the rules of averages, with seeded offsets; the mean where withheld.
 
     ``when`` has each release's instants and its columns of the usual ``day``.
     """
-    draw, watts = np.random.default_rng(seed), in_units(day, WATTS)
+    draw, watts = np.random.default_rng(seed), to_units(day, WATTS)
     of_all = Fraction(int(np.abs(watts).sum()), watts.size)
-    inside = members_at(member)
-    crowds = [begin_loads(watts[at], of_all, lambda n: int(draw.integers(n))) for at in inside]
+    inside = rows_by_crowd(member)
+    crowds = [new_load_crowd(watts[at], of_all, lambda n: int(draw.integers(n))) for at in inside]
     released = []
     for today, (instants, phase) in zip(power, when, strict=True):
-        figures, rows = in_units(today, WATTS), np.full((len(inside), today.shape[1]), np.nan)
+        figures, rows = to_units(today, WATTS), np.full((len(inside), today.shape[1]), np.nan)
         for c, at in enumerate(inside):
-            step = next_loads(crowds[c], figures[at], np.ones(len(at), dtype=np.bool_), instants, phase)
+            step = next_load_row(crowds[c], figures[at], np.ones(len(at), dtype=np.bool_), instants, phase)
             crowds[c] = step.crowd
             if step.row is not None:
                 rows[c] = step.row
@@ -212,25 +195,25 @@ def rows_by_rules(
     return released
 
 
-def _when(fc: Forecasts) -> tuple[tuple[int, ...], NDArray[np.int64]]:
-    """The instants of a forecast, and their columns of the usual day."""
+def _instants_and_phases(fc: Forecasts) -> tuple[tuple[int, ...], NDArray[np.int64]]:
+    """Instants of a forecast in minutes of the epoch, and their columns of the usual day."""
     minutes = fc.timestamps.dt.epoch("s") // 60
-    return tuple(minutes.to_list()), phases(fc.timestamps, "day", fc.step)
+    return tuple(minutes.to_list()), phase_numbers(fc.timestamps, "day", fc.step)
 
 
 def curve_features(curves: Sequence[FloatArray]) -> tuple[FloatArray, ...]:
-    """Curves as an attacker on properties compares them: by shares of power, and with the same row at all origins."""
-    logs = [comparable_curves(one) for one in curves]
+    """Features of curves for attacks on properties: log curves, and their difference from the mean over origins."""
+    logs = [log_curves(one) for one in curves]
     usual = np.mean(logs, axis=0)
     return tuple(np.concatenate([one, one - usual], axis=1) for one in logs)
 
 
-def infer_steps(rows: Rows, power: Sequence[FloatArray], seed: int) -> list[Finding]:
-    """What each figure of a row tells about the same figure of its members: above or below that of most."""
+def infer_figures_by_step(rows: Rows, power: Sequence[FloatArray], seed: int) -> list[Finding]:
+    """Findings on what each figure of a row tells about the same figure of its members: above that of most or not."""
     figures, own = np.concatenate(rows.values, axis=1), np.concatenate(power, axis=1)
     names = [f"step {step % own.shape[1] + 1}" for step in range(own.shape[1])]
     one = Rows(rows.release, (figures,), rows.member)
-    return infer_columns(one, above_middle(own), names, OWN_FIGURE, features="own", seed=seed)[:1]
+    return infer_columns(one, is_above_median(own), names, OWN_FIGURE, features="own", seed=seed)[:1]
 
 
 def read_properties(source: Any, names: Sequence[str], origins: int) -> dict[str, FloatArray]:
@@ -263,12 +246,9 @@ def read_properties(source: Any, names: Sequence[str], origins: int) -> dict[str
     return found
 
 
-def comparable_curves(kw: FloatArray) -> FloatArray:
-    """Curves as attackers compare them: differences are shares of power."""
+def log_curves(kw: FloatArray) -> FloatArray:
+    """Logarithm of curves in kW, so that differences are shares of power."""
     return np.asarray(np.log(np.maximum(kw, LEAST)))
-
-
-# ------------------------------------------------------------------ what is known
 
 
 @dataclass(frozen=True)
@@ -276,15 +256,15 @@ class Weeks:
     """Homes with nearly all readings of some weeks, and the weeks before which an attacker stands."""
 
     names: tuple[str, ...]
-    readings: tuple[FloatArray, ...]  #: (homes, 7, steps a day) kW of each week
-    weekends: tuple[NDArray[np.bool_], ...]  #: (7,) of each week
+    readings: FloatArray  #: (weeks, homes, 7, steps a day) kW
+    weekend: NDArray[np.bool_]  #: (7,) which days of every week
     starts: tuple[datetime, ...]
     judged: tuple[int, ...]  #: weeks that are looked at, by number
     left_out: Mapping[str, int]  #: reason -> homes that could not be used
 
     @classmethod
-    def of(cls, own: Readings, before: int, origins: int, crowd: int, history: int = 0) -> Weeks:
-        """The last ``origins`` weeks that have ``before`` others before them, and homes for two crowds at least.
+    def of_readings(cls, own: Readings, before: int, origins: int, crowd: int, history: int = 0) -> Weeks:
+        """The last ``origins`` weeks with ``before`` weeks before them, of homes with nearly all readings.
 
         With ``history``, so many weeks before them are read where they are there.
         """
@@ -296,153 +276,138 @@ class Weeks:
         skipped = max(count - most, 0) * 7 * DAY
         begin, start = stamps.min() + skipped, int(stamps.dt.epoch("us").min()) + skipped // timedelta(microseconds=1)
         count = min(count, most)
-        whole = own.cut(start, count * 7 * steps)
+        whole = own.window(start, count * 7 * steps)
         enough = np.isfinite(whole.kw).mean(axis=1) >= OBSERVED
-        kw = _fill(whole.kw[enough], steps).reshape(int(enough.sum()), count, 7, steps)
-        names = tuple(name for name, there in zip(whole.households, enough, strict=True) if there)
-        gaps = len(enough) - len(names)
-        days = [[begin + (7 * number + day) * DAY for day in range(7)] for number in range(count)]
+        kw = _fill_gaps(whole.kw[enough], steps).reshape(int(enough.sum()), count, 7, steps)
+        gaps = int((~enough).sum())
         weeks = cls(
-            names,
-            tuple(kw[:, number] for number in range(count)),
-            tuple(np.array([day.weekday() >= 5 for day in week]) for week in days),
+            tuple(name for name, there in zip(whole.households, enough, strict=True) if there),
+            kw.swapaxes(0, 1),
+            np.array([(begin + day * DAY).weekday() >= 5 for day in range(7)]),
             tuple(whole.timestamps[number * 7 * steps] for number in range(count)),
             tuple(range(max(before, count - origins), count)),
             {f"with less than {OBSERVED:.0%} of the readings": gaps} if gaps else {},
         )
-        weeks._demand(crowd)
+        weeks._refuse_too_few(crowd)
         return weeks
 
     def with_forecasts(self, forecast: Iterable[Sequence[str]], crowd: int) -> Weeks:
-        """The homes that are in all of these lists of homes with a forecast."""
+        """The same weeks of the homes that are in all of these lists of homes with a forecast."""
         there = set(self.names).intersection(*forecast)
         usable = np.array([name in there for name in self.names], dtype=bool)
         without = {} if usable.all() else {"without a forecast": int((~usable).sum())}
         weeks = replace(
             self,
             names=tuple(name for name in self.names if name in there),
-            readings=tuple(week[usable] for week in self.readings),
+            readings=self.readings[:, usable],
             left_out={**self.left_out, **without},
         )
-        weeks._demand(crowd)
+        weeks._refuse_too_few(crowd)
         return weeks
 
-    def _demand(self, crowd: int) -> None:
-        """Refuse what is too small for two crowds."""
+    def _refuse_too_few(self, crowd: int) -> None:
+        """Raise InputError if there are too few homes for two crowds."""
         if len(self.names) < 2 * crowd:
             reasons = "".join(f"; {count} {reason}" for reason, count in self.left_out.items())
             count = len(self.names)
             raise InputError(f"readings: {count} homes can be used, which is too few for crowds of {crowd}{reasons}")
 
-    def properties(self) -> dict[str, FloatArray]:
-        """What the readings themselves say of homes, (origins, n): absence on the day before, and the level of use."""
-        days = np.concatenate([week.mean(axis=2) for week in self.readings], axis=1)
+    def facts_in_readings(self) -> dict[str, FloatArray]:
+        """Property -> (origins, n) 1 or 0, from the readings: absence on the day before, and level of use."""
+        days = np.concatenate(self.readings.mean(axis=3), axis=1)
         away = [days[:, 7 * week - 1] < AWAY * np.median(days[:, : 7 * week], axis=1) for week in self.judged]
-        level = np.tile(above_middle(days.mean(axis=1)), (len(self.judged), 1))
+        level = np.tile(is_above_median(days.mean(axis=1)), (len(self.judged), 1))
         return {
             f"absence: less than {AWAY:.0%} of the usual use on the day before": np.array(away, dtype=np.float64),
             "level: mean use above that of most homes": level,
         }
 
     def level_features(self, week: int) -> FloatArray:
-        """(homes, f) what the readings of the week before one say: its fingerprint, and levels of its last day."""
+        """(homes, f) features of the week before one: its fingerprint, and levels of its last day."""
         days = self.readings[week - 1].mean(axis=2) + LEAST
         level = np.log(np.stack([days[:, -1], days.mean(axis=1), days[:, -1] / np.median(days, axis=1)], axis=1))
-        return np.concatenate([self.prints[0][:, week - 1], level], axis=1)
+        return np.concatenate([self.fingerprints[0][:, week - 1], level], axis=1)
 
-    def of_homes(self, households: Sequence[str], values: FloatArray) -> FloatArray:
-        """The rows of the homes of this study, in its order."""
+    def rows_of_homes(self, households: Sequence[str], values: FloatArray) -> FloatArray:
+        """Reorder rows of these households to the homes of this study."""
         place = {name: number for number, name in enumerate(households)}
         return np.asarray(values[[place[name] for name in self.names]])
 
     @cached_property
-    def prints(self) -> tuple[FloatArray, tuple[int, ...]]:
+    def fingerprints(self) -> tuple[FloatArray, tuple[int, ...]]:
         """(homes, weeks, f) fingerprints of every week, and where their blocks end."""
-        printed = [fingerprint(*week) for week in zip(self.readings, self.weekends, strict=True)]
+        printed = [attackers.week_fingerprint(week, self.weekend) for week in self.readings]
         return np.stack([one for one, _ in printed], axis=1), printed[0][1]
 
     @property
     def days(self) -> tuple[str, str]:
-        """The first and the last day of the readings."""
+        """Dates of the first and the last day of the readings."""
         return self.starts[0].date().isoformat(), (self.starts[-1] + 6 * DAY).date().isoformat()
 
-    @property
-    def origins(self) -> tuple[str, ...]:
-        """Where the weeks that are looked at begin."""
-        return tuple(self.starts[week].isoformat() for week in self.judged)
 
-
-def _fill(kw: FloatArray, steps: int) -> FloatArray:
-    """Missing readings as the home's mean at that time of day."""
+def _fill_gaps(kw: FloatArray, steps: int) -> FloatArray:
+    """Replace missing readings by the home's mean at that time of day."""
     n = len(kw)
     by_time = np.nanmean(kw.reshape(n, -1, steps), axis=1)
     usual = np.tile(np.where(np.isfinite(by_time), by_time, np.nanmean(by_time)), kw.shape[1] // steps)
     return np.where(np.isfinite(kw), kw, usual)
 
 
-# ------------------------------------------------------------------ what is found
-
-
 def raw_scores(
-    prints: FloatArray, ends: Sequence[int], judged: int, weeks: int, seed: int, more: More | None = None
+    fingerprints: FloatArray, ends: Sequence[int], judged: int, weeks: int, seed: int, more: More | None = None
 ) -> dict[str, FloatArray]:
     """Attacker -> its (homes, rows) scores on the readings of one week, from so many weeks before it.
 
     They learn from other homes, for each other week from the weeks next to it, the judged one never among them.
     """
-    count = prints.shape[1]
-
-    def tables(others: NDArray[np.int64]) -> list[Table]:
-        learned_from = []
-        for later in (w for w in range(count) if w != judged):
-            apart = np.abs(np.arange(count) - later) + np.where(np.isin(range(count), (later, judged)), count, 0)
-            near = np.argsort(apart, kind="stable")[:weeks]
-            learned_from.append((prints[others][:, near].mean(axis=1), prints[others, later]))
-        return learned_from
-
-    known = prints[:, judged - weeks : judged].mean(axis=1)
-    compare = partial(weekly, ends=ends)
-    return _scores((known, prints[:, judged]), tables, compare, (FEATURES, PROFILE), seed, more)
+    count, learned_from = fingerprints.shape[1], []
+    for later in (week for week in range(count) if week != judged):
+        distance = np.abs(np.arange(count) - later) + np.where(np.isin(range(count), (later, judged)), count, 0)
+        near = np.argsort(distance, kind="stable")[:weeks]
+        learned_from.append((fingerprints[:, near].mean(axis=1), fingerprints[:, later]))
+    attacked = fingerprints[:, judged - weeks : judged].mean(axis=1), fingerprints[:, judged]
+    return _score_by_fold(
+        attacked, learned_from, partial(attackers.fingerprint_metrics, ends=ends), (FEATURES, PROFILE), seed, more
+    )
 
 
 def curve_scores(
     known: Sequence[FloatArray], rows: Sequence[FloatArray], judged: int, seed: int, more: More | None = None
 ) -> dict[str, FloatArray]:
     """Attacker -> its (homes, rows) scores on the curves of one origin; it learns from other homes at the others."""
-
-    def tables(others: NDArray[np.int64]) -> list[Table]:
-        return [(known[o][others], rows[o][others]) for o in range(len(known)) if o != judged]
-
-    return _scores((known[judged], rows[judged]), tables, curves, (OWN, EXPECTED), seed, more)
+    tables = list(zip(known, rows, strict=True))
+    attacked = tables.pop(judged)
+    return _score_by_fold(attacked, tables, attackers.curve_metrics, (OWN, EXPECTED), seed, more)
 
 
-def _scores(
-    at: Table,
-    tables: Callable[[NDArray[np.int64]], list[Table]],
-    compare: Callable[[Sequence[Table]], list[WeekMetric]],
+def _score_by_fold(
+    attacked: Table,
+    learned_from: Sequence[Table],
+    compare: Callable[[Sequence[Table]], list[attackers.WeekMetric]],
     names: Sequence[str],
     seed: int,
     more: More | None,
 ) -> dict[str, FloatArray]:
-    """Attacker -> its (homes, rows) scores, each home judged by who learned from others; ``tables`` are of these."""
-    known, rows = at
+    """Attacker -> its (homes, rows) scores; each home is judged by attackers who learned from other homes only."""
+    known, rows = attacked
     n = len(known)
     scores: dict[str, FloatArray] = {}
     for fold in np.array_split(np.random.default_rng(seed).permutation(n), FOLDS):
-        learned_from = tables(np.setdiff1d(np.arange(n), fold))
-        attackers: dict[str, Attacker] = dict(zip(names, compare(learned_from), strict=True))
-        attackers |= more(learned_from) if more is not None else {}
-        for name, attacker in attackers.items():
-            scores.setdefault(name, np.empty((n, n)))[fold] = score_rows(attacker, known[fold], rows)
+        others = np.setdiff1d(np.arange(n), fold)
+        tables = [(before[others], after[others]) for before, after in learned_from]
+        tried: dict[str, attackers.Attacker] = dict(zip(names, compare(tables), strict=True))
+        tried |= more(tables) if more is not None else {}
+        for name, attacker in tried.items():
+            scores.setdefault(name, np.empty((n, n)))[fold] = attackers.score_rows(attacker, known[fold], rows)
     return scores
 
 
 def inside_crowds(scores: FloatArray, member: NDArray[np.int64]) -> FloatArray:
-    """Scores of somebody who is told who is in the home's crowd: other rows are out of the question."""
+    """Scores of an attacker who knows who is in the home's crowd: other rows are out of the question."""
     return np.where(member[:, None] == member[None], scores, -np.inf)
 
 
-def _links(
+def _link_findings(
     release: str, scores: Sequence[Mapping[str, FloatArray]], member: NDArray[np.int64] | None = None
 ) -> list[Finding]:
     """Findings from every attacker's scores at all origins; inside crowds of identical rows, a guess bounds them."""
@@ -450,12 +415,12 @@ def _links(
     n = len(next(iter(scores[0].values())))
     for attacker in scores[0]:
         every = [one[attacker] for one in scores]
-        found = np.mean([rank_rows(one)[0] for one in every], axis=0)
+        found = np.mean([attackers.rank_rows(one)[0] for one in every], axis=0)
         what = f"the row of a home of which one week is known ({attacker})"
-        findings.append(share_right("linkability", release, what, found, 1 / n))
+        findings.append(share_finding("linkability", release, what, found, 1 / n))
     if member is not None:
         guess = float((1 / np.bincount(member)[member]).mean())
-        found = np.mean([rank_rows(inside_crowds(one, member))[0] for one in every], axis=0)
+        found = np.mean([attackers.rank_rows(inside_crowds(one, member))[0] for one in every], axis=0)
         what = f"the home behind a row, its crowd and one week being known ({attacker})"
-        findings.append(share_right("singling out", release, what, found, guess, guess))
+        findings.append(share_finding("singling out", release, what, found, guess, guess))
     return findings
