@@ -26,7 +26,7 @@ from shoal.designs.objectives import (
     trial_laws,
     worst_divergence,
 )
-from shoal.designs.parameters import certify
+from shoal.designs.parameters import certified_log_delta
 from shoal.designs.problem import DesignProblem, Moves
 from shoal.designs.problem import Report as Report
 from shoal.designs.problem import Settings as Settings
@@ -119,7 +119,7 @@ def best_certified(problem: DesignProblem, choices: Sequence[Moves]) -> Moves:
     for number in np.argsort(values, kind="stable"):
         if values[number] > best_value + BEHIND:
             break
-        value = certify(problem, choices[number])
+        value = certified_log_delta(problem, choices[number])
         if value < best_value or (value == best_value and number < best):
             best, best_value = int(number), value
     return choices[best]

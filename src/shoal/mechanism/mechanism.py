@@ -414,8 +414,9 @@ class Mechanism(Storable):
     def insider_error(self) -> FloatArray:
         """(n,) how closely someone who knows all other members' answers has each label's, from what is released.
 
-        The standard deviation of the entry that is known best, in the answers' unit, rounded down; rounding to the grid
-        is not counted. (ε, δ) promises nothing about it (:mod:`shoal.mechanism.insider`).
+        The standard deviation of the entry that is known best, in the answers' unit, rounded down, from the rows:
+        rounding to the grid is not counted, nor what the size of the noise tells, which depends on all answers.
+        (ε, δ) promises nothing about it (:mod:`shoal.mechanism.insider`).
 
         >>> import numpy as np
         >>> import shoal

@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from shoal.designs.descent import Settings
-from shoal.designs.parameters import certify
+from shoal.designs.parameters import certified_log_delta
 from shoal.designs.problem import DesignProblem, Moves, radii
 from shoal.numerics.compilation import kernel
 from shoal.numerics.eigenpairs import eigenpairs, eigh
@@ -63,7 +63,7 @@ def paper(
             taken += done
     if taken:
         iterates.append(_noise_of_precisions(problem, base, precision))
-    certificates = [certify(problem, moves) for moves in reversed(iterates)]
+    certificates = [certified_log_delta(problem, moves) for moves in reversed(iterates)]
     return replace(iterates[-1 - int(np.argmin(certificates))], history=history[: taken + 1])
 
 

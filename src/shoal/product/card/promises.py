@@ -65,7 +65,7 @@ ANSWERS = Step(
     "A release of answers",
     "neighbors, by default the members of a crowd",
     "label privacy (ε, δ) between neighbors",
-    "estimates a figure with the error that the card prints, or a larger one",
+    "estimates figures; the card states the error, without what the noise's size tells",
     "shoal run FILE --method NAME --epsilon E --delta D",
     "Answers: label privacy with {figures} between neighbors{among}{unless}.",
     "(ε, δ)",

@@ -38,7 +38,7 @@ SOUGHT = 2_000
 
 
 def stage(work: Work) -> StageOutcome:
-    """Write the card for machines and for people."""
+    """Write the release card for machines and for people."""
     card = work.kind.measured_card(work)
     texts = {"card.json": card.to_json(), "card.md": card.to_markdown()}
     for name, text in texts.items():
@@ -47,14 +47,14 @@ def stage(work: Work) -> StageOutcome:
 
 
 def with_attack(work: Work, card: ReleaseCard) -> ReleaseCard:
-    """The card of averages with what an attack on them achieves, and the rules of aggregation that they keep."""
+    """Return the card of averages with what an attack on them achieves, and the rules of aggregation that hold."""
     smallest, share = work.tables.lasting["members"].min() or 0, work.settings.largest_share
     rules = kept_rules(int(smallest), of_meters=work.input.of_meters, largest_share=share)  # type: ignore[arg-type]
     return replace(card, attack=_attack_averages(work), rules=rules)
 
 
 def _attack_averages(work: Work) -> OwnAttack | None:
-    """Look for every label's row, with its own figures or with what came later: the better of the two attacks."""
+    """Return the better of two attacks that look for every label's row: by own figures, or by later ones."""
     both, noun = work.tables.with_rows(), work.facts.plan.fit.noun
     if len(both) < 2:
         return None
@@ -69,7 +69,7 @@ def _attack_averages(work: Work) -> OwnAttack | None:
 
 
 def attack_own_rows(work: Work) -> OwnAttack | None:
-    """Name the label of every released row from the other released rows, where labels have several."""
+    """Return an attack that names the label of every released row from the others; None for one row a label."""
     table = pl.read_parquet(work.folder / PARQUET)
     if work.input.of_meters or table.n_unique("label") == len(table):
         return None
@@ -81,7 +81,7 @@ def attack_own_rows(work: Work) -> OwnAttack | None:
 
 
 def kept_rules(smallest: int, *, of_meters: bool, largest_share: float | None = None) -> tuple[str, ...]:
-    """Names of the rules of aggregation that rows keep because of how they are made, never because of their figures.
+    """Return the rules of aggregation that rows keep because of how they are made, never because of their figures.
 
     A name that is there or missing because of one member's figure would be a second figure about it, which no offset
     hides. Dominance leaves a home at most two thirds of its crowd's load over the horizon; a few-valued column has no
@@ -97,7 +97,7 @@ def kept_rules(smallest: int, *, of_meters: bool, largest_share: float | None = 
 
 
 def handing_of(work: Work) -> tuple[Statement, ...]:
-    """What to pass on and what to keep, once something was released."""
+    """Return statements on what to pass on and what to keep, once something was released."""
     if work.facts.release is None:
         return ()
     return (*work.kind.owner_statements(work), *handing(work.path.name, work.place.where))
@@ -123,7 +123,7 @@ def report_stage(work: Work) -> StageOutcome:
 
 
 def draw_crowds(work: Work, *, same: bool) -> list[CrowdCurves]:
-    """Every crowd with its members' own figures and what was released about each: the ``same``, or a row of its own.
+    """Return every crowd with its members' own figures and what was released about them: the ``same``, or a row each.
 
     Of several rows about a member it is their mean. Columns of a table are side by side: each less its mean, in
     standard deviations over all labels.

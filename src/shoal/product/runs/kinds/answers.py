@@ -71,9 +71,11 @@ class ProtectedAnswers(Kind):
     }
 
     def fits(self, settings: Config, fit: FitFacts | None) -> bool:
+        """Return whether a method, a query of a law or several rows per label ask for this kind."""
         return settings.charged or (fit is not None and fit.most_rows > 1)
 
     def check(self, settings: Config) -> None:
+        """Raise InputError unless the settings name a guarantee to reach, or an error to spend."""
         if settings.method == "codebook":
             if (
                 settings.query != "point"
@@ -92,6 +94,7 @@ class ProtectedAnswers(Kind):
             )
 
     def check_rows(self, settings: Config, fit: FitFacts) -> None:
+        """Raise InputError where labels with several rows lack a guarantee, or meet a codebook."""
         if fit.most_rows == 1:
             return
         if settings.method == "codebook":
@@ -119,6 +122,7 @@ class ProtectedAnswers(Kind):
         }
 
     def begin(self, work: Work) -> None:
+        """Refuse a release whose card could not be printed, that hides nobody, or that nobody can use."""
         fit, design = work.facts.plan.fit, work.facts.design
         assert design is not None
         nothing = ReleaseFacts(name="", labels=design.labels, head="")
@@ -141,7 +145,7 @@ class ProtectedAnswers(Kind):
 
 
 def refuse_useless(work: Work) -> None:
-    """Before anything is begun: no release that hides nobody, or that nobody can use."""
+    """Raise InputError or UnreachableError for a release that hides nobody, or that nobody can use."""
     config, listing = work.settings, work.read_listing(DESIGN)
     if config.query == "as_in_paper":
         raise InputError(
@@ -165,7 +169,7 @@ def refuse_useless(work: Work) -> None:
 
 
 def release(work: Work) -> StageOutcome:
-    """Every block through the ledger under the name of this release: drawn by workers, charged here, then written.
+    """Draw, charge and write every block, under the name of this release.
 
     A block that is on record is drawn again, and the ledger gives the recorded answers for it.
     """
@@ -242,7 +246,7 @@ def release(work: Work) -> StageOutcome:
 
 
 def shows_too_much(work: Work) -> bool:
-    """Whether rows are rounded as those of averages are: they are the crowd's own answer, with too little noise.
+    """Return whether rows have too little noise to go unrounded: they are the crowd's own answer.
 
     Then the noise would show someone who knows all other members' answers the last one, more closely than rounding
     does. A codebook's curves are not rounded.
@@ -255,7 +259,7 @@ def shows_too_much(work: Work) -> bool:
 
 
 def draw_block(mechanism: Part, block: Part, config: Config, root: Path, name: str) -> tuple[FloatArray, FloatArray]:
-    """A block's answers, and what its mechanism made of them with secure noise.
+    """Return a block's answers, and what its mechanism made of them with secure noise.
 
     It is for the ledger, never for a file. The draws of a trajectory are part of the answer: they are made once and
     kept under ``root``, for the release of this name, before they are used.
@@ -276,7 +280,7 @@ def draw_block(mechanism: Part, block: Part, config: Config, root: Path, name: s
 
 
 def released_table(shard: Answers, crowds: Mapping[str, int], released: FloatArray, key: bytes) -> pl.DataFrame:
-    """(m, k) released answers as they are written, sorted by crowd and row.
+    """Return (m, k) released answers as they are written, sorted by crowd and row.
 
     The rows of a crowd are in the order of their digests under a key from the cryptographic source: nobody without it
     can tell whose row comes first, and a table that is lost is written again as it was.

@@ -54,13 +54,16 @@ class Averages(Kind):
     has_not: ClassVar = {"proof": NOTHING_TO_PROVE}
 
     def fits(self, settings: Config, fit: FitFacts | None) -> bool:
+        """Return True: it is the kind of release where no other is asked for."""
         return True
 
     def check(self, settings: Config) -> None:
+        """Raise InputError for an ε, δ or ρ, which means do not use."""
         if settings.guarantee is not None and settings.label is None:  # a table may have several rows per label
             raise InputError(no_use(settings.guarantee), argument=settings.guarantee)
 
     def check_rows(self, settings: Config, fit: FitFacts) -> None:
+        """Raise InputError for an ε, δ or ρ beside a table with one row per label."""
         if settings.guarantee is not None:
             raise InputError(no_use(settings.guarantee), argument=settings.guarantee)
 
@@ -73,6 +76,7 @@ class Averages(Kind):
         }
 
     def rehearse(self, work: Work) -> ReleaseCard | None:
+        """Write the rows of this rehearsal, with offsets that are thrown away; return their card."""
         card = ReleaseCard.of(work.facts.plan.fit, None, write_rehearsal(work), None)
         return card_stage.with_attack(work, card)
 
@@ -103,7 +107,7 @@ class Averages(Kind):
 
 
 def release(work: Work) -> StageOutcome:
-    """Draw the numbers of new crowds, record every row, write."""
+    """Draw the numbers of new crowds, record every row in the ledger, and write the tables."""
     plan = work.facts.plan
     numbers, _ = draw_numbers(work, work.ledger)
     public, owner = make_tables(work, numbers)
@@ -117,7 +121,7 @@ def release(work: Work) -> StageOutcome:
 
 
 def write_rehearsal(work: Work) -> ReleaseFacts:
-    """Write what would be released to a file that says that it was not; nothing is recorded, drawn or charged."""
+    """Write what would be released to a file that says that it was not; nothing is recorded or charged."""
     rows = work.tables.rows
     values = [  # with offsets that are thrown away: those of the release are kept for it
         redraw(kept, homes, sums, shown) if sums else shown
@@ -130,7 +134,7 @@ def write_rehearsal(work: Work) -> ReleaseFacts:
 
 
 def measure(work: Work, public: pl.DataFrame, owner: pl.DataFrame) -> dict[str, Any]:
-    """Facts of a release of averages: labels, and the errors of rows beside members' own values and what came later."""
+    """Return counts of the release, and errors of rows beside members' own values and what came later."""
     both = work.tables.with_rows().filter("own")  # a figure that was held, or came later, shows in no error either
     sizes = {"labels": owner[owner.columns[0]].n_unique(), "crowds": public["crowd"].n_unique()}
     if not len(both):
@@ -153,7 +157,7 @@ def measure(work: Work, public: pl.DataFrame, owner: pl.DataFrame) -> dict[str, 
 def make_tables(
     work: Work, numbers: Mapping[int, int], tables: CrowdTables | None = None
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """One row per crowd (and step), sorted by the public number; and the owner's, with the label of each row."""
+    """Return the public table, one row per crowd (and step), and the owner's, with the label of each row."""
     number, plan = pl.col("crowd").replace(numbers), work.facts.plan
     table = (work.tables if tables is None else tables).lasting.select(number, "members", "values").sort("crowd")
     public, order = work.input.public_rows(work.settings, plan, table)
@@ -166,7 +170,7 @@ QUANTILES, FEWEST = (0.1, 0.25, 0.5, 0.75, 0.9), 10
 
 
 def pool_distances(work: Work, row: int | Sequence[float]) -> pl.DataFrame:
-    """:meth:`shoal.Run.reader`: quantiles of how far homes lie from the row of their crowd, entry by entry.
+    """Return quantiles of how far homes lie from the row of their crowd, entry by entry.
 
     One law over all homes whose own figures of today are in a row without a withheld figure (docs/theory.md, section
     12, "One kind of figure"),

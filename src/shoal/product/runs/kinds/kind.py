@@ -36,60 +36,60 @@ class Kind:
     has_rows: ClassVar[bool] = True
 
     def fits(self, settings: Config, fit: FitFacts | None) -> bool:
-        """Whether settings, or the rows of a table that was read, ask for it."""
+        """Return whether settings, or the rows of a table that was read, ask for this kind."""
         raise NotImplementedError
 
     def refuse_settings(self, settings: Config) -> None:
-        """Refuse settings of another promise."""
+        """Raise InputError for settings of another promise."""
         defaults = {field.name: field.default for field in fields(settings)}
         name = next((n for n in self.refuses if n in defaults and getattr(settings, n) != defaults[n]), None)
         if name is not None:
             raise InputError(self.refusal.format(name))
 
     def check(self, settings: Config) -> None:
-        """Refuse settings that it cannot use, or that lack one that it needs."""
+        """Raise InputError for settings that this kind cannot use, or where one that it needs is missing."""
 
     def check_rows(self, settings: Config, fit: FitFacts) -> None:
-        """Refuse a table whose number of rows per label it cannot use."""
+        """Raise InputError for a table whose number of rows per label this kind cannot use."""
 
     def crowd_terms(self, settings: Config, fit: FitFacts) -> dict[str, Any]:
         """Return how rows come from the figures of a crowd, which is fixed for the crowd's life."""
         return {"release": "mean"}
 
     def stages(self, *, of_table: bool) -> dict[str, Stage]:
-        """The stages by name, in order; each rests on the one before it."""
+        """Return the stages by name, in order; each rests on the one before it."""
         raise NotImplementedError
 
     def begin(self, work: Work) -> None:
         """Refuse, before anything is recorded, a release that could not be finished or hides nobody."""
 
     def rehearse(self, work: Work) -> ReleaseCard | None:
-        """Write what would be released; its card, where the stages before the release leave none."""
+        """Write what would be released; return its card, where the stages before the release leave none."""
         return None
 
     def refuse(self, asked: str) -> None:
-        """Refuse what releases of this kind do not have."""
+        """Raise InputError where releases of this kind do not have what is asked, such as a "proof"."""
         if asked in self.has_not:
             raise InputError(self.has_not[asked].format(asked))
 
     def card(self, work: Work) -> ReleaseCard:
-        """The card of the stages that are done."""
+        """Return the card of the stages that are done."""
         raise NotImplementedError
 
     def measured_card(self, work: Work) -> ReleaseCard:
-        """The card with what an attack on the released rows achieves."""
+        """Return the card with what an attack on the released rows achieves."""
         raise NotImplementedError
 
     def page_crowds(self, work: Work) -> list[CrowdCurves]:
-        """The crowds that the owner's page draws, members' figures beside what was released."""
+        """Return the crowds that the owner's page draws, members' figures beside what was released."""
         return []
 
     def precision(self, work: Work) -> dict[str, Any]:
-        """The public number of each crowd -> the base of its row, or a base for each column; empty without bases."""
+        """Return public number of each crowd -> the base of its row, or a base for each column; empty without bases."""
         return {}
 
     def owner_statements(self, work: Work) -> tuple[Statement, ...]:
-        """What only the owner may know, beside the card."""
+        """Return what only the owner may know, beside the card."""
         return ()
 
     def add_sentences(self, work: Work, parts: list[tuple[str, list[str]]], *, new: bool) -> None:
@@ -103,12 +103,12 @@ class Kind:
             attack.append(would_protect(work.facts.people, mean_kw(work)))
 
     def reader(self, work: Work, row: Any) -> pl.DataFrame:
-        """For the owner: how far members lie from a row; see :meth:`shoal.Run.reader`."""
+        """Return, for the owner, how far members lie from a row; see :meth:`shoal.Run.reader`."""
         raise InputError(self.has_not["reader"])
 
 
 def mean_kw(work: Work) -> float | None:
-    """The homes' own mean load, over the steps of their forecasts: the owner's; None of a table."""
+    """Return the homes' own mean load, over the steps of their forecasts, which is the owner's; None of a table."""
     if not work.input.of_meters:
         return None
     try:
@@ -119,7 +119,7 @@ def mean_kw(work: Work) -> float | None:
 
 
 def last_stages() -> dict[str, Stage]:
-    """The last stages of every release."""
+    """Return the last stages of every release: its card, and its pages."""
     return {
         "card": Stage(card_stage.DOING, card_stage.SETTINGS, card_stage.stage),
         "report": Stage(card_stage.REPORTING, card_stage.REPORT_SETTINGS, card_stage.report_stage),
@@ -130,7 +130,7 @@ RELEASE_SETTINGS = ("query",)
 
 
 def release_facts(work: Work, period: str, *, charged: bool = False, **more: Any) -> ReleaseFacts:
-    """The release, with its place on record and, where it is charged, what was spent of the worst account."""
+    """Return the facts of the release, with its place on record and, where it is charged, the worst account."""
     ledger = work.ledger
     if charged:
         spent = ledger.spent()
@@ -145,14 +145,14 @@ def release_facts(work: Work, period: str, *, charged: bool = False, **more: Any
 
 
 def csv_bytes(table: pl.DataFrame) -> bytes:
-    """A table as CSV; instants in ISO 8601, with their offset from UTC where they have a zone."""
+    """Return a table as CSV; instants in ISO 8601, with their offset from UTC where they have a zone."""
     zone = next((getattr(kind, "time_zone", None) for kind in table.schema.values() if kind.is_temporal()), None)
     form = "%Y-%m-%dT%H:%M:%S%:z" if zone else "%Y-%m-%dT%H:%M:%S"
     return spreadsheet_safe(table).write_csv(datetime_format=form).encode()
 
 
 def write_tables(work: Work, public: pl.DataFrame, owner: pl.DataFrame) -> tuple[str, ...]:
-    """Write the table to pass on and the owner's; their names."""
+    """Write the table to pass on and the owner's; return their names."""
     work.folder.put(PUBLIC, csv_bytes(public))
     work.folder.put(CSV, csv_bytes(owner))
     work.folder.write(PARQUET, lambda path: owner.write_parquet(path))
