@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from shoal.audits.naming import attack_means
+from shoal.audits.naming import attack_released_means
 from shoal.errors import InputError
 from shoal.mechanism.releasable import ReleaseErrors
 from shoal.plaintext import cell
@@ -135,7 +135,7 @@ def write_rehearsal(work: Work) -> ReleaseFacts:
     tables = replace(work.tables, rows=rows.with_columns(values=pl.Series(values, dtype=rows.schema["values"])))
     public, owner = make_tables(work, draw_numbers(work, None)[0], tables)
     work.folder.put(REHEARSAL, csv_bytes(owner.select(pl.lit("not released").alias("status"), pl.all())))
-    return ReleaseFacts(name="", ledger="", head="", **measure(work, public, owner))
+    return ReleaseFacts(name="", head="", **measure(work, public, owner))
 
 
 def measure(work: Work, public: pl.DataFrame, owner: pl.DataFrame) -> dict[str, Any]:
@@ -176,7 +176,9 @@ def _attack_averages(work: Work) -> OwnAttack | None:
     if truth.shape == values.shape:
         knowledge.append((f"what each {noun} used later", truth))
     crowd, homes, table = both["crowd"].to_numpy(), both["members"].to_numpy(), np.array(both["row"].to_list())
-    tried = [(words, attack_means(known, values, table, crowd, homes, most=SOUGHT)) for words, known in knowledge]
+    tried = [
+        (words, attack_released_means(known, values, table, crowd, homes, most=SOUGHT)) for words, known in knowledge
+    ]
     attacks = [OwnAttack(words, *shares) for words, shares in tried if shares is not None]
     return max(attacks, key=lambda attack: attack.after, default=None)
 
