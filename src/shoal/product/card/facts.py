@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from shoal.accounting.risk import named_in_group
+from shoal.accounting.risk import group_naming_bound
 from shoal.errors import InputError
 from shoal.product.card.promises import question
 from shoal.records import Record, first, merging, merging_parts
@@ -408,7 +408,7 @@ def naming_bound(guessing: float, curve: Iterable[tuple[float, float]]) -> float
 
     Their mean size is one over the share that guessing gets. Every (ε, δ) of the curve is a bound.
     """
-    return min((named_in_group(1 / guessing, epsilon, delta) for epsilon, delta in curve), default=1.0)
+    return min((group_naming_bound(1 / guessing, epsilon, delta) for epsilon, delta in curve), default=1.0)
 
 
 def _naming_together(parts: Sequence[DesignFacts]) -> float:

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from shoal.accounting.curve import falling
-from shoal.audits.guard import ModelGuard, model_guard
+from shoal.accounting.curve import monotone_upper_ends
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
@@ -104,11 +103,9 @@ class ForecastAnswers:
             codebook=lambda book: accuracy_facts(book, self.labels, "kW"),
         )
 
-    def guard(self, group: Mechanism, draws: int, seed: int) -> ModelGuard | None:
-        """Return the part of the promise to a group, these labels, that rests on their laws."""
-        return model_guard(
-            group, self.forecasts, query=self.query, fitted_on_private_data=True, n_draws=draws, seed=seed
-        )
+    def observations(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """The samples that the laws of these labels rest on, for :func:`shoal.model_guard`."""
+        return self.forecasts.observations(labels)
 
     def _power(self, released: FloatArray) -> FloatArray:
         """Return released answers in kW."""
@@ -282,7 +279,7 @@ def worst_curve(work: Work, epsilon: Sequence[float], notion: str) -> WorstCurve
         else:
             raise InputError("notion: what a codebook releases is accounted for as dp only")
         edges = [(str(a), str(b)) for a, b in curve.worst_edge]
-        shards.append(zip(falling(epsilon, curve.delta_upper).tolist(), edges, strict=True))
+        shards.append(zip(monotone_upper_ends(epsilon, curve.delta_upper).tolist(), edges, strict=True))
     worst = [max(points, key=lambda point: point[0]) for points in zip(*shards, strict=True)]
     return WorstCurve(tuple(delta for delta, _ in worst), tuple(edge for _, edge in worst), work.settings.design_method)
 

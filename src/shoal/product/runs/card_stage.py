@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from shoal.audits.naming import attack_means
+from shoal.audits.naming import attack_released_means
 from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import OwnAttack
 from shoal.product.card.package import package
@@ -63,7 +63,9 @@ def _attack_averages(work: Work) -> OwnAttack | None:
     if truth.shape == values.shape:
         knowledge.append((f"what each {noun} used later", truth))
     crowd, homes, table = both["crowd"].to_numpy(), both["members"].to_numpy(), np.array(both["row"].to_list())
-    tried = [(words, attack_means(known, values, table, crowd, homes, most=SOUGHT)) for words, known in knowledge]
+    tried = [
+        (words, attack_released_means(known, values, table, crowd, homes, most=SOUGHT)) for words, known in knowledge
+    ]
     attacks = [OwnAttack(words, *shares) for words, shares in tried if shares is not None]
     return max(attacks, key=lambda attack: attack.after, default=None)
 

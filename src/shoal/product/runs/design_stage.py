@@ -19,6 +19,7 @@ import numpy as np
 
 from shoal.audits.audit import audit
 from shoal.audits.codebook_audit import audit_codebook
+from shoal.audits.guard import model_guard
 from shoal.designs.calibration import calibrate
 from shoal.designs.design import design
 from shoal.designs.methods import METHODS
@@ -239,7 +240,7 @@ def _attack(mechanism: Mechanism, members: list[str], block: str, config: Config
     everyone = answers_of(block, config)
     guard = None
     if set(members) <= set(everyone.labels):  # a member may have no answer today
-        guard = everyone.take(members).guard(crowd, DRAWS, SEED)
+        guard = model_guard(crowd, everyone, query=everyone.query, n_draws=DRAWS, seed=SEED)
     rho = float(crowd.rho.mean())
     equal = None
     if rho > 0:
