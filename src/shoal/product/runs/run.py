@@ -34,7 +34,7 @@ from shoal.numerics import warmup
 from shoal.plaintext import sections
 from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import DesignFacts, FitFacts, ReleaseFacts
-from shoal.product.runs import card_stage, crowd_stage
+from shoal.product.runs import crowd_stage
 from shoal.product.runs.blocks import WorstCurve, prove_shards, worst_curve, worst_frontier
 from shoal.product.runs.choice import Choice, by_error, by_risk, parse_naming_risk, rehearse_days, share
 from shoal.product.runs.config import Config, split_settings
@@ -59,7 +59,7 @@ from shoal.product.runs.folder import (
 )
 from shoal.product.runs.kinds import choose_kind
 from shoal.product.runs.kinds.averages import REHEARSAL
-from shoal.product.runs.kinds.kind import Kind
+from shoal.product.runs.kinds.kind import PACKAGE, PUBLIC_REPORT, REPORT, Kind, handing_statements
 from shoal.product.runs.owner_ledger import IN_FOLDER, Book, Place, Seal, note_ledger, place_of
 from shoal.product.runs.rows import NUMBERS
 from shoal.product.runs.shards import find_shard, put_whole, sweep
@@ -85,9 +85,9 @@ ONCE = (
 BOARD, ANNEX = "board.html", "annex.html"
 #: Files that a user looks for, and what they are.
 FILES = {
-    card_stage.REPORT: "the report, for the data owner: it shows true answers",
-    card_stage.PACKAGE: "public/ is what to share, a data package: columns, units, licence, guarantee",
-    card_stage.PUBLIC: "the report to share: the table and its card, without names and true answers",
+    REPORT: "the report, for the data owner: it shows true answers",
+    PACKAGE: "public/ is what to share, a data package: columns, units, licence, guarantee",
+    PUBLIC_REPORT: "the report to share: the table and its card, without names and true answers",
     PUBLIC: "the released figures, to share: no names",
     CSV: "the same with the name behind each row: your key, keep it private (also .parquet)",
     "card.md": "the release card, to publish with the figures (also .json)",
@@ -635,7 +635,7 @@ class Run:
     def report(self) -> Path:
         """The page for the data owner; it shows true answers."""
         self.demand("report")
-        return self.path / card_stage.REPORT
+        return self.path / REPORT
 
     def reader(self, row: int | Sequence[float]) -> pl.DataFrame:
         """Return, for the owner, how far homes lie from a row, by step; one law pooled over all crowds of the release.
@@ -737,7 +737,7 @@ class Run:
 
         work, facts, parts = self.work, self.work.facts, list[tuple[str, list[str]]]()
         if facts.people is not None:
-            parts = summary(self.card_so_far, card_stage.handing_of(work), verbose=verbose)
+            parts = summary(self.card_so_far, handing_statements(work), verbose=verbose)
         work.kind.add_sentences(work, parts, new=bool(self.did))
         if facts.audit is not None and facts.audit.verdict == "violated":
             parts.insert(0, ("Violated", ["The audit found more than is promised. Do not use this release."]))

@@ -23,19 +23,20 @@ from shoal.errors import BudgetError, InputError, UnreachableError
 from shoal.mechanism.releasable import load
 from shoal.noise.source import standard_normals
 from shoal.product.card.card import ReleaseCard
-from shoal.product.card.facts import LISTED, MEANINGLESS, DesignFacts, FitFacts, Lost, ReleaseFacts
+from shoal.product.card.facts import LISTED, MEANINGLESS, DesignFacts, FitFacts, Lost, OwnAttack, ReleaseFacts
 from shoal.product.card.pictures import CrowdCurves
 from shoal.product.card.render import public_page
-from shoal.product.runs import card_stage, crowd_stage, design_stage
+from shoal.product.runs import crowd_stage, design_stage
 from shoal.product.runs.blocks import Answers, answers_of, members_of
 from shoal.product.runs.config import Config
 from shoal.product.runs.design_stage import hardest_block, intact_pairs
 from shoal.product.runs.fit_stage import first_stage
-from shoal.product.runs.folder import DESIGN, SHARDS
+from shoal.product.runs.folder import DESIGN, PARQUET, SHARDS
 from shoal.product.runs.kinds.kind import (
     RELEASE_SETTINGS,
     Kind,
     csv_bytes,
+    draw_crowds,
     last_stages,
     release_facts,
     write_tables,
@@ -45,6 +46,7 @@ from shoal.product.runs.row_rules import round_rows
 from shoal.product.runs.rows import draw_numbers, record_rows
 from shoal.product.runs.shards import Part, out_path, put_whole
 from shoal.product.runs.work import Stage, StageOutcome, Work
+from shoal.product.studies.attackers import name_held_out_rows
 from shoal.product.workers import Failure
 from shoal.rounding import exactly, upper
 from shoal.validation import FloatArray
@@ -138,10 +140,22 @@ class ProtectedAnswers(Kind):
         return card if facts.card is None else replace(card, attack=facts.card.attack)
 
     def measured_card(self, work: Work) -> ReleaseCard:
-        return replace(self.card(work), attack=card_stage.attack_own_rows(work))
+        return replace(self.card(work), attack=attack_own_rows(work))
 
     def page_crowds(self, work: Work) -> list[CrowdCurves]:
-        return card_stage.draw_crowds(work, same=False)
+        return draw_crowds(work, same=False)
+
+
+def attack_own_rows(work: Work) -> OwnAttack | None:
+    """Return an attack that names the label of every released row from the others; None for one row a label."""
+    table = pl.read_parquet(work.folder / PARQUET)
+    if work.input.of_meters or table.n_unique("label") == len(table):
+        return None
+    values = table.select(pl.selectors.float()).to_numpy()
+    labels = np.unique(table["label"].to_numpy(), return_inverse=True)[1]
+    named = name_held_out_rows(values, labels, table["crowd"].to_numpy())
+    words = "the label of all other rows of the table"
+    return None if named is None else OwnAttack(words, named[0], None, named[1], named[2])
 
 
 def refuse_useless(work: Work) -> None:
