@@ -104,7 +104,7 @@ class ForecastAnswers:
         )
 
     def observations(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """The samples that the laws of these labels rest on, for :func:`shoal.model_guard`."""
+        """Return the samples that the laws of these labels rest on, for :func:`shoal.model_guard`."""
         return self.forecasts.observations(labels)
 
     def _power(self, released: FloatArray) -> FloatArray:
