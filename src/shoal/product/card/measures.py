@@ -210,10 +210,6 @@ def _beside_largest(squares: FloatArray, answers: FloatArray, groups: NDArray[np
 
 def audit_facts(audit: Audit, *, guard: ModelGuard | None = None, equal_noise_delta: float | None = None) -> AuditFacts:
     """Result of an audit, in a size that does not grow with the number of labels."""
-    proved = audit.delta_lower_curve.max(axis=(0, 1), initial=0.0)
-    same = len(audit.epsilon) > 0 and bool((audit.epsilon == audit.epsilon[0]).all())
-    shown = range(len(audit.promise)) if same else range(min(len(audit.promise), 1))
-    epsilon = audit.epsilon.max(axis=0) if len(audit.epsilon) else np.zeros(len(audit.promise))
     labels = list(dict.fromkeys(name for edge in audit.edges for name in edge))
     groups = len(NeighborGraph.from_edges(labels, audit.edges).groups) if labels else 0
     return AuditFacts(
@@ -223,7 +219,8 @@ def audit_facts(audit: Audit, *, guard: ModelGuard | None = None, equal_noise_de
         source=audit.source,
         groups=groups,
         labels=len(labels),
-        curve=tuple((float(epsilon[j]), float(proved[j]), float(audit.promise[j])) for j in shown),
+        delta_proved=float(audit.delta_lower_curve.max(axis=(0, 1), initial=0.0)[0]),
+        delta_promised=float(audit.promise[0]),
         detectable_delta=audit.detectable_delta,
         scope=audit.scope,
         of_groups=groups,
@@ -244,7 +241,8 @@ def codebook_audit_facts(audit: CodebookAudit, book: Codebook) -> AuditFacts:
         source="draws of the codebook itself",
         groups=groups,
         labels=audit.n_labels,
-        curve=((book.epsilon, 0.0, book.certificate_for(audit.scope).delta_upper),),
+        delta_proved=0.0,
+        delta_promised=book.certificate_for(audit.scope).delta_upper,
         detectable_delta=1.0,
         scope=audit.scope,
         of_groups=groups,

@@ -127,7 +127,7 @@ class ProtectedAnswers(Kind):
         """Refuse a release whose card could not be printed, that hides nobody, or that nobody can use."""
         fit, design = work.facts.plan.fit, work.facts.design
         assert design is not None
-        nothing = ReleaseFacts(name="", labels=design.labels, ledger="", head="")
+        nothing = ReleaseFacts(name="", labels=design.labels, head="")
         card = ReleaseCard.of(fit, design, nothing, work.facts.audit)
         for printed in (ReleaseCard.to_json, ReleaseCard.to_markdown, public_page):
             printed(card)  # what cannot be published is not to be charged

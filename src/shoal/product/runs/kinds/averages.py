@@ -135,7 +135,7 @@ def write_rehearsal(work: Work) -> ReleaseFacts:
     tables = replace(work.tables, rows=rows.with_columns(values=pl.Series(values, dtype=rows.schema["values"])))
     public, owner = make_tables(work, public_crowd_numbers(work, None)[0], tables)
     work.folder.put(REHEARSAL, csv_bytes(owner.select(pl.lit("not released").alias("status"), pl.all())))
-    return ReleaseFacts(name="", ledger="", head="", **measure_release(work, public, owner))
+    return ReleaseFacts(name="", head="", **measure_release(work, public, owner))
 
 
 def measure_release(work: Work, public: pl.DataFrame, owner: pl.DataFrame) -> dict[str, Any]:

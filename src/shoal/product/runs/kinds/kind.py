@@ -212,7 +212,6 @@ def release_facts(work: Work, period: str, *, charged: bool = False, **more: Any
         more["worst"] = None if spent.largest is None else SpentFacts.like(spent.largest)
     return ReleaseFacts(
         name=work.release_name,
-        ledger=ledger.identity,
         head=str(ledger.head),
         period=period,
         **more,
