@@ -250,7 +250,7 @@ class Storable(ABC):
         ...     shoal.Mechanism.load(f"{folder}/white.shoal").digest == mechanism.digest
         True
         """
-        return cls.from_bytes(archive.read_input(path, cls.FORMAT), f"path: {Path(path).name}")
+        return cls.from_bytes(archive.read_file_of(path, cls.FORMAT), f"path: {Path(path).name}")
 
     @classmethod
     def from_bytes(cls, content: bytes, name: str = "content") -> Self:
@@ -280,7 +280,7 @@ def load(path: str | Path) -> Mechanism | Codebook:
     ...     shoal.load(f"{folder}/two.shoal").digest == book.digest
     True
     """
-    return from_bytes(archive.read_input(path, "shoal mechanism"), f"path: {Path(path).name}")
+    return from_bytes(archive.read_file_of(path, "shoal mechanism"), f"path: {Path(path).name}")
 
 
 def from_bytes(content: bytes, name: str = "content") -> Mechanism | Codebook:
@@ -288,7 +288,7 @@ def from_bytes(content: bytes, name: str = "content") -> Mechanism | Codebook:
     from shoal.mechanism.codebook import Codebook
     from shoal.mechanism.mechanism import Mechanism
 
-    kind = Codebook if archive.form_of(content) == Codebook.FORMAT else Mechanism
+    kind = Codebook if archive.format_of(content) == Codebook.FORMAT else Mechanism
     return kind.from_bytes(content, name)
 
 
