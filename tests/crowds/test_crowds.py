@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import shoal
 from shoal.crowds import formation as module
-from shoal.crowds.formation import crowds, means, spread
+from shoal.crowds.formation import Limits, crowds, means, spread
 from shoal.errors import InputError
 
 
@@ -140,7 +140,7 @@ def test_nobody_has_more_than_the_share(seed: int, share: float) -> None:
     points = cloud(120, 4, seed)
     totals = points.sum(axis=1)
     size = 6
-    found = crowds(points, size, totals=totals, largest_share=share)
+    found = crowds(points, size, limits=Limits.of_share(totals, share))
     counts = np.bincount(found)
     assert size <= counts.min() <= counts.max() <= 2 * size - 1
     for c in range(len(counts)):
@@ -155,12 +155,10 @@ def test_a_share_that_cannot_be_had_is_refused_with_what_would_help() -> None:
     totals[[3, 17]] = 1000.0
     expected = r"largest_share: no grouping .* or leave out the rows with the largest totals"
     with pytest.raises(InputError, match=expected):
-        crowds(totals[:, None], 5, totals=totals, largest_share=0.4)
+        crowds(totals[:, None], 5, limits=Limits.of_share(totals, 0.4))
     with pytest.raises(InputError, match="largest_share must be at least 1/9"):
-        crowds(totals[:, None], 5, totals=totals, largest_share=0.1)
-    with pytest.raises(InputError, match="one total per row, none of them negative"):
-        crowds(totals[:, None], 5, totals=-totals, largest_share=0.5)
-    one = crowds(np.ones((7, 1)), 5, totals=np.ones(7), largest_share=0.2)
+        crowds(totals[:, None], 5, limits=Limits.of_share(totals, 0.1))
+    one = crowds(np.ones((7, 1)), 5, limits=Limits.of_share(np.ones(7), 0.2))
     assert set(one.tolist()) == {0}
 
 
@@ -201,7 +199,10 @@ def hold_under_exchanges(points: np.ndarray, size: int, exchanges: int, permutat
         order[[i, j]] = j, i
         orders.append(order)
     for order in orders:
-        moved = {name: np.asarray(value)[order] if np.ndim(value) else value for name, value in more.items()}
+        moved = {
+            name: value.take(order) if isinstance(value, Limits) else np.asarray(value)[order]
+            for name, value in more.items()
+        }
         again = crowds(points[order], size, **moved)
         assert contents(points[order], again, points[order]) == before
 
@@ -217,9 +218,8 @@ def test_crowds_are_a_function_of_the_multiset_of_rows(seed: int) -> None:
 
 def test_so_they_are_with_shares_and_boundaries() -> None:
     points = np.round(cloud(40, 3, 8), 1)
-    hold_under_exchanges(
-        points, 5, 20, 5, totals=points.sum(axis=1), largest_share=0.4, boundaries=np.repeat(["north", "south"], 20)
-    )
+    shares = Limits.of_share(points.sum(axis=1), 0.4)
+    hold_under_exchanges(points, 5, 20, 5, limits=shares, boundaries=np.repeat(["north", "south"], 20))
 
 
 def test_rows_with_equal_points_are_told_apart_by_what_is_averaged() -> None:

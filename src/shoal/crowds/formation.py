@@ -64,9 +64,11 @@ class Limits(NamedTuple):
     close: FloatArray  #: (n, r) crowds keep the means of these within ±1 (``diversity.closeness_scores``)
 
     @classmethod
-    def none(cls, n: int) -> Limits:
-        """No limits of n rows."""
-        return cls(np.zeros((n, 0)), np.ones(0), np.ones(0, dtype=np.bool_), np.zeros((n, 0)))
+    def of_share(cls, totals: FloatArray, largest_share: float | None) -> Limits:
+        """The limit that no row has more than this share of its crowd's sum of ``totals`` (n,) ≥ 0; None for any."""
+        share = [] if largest_share is None else [validation.probability(above_zero=True, largest_share=largest_share)]
+        amounts = np.tile(totals[:, None], (1, len(share)))
+        return cls(amounts, np.array(share), np.zeros(len(share), dtype=np.bool_), np.zeros((len(totals), 0)))
 
     @property
     def by_row(self) -> FloatArray:
@@ -88,8 +90,6 @@ def crowds(
     points: Any,
     size: int,
     *,
-    totals: Any = None,
-    largest_share: float | None = None,
     boundaries: Any = None,
     beside: Any = None,
     limits: Limits | None = None,
@@ -100,12 +100,10 @@ def crowds(
     Args:
         points: (n, d) in the unit in which errors cost.
         size: least members of a crowd.
-        totals: (n,) what each row contributes to its crowd's total; for ``largest_share``.
-        largest_share: no row has more than this share of its crowd's total.
         boundaries: (n,) values; rows with different ones are never in one crowd.
         beside: (n, e) what will be averaged, where that is not ``points``: it orders rows whose points are equal.
         limits: what crowds have to keep beside that. The crowds with the least excess that was found are returned, even
-            where it is not 0: whether they keep the rules is for the caller to check, exactly.
+            where it is not 0, and the caller checks whether they keep the rules; shares alone are refused here.
         time_limit: seconds after which the best crowds so far are returned. They depend on the machine's speed then.
 
     >>> crowds([[0.0], [9.0], [1.0], [8.0]], 2).tolist()
@@ -113,24 +111,17 @@ def crowds(
     """
     x = validation.array(ndim=2, points=points)
     size = validation.count(at_least=2, size=size)
-    share = 1.0 if largest_share is None else validation.probability(above_zero=True, largest_share=largest_share)
-    weights = np.zeros(len(x))
-    if share < 1:
-        weights = validation.array(ndim=1, totals=totals)
-        if weights.shape != (len(x),) or (weights < 0).any():
-            raise InputError("largest_share needs one total per row, none of them negative")
-        if share * (2 * size - 1) < 1:
-            raise InputError(
-                f"largest_share must be at least 1/{2 * size - 1}: crowds have up to {2 * size - 1} members"
-            )
-    limits = Limits.none(len(x)) if limits is None else limits
+    limits = Limits.of_share(np.zeros(len(x)), None) if limits is None else limits
+    alone = np.flatnonzero(~limits.ruled)
+    if (limits.shares[alone] * (2 * size - 1) < 1).any():
+        raise InputError(f"largest_share must be at least 1/{2 * size - 1}: crowds have up to {2 * size - 1} members")
     values, border = _borders(len(x), boundaries)
     known = np.zeros((len(x), 0)) if beside is None else validation.array(ndim=2, beside=beside)
     if len(known) != len(x):
         raise InputError(f"beside must have one row per point: expected {len(x)}, got {len(known)}")
     # By boundary, then entry after entry: rows that are alike throughout are the only ties.
-    order = np.lexsort(np.concatenate([border[:, None], x, weights[:, None], known, limits.by_row], axis=1).T[::-1])
-    x, weights, border, limits = x[order] + 0.0, weights[order], border[order], limits.take(order).scale()
+    order = np.lexsort(np.concatenate([border[:, None], x, known, limits.by_row], axis=1).T[::-1])
+    x, border, limits = x[order] + 0.0, border[order], limits.take(order).scale()
     blocks: list[NDArray[np.intp]] = []
     for rows in np.split(np.arange(len(x)), np.flatnonzero(np.diff(border)) + 1):
         if len(rows) < size:
@@ -149,7 +140,7 @@ def crowds(
 
     def form(part: slice) -> NDArray[np.int64]:
         inside = blocks[part.start]
-        return _form(x[inside], size, weights[inside], share, limits.take(inside), sweeps, end)
+        return _form(x[inside], size, limits.take(inside), sweeps, end)
 
     formed = np.empty(len(x), dtype=np.int64)
     number = 0
@@ -157,6 +148,12 @@ def crowds(
         for inside, crowd in zip(blocks, map_batches(form, len(blocks), 1), strict=True):
             formed[inside] = number + crowd
             number += int(crowd.max()) + 1
+    if any(_excess(formed, limits.amounts[:, j], limits.shares[j]) > 0 for j in alone):
+        raise InputError(
+            f"largest_share: no grouping was found in which every member has at most {limits.shares[alone].min():g} of "
+            f"its crowd's total, with crowds of {size} to {2 * size - 1}; choose a larger crowd or a larger share, or "
+            "leave out the rows with the largest totals"
+        )
     placed = np.empty(len(x), dtype=np.int64)
     placed[order] = formed
     _, first, crowd = np.unique(placed, return_index=True, return_inverse=True)
@@ -194,64 +191,30 @@ def _borders(n: int, boundaries: Any) -> tuple[Any, NDArray[np.int64]]:
     return values, border.astype(np.int64)
 
 
-def _form(
-    x: FloatArray, size: int, weights: FloatArray, share: float, limits: Limits, sweeps: int, end: float
-) -> NDArray[np.int64]:
-    """Crowds of the rows of one block, in so many sweeps, or until the monotonic clock shows ``end``."""
+def _form(x: FloatArray, size: int, limits: Limits, sweeps: int, end: float) -> NDArray[np.int64]:
+    """(n,) crowd of each row of one block, in so many sweeps, or until the monotonic clock shows ``end``."""
     n = len(x)
-    if share < 1:
-        amounts = np.ascontiguousarray(np.concatenate([limits.amounts, weights[:, None]], axis=1))
-        limits = Limits(amounts, np.append(limits.shares, share), np.append(limits.ruled, False), limits.close)
     if n < 2 * size:
-        crowd = np.zeros(n, dtype=np.int64)
-    else:
-        x = np.ascontiguousarray(x - x.mean(axis=0))
-        k = min(max(_NEAR, 2 * size), n - 1)
-        near = np.ascontiguousarray(near_pairs(x, k)[:, 1])
-        # The least change that counts: far above rounding, far below what anybody could notice.
-        least = 1e-12 * float((x**2).sum()) / n
-        crowd = deal_to_crowds(x, limits.close, n // size) if limits.close.shape[1] else parts(x, n // size)
-        if share < 1:
-            _improve(x, crowd, size, near, limits, least, sweeps, end)
-            if _excess(crowd, weights, share) > 0:
-                crowd = _by_total(weights, size, share)
+        return np.zeros(n, dtype=np.int64)
+    x = np.ascontiguousarray(x - x.mean(axis=0))
+    k = min(max(_NEAR, 2 * size), n - 1)
+    near = np.ascontiguousarray(near_pairs(x, k)[:, 1])
+    # The least change that counts: far above rounding, far below what anybody could notice.
+    least = 1e-12 * float((x**2).sum()) / n
+    crowd = deal_to_crowds(x, limits.close, n // size) if limits.close.shape[1] else parts(x, n // size)
+    for j in np.flatnonzero(~limits.ruled):
         _improve(x, crowd, size, near, limits, least, sweeps, end)
-        _, crowd = np.unique(crowd, return_inverse=True)
-    if share < 1 and _excess(crowd, weights, share) > 0:
-        raise InputError(
-            f"largest_share: no grouping was found in which every member has at most {share:g} of its crowd's total, "
-            f"with crowds of {size} to {2 * size - 1}; choose a larger crowd or a larger share, or leave out the rows "
-            "with the largest totals"
-        )
-    return np.asarray(crowd, dtype=np.int64)
+        if _excess(crowd, limits.amounts[:, j], limits.shares[j]) > 0:  # again, from rows with similar totals
+            crowd = np.argsort(np.argsort(-limits.amounts[:, j], kind="stable")) * (n // size) // n
+    _improve(x, crowd, size, near, limits, least, sweeps, end)
+    return np.asarray(np.unique(crowd, return_inverse=True)[1], dtype=np.int64)
 
 
 def _excess(crowd: NDArray[np.int64], weights: FloatArray, share: float) -> float:
-    """Σ over crowds of what the largest member has beyond its share."""
+    """Sum over crowds of what the largest member has beyond its share."""
     largest = np.zeros(int(crowd.max()) + 1)
     np.maximum.at(largest, crowd, weights)
     return float(np.maximum(largest - share * np.bincount(crowd, weights), 0).sum())
-
-
-def _by_total(weights: FloatArray, size: int, share: float) -> NDArray[np.int64]:
-    """Crowds of rows next to each other by total: the largest with the next largest, as few as will do."""
-    order = np.argsort(-weights, kind="stable")
-    sums = np.concatenate([[0.0], np.cumsum(weights[order])])
-    crowd = np.zeros(len(order), dtype=np.int64)
-    start = number = 0
-    while start < len(order):
-        stop = start + size
-        while stop < min(start + 2 * size - 1, len(order)) and weights[order[start]] > share * (
-            sums[stop] - sums[start]
-        ):
-            stop += 1
-        if len(order) - stop < size:  # the rest is too few for a crowd of its own
-            stop = min(len(order), start + 2 * size - 1)
-            if len(order) - stop:
-                stop = len(order) - size
-        crowd[order[start:stop]] = number
-        start, number = stop, number + 1
-    return crowd
 
 
 # ------------------------------------------------------------------ kernels

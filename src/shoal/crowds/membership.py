@@ -59,8 +59,6 @@ def form_crowds(
     shuffle: Shuffle | None = None,
     *,
     boundaries: Sequence[str] | None = None,
-    totals: FloatArray | None = None,
-    largest_share: float | None = None,
     beside: FloatArray | None = None,
     limits: Limits | None = None,
     keeps: Callable[[IndexArray], bool] | None = None,
@@ -103,8 +101,6 @@ def form_crowds(
                 inside = crowds(
                     points[lot],
                     min(size, len(lot)),
-                    totals=None if totals is None else totals[lot],
-                    largest_share=largest_share,
                     beside=None if beside is None else beside[lot],
                     limits=None if limits is None else limits.take(lot),
                 )
