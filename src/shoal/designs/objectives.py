@@ -164,9 +164,6 @@ def _spread(work: Callable[[slice], Result], n_items: int, block: int) -> list[R
     return list(pool.map(work, slices))
 
 
-# ------------------------------------------------------------------ KL
-
-
 def is_dense(problem: DesignProblem) -> bool:
     """Whether looking at all pairs of labels is worth it for the edges among them."""
     n = problem.n_labels

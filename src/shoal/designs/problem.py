@@ -243,8 +243,6 @@ def radii(problem: DesignProblem) -> FloatArray:
     return np.sqrt(np.maximum(problem.budgets - problem.n_dims * problem.noise_floor, 0.0))
 
 
-# ------------------------------------------------------------------ how hard to search
-
 #: Called with (rounds, rounds at most, best ln δ so far); rounds of one search take about equally long.
 Report = Callable[[int, int, float], None]
 
