@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal import validation
-from shoal.crowds.formation import Limits, crowds
+from shoal.crowds.formation import Limits, least_spread_crowds
 from shoal.errors import InputError
 from shoal.laws.graph import NeighborGraph
 from shoal.product.sources.meters.predictive_laws import Forecasts, phase_means, phase_numbers
@@ -76,7 +76,7 @@ def crowd_graph(
         if len(points) != len(answers):
             raise InputError(f"by must have one row per label: expected {len(answers)}, got {len(points)}")
     limits = Limits.of_share(np.abs(answers).sum(axis=1), largest_share)
-    members = crowds(points, size, limits=limits, boundaries=boundaries, beside=answers)
+    members = least_spread_crowds(points, size, limits=limits, boundaries=boundaries, beside=answers)
     return NeighborGraph.within_groups(names, members.tolist())
 
 
