@@ -111,7 +111,7 @@ def test_the_first_run_says_that_it_compiles_what_runs_call(tmp_path, monkeypatc
     compile_first(lambda *report: told.append(report), Config(method="white", epsilon=1.0, delta=1e-3))
     assert [(stage, at, of) for stage, _, at, of in told] == [("compile", 0, 0), ("compile", 1, 1)]
     assert all("compiling, once on this machine" in text for _, text, _, _ in told)
-    kernels = (spectrum._fast_batch, spectrum._precise_batch)
+    kernels = (spectrum._fill_spectra_in_doubles, spectrum._fill_precise_spectra)
     before = [list(kernel.signatures) for kernel in kernels]
     assert all(before)
     classes = shoal.GaussianClasses([[0.0, 1.0], [1.0, 0.0], [2.0, 2.0]], [[[1.0, 0.2], [0.2, 1.0]]] * 3)
@@ -119,7 +119,7 @@ def test_the_first_run_says_that_it_compiles_what_runs_call(tmp_path, monkeypatc
     for scope in ("answer", "table"):
         assert shoal.design(classes, graph, "center", 1.0, 0.5, scope=scope).certificate.delta_upper < 1
     assert [list(kernel.signatures) for kernel in kernels] == before
-    for last in ("likelihood.profile", "formation._reform_neighbors", "spectrum._fast_batch"):
+    for last in ("likelihood.profile_likelihood", "formation._reform_neighbors", "spectrum._fill_spectra_in_doubles"):
         (tmp_path / f"{last}-1.nbi").touch()
     compile_first(lambda *report: told.append(report), Config(method="white", epsilon=1.0, delta=1e-3))
     assert len(told) == 2

@@ -210,7 +210,9 @@ def test_a_budget_comes_with_the_first_release_or_not_at_all(designed: Path, mon
     """A run that failed before its release left its budget, and the next one was held to it."""
     with monkeypatch.context() as patch:
         refusal = shoal.InputError("release: no")
-        patch.setattr("shoal.product.ledger.decide.charge", on_call(1, decide.charge, refusal, after=False))
+        patch.setattr(
+            "shoal.product.ledger.decide.charge_answers", on_call(1, decide.charge_answers, refusal, after=False)
+        )
         with pytest.raises(shoal.InputError, match="release: no"):
             go(designed)
     with shoal.Ledger.open(designed / "ledger.db", create=False) as ledger:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar
 import numpy as np
 
 from shoal import archive
-from shoal.accounting.curve import PrivacyCurve, exp_up
+from shoal.accounting.curve import PrivacyCurve, exp_rounded_up
 from shoal.errors import InputError
 from shoal.files import write_private
 from shoal.laws.classes import GaussianClasses
@@ -167,7 +167,7 @@ def add_precision_loss(log_upper: float, upper: float, loss: float) -> tuple[flo
     total = min(math.nextafter(upper + loss, math.inf), 1.0)
     log_total = float(np.logaddexp(log_upper, math.log(loss)))
     log_total = min(log_total + 8 * np.finfo(np.float64).eps * max(abs(log_total), 1.0), 0.0)
-    return log_total, max(total, float(exp_up(np.array(log_total))))
+    return log_total, max(total, float(exp_rounded_up(np.array(log_total))))
 
 
 def describe_guarantee(released: Any) -> list[tuple[str, object]]:

@@ -47,7 +47,7 @@ _listeners: list[Callable[[float], None]] = []
 
 @contextlib.contextmanager
 def listening(hear: Callable[[float], None]) -> Iterator[None]:
-    """``hear`` is called with the share done, between 0 and 1, of the task under way in this process."""
+    """Call ``hear`` with the share done, between 0 and 1, of every task that runs in this process meanwhile."""
     _listeners.append(hear)
     try:
         yield
@@ -56,7 +56,7 @@ def listening(hear: Callable[[float], None]) -> Iterator[None]:
 
 
 def tick(done: float, total: float) -> None:
-    """Tell the listener how far this task is; for a task to call now and then."""
+    """Report that ``done`` of ``total`` of the task under way is done; for a task to call now and then."""
     if _listeners and total > 0:
         _listeners[-1](done / total)
 
@@ -81,7 +81,7 @@ class TaskError(RuntimeError):
 
 
 def attempt(work: Callable[[Task], Any], task: Task) -> Any:
-    """Run one task; its result, a ``Failure``, or as a value the exception that ends the run."""
+    """Run one task; return its result, a ``Failure``, or the exception that ends the run, as a value."""
     try:
         return work(task)
     except StorageError as error:
@@ -100,7 +100,7 @@ def attempt(work: Callable[[Task], Any], task: Task) -> Any:
 
 
 def result_or_raise(outcome: Any) -> Any:
-    """In the driver: the result or ``Failure``, or raise the exception that ends the run."""
+    """Return the outcome of a task in the driver, or raise it where it is an exception that ends the run."""
     if isinstance(outcome, Exception):
         raise outcome
     return outcome
@@ -126,7 +126,7 @@ class Executor:
     def every(
         self, works: Sequence[Callable[[], Result]], report: Callable[[float], None] = lambda _: None
     ) -> list[Result]:
-        """Call all functions; their results in order. ``heard`` gets the number done; the first failure is raised."""
+        """Call all functions and return their results in order; raise the first failure as an InputError."""
         results: dict[int, Result] = {}
         with listening(lambda share: report(len(results) + min(share, 1.0))):
             for position, result in self.run(call, works):
@@ -165,6 +165,7 @@ class Processes(Executor):
         self._pool: ProcessPoolExecutor | None = None
 
     def run(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result | Failure]]:
+        """Yield as :meth:`Executor.run` does, from processes; a task whose worker died runs again."""
         if not self._open:
             raise RuntimeError("this executor is closed")
         if self._auto and len(tasks) == 1:
@@ -201,7 +202,7 @@ class Processes(Executor):
                 self.drop()
 
     def send(self, work: Callable[[Any], Any], task: Any) -> Future[Any]:
-        """Hand ``attempt(work, task)`` to a worker."""
+        """Hand ``attempt(work, task)`` to a worker; return the future of its outcome."""
         if getattr(work, "__module__", "") == "__main__":
             raise TypeError("work must be a function of a module that a worker can import, not of the main script")
         while True:
@@ -212,11 +213,11 @@ class Processes(Executor):
             self.drop()
 
     def explain(self, error: BaseException) -> Exception:
-        """Exception in the place of an exception on the way to the worker or back, whose text may quote data."""
+        """Return the exception that is raised for one on the way to or from a worker, whose text may quote data."""
         return TaskError(f"a task, or what a task returns does not travel: {type(error).__name__}")
 
     def drop(self) -> None:
-        """End what is under way."""
+        """Kill the workers, and with them all tasks under way."""
         pool, self._pool = self._pool, None
         if pool is not None:
             for worker in list((pool._processes or {}).values()):
@@ -230,7 +231,7 @@ class Processes(Executor):
 
 @contextlib.contextmanager
 def _starting() -> Iterator[None]:
-    """Processes that are started meanwhile do not hear Ctrl-C and do not import the driver's main script."""
+    """Start processes that do not hear Ctrl-C and do not import the driver's main script."""
     main, masked = sys.modules["__main__"], hasattr(signal, "pthread_sigmask")
     sys.modules["__main__"] = types.ModuleType("__main__")
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT]) if masked else set()
@@ -243,7 +244,7 @@ def _starting() -> Iterator[None]:
 
 
 def _begin() -> None:
-    """In a new worker, before it loads anything: one thread, no output, an end with the driver, however that dies."""
+    """Prepare a new worker before it loads anything: one thread, no output, an end with the driver however it dies."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ.update(ONE_THREAD)
     sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - standard output belongs to the driver's results
@@ -259,7 +260,7 @@ def _begin() -> None:
 
 
 def open_executor(workers: str = "auto", cores: int | None = None, shards: int | None = None) -> Executor:
-    """Open "serial", "processes", "ray", "ray://host:port" or "auto", with ``cores`` tasks at a time.
+    """Open the executor named "serial", "processes", "ray", "ray://host:port" or "auto".
 
     "auto" is "processes" where more than one core may be used, and "serial" for a run of one shard (``shards``: their
     number, where it is known).
@@ -349,6 +350,7 @@ class Cluster(Processes):
         self.workers = 2 * available if cores is None else min(available, cores)
 
     def send(self, work: Callable[[Any], Any], task: Any) -> Future[Any]:
+        """Hand the task, with the driver's versions, to a worker on Ray; return the future of its outcome."""
         try:
             reference = self._remote.remote(versions(), work, task)
             future: Future[Any] = reference.future()
@@ -367,6 +369,7 @@ class Cluster(Processes):
         return super().explain(getattr(error, "cause", error))
 
     def drop(self) -> None:
+        """Cancel all tasks under way."""
         if self._open and self._ray.is_initialized():
             with contextlib.suppress(self._ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError):
                 for reference in list(self._sent.values()):
@@ -379,7 +382,7 @@ class Cluster(Processes):
 
 
 def _connect(ray: Any, address: str, cores: int | None, environment: dict[str, Any]) -> None:
-    """Join the cluster at an address; "auto": the one on this machine or else a new one; "local": a new one."""
+    """Join the Ray cluster at an address; "auto": the one on this machine or else a new one; "local": a new one."""
     if address.startswith("ray://"):
         parts = ADDRESS.fullmatch(address)
         if parts is None or int(parts["port"] or PORT) > 65535:

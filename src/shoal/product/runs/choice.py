@@ -79,7 +79,7 @@ class CrowdPrice(Record):
 
     @property
     def words(self) -> str:
-        """The price in words."""
+        """The expected accuracy in words."""
         if self.price is None:
             return "an error that could not be rehearsed"
         if self.measure == SPREAD:
@@ -107,7 +107,7 @@ class Rehearsal:
 
     @property
     def people(self) -> str:
-        """How many labels have a value today, with their noun."""
+        """The number of labels with a value today, with their noun."""
         return count_of(len(self.today.labels), self.noun)
 
     def price(self, crowd: int, *, answers: bool = False) -> CrowdPrice:
@@ -153,7 +153,7 @@ class Rehearsal:
         return math.sqrt(math.fsum(shared) / total) if self.measure == SPREAD else math.fsum(shared) / total - 1.0
 
     def compare(self, crowd: int, epsilon: float, delta: float) -> Comparison:
-        """Methods at (ε, δ) beside averages, for the labels there are today in crowds of this size."""
+        """Compare methods at (ε, δ) with averages, for the labels of today in crowds of this size."""
         values = self.today.values
         if self.measure == SPREAD:  # columns in one unit
             spread = np.sort(values, axis=0).std(axis=0)
@@ -161,7 +161,7 @@ class Rehearsal:
         return compare_with_averages(values, self._crowd_of_each(self.today, crowd), epsilon, delta)
 
     def noisy_errors(self, epsilon: float) -> tuple[float, float] | None:
-        """Expected errors of the readings' promise, of curves and total, over the mean load here; None of a table."""
+        """Return expected errors of noisy curves and total over the mean load here; None of a table."""
         load = float(self.today.values.mean()) if len(self.today.labels) else 0.0
         if self.measure == SPREAD or load <= 0:
             return None
@@ -277,7 +277,7 @@ class Choice(Record):
         return f"Choice(crowd {self.crowd}: {self.goal})"
 
     def sentences(self) -> list[str]:
-        """What was chosen and why."""
+        """Return what was chosen and why, in sentences."""
         why = "the smallest that meet what was asked"
         if self.recorded:
             why = "they are on record and permanent, and are used for what was asked"
@@ -302,7 +302,7 @@ class Choice(Record):
 def choose(
     source: Any, *, at_most: float | str | None = None, error: float | str | None = None, **settings: Any
 ) -> Choice:
-    """The crowd for a release of averages, from the risk of being named or the error that one can bear.
+    """Choose the crowd for a release of averages, from the risk of being named or the error that one can bear.
 
     Args:
         source: a :class:`shoal.Run`; or readings: a file, a folder of them, :class:`shoal.SimulatedMeters`, or a frame
@@ -329,7 +329,7 @@ def choose(
 
 @contextmanager
 def trial(source: Any, settings: dict[str, Any], progress: Progress | None = None) -> Iterator[Run]:
-    """A run in a folder that is removed at the end."""
+    """Make a run in a folder that is removed at the end."""
     from shoal.product.runs.run import Run
 
     with tempfile.TemporaryDirectory(prefix="shoal-") as folder:
@@ -337,7 +337,7 @@ def trial(source: Any, settings: dict[str, Any], progress: Progress | None = Non
 
 
 def by_risk(rehearsal: Rehearsal, bound: Fraction) -> Choice:
-    """The least crowd whose naming bound is at most this."""
+    """Return the least crowd whose naming bound is at most this."""
     crowd, risk = math.ceil(1 / bound), f"1 in {float(1 / bound):.12g}"
     recorded, most = rehearsal.recorded_size, rehearsal.today.most
     if recorded is not None and recorded < crowd:
@@ -356,7 +356,7 @@ def by_risk(rehearsal: Rehearsal, bound: Fraction) -> Choice:
 
 
 def by_error(rehearsal: Rehearsal, most: float) -> Choice:
-    """The largest of :data:`SIZES` whose expected price is at most this; crowds on record are the only ones tried."""
+    """Return the largest of :data:`SIZES` whose expected price is at most this, or the crowds on record."""
     recorded = rehearsal.recorded_size
     trials: list[CrowdPrice] = []
     for size in [size for size in SIZES if size <= rehearsal.today.most] if recorded is None else [recorded]:
@@ -552,7 +552,7 @@ def check(
 
 
 def parse_naming_risk(given: float | str) -> Fraction:
-    """A risk as people write it: 1-in-20, 1/20, 5% or 0.05.
+    """Return a risk as people write it: 1-in-20, 1/20, 5% or 0.05.
 
     >>> parse_naming_risk("1-in-20"), parse_naming_risk("5%"), parse_naming_risk(1 / 20)
     (Fraction(1, 20), Fraction(1, 20), Fraction(1, 20))
@@ -565,7 +565,7 @@ def parse_naming_risk(given: float | str) -> Fraction:
 
 
 def share(given: float | str) -> float:
-    """An error as people write it: 10% or 0.10.
+    """Return an error as people write it: 10% or 0.10.
 
     >>> share("10%"), share(0.1)
     (0.1, 0.1)
@@ -581,7 +581,7 @@ def share(given: float | str) -> float:
 
 
 def _fraction(given: float | str) -> Fraction | None:
-    """The exact value of a decimal text, ratio or percentage; of a float, the simple fraction that prints like it."""
+    """Return the exact value of a decimal text, ratio or percentage; of a float, the simple fraction it prints as."""
     try:
         if isinstance(given, str):
             text = "".join(given.split())

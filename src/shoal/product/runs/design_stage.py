@@ -19,6 +19,7 @@ import numpy as np
 
 from shoal.audits.audit import audit
 from shoal.audits.codebook_audit import audit_codebook
+from shoal.audits.guard import model_guard
 from shoal.designs.calibration import calibrate
 from shoal.designs.design import design
 from shoal.designs.methods import METHODS
@@ -60,7 +61,7 @@ DRAWS = 20
 
 
 def stage(work: Work) -> StageOutcome:
-    """A mechanism per block of whole crowds."""
+    """Make a mechanism for every block of whole crowds."""
     config, blocks, method = work.settings, make_blocks(work), work.settings.design_method
     settings = {**config.part("query", "epsilon", "rho", "delta"), "method": method}
     jobs = [
@@ -87,7 +88,7 @@ def stage(work: Work) -> StageOutcome:
 
 
 def announce_proofs(config: Config, blocks: Sequence[Part]) -> str:
-    """How long the proofs of all crowds can take, where that is minutes; one of constants takes no time."""
+    """Return words on how long the proofs of all crowds can take, where that is minutes; else an empty text."""
     if config.query == "point" or config.label is not None:
         return ""
     facts = [block.facts_as(BlockFacts) for block in blocks]
@@ -97,7 +98,7 @@ def announce_proofs(config: Config, blocks: Sequence[Part]) -> str:
 
 
 def do(block: str, config: Config, method: str, out: str) -> DesignFacts:
-    """Write the mechanism of a block of whole crowds; what it promises and costs."""
+    """Write the mechanism of a block of whole crowds; return what it promises and costs."""
     answers = answers_of(block, config)
     classes, graph = laws_of(block, answers)
     target = config.delta
@@ -115,7 +116,7 @@ def do(block: str, config: Config, method: str, out: str) -> DesignFacts:
 def _make_design(
     config: Config, method: str, classes: GaussianClasses, graph: NeighborGraph, shard: Answers
 ) -> Mechanism:
-    """A design for so many answers about each label; the groups' own curves, which meet every ε, where those err less.
+    """Return a design for the answers about each label; the crowd's own law, which meets every ε, where that errs less.
 
     Left to us, labels go straight towards the law in which they meet, as far as the guarantee takes: a search for other
     maps gains a few percent of the largest error where labels have one to four answers, nothing with more, and takes a
@@ -139,12 +140,12 @@ def _make_design(
 
 
 def cheaper(mechanism: Mechanism, meeting: Mechanism, shard: Answers) -> Mechanism:
-    """The one of two that errs less, in the mean, in the unit in which answers are used."""
+    """Return the one of two mechanisms that errs less, in the mean, in the unit in which answers are used."""
     return mechanism if shard.accuracy(mechanism).rmse <= shard.accuracy(meeting).rmse else meeting
 
 
 def _spend(config: Config, method: str, classes: GaussianClasses, graph: NeighborGraph, times: int) -> Mechanism:
-    """The design that spends ρ, every group for itself: none depends on who else is in the shard."""
+    """Return the design that spends ρ, every group for itself: none depends on who else is in the shard."""
     problem = DesignProblem.of(classes, graph, config.stated_epsilon, config.rho, scope=SCOPE, times=times)
     groups = [members for members in problem.components if len(members) > 1]
     how: dict[str, Any] = {"scope": SCOPE, "times": times, "iterations": SEARCH, "interruptible": True}
@@ -158,7 +159,7 @@ def _spend(config: Config, method: str, classes: GaussianClasses, graph: Neighbo
 
 
 def intact_pairs(pairs: Sequence[tuple[Part, Part]]) -> list[tuple[Part, Part]]:
-    """The mechanisms with their blocks whose files are as they were written; refused where there are none."""
+    """Return the mechanisms with their blocks whose files are as they were written; refuse a run without any."""
     whole = []
     for pair in pairs:
         try:
@@ -172,12 +173,12 @@ def intact_pairs(pairs: Sequence[tuple[Part, Part]]) -> list[tuple[Part, Part]]:
 
 
 def hardest_block(pairs: Sequence[tuple[Part, Part]]) -> tuple[Part, Part]:
-    """The mechanism with the largest δ, and its block."""
+    """Return the mechanism with the largest δ, and its block."""
     return max(pairs, key=lambda pair: (pair[0].facts_as(DesignFacts).delta, pair[0].key))
 
 
 def audit_stage(work: Work) -> StageOutcome:
-    """Attack the groups that the rule names."""
+    """Attack a sample of crowds, and write what the attacks found."""
     config = work.settings
     listing = work.read_listing(DESIGN)
     total = sum(part.facts_as(DesignFacts).groups for part in listing.parts)
@@ -202,7 +203,7 @@ def audit_stage(work: Work) -> StageOutcome:
 
 
 def sample_crowds(pairs: Sequence[tuple[Part, Part]], seed: int) -> list[tuple[tuple[Part, Part], int]]:
-    """Crowds to attack, ((mechanism, block), component): the hardest to hide in first, the others at random."""
+    """Return crowds to attack, ((mechanism, block), component): the hardest to hide in first, others at random."""
     pair = hardest_block(pairs)
     graph, (label, _) = load(pair[0].path).graph, pair[0].facts_as(DesignFacts).worst_edge
     first = pair, int(graph.components[graph.labels.index(label)])
@@ -212,7 +213,7 @@ def sample_crowds(pairs: Sequence[tuple[Part, Part]], seed: int) -> list[tuple[t
 
 
 def attack(mechanism: str, block: str, component: int, config: Config, confidence: float) -> AuditFacts:
-    """Attack a crowd's test answers, ask how much rests on the model, and what equal noise would have left."""
+    """Attack a crowd's test answers; return its success, how much rests on the model, and what equal noise leaves."""
     whole = load(mechanism)
     members = [whole.graph.labels[i] for i in np.flatnonzero(whole.graph.components == component)]
     return whole.by_kind(
@@ -222,10 +223,12 @@ def attack(mechanism: str, block: str, component: int, config: Config, confidenc
 
 
 def _attack_book(book: Codebook, confidence: float) -> AuditFacts:
+    """Return what an attack on a crowd's codebook achieves."""
     return codebook_audit_facts(audit_codebook(book, n_samples=SAMPLES, confidence=confidence), book)
 
 
 def _attack(mechanism: Mechanism, members: list[str], block: str, config: Config, confidence: float) -> AuditFacts:
+    """Return what an attack on a crowd's mechanism achieves, and how much of its promise rests on the laws."""
     crowd = mechanism.for_labels(members)
     attacked = audit(
         crowd,
@@ -237,7 +240,7 @@ def _attack(mechanism: Mechanism, members: list[str], block: str, config: Config
     everyone = answers_of(block, config)
     guard = None
     if set(members) <= set(everyone.labels):  # a member may have no answer today
-        guard = everyone.take(members).guard(crowd, DRAWS, SEED)
+        guard = model_guard(crowd, everyone, query=everyone.query, n_draws=DRAWS, seed=SEED)
     rho = float(crowd.rho.mean())
     equal = None
     if rho > 0:

@@ -98,7 +98,7 @@ def first_stage(*, of_table: bool) -> Stage:
 
 
 def do(readings: str, origin: str, config: Config, before: str | None, lasting: bool, out: str) -> FitFacts:
-    """Write the forecasts of a shard of readings; ``origin`` is ISO text, and all shards share it.
+    """Write the forecasts of a shard of readings from ``origin``, ISO text that all shards share; return its facts.
 
     Homes in crowds on record (``lasting``) need the training days that these were formed with. ``before`` is the shard
     of forecasts of an earlier day, to go on from: a home without readings since then has no row in the curves today.
@@ -149,7 +149,7 @@ def do(readings: str, origin: str, config: Config, before: str | None, lasting: 
 
 
 def _nobody(path: Path, data: Readings) -> FitFacts:
-    """Write a shard of which no home can be forecast."""
+    """Write a shard of which no home can be forecast; return its facts."""
     out = pl.when(pl.col("verdict") == "left out").then("reason").otherwise(pl.lit(UNUSED))
     quality = data.quality.with_columns(reason=out, verdict=pl.lit("left out"))
     put_frame(path.with_suffix(f".{QUALITY}"), quality)
@@ -208,7 +208,7 @@ def fit_meters(work: Work) -> StageOutcome:
 
 
 def _forecasts_before(work: Work) -> Listing | None:
-    """Forecasts of the release before, to go on from; where they are lost, the readings have to hold all training days.
+    """Return the forecasts of the release before, to go on from; None where there are none, or they are lost.
 
     Under the readings' promise no stored window is used: it is kept with a shard, which is there while one of its homes
     is usable.
@@ -243,14 +243,14 @@ def _ask_ledger(work: Work, names: list[str], origin: str, minutes: float) -> tu
 
 
 def with_steps(settings: Config, horizon: str | None, step_minutes: float | None) -> Config:
-    """Settings in which a horizon that was given as a time, such as 3h, is a number of steps."""
+    """Return settings in which a horizon that was given as a time, such as 3h, is a number of steps."""
     if horizon is None or not step_minutes:
         return settings
     return replace(settings, horizon=clock.parse_steps(horizon, timedelta(minutes=step_minutes)))
 
 
 def fit_job(home: Path, shard: Part, config: Config, origin: str, before: Part | None, lasting: bool = False) -> Job:
-    """One shard's forecasts: anew, or from those of an earlier day; ``lasting``: crowds of its homes are on record."""
+    """Return the job that forecasts one shard: anew, or from those of an earlier day."""
     settings = {**config.part("train_days", "horizon", "order"), "season": config.season, "origin": origin}
     settings["export"] = config.exports
     inputs = [shard] if before is None else [before, shard]
@@ -261,7 +261,7 @@ def fit_job(home: Path, shard: Part, config: Config, origin: str, before: Part |
 def _quality(
     work: Work, forecasts: Sequence[Part], shards: Sequence[Part], rows: MeterRows
 ) -> tuple[Counter[str], list[str]]:
-    """Write the quality table of all shards; reasons for leaving households out, counted, and what to settle."""
+    """Write the quality table of all shards; return why households are left out, counted, and warnings."""
     gone = [pl.scan_parquet(part.beside(QUALITY)).filter(pl.col("verdict") == "left out") for part in shards]
     tables = [*(pl.scan_parquet(part.beside(QUALITY)) for part in forecasts), *gone]
     every = pl.concat(tables, how="diagonal_relaxed").unique("household", keep="first", maintain_order=True)
@@ -273,7 +273,7 @@ def _quality(
 
 
 def _origin(shards: Sequence[ShardFacts], rows: MeterRows, given: str | None) -> str:
-    """The given origin, else the latest one that at least half of the households reach."""
+    """Return the given origin, else the latest one that at least half of the households reach, as ISO text."""
     if given is not None:
         return clock.parse_instant(given, rows.time_zone, name="origin").isoformat()
     ends = tally(facts.ends for facts in shards)
@@ -283,7 +283,7 @@ def _origin(shards: Sequence[ShardFacts], rows: MeterRows, given: str | None) ->
 
 
 def fit_table(work: Work) -> StageOutcome:
-    """The rows of every label, with the columns of the release before where there is one."""
+    """Write the rows of every label, with the columns of the release before where there is one."""
     config, known = work.settings, None
     if work.state.previous is not None:
         known = ClassTable.load(work.read_listing(FIT, work.state.previous).parts[0].path).columns
@@ -381,11 +381,12 @@ def read_table(
 
 
 def noun_of(column: str) -> str:
-    """A label in words: what its column is called, where that is a word."""
+    """Return a noun for a label: what its column is called, where that is a word, else "label"."""
     return column.lower() if re.fullmatch("[A-Za-z]{4,}", column) and not column.endswith("s") else "label"
 
 
 def _describe_rows(rows: int, columns: int, fewest: int, most: int) -> list[str]:
+    """Return sentences on the size of a table, its units, and what its rows by themselves can support."""
     k = count_of(columns, "column")
     if most == 1:
         return [f"A table of one row per label, {k}."]
@@ -393,9 +394,7 @@ def _describe_rows(rows: int, columns: int, fewest: int, most: int) -> list[str]
     return [
         f"A table of {rows} rows, {span} per label, {k}: every row is released, and the promise is about all rows of a "
         "label together.",
-        "Errors are counted in units of the columns: the power of two next to a column's spread, or to one over its "
-        "weight.",
+        "Errors are counted in units of the columns: the power of two next to a column's spread.",
         f"The rows by themselves support no δ below about {upper(3 / fewest, 2)}, three over the fewest rows of a "
-        "label: a "
-        "smaller one rests on the Gaussian law of the rows.",
+        "label: a smaller one rests on the Gaussian law of the rows.",
     ]

@@ -52,21 +52,21 @@ class Curves:
 
     @property
     def values(self) -> FloatArray:
-        """(n, k) figures of today."""
+        """Figures of today, (n, k)."""
         return self.frame["value"].to_numpy()
 
     @property
     def truth(self) -> FloatArray:
-        """(n, k) what was metered later; NaN where it is not known."""
+        """What was metered later, (n, k); NaN where it is not known."""
         return self.frame["truth"].to_numpy()
 
     @property
     def most(self) -> int:
-        """The largest crowd that can be formed of everybody."""
+        """The number of members of the largest crowd that can be formed of everybody."""
         return len(self.frame) if self.boundaries is None else max(Counter(self.boundaries).values(), default=0)
 
     def limits(self, share: float | None, at: Any = slice(None)) -> dict[str, Any]:
-        """The arguments of :func:`formed` beside the points, of some rows."""
+        """Return the arguments of :func:`shoal.crowds.membership.form_crowds` beside the points, of some rows."""
         values = self.values[at]
         return {
             "boundaries": None if self.boundaries is None else self.boundaries[at],
@@ -76,7 +76,7 @@ class Curves:
 
 
 def write_curves(shard: Path, labels: Sequence[str], here: Sequence[bool], **columns: FloatArray) -> None:
-    """Write beside a shard what crowds and rows of those here need: label, value, truth, stored (and habits)."""
+    """Write beside a shard what crowds and rows of the labels that are here need, one row a label."""
     arrays = {
         name: pl.Series(np.ascontiguousarray(rows), dtype=pl.Array(pl.Float64, rows.shape[1]))
         for name, rows in columns.items()
@@ -86,13 +86,13 @@ def write_curves(shard: Path, labels: Sequence[str], here: Sequence[bool], **col
 
 
 def read_curves(shards: Sequence[Part]) -> pl.DataFrame:
-    """The curves of every shard: label, value, truth, stored and, of a table, habits."""
+    """Return the curves of every shard: label, value, truth, stored and, of a table, habits; sorted by label."""
     parts = [pl.read_parquet(part.beside(CURVES)) for part in shards]
     return pl.concat([part for part in parts if "value" in part.columns] or parts[:1]).sort("label")
 
 
 def read_boundaries(config: Config, labels: Sequence[str]) -> Any:
-    """(n,) the boundary of each label, from the file that the settings name; None where they name none."""
+    """Return (n,) the boundary of each label, from the file that the settings name; None where they name none."""
     if config.boundaries is None:
         return None
     file, colon, column = config.boundaries.rpartition(":")
@@ -180,6 +180,7 @@ class MeterInput(Input):
         return points_of_homes(frame["value"].to_numpy(), frame["stored"].to_numpy(), times), tuple(times.tolist())
 
     def setting(self, settings: Config, fit: FitFacts, columns: Sequence[str]) -> dict[str, Any]:
+        """Return the query and the settings of the forecasts, which are fixed for a crowd's life."""
         return {
             "kind": self.kind,
             "query": settings.query,

@@ -34,7 +34,7 @@ SHOWN = 5
 
 
 def refuse_leaks(public: Mapping[str, bytes], owner: bytes, record: ReleaseRecord, *, package: bool = False) -> None:
-    """End a run where the files that are about to leave show more than they may.
+    """Raise UnreachableError where the files that are about to leave show more than they may.
 
     Chances that a promise rests on, such as the size of the noise, are left to :func:`attack_run`: a release that is
     stopped because of them would have other odds.
@@ -107,13 +107,13 @@ def attack_run(folder: str | Path) -> FilesAttack:
 def record_of(
     url: str, name: str, public: bytes, before: Mapping[int, RecordedCrowd] | None = None, last: str = ""
 ) -> ReleaseRecord:
-    """What the ledger has about a release, read by SQL of the attack's own."""
+    """Return what the ledger has about a release, read by SQL of the attack's own."""
     numbers = PublicTable(public).numbers
     return ReleaseRecord.read(url.removeprefix("sqlite:///"), name, numbers, before, last)
 
 
 def _crowds_of(release: Folder) -> dict[int, RecordedCrowd] | None:
-    """The crowds of an earlier release of a folder, as they were recorded with it."""
+    """Return the crowds of an earlier release of a folder, as they were recorded with it."""
     plan, file = release.state().facts.crowds, release / NUMBERS
     if plan is None or not file.is_file():
         return None
@@ -131,7 +131,7 @@ def _crowds(
     setting: str,
     period: str,
 ) -> dict[int, RecordedCrowd]:
-    """Crowds as a release records them, from its two tables."""
+    """Return crowds as a release records them, from its two tables."""
     crowd = pl.col("crowd").replace(dict(numbers))
     lines = rows.select(crowd, "members", "retired", "kept").iter_rows()
     inside = members.filter(~pl.col("waits")).select("label", crowd, "stored", "entered")

@@ -72,11 +72,11 @@ class CrowdTables:
 
     @classmethod
     def load(cls, folder: Folder) -> CrowdTables:
-        """From the folder of a run."""
+        """Read both tables from the folder of a run."""
         return cls(pl.read_parquet(folder / CROWDS), pl.read_parquet(folder / ROWS))
 
     def write(self, folder: Folder) -> None:
-        """Into the folder of a run."""
+        """Write both tables into the folder of a run."""
         folder.write(CROWDS, lambda path: self.members.write_parquet(path))
         folder.write(ROWS, lambda path: self.rows.write_parquet(path))
 
@@ -86,7 +86,7 @@ class CrowdTables:
         return self.rows.filter(~pl.col("retired"))
 
     def with_rows(self) -> pl.DataFrame:
-        """Members with a figure today and the row of their crowd, where no figure of it is withheld."""
+        """Return members with a figure today beside the row of their crowd, where no figure of it is withheld."""
         table = self.lasting.select("crowd", "members", row="values")
         known = self.members.filter(pl.col("value").is_not_null() & ~pl.col("waits"))
         whole = ~pl.col("row").list.eval(pl.element().is_nan()).list.any()
@@ -391,7 +391,7 @@ def _held_since(before: str, held: Any, period: str) -> str:
 
 
 def too_few(m: int, curves: Curves, noun: str) -> str:
-    """Why no crowd can be formed, and the number that would work."""
+    """Return why no crowd of m can be formed, and the size that would work."""
     where, wider = f"{curves.most} {noun} can be used", ""
     if curves.boundaries is not None:
         where, wider = f"at most {curves.most} {noun} share a boundary", " or wider boundaries"
@@ -403,12 +403,12 @@ def too_few(m: int, curves: Curves, noun: str) -> str:
 
 
 def draw_offset(n: int) -> int:
-    """A secret offset below n, from the cryptographic source."""
+    """Return a secret offset below n, from the cryptographic source."""
     return secrets.randbelow(n)
 
 
 def draw_numbers(work: Work, ledger: Ledger | None) -> tuple[dict[int, int], bytes]:
-    """New crowd -> its public number, and the key of the order of rows: as the folder has them, or drawn now.
+    """Return new crowd -> its public number, and the key of the order of rows: as the folder has them, or drawn now.
 
     Without a ledger, in a rehearsal, numbers are 1, 2, 3 and mean nothing.
     """
@@ -427,7 +427,7 @@ def draw_numbers(work: Work, ledger: Ledger | None) -> tuple[dict[int, int], byt
 def record_rows(
     work: Work, numbers: Mapping[int, int], table_digest: str, book: Book | None = None, *, with_figures: bool
 ) -> None:
-    """Record the crowds of this release, once; nothing happens where all of it was on record before.
+    """Record the crowds of this release in the ledger, once; nothing happens where all of it is on record.
 
     ``book``: what is on record about their members, where it was read already;
     ``with_figures``: the rows are what is released, and are recorded too.

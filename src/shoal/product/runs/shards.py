@@ -40,19 +40,19 @@ class Part(Record):
 
     @property
     def key(self) -> str:
-        """The name of its files, before the suffix."""
+        """The name of the shard's files, before the suffix."""
         return _key(self.path)
 
     def facts_as(self, kind: type[Kind]) -> Kind:
-        """The facts, as the record that its job returned."""
+        """Return the facts about the shard, as the record that its job returned."""
         return kind.from_json(self.facts)
 
     def beside(self, suffix: str) -> Path:
-        """Another file of the same shard."""
+        """Return the path of the shard's file with another suffix."""
         return Path(self.path).with_name(f"{self.key}.{suffix}")
 
     def check(self) -> None:
-        """Raise unless the shard's files, each read through once, are as they were written."""
+        """Raise InputError unless the shard's files are there and as they were written; each is read through once."""
         for suffix, digest in self.files.items():
             try:
                 fault = "" if file_digest(self.beside(suffix)) == digest else "is damaged"
@@ -67,7 +67,7 @@ class Part(Record):
 
 
 def out_path(root: Path, stage: str, suffix: str, settings: dict[str, Any], inputs: Sequence[Part] = ()) -> str:
-    """Where the shard that a stage makes of these inputs, with these settings, lies; its folder is made.
+    """Return the path of the shard that a stage makes of these inputs with these settings; its folder is made.
 
     A new version of shoal makes new shards: the code is one of the inputs.
     """
@@ -77,7 +77,7 @@ def out_path(root: Path, stage: str, suffix: str, settings: dict[str, Any], inpu
 
 
 def seal_shard(path: str | Path, facts: Record) -> Part:
-    """Leave the receipt of a shard whose files are written: from now on it is done."""
+    """Write the receipt of a shard whose files are written; return the finished shard."""
     key = _key(path)
     receipt = Path(path).with_name(f"{key}.{RECEIPT}")
     beside = (file for file in sorted(receipt.parent.glob(f"{key}.*")) if file != receipt)
@@ -89,7 +89,7 @@ def seal_shard(path: str | Path, facts: Record) -> Part:
 
 
 def find_shard(path: str | Path) -> Part | None:
-    """The shard at a path if its receipt and its files are all there, or None: then it has to be made.
+    """Return the shard at a path if its receipt and files are all there; None where it has to be made.
 
     Contents are checked where they are read, by ``Part.check``.
     """
@@ -106,7 +106,7 @@ def find_shard(path: str | Path) -> Part | None:
 
 
 def sweep(root: str | Path) -> int:
-    """Remove what killed workers have left unfinished of a folder's shards; how many files. Not while workers write."""
+    """Remove the unfinished files that killed workers left in a folder's shards; return their number."""
     left = list(Path(root).glob("*/.*.part"))
     for path in left:
         path.unlink(missing_ok=True)
@@ -126,6 +126,7 @@ def put_frame(path: str | Path, frame: pl.DataFrame, metadata: dict[str, str] | 
 
 
 def _key(path: str | Path) -> str:
+    """Return the name of a shard's file before its suffix."""
     return Path(path).name.split(".")[0]
 
 
@@ -142,14 +143,14 @@ class Job:
 
 
 def do(job: Job) -> Part:
-    """Run one job where it is: check its inputs, work, and leave a receipt."""
+    """Run one job where it is: check its inputs, work, and leave a receipt; return the finished shard."""
     for part in job.inputs:
         part.check()
     return seal_shard(job.out, job.work(job.out))
 
 
 def run_jobs(executor: Executor, text: str, jobs: Sequence[Job], tell: Tell, *, for_good: bool = False) -> Listing:
-    """Do what is not done; finished shards in the order of the jobs, and those that failed.
+    """Do the jobs whose shards are not there; return all shards in the order of the jobs, and those that failed.
 
     ``for_good``: what is left out here stays out, so that workers that die are no reason to go on without a shard.
     """
@@ -198,24 +199,25 @@ class Listing(Record):
 
     @property
     def pairs(self) -> list[tuple[Part, Part]]:
-        """Every part with what it was made of."""
+        """The shards, each with the one that it was made of."""
         return list(zip(self.parts, self.inputs, strict=True))
 
     def text(self, folder: Path) -> str:
-        """The content of its file: JSON, paths relative to the run's folder."""
+        """Return the content of the list's file: JSON, with paths relative to the run's folder."""
         base = folder.resolve()
         relative = self._move(lambda path: Path(path).resolve().relative_to(base).as_posix())
         return json.dumps(relative.to_json(), indent=1)
 
     @classmethod
     def read(cls, path: Path, folder: Path) -> Listing:
-        """Read the file that :meth:`text` describes."""
+        """Return the list from the file that :meth:`text` describes."""
         try:
             return cls.from_json(json.loads(path.read_bytes()))._move(lambda inside: str(folder / inside))
         except (OSError, ValueError, TypeError, AttributeError):
             raise InputError(f"dir: {path.name} is missing or damaged; run the stage again") from None
 
     def _move(self, move: Callable[[str], str]) -> Listing:
+        """Return the list with every path changed by a function."""
         parts, inputs = (
             tuple(replace(part, path=move(part.path)) for part in each) for each in (self.parts, self.inputs)
         )

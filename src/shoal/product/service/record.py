@@ -136,7 +136,7 @@ class LedgerRecord:
     def _grow(self, size: int | None = None, least: int = 0) -> tuple[Tree, int]:
         """The tree with the entries that came since, which must continue it, and ``size``, by default all of it."""
         with self._reading, self._ledger.storage.reading() as transaction:
-            hashes = chain.hashes(transaction, max(self._tree.size - 1, 0))
+            hashes = chain.read_hashes(transaction, max(self._tree.size - 1, 0))
             if self._tree.size and (not hashes or hashes.pop(0) != self._last):
                 raise LedgerError(
                     "ledger: it was exchanged or cut while the service runs; stop it, and restore the newest copy"

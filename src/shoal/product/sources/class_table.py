@@ -23,11 +23,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from shoal.audits.guard import ModelGuard, model_guard
 from shoal.columns import public_columns
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
-from shoal.mechanism.mechanism import Mechanism
 from shoal.mechanism.releasable import Releasable
 from shoal.numerics.eigenpairs import eigh
 from shoal.product.card.facts import Accuracy
@@ -300,11 +298,6 @@ class ClassTable:
     def accuracy(self, mechanism: Releasable) -> Accuracy:
         """Errors of what is released, in scaled units; means and totals over columns say nothing and are left out."""
         return replace(accuracy_facts(mechanism, self.labels, "units of the columns"), answers=None, total_error=None)
-
-    def guard(self, group: Mechanism, draws: int, seed: int) -> ModelGuard | None:
-        """How far δ rises over laws that the rows leave plausible; None where nothing was fitted."""
-        observed = 1 if self.covs is None else self
-        return model_guard(group, observed, query=self.query, fitted_on_private_data=True, n_draws=draws, seed=seed)
 
     def observations(self, labels: Sequence[str]) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Rows per label, degrees of freedom and covariances behind the laws, for :func:`shoal.model_guard`."""

@@ -23,19 +23,20 @@ from shoal.errors import BudgetError, InputError, UnreachableError
 from shoal.mechanism.releasable import load
 from shoal.noise.source import standard_normals
 from shoal.product.card.card import ReleaseCard
-from shoal.product.card.facts import LISTED, MEANINGLESS, DesignFacts, FitFacts, Lost, ReleaseFacts
+from shoal.product.card.facts import LISTED, MEANINGLESS, DesignFacts, FitFacts, Lost, OwnAttack, ReleaseFacts
 from shoal.product.card.pictures import CrowdCurves
 from shoal.product.card.render import public_page
-from shoal.product.runs import card_stage, crowd_stage, design_stage
+from shoal.product.runs import crowd_stage, design_stage
 from shoal.product.runs.blocks import Answers, answers_of, members_of
 from shoal.product.runs.config import Config
 from shoal.product.runs.design_stage import hardest_block, intact_pairs
 from shoal.product.runs.fit_stage import first_stage
-from shoal.product.runs.folder import DESIGN, SHARDS
+from shoal.product.runs.folder import DESIGN, PARQUET, SHARDS
 from shoal.product.runs.kinds.kind import (
     RELEASE_SETTINGS,
     Kind,
     csv_bytes,
+    draw_crowds,
     last_stages,
     release_facts,
     write_tables,
@@ -45,6 +46,7 @@ from shoal.product.runs.row_rules import round_rows
 from shoal.product.runs.rows import draw_numbers, record_rows
 from shoal.product.runs.shards import Part, out_path, put_whole
 from shoal.product.runs.work import Stage, StageOutcome, Work
+from shoal.product.studies.attackers import name_held_out_rows
 from shoal.product.workers import Failure
 from shoal.rounding import exactly, upper
 from shoal.validation import FloatArray
@@ -71,9 +73,11 @@ class ProtectedAnswers(Kind):
     }
 
     def fits(self, settings: Config, fit: FitFacts | None) -> bool:
+        """Return whether a method, a query of a law or several rows per label ask for this kind."""
         return settings.charged or (fit is not None and fit.most_rows > 1)
 
     def check(self, settings: Config) -> None:
+        """Raise InputError unless the settings name a guarantee to reach, or an error to spend."""
         if settings.method == "codebook":
             if (
                 settings.query != "point"
@@ -92,6 +96,7 @@ class ProtectedAnswers(Kind):
             )
 
     def check_rows(self, settings: Config, fit: FitFacts) -> None:
+        """Raise InputError where labels with several rows lack a guarantee, or meet a codebook."""
         if fit.most_rows == 1:
             return
         if settings.method == "codebook":
@@ -119,9 +124,10 @@ class ProtectedAnswers(Kind):
         }
 
     def begin(self, work: Work) -> None:
+        """Refuse a release whose card could not be printed, that hides nobody, or that nobody can use."""
         fit, design = work.facts.plan.fit, work.facts.design
         assert design is not None
-        nothing = ReleaseFacts(name="", labels=design.labels, ledger="", head="")
+        nothing = ReleaseFacts(name="", labels=design.labels, head="")
         card = ReleaseCard.of(fit, design, nothing, work.facts.audit)
         for printed in (ReleaseCard.to_json, ReleaseCard.to_markdown, public_page):
             printed(card)  # what cannot be published is not to be charged
@@ -134,14 +140,26 @@ class ProtectedAnswers(Kind):
         return card if facts.card is None else replace(card, attack=facts.card.attack)
 
     def measured_card(self, work: Work) -> ReleaseCard:
-        return replace(self.card(work), attack=card_stage.attack_own_rows(work))
+        return replace(self.card(work), attack=attack_own_rows(work))
 
     def page_crowds(self, work: Work) -> list[CrowdCurves]:
-        return card_stage.draw_crowds(work, same=False)
+        return draw_crowds(work, same=False)
+
+
+def attack_own_rows(work: Work) -> OwnAttack | None:
+    """Return an attack that names the label of every released row from the others; None for one row a label."""
+    table = pl.read_parquet(work.folder / PARQUET)
+    if work.input.of_meters or table.n_unique("label") == len(table):
+        return None
+    values = table.select(pl.selectors.float()).to_numpy()
+    labels = np.unique(table["label"].to_numpy(), return_inverse=True)[1]
+    named = name_held_out_rows(values, labels, table["crowd"].to_numpy())
+    words = "the label of all other rows of the table"
+    return None if named is None else OwnAttack(words, named[0], None, named[1], named[2])
 
 
 def refuse_useless(work: Work) -> None:
-    """Before anything is begun: no release that hides nobody, or that nobody can use."""
+    """Raise InputError or UnreachableError for a release that hides nobody, or that nobody can use."""
     config, listing = work.settings, work.read_listing(DESIGN)
     if config.query == "as_in_paper":
         raise InputError(
@@ -165,7 +183,7 @@ def refuse_useless(work: Work) -> None:
 
 
 def release(work: Work) -> StageOutcome:
-    """Every block through the ledger under the name of this release: drawn by workers, charged here, then written.
+    """Draw, charge and write every block, under the name of this release.
 
     A block that is on record is drawn again, and the ledger gives the recorded answers for it.
     """
@@ -242,7 +260,7 @@ def release(work: Work) -> StageOutcome:
 
 
 def shows_too_much(work: Work) -> bool:
-    """Whether rows are rounded as those of averages are: they are the crowd's own answer, with too little noise.
+    """Return whether rows have too little noise to go unrounded: they are the crowd's own answer.
 
     Then the noise would show someone who knows all other members' answers the last one, more closely than rounding
     does. A codebook's curves are not rounded.
@@ -255,7 +273,7 @@ def shows_too_much(work: Work) -> bool:
 
 
 def draw_block(mechanism: Part, block: Part, config: Config, root: Path, name: str) -> tuple[FloatArray, FloatArray]:
-    """A block's answers, and what its mechanism made of them with secure noise.
+    """Return a block's answers, and what its mechanism made of them with secure noise.
 
     It is for the ledger, never for a file. The draws of a trajectory are part of the answer: they are made once and
     kept under ``root``, for the release of this name, before they are used.
@@ -276,7 +294,7 @@ def draw_block(mechanism: Part, block: Part, config: Config, root: Path, name: s
 
 
 def released_table(shard: Answers, crowds: Mapping[str, int], released: FloatArray, key: bytes) -> pl.DataFrame:
-    """(m, k) released answers as they are written, sorted by crowd and row.
+    """Return (m, k) released answers as they are written, sorted by crowd and row.
 
     The rows of a crowd are in the order of their digests under a key from the cryptographic source: nobody without it
     can tell whose row comes first, and a table that is lost is written again as it was.

@@ -89,9 +89,11 @@ class NoisyReadings(Kind):
     has_rows = False
 
     def fits(self, settings: Config, fit: FitFacts | None) -> bool:
+        """Return whether the settings protect the readings."""
         return settings.declares
 
     def check(self, settings: Config) -> None:
+        """Raise InputError unless everything that a plan needs is declared."""
         missing: dict[str, str] = {}
         if settings.customers is None:
             missing["customers"] = "customers= (the number of homes on the register)"
@@ -130,10 +132,11 @@ class NoisyReadings(Kind):
         return {"fit": fit, "release": Stage(DOING, SETTINGS, release), **last_stages()}
 
     def begin(self, work: Work) -> None:
+        """Refuse a release without homes, with shards left out, or with more homes than were declared."""
         homes_of(work)
 
     def card(self, work: Work) -> ReleaseCard:
-        """A function of the public settings alone; nothing is measured for it."""
+        """Return the card from the public settings alone; nothing is measured for it."""
         if work.facts.release is not None:
             return ReleaseCard.of_readings(
                 PublicSettings.from_json((work.path / PUBLIC / PLAN).read_text(encoding="utf-8"))
@@ -141,13 +144,15 @@ class NoisyReadings(Kind):
         return ReleaseCard.of_readings(settings_of(work))
 
     def measured_card(self, work: Work) -> ReleaseCard:
+        """Return the same card: what an attack found stays with the owner."""
         return self.card(work)
 
     def owner_statements(self, work: Work) -> tuple[Statement, ...]:
+        """Return homes, errors and the attack, which only the owner may know."""
         return own_statements(work.path)
 
     def add_sentences(self, work: Work, parts: list[tuple[str, list[str]]], *, new: bool) -> None:
-        """The card is made of public settings alone: what only the owner may know is put here."""
+        """Add the warnings and the price, which only the owner may know: the card is made of public settings."""
         fit = work.facts.fit
         if fit is not None:
             price = price_words(work.settings, mean_kw(work))
@@ -155,7 +160,7 @@ class NoisyReadings(Kind):
 
 
 def bounds_of(config: Config) -> dict[str, tuple[float, float]]:
-    """Column -> its declared ends."""
+    """Return column -> its declared ends."""
     wrong = "bounds must look like column=low:high, with the low end below the high one, such as bounds='age=0:100'"
     ends = _numbers(config.bounds, ":", wrong)
     if any(len(pair) != 2 for pair in ends.values()):
@@ -164,12 +169,12 @@ def bounds_of(config: Config) -> dict[str, tuple[float, float]]:
 
 
 def cells_of(config: Config) -> dict[str, list[float]]:
-    """Column -> the declared edges between its cells."""
+    """Return column -> the declared edges between its cells."""
     return _numbers(config.cells, ",", "cells must look like column=edges, increasing, such as cells='age=30,60'")
 
 
 def _numbers(texts: Sequence[str], between: str, wrong: str) -> dict[str, list[float]]:
-    """Column -> increasing numbers, from texts such as age=30,60."""
+    """Return column -> increasing numbers, from texts such as age=30,60."""
     columns: dict[str, list[float]] = {}
     for text in texts:
         name, _, numbers = text.rpartition("=")
@@ -183,7 +188,7 @@ def _numbers(texts: Sequence[str], between: str, wrong: str) -> dict[str, list[f
 
 
 def make_plan(config: Config) -> tuple[Any, Series]:
-    """The plan and its series, from the settings alone."""
+    """Return the plan and its series of releases, from the settings alone."""
     make: Any
     if config.label is None:
         assert config.typical_kw is not None
@@ -202,7 +207,7 @@ def make_plan(config: Config) -> tuple[Any, Series]:
 
 
 def price_words(config: Config, mean_kw: float | None) -> str:
-    """What the noise is beside the homes' own mean load, for the owner alone; nothing where that is not known."""
+    """Return words on the noise beside the homes' own mean load, for the owner; empty where that is not known."""
     if config.label is not None or mean_kw is None or not 0 < mean_kw < inf:
         return ""
     plan, _ = make_plan(config)
@@ -225,7 +230,7 @@ class Homes:
 
 
 def read_table(work: Work) -> StageOutcome:
-    """The named columns of a class table, one row a label; labels with a cell that is no number are left out."""
+    """Write the named columns of a class table, one row a label; labels with a cell that is no number are left out."""
     config = work.settings
     names = tuple(dict.fromkeys((*bounds_of(config), *cells_of(config))))
     whole, left_out = declared_rows(work.source.paths, str(config.label), names, config.encoding)
@@ -237,7 +242,7 @@ def read_table(work: Work) -> StageOutcome:
 
 
 def settings_of(work: Work) -> PublicSettings:
-    """The public settings of a release: nothing of them comes from a reading."""
+    """Return the public settings of a release: nothing of them comes from a reading."""
     config = work.settings
     fit = work.facts.known_fit
     plan, series = make_plan(config)
@@ -259,7 +264,7 @@ def settings_of(work: Work) -> PublicSettings:
 
 
 def homes_of(work: Work) -> Homes:
-    """The curves of every home that can be used, or the columns of a table.
+    """Return the curves of every home that can be used, or the columns of a table.
 
     Refuses, before anything is begun, what would leave homes out, more homes than were declared, and none.
     """
@@ -292,14 +297,14 @@ def homes_of(work: Work) -> Homes:
 
 
 def sum_of_homes(homes: Homes, plan: Any) -> FloatArray:
-    """The exact sum of all homes' vectors."""
+    """Return the exact sum of all homes' vectors, without noise."""
     if isinstance(plan, CrowdsPlan):
         return sum_of_home_vectors(check_curves(homes.curves, plan), plan)
     return sum_of_label_vectors(homes.columns, plan)
 
 
 def attack_largest(homes: Homes, plan: Any, total: FloatArray) -> MembershipAudit:
-    """An attack on the home with the largest vector, by somebody who has all others; refuses where it succeeds."""
+    """Return an attack on the home with the largest vector by someone who has all others; refuse if it succeeds."""
     if isinstance(plan, CrowdsPlan):
         vectors = home_vectors(check_curves(homes.curves[:LOOKED_AT], plan), plan)
     else:
@@ -316,7 +321,7 @@ def attack_largest(homes: Homes, plan: Any, total: FloatArray) -> MembershipAudi
 
 
 def release(work: Work) -> StageOutcome:
-    """Draw, keep, record, write: in this order, each once."""
+    """Draw the noisy vector, keep it, record it and write what is made of it: in this order, each once."""
     homes, settings, ledger = homes_of(work), settings_of(work), work.ledger
     made_from = digest_of(
         [work.release_name, settings.to_json(), work.folder.digest(FIT if work.input.of_meters else ROWS)]
@@ -365,12 +370,12 @@ def release(work: Work) -> StageOutcome:
 
 
 def _name(work: Work, vector: dict[str, Any]) -> str:
-    """The name on record: that of the release and of the vector that was drawn for it, so that no other is taken."""
+    """Return the name on record: of the release and of the vector drawn for it, so that no other is taken."""
     return f"{work.release_name} {digest_of(vector['noisy'])[:32]}"
 
 
 def _stored_vector(work: Work, made_from: str) -> dict[str, Any] | None:
-    """What was drawn for this release before it was interrupted; None where nothing was."""
+    """Return what was drawn for this release before it was interrupted; None where nothing was."""
     try:
         content = json.loads((work.folder / NOISY).read_bytes())
     except (OSError, ValueError):
@@ -380,7 +385,7 @@ def _stored_vector(work: Work, made_from: str) -> dict[str, Any] | None:
 
 
 def owner_rows(homes: Homes, noisy: FloatArray, settings: PublicSettings) -> pl.DataFrame:
-    """Which public row each home is nearest to: the owner's, never to leave."""
+    """Return the public row that each home is nearest to: the owner's, never to leave."""
     if not isinstance(settings.plan, CrowdsPlan):
         return pl.DataFrame({"label": homes.labels, **homes.columns})
     crowds = noisy_crowds_from_vector(homes.curves, noisy, settings.plan)
@@ -400,7 +405,7 @@ def owner_rows(homes: Homes, noisy: FloatArray, settings: PublicSettings) -> pl.
 
 
 def errors(homes: Homes, noisy: FloatArray, settings: PublicSettings) -> dict[str, Any]:
-    """Errors of the public table beside the homes' own curves and what came later; for the owner."""
+    """Return errors of the public table beside the homes' own curves, relative to their load; for the owner."""
     if not isinstance(settings.plan, CrowdsPlan) or not homes.curves.mean() > 0:
         return {}
     curves, counts, total = joined_public_curves(noisy, settings)
@@ -409,7 +414,7 @@ def errors(homes: Homes, noisy: FloatArray, settings: PublicSettings) -> dict[st
 
 
 def own_statements(folder: Path) -> tuple[Statement, ...]:
-    """What is for the owner only: homes, errors, the attack."""
+    """Return statements for the owner only: homes, errors, the attack."""
     try:
         known = json.loads((folder / OWNER).read_bytes())
     except (OSError, ValueError):
