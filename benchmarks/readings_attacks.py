@@ -31,9 +31,8 @@ import polars as pl
 import shoal
 from benchmarks.readings import SWISS
 from evidence.reidentification import Hits
-from shoal.audits.confidence import mean_lower, mean_upper
-from shoal.crowds.formation import crowds as crowds_of
-from shoal.crowds.formation import means
+from shoal.audits.confidence import mean_lower_bound, mean_upper_bound
+from shoal.crowds.formation import crowd_means, least_spread_crowds
 from shoal.product.sources.meters.quality import as_readings
 from shoal.product.studies import meter_attack as study
 from shoal.product.studies.attackers import curve_metrics, rank_rows, score_rows, week_fingerprint
@@ -54,7 +53,7 @@ def homes_and_knowledge() -> tuple[list[Any], list[Any], list[Any]]:
         for days, found in ((TRAINING, power), (WEEK, guesses)):
             forecast = shoal.forecast(own, train_days=days, horizon=12, season="day", origin=weeks.starts[week])
             found.append(weeks.of_homes(forecast.households, forecast.power))
-        prints, _ = week_fingerprint(weeks.readings[week - 1], weeks.weekends[week - 1])
+        prints, _ = week_fingerprint(weeks.readings[week - 1], weeks.weekend)
         known.append(np.concatenate([prints, log_curves(guesses[-1])], axis=1))
     return power, guesses, known
 
@@ -115,7 +114,7 @@ def membership(power: list[Any], guesses: list[Any], plan: Any, seed: int = 0) -
     result = {}
     for who, parts in advantages.items():
         values = np.mean(parts, axis=0)
-        ends = mean_lower((values + 1) / 2, 0.025), mean_upper((values + 1) / 2, 0.025)
+        ends = mean_lower_bound((values + 1) / 2, 0.025), mean_upper_bound((values + 1) / 2, 0.025)
         result[who] = {"advantage": float(values.mean()), "interval": [2 * end - 1 for end in ends]}
     return result
 
@@ -126,9 +125,9 @@ def last_of_ten(power: list[Any], plan: Any, seed: int = 0) -> dict[str, float]:
     before, after, guess, explained = [], [], [], []
     for homes in power:
         load, scale = homes.mean(axis=1), float(homes.mean())
-        crowd = np.asarray(crowds_of(homes, 10))
+        crowd = np.asarray(least_spread_crowds(homes, 10))
         sizes = np.bincount(crowd)
-        printed = np.round(means(homes, crowd), 3).mean(axis=1)  # watts, as a run writes them
+        printed = np.round(crowd_means(homes, crowd), 3).mean(axis=1)  # watts, as a run writes them
         rest = np.bincount(crowd, weights=load)[crowd] - load
         before.append((printed[crowd] * sizes[crowd] - rest - load) / scale)
         noise = plan.account.sigma * plan.load_clip / plan.load_weight * rng.standard_normal(len(load))

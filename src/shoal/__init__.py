@@ -32,7 +32,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _names() -> list[str]:
-    """The public names that can be used with the packages that are installed."""
+    """Return the public names that can be used with the packages that are installed."""
     try:
         import_module("shoal.product")  # light: it only looks for its packages
         return sorted(_HOME)

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def run() -> None:
-    """Load the command and run it. Ctrl-C before the command begins ends the process at once, with a sentence."""
+    """Load and run the command ``shoal``; before it begins, Ctrl-C ends the process at once, with a sentence."""
     interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # not where it is ignored
     if interruptible:
         signal.signal(signal.SIGINT, _end)
@@ -32,18 +32,18 @@ def run() -> None:
 
 
 def _without_product(error: ModuleNotFoundError) -> int:
-    """The exit code of the command where only the library is installed; what to install goes to standard error."""
+    """Print what to install where only the library is; return the exit code."""
     print(f"shoal: {error}", file=sys.stderr)
     return 2
 
 
 def _interruptible() -> None:
-    """From here on Ctrl-C is an exception, which a command turns into its own sentence."""
+    """Let Ctrl-C raise an exception from here on, which a command turns into its own sentence."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _end(*_: Any) -> None:
-    """Leave without what is left half loaded having a say; nothing was begun yet."""
+    """End the process at Ctrl-C with a sentence; nothing was begun yet."""
     os.write(2, b"shoal: interrupted before anything was begun.\n")
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.kill(os.getpid(), signal.SIGINT)

@@ -32,7 +32,7 @@ DAMAGED = (OSError, zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFErr
 
 
 def digest(header: Mapping[str, Any], arrays: Arrays) -> str:
-    """SHA-256 over the header and every array with its name, type and shape."""
+    """Return SHA-256, in hexadecimal, over the header and every array with its name, type and shape."""
     total = hashlib.sha256(json.dumps({k: v for k, v in header.items() if k != "digest"}, sort_keys=True).encode())
     for name in sorted(arrays):
         values = np.ascontiguousarray(arrays[name])
@@ -42,12 +42,12 @@ def digest(header: Mapping[str, Any], arrays: Arrays) -> str:
 
 
 def room(size: int) -> int:
-    """Bytes that a file of this size may unpack to."""
+    """Return how many bytes a file of this size may unpack to."""
     return max(LEAST_ROOM, MOST_RATIO * size)
 
 
 def pack(header: Mapping[str, Any], arrays: Arrays) -> bytes:
-    """The content of a file; ``header`` names its ``format`` and ``version``."""
+    """Return the content of a file with a header, which names its ``format`` and ``version``, and arrays."""
     sealed = json.dumps({**header, "digest": digest(header, arrays)}, sort_keys=True)
     content = _zip(sealed, arrays, zipfile.ZIP_DEFLATED)
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -56,6 +56,7 @@ def pack(header: Mapping[str, Any], arrays: Arrays) -> bytes:
 
 
 def _zip(sealed: str, arrays: Arrays, kind: int) -> bytes:
+    """Return a zip of the header and of each array in NumPy's format; ``kind``: packed or stored."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
 
@@ -72,7 +73,7 @@ def _zip(sealed: str, arrays: Arrays, kind: int) -> bytes:
 
 
 def _array(content: bytes) -> NDArray[Any]:
-    """An array of NumPy's format; a ValueError unless it has as many bytes as its header says."""
+    """Return an array from NumPy's format; raise ValueError unless it has as many bytes as its header says."""
     buffer = io.BytesIO(content)
     version = np.lib.format.read_magic(buffer)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
@@ -83,7 +84,7 @@ def _array(content: bytes) -> NDArray[Any]:
 
 
 def _header(archive: zipfile.ZipFile, size: int) -> Any:
-    """The header; a ValueError unless the directory says that a file of this size unpacks to what it may, names once.
+    """Return the header; raise ValueError where the zip would unpack to more than it may, or has a name twice.
 
     Reading an entry stops at the size that the directory says.
     """
@@ -96,7 +97,7 @@ def _header(archive: zipfile.ZipFile, size: int) -> Any:
 def unpack(
     content: bytes, form: str, version: int, name: str, remedy: str = "upgrade shoal"
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Header and arrays of a file of this format; one that is damaged, altered or of another version is refused.
+    """Return header and arrays of a file of this format; refuse one that is damaged, altered or of another version.
 
     ``name`` is what messages call the file, and ``remedy`` what to do about another version.
     """
@@ -121,8 +122,8 @@ def unpack(
     return header, arrays
 
 
-def form_of(content: bytes) -> str | None:
-    """The format that a file says it has; None where it says nothing readable. Nothing is checked here."""
+def format_of(content: bytes) -> str | None:
+    """Return the format that a file says it has; None where it says nothing readable. Nothing is checked here."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             header = _header(archive, len(content))
@@ -132,8 +133,8 @@ def form_of(content: bytes) -> str | None:
     return form if isinstance(form, str) else None
 
 
-def read_input(path: str | Path, form: str) -> bytes:
-    """Read a file whole; an ``InputError`` names it without its folder, and the ``form`` it should have."""
+def read_file_of(path: str | Path, form: str) -> bytes:
+    """Return the bytes of a file; an ``InputError`` names it without its folder, and the ``form`` it should have."""
     name, kind = Path(path).name, form.removeprefix("shoal ")
     try:
         return Path(path).read_bytes()

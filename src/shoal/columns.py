@@ -29,7 +29,7 @@ class PublicColumn:
     noisy_meaning: str = ""
 
     def description(self, *, noisy: bool) -> tuple[str, str]:
-        """Type and meaning, of a release with noise or without."""
+        """Return type and meaning of the column, in a release with noise or without."""
         return (self.noisy_type if noisy else "") or self.type, (self.noisy_meaning if noisy else "") or self.meaning
 
 
@@ -70,5 +70,5 @@ PLACES = tuple(column.name for column in PUBLIC_COLUMNS if column.type != "numbe
 
 
 def public_columns(table: TableKind) -> tuple[str, ...]:
-    """Names of a table's own columns, in order; a table of figures has its figures after them."""
+    """Return the names of a table's own columns, in order; a table of figures has its figures after them."""
     return tuple(column.name for column in PUBLIC_COLUMNS if table in column.tables)

@@ -18,20 +18,20 @@ FULL = "the disk is full. Nothing that was finished is lost: free some space and
 
 
 def private(path: Path) -> None:
-    """Make a file that only its owner reads and writes, or make the one that is there such a file."""
+    """Make an empty file that only its owner can read and write, or give the one that is there these rights."""
     os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
     path.chmod(0o600)  # a system without such modes keeps the file writable, and nothing more
 
 
-def private_folder(path: Path) -> None:
-    """Make a folder that only its owner opens, and those above it that are missing."""
+def make_private_folder(path: Path) -> None:
+    """Make a folder that only its owner can open, and those above it that are missing."""
     for one in reversed([path, *path.parents]):
         if not one.exists():
             one.mkdir(mode=0o700, exist_ok=True)
 
 
 def write_private(path: str | os.PathLike[str], content: bytes) -> None:
-    """Write a file that only its owner reads and writes."""
+    """Write a file that only its owner can read and write."""
     private(Path(path))
     Path(path).write_bytes(content)
 
@@ -53,22 +53,22 @@ def write_whole(target: Path, rough: Path, put: Callable[[Path], Any]) -> None:
         os.replace(rough, target)
     finally:
         rough.unlink(missing_ok=True)
-    settle(target.parent)
+    flush_folder(target.parent)
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file's content."""
+    """Return SHA-256 of a file's content, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def digest_of(value: Any) -> str:
-    """SHA-256 of plain values."""
+    """Return SHA-256, in hexadecimal, of a value that JSON can hold."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-def settle(folder: Path) -> None:
-    """Flush a folder's entries, so that a new name survives a crash of the machine; Windows does so by itself."""
+def flush_folder(folder: Path) -> None:
+    """Flush a folder's entries to disk, so that a new name survives a crash of the machine."""
     if sys.platform == "win32":
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -79,7 +79,7 @@ def settle(folder: Path) -> None:
 
 
 def full(error: Exception) -> bool:
-    """Whether an error of Python or Polars says that the disk, or a user's share of it, is full."""
+    """Return whether an error of Python or Polars says that the disk, or a user's share of it, is full."""
     codes, code = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)), getattr(error, "errno", None)
     if code is not None:
         return code in codes
@@ -90,8 +90,8 @@ def full(error: Exception) -> bool:
 
 
 @contextlib.contextmanager
-def disk_space() -> Iterator[None]:
-    """A full disk, as Python or Polars reports it, becomes a ``StorageError``; the text itself is not passed on."""
+def raise_storage_error() -> Iterator[None]:
+    """Turn errors of a full disk, from Python or Polars, into a ``StorageError`` that does not quote their text."""
     try:
         yield
     except Exception as error:

@@ -29,7 +29,7 @@ _INVISIBLE = re.compile(
 
 
 def name_key(name: str) -> str:
-    r"""The text by which names are compared: case folded, NFKC, without format characters, white space folded.
+    r"""Return the text by which names are compared: case folded, NFKC, no format characters, single spaces.
 
     >>> name_key("Zoe\u0301  01") == name_key("ZOÉ\u00a001\u200b"), name_key("H0001") == name_key("H0002")
     (True, False)
@@ -42,7 +42,7 @@ def name_key(name: str) -> str:
 
 
 def spellings(names: Iterable[str]) -> dict[str, list[str]]:
-    """Key -> the spellings of it among some names, sorted, where there are several.
+    """Return key -> the spellings of it among some names, sorted, where there are several.
 
     >>> spellings(["Zoé 1", "Zoé 2", "ZOÉ 1"])
     {'zoé 1': ['ZOÉ 1', 'Zoé 1']}
@@ -54,7 +54,7 @@ def spellings(names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def printable(text: str, keep: str = "") -> str:
-    r"""Text with control characters written out, so that a name can neither move a cursor nor hide a part of itself.
+    r"""Return text with control characters written out: a name can neither move a cursor nor hide a part of itself.
 
     Those of ``keep`` are left, such as the line ends of a text of several lines.
     >>> printable("home\x1b[2J")
@@ -66,12 +66,12 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def as_html(text: str) -> str:
-    """Text as it stands in a page: no markup, no control characters."""
+    """Return text for an HTML page, with markup escaped and control characters written out."""
     return escape(printable(text))
 
 
 def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """An HTML table of text; rows beyond :data:`SHOWN` are counted, not shown."""
+    """Return an HTML table of text; rows beyond :data:`SHOWN` are counted, not shown."""
     listed = [[str(cell) for cell in row] for row in rows]
     head = "".join(f"<th>{as_html(column)}</th>" for column in columns)
     body = "".join(
@@ -84,23 +84,24 @@ def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -
 
 
 def sections(caption: str, parts: Iterable[tuple[str, Sequence[str]]]) -> str:
-    """Headings with their sentences as an HTML table, a row for each heading."""
+    """Return an HTML table with a row for each heading and its sentences."""
     return table(caption, (), ((heading, " ".join(sentences)) for heading, sentences in parts))
 
 
 def cell(text: str) -> str:
-    """A text as a cell of a CSV table."""
+    """Return a text as a cell of a CSV table: with an apostrophe before what a spreadsheet program would run."""
     return f"'{text}" if re.match(FORMULA, text) else text
 
 
-def text_of_cell(content: str) -> str:
-    """The text that stands in a cell of a CSV table, which :func:`cell` wrote.
+def text_of_csv_cell(content: str) -> str:
+    """Return the text that stands in a cell of a CSV table, which :func:`cell` wrote.
 
-    >>> text_of_cell(cell("=1+1")), text_of_cell("plain")
+    >>> text_of_csv_cell(cell("=1+1")), text_of_csv_cell("plain")
     ('=1+1', 'plain')
     """
     return content.removeprefix("'")
 
 
 def _escape(code: int) -> str:
+    """Return a character's code as an escape sequence, such as ``x1b`` after a backslash."""
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"

@@ -20,12 +20,12 @@ from shoal.errors import InputError
 
 @functools.cache
 def _hints(kind: Any) -> dict[str, Any]:
-    """The types of a dataclass's fields, read once."""
+    """Return the types of a dataclass's fields, read once."""
     return typing.get_type_hints(kind)
 
 
 def plain(value: Any) -> Any:
-    """Dictionaries, lists, numbers and texts; a number that JSON does not know becomes None."""
+    """Return a value as JSON can hold it: dictionaries, lists, numbers, texts; None for a number that is not finite."""
     if is_dataclass(value):
         return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
     if isinstance(value, Mapping):
@@ -38,7 +38,7 @@ def plain(value: Any) -> Any:
 
 
 def convert(kind: Any, value: Any) -> Any:
-    """A value of JSON as an annotation wants it; a ValueError, TypeError or KeyError if it is something else."""
+    """Return a JSON value as an annotation wants it; raise ValueError, TypeError or KeyError if it is another."""
     origin, inside = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         if value is None and type(None) in inside:
@@ -66,17 +66,17 @@ def convert(kind: Any, value: Any) -> Any:
 
 
 def merging(rule: Callable[[Any], Any], default: Any = MISSING) -> Any:
-    """A field whose value of all shards is ``rule`` of the list of their values."""
+    """Return a dataclass field whose value of all shards is ``rule`` of the list of their values."""
     return field(default=default, metadata={"merge": rule})
 
 
-def merging_parts(rule: Callable[[Any], Any], default: Any = MISSING) -> Any:
-    """A field whose value of all shards is ``rule`` of their whole records."""
+def merged_by_records(rule: Callable[[Any], Any], default: Any = MISSING) -> Any:
+    """Return a dataclass field whose value of all shards is ``rule`` of their whole records."""
     return field(default=default, metadata={"merge_parts": rule})
 
 
 def first(values: Sequence[Any]) -> Any:
-    """The rule of a field that is the same in all shards, or taken from the first."""
+    """Return the first value: the rule of a field that is the same in all shards."""
     return values[0]
 
 
@@ -84,17 +84,17 @@ class Record:
     """A frozen dataclass that goes to JSON, comes back, and merges with others of its kind."""
 
     def to_json(self) -> dict[str, Any]:
-        """All fields, as :func:`plain` makes them."""
+        """Return all fields as JSON can hold them."""
         content: dict[str, Any] = plain(self)
         return content
 
     def part(self, *names: str) -> dict[str, Any]:
-        """Some of the fields, as :meth:`to_json` has them."""
+        """Return some of the fields as JSON can hold them."""
         return {name: plain(getattr(self, name)) for name in names}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """Read what :meth:`to_json` made; anything else is refused."""
+        """Return the record that :meth:`to_json` wrote down; refuse anything else."""
         try:
             record: Self = convert(cls, content)
         except (KeyError, TypeError, ValueError, AttributeError):
@@ -103,12 +103,12 @@ class Record:
 
     @classmethod
     def like(cls, source: Any) -> Self:
-        """A record with what another object has under the names of its fields."""
+        """Return a record with what another object has under the names of its fields."""
         return cls(**{one.name: getattr(source, one.name) for one in fields(cls)})  # type: ignore[arg-type]
 
     @classmethod
     def merge(cls, parts: Sequence[Self]) -> Self:
-        """The record of all parts together: every field by the rule that stands beside it."""
+        """Return the record of all parts together: every field by the rule that stands beside it."""
         values = {}
         for one in fields(cls):  # type: ignore[arg-type]
             if "merge_parts" in one.metadata:

@@ -18,37 +18,37 @@ Number = float | Decimal | None
 
 
 def up(value: float | None, digits: int = DIGITS, most: float = math.inf) -> float | None:
-    """The number that :func:`upper` prints; not below ``value``, since rounding to a double keeps the order."""
+    """Return the number that :func:`upper` prints, not below ``value``: rounding to a double keeps the order."""
     return None if value is None or not math.isfinite(value) else min(float(_exact(value, digits, ROUND_CEILING)), most)
 
 
 def down(value: float | None, digits: int = DIGITS) -> float | None:
-    """The number that :func:`lower` prints; not above ``value``."""
+    """Return the number that :func:`lower` prints; it is not above ``value``."""
     return None if value is None or not math.isfinite(value) else float(_exact(value, digits, ROUND_FLOOR))
 
 
 def upper(value: Number, digits: int = DIGITS) -> str:
-    """A figure that must not be understated."""
+    """Return a figure that must not be understated as text, rounded up to so many digits."""
     return _round(value, digits, ROUND_CEILING)
 
 
 def lower(value: Number, digits: int = DIGITS) -> str:
-    """A figure that must not be overstated."""
+    """Return a figure that must not be overstated as text, rounded down to so many digits."""
     return _round(value, digits, ROUND_FLOOR)
 
 
 def nearest(value: Number, digits: int = 3) -> str:
-    """A figure without a safe side: a reading, a duration."""
+    """Return a figure without a safe side as text, rounded to the nearest: a reading, a duration."""
     return _round(value, digits, ROUND_HALF_EVEN)
 
 
 def exactly(value: float) -> str:
-    """A number that was given, such as an ε that was asked for: all its digits, read back as the same double."""
+    """Return a number that was given, such as an ε that was asked for, with all its digits."""
     return repr(float(value)).removesuffix(".0")
 
 
 def percent(value: float | None, side: str = "upper") -> str:
-    """A share in percent with three digits; ``side`` is ``"upper"``, ``"lower"`` or ``"nearest"``."""
+    """Return a share in percent with three digits; ``side`` is ``"upper"``, ``"lower"`` or ``"nearest"``."""
     if value is None:
         return NONE
     rounding = {"upper": upper, "lower": lower, "nearest": nearest}[side]
@@ -57,18 +57,19 @@ def percent(value: float | None, side: str = "upper") -> str:
 
 
 def many(unit: str) -> str:
-    """The plural of a privacy unit."""
+    """Return the plural of a noun for a privacy unit."""
     if unit.endswith("y") and not unit.endswith(("ay", "ey", "oy", "uy")):
         return unit[:-1] + "ies"
     return unit + ("es" if unit.endswith(("s", "x", "ch", "sh")) else "s")
 
 
 def count_of(number: int, unit: str) -> str:
-    """A count with its unit, in the plural where there is not one."""
+    """Return a count with its unit, in the plural where it is not one."""
     return f"{number:,} {unit if number == 1 else many(unit)}"
 
 
 def _round(value: Any, digits: int, rounding: str) -> str:
+    """Return a number as text with so many digits, rounded in decimal; a dash for one that is not finite."""
     if value is None or not Decimal(value).is_finite():
         return NONE
     exact = _exact(value, digits, rounding)
@@ -85,5 +86,5 @@ def _round(value: Any, digits: int, rounding: str) -> str:
 
 
 def _exact(value: Any, digits: int, rounding: str) -> Decimal:
-    """Rounded in decimal, from the exact value of the number."""
+    """Return a number rounded in decimal to so many digits, from its exact value."""
     return Context(prec=digits, rounding=rounding).create_decimal(Decimal(value))

@@ -22,12 +22,13 @@ BoolArray = NDArray[np.bool_]
 
 
 def _single(named: dict[str, Any]) -> tuple[str, Any]:
+    """Return name and value of the one keyword argument."""
     ((name, value),) = named.items()
     return name, value
 
 
 def real(**named: Any) -> float:
-    """A finite number."""
+    """Return a finite number."""
     name, value = _single(named)
     if value is None or np.asarray(value).dtype.kind in "bSUc":
         raise InputError(f"{name} must be a number", argument=name)
@@ -41,7 +42,7 @@ def real(**named: Any) -> float:
 
 
 def positive(**named: Any) -> float:
-    """A finite number above zero."""
+    """Return a finite number above zero."""
     name, value = _single(named)
     number = real(**{name: value})
     if number <= 0:
@@ -50,7 +51,7 @@ def positive(**named: Any) -> float:
 
 
 def non_negative(**named: Any) -> float:
-    """A finite number, zero allowed."""
+    """Return a finite number that is not below zero."""
     name, value = _single(named)
     number = real(**{name: value})
     if number < 0:
@@ -59,7 +60,7 @@ def non_negative(**named: Any) -> float:
 
 
 def probability(*, below_one: bool = False, above_zero: bool = False, **named: Any) -> float:
-    """A number in [0, 1], with either end left out on request."""
+    """Return a number in [0, 1], with either end left out on request."""
     name, value = _single(named)
     number = real(**{name: value})
     low, high = ("(" if above_zero else "["), (")" if below_one else "]")
@@ -69,7 +70,7 @@ def probability(*, below_one: bool = False, above_zero: bool = False, **named: A
 
 
 def count(*, at_least: int = 1, **named: Any) -> int:
-    """A whole number of at least ``at_least``."""
+    """Return a whole number of at least ``at_least``."""
     name, value = _single(named)
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
         raise InputError(f"{name} must be a whole number", argument=name)
@@ -79,15 +80,15 @@ def count(*, at_least: int = 1, **named: Any) -> int:
 
 
 def choice(options: Sequence[str], **named: Any) -> str:
-    """One of a fixed set of words."""
+    """Return one of a fixed set of words."""
     name, value = _single(named)
     if not isinstance(value, str) or value not in options:
         raise InputError(f"{name} must be one of {', '.join(map(repr, options))}", argument=name)
     return value
 
 
-def array(*, ndim: int | tuple[int, ...], **named: Any) -> FloatArray:
-    """A finite float64 array with one of the given numbers of dimensions."""
+def array(*, ndim: int | tuple[int, ...], finite: bool = True, **named: Any) -> FloatArray:
+    """Return a new float64 array with one of the given numbers of dimensions; finite unless ``finite`` is False."""
     name, value = _single(named)
     allowed = (ndim,) if isinstance(ndim, int) else ndim
     try:
@@ -103,13 +104,13 @@ def array(*, ndim: int | tuple[int, ...], **named: Any) -> FloatArray:
     if result.ndim not in allowed:
         wanted = " or ".join(str(d) for d in allowed)
         raise InputError(f"{name} must have {wanted} dimension(s), got shape {result.shape}", argument=name)
-    if not np.isfinite(result).all():
+    if finite and not np.isfinite(result).all():
         raise InputError(f"{name} must be finite: it contains NaN or infinite entries", argument=name)
     return result
 
 
 def grid(*, at_least: float | None = 0.0, **named: Any) -> tuple[FloatArray, bool]:
-    """A number or a 1-D array of numbers; the flag says whether it was a single number."""
+    """Return a number or a 1-D array of numbers as an array, and whether it was a single number."""
     name, value = _single(named)
     values = array(ndim=(0, 1), **{name: value})
     scalar = values.ndim == 0
@@ -122,7 +123,7 @@ def grid(*, at_least: float | None = 0.0, **named: Any) -> tuple[FloatArray, boo
 
 
 def by_label(names: Sequence[str], **named: Any) -> Any:
-    """Values of a mapping from labels, in the order of their ``names``; anything else as it is."""
+    """Return the values of a mapping from labels, in the order of their ``names``; anything else as it is."""
     name, value = _single(named)
     if not isinstance(value, Mapping):
         return value
@@ -133,7 +134,7 @@ def by_label(names: Sequence[str], **named: Any) -> Any:
 
 
 def labels(n: int, value: Sequence[Any] | None, **_: Any) -> tuple[str, ...]:
-    """Unique label strings, ``"0" .. "n-1"`` by default."""
+    """Return unique label strings, ``"0" .. "n-1"`` by default."""
     if value is None:
         return tuple(str(i) for i in range(n))
     if isinstance(value, (str, bytes)):

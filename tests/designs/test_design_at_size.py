@@ -39,10 +39,10 @@ def test_a_late_center_is_still_one() -> None:
     classes, _ = family(3, 6, 4)
     late = problems.Settings(deadline=-1.0)
     for name in ("transport_center", "additive_center"):
-        early = barycenter.center_of(name, classes, late)
-        whole = barycenter.center_of(name, classes)
+        early = barycenter.common_center(name, classes, late)
+        whole = barycenter.common_center(name, classes)
         assert early.price >= whole.price * (1 - 1e-9)
-        assert whole is barycenter.center_of(name, classes)
+        assert whole is barycenter.common_center(name, classes)
         assert (early.costs >= ((early.mean - classes.means) ** 2).sum(axis=1)).all()
 
 
@@ -107,7 +107,7 @@ class Clock:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
         for module, name in (
-            (descent, "log_deltas"), (objectives, "edge_values"), (descent, "smoothed_divergence"),
+            (descent, "log_deltas"), (objectives, "log_deltas_with_trace"), (descent, "smoothed_divergence"),
             (barycenter, "_rotations"), (dominating, "_newton_step"),
         ):  # fmt: skip
             self._tick(monkeypatch, module, name)
@@ -183,8 +183,8 @@ def test_ctrl_c_loses_nothing_that_was_found(monkeypatch: pytest.MonkeyPatch) ->
         signal.signal(signal.SIGINT, before)
     assert len(calls) < 40
     assert any("interrupt" in note for note in mechanism.notes)
-    geodesic = shoal.design(classes, graph, "center", 1.0, rho)
-    assert mechanism.certificate.delta_upper < 0.9 * geodesic.certificate.delta_upper
+    geodesic_moves = shoal.design(classes, graph, "center", 1.0, rho)
+    assert mechanism.certificate.delta_upper < 0.9 * geodesic_moves.certificate.delta_upper
 
 
 def test_where_delta_is_near_one_the_search_still_moves() -> None:
@@ -193,10 +193,10 @@ def test_where_delta_is_near_one_the_search_still_moves() -> None:
     classes = GaussianClasses(30.0 * rng.standard_normal((5, 3)), random_covs(rng, 5, 3))
     graph = NeighborGraph.complete(classes.labels)
     rho = 0.35 * shoal.perfect_rho(classes, graph)
-    geodesic, own = (shoal.design(classes, graph, name, 1.0, rho) for name in ("center", "transport"))
-    assert geodesic.certificate.delta > 0.99
+    geodesic_moves, own = (shoal.design(classes, graph, name, 1.0, rho) for name in ("center", "transport"))
+    assert geodesic_moves.certificate.delta > 0.99
     # Complements of δ, from ln δ: they differ by far more than δ itself.
-    assert -np.expm1(own.certificate.log_delta) > 2.0 * -np.expm1(geodesic.certificate.log_delta)
+    assert -np.expm1(own.certificate.log_delta) > 2.0 * -np.expm1(geodesic_moves.certificate.log_delta)
 
 
 def test_center_asked_is_center_answered() -> None:

@@ -14,7 +14,7 @@ import shoal
 from shoal.designs.descent import Settings
 from shoal.designs.methods.paper import STRIDE, paper
 from shoal.designs.methods.searches import white
-from shoal.designs.parameters import certify
+from shoal.designs.parameters import certified_log_delta
 from shoal.designs.problem import DesignProblem
 
 
@@ -98,4 +98,4 @@ def test_the_deadline_ends_the_descent_with_the_best_so_far(monkeypatch: pytest.
     later = paper(problem, Settings())
     history = later.history
     assert len(history) == 1 + 128
-    assert certify(problem, later) <= certify(problem, start)
+    assert certified_log_delta(problem, later) <= certified_log_delta(problem, start)

@@ -38,36 +38,37 @@ class Minimax:
     upper: float
 
 
-def _minimax(
+def _solve_minimax(
     costs: Costs, n_labels: int, settings: Settings, *, rough: Costs | None = None, tolerance: float = 1e-9
 ) -> Minimax:
-    """Close the bracket to a relative ``tolerance``, or as far as the rounds and the time allow.
+    """Weights that solve the dual of the minimax problem to a relative ``tolerance``, or as far as time allows.
 
-    ``rough`` gives costs at a center that need not be that of the weights, for the first rounds.
+    Multiplicative weights come close, with ``rough`` costs at a center near that of the weights where they are given;
+    :func:`_polish_weights` closes the gap.
     """
     weights = np.full(n_labels, 1.0 / n_labels)
     best, step = Minimax(weights, -np.inf, np.inf), 1.0
     for _ in range(60):
         values = costs(weights) if rough is None else rough(weights)
         if rough is None:
-            best = _better(best, weights, values)
-        if _closed(best, tolerance) or settings.late:
+            best = _tighter_bracket(best, weights, values)
+        if _is_closed(best, tolerance) or settings.late:
             break
         spread = max(float(values.max() - values.min()), 1e-300)
         weights = weights * np.exp(step * (values - values.max()) / spread)
         weights /= weights.sum()
         step *= 0.97
     if rough is not None:
-        best = _better(best, weights, costs(weights))
-    return best if _closed(best, tolerance) or settings.late else _polish(costs, best, settings, tolerance)
+        best = _tighter_bracket(best, weights, costs(weights))
+    return best if _is_closed(best, tolerance) or settings.late else _polish_weights(costs, best, settings, tolerance)
 
 
-class _Late(Exception):
-    """Ends a solver that takes no other word."""
+class _OutOfTime(Exception):
+    """Raised in an objective to end SciPy's solver when time is up."""
 
 
-def _polish(costs: Costs, best: Minimax, settings: Settings, tolerance: float) -> Minimax:
-    """Sequential quadratic programming on the labels that matter, growing the set while others stick out."""
+def _polish_weights(costs: Costs, best: Minimax, settings: Settings, tolerance: float) -> Minimax:
+    """A tighter bracket by sequential quadratic programming on the labels that matter, more of them as they show."""
     from scipy.optimize import minimize
 
     n = len(best.weights)
@@ -84,9 +85,9 @@ def _polish(costs: Costs, best: Minimax, settings: Settings, tolerance: float) -
             total = full.sum()
             full /= total
             c = costs(full)
-            best = _better(best, full, c)
+            best = _tighter_bracket(best, full, c)
             if settings.late:
-                raise _Late
+                raise _OutOfTime
             value = float(full @ c)
             return -value / scale, -(c[members] - value) / scale / total
 
@@ -102,9 +103,9 @@ def _polish(costs: Costs, best: Minimax, settings: Settings, tolerance: float) -
                 constraints=[{"type": "eq", "fun": lambda p: p.sum() - 1.0, "jac": lambda p: np.ones_like(p)}],
                 options={"maxiter": 400, "ftol": 1e-15},
             )
-        except _Late:
+        except _OutOfTime:
             break
-        if _closed(best, tolerance):
+        if _is_closed(best, tolerance):
             break
         values = costs(best.weights)
         sticking = ~chosen & (values > best.lower * (1 + tolerance))
@@ -114,14 +115,16 @@ def _polish(costs: Costs, best: Minimax, settings: Settings, tolerance: float) -
     return best
 
 
-def _better(best: Minimax, weights: FloatArray, values: FloatArray) -> Minimax:
+def _tighter_bracket(best: Minimax, weights: FloatArray, values: FloatArray) -> Minimax:
+    """The bracket with the lesser upper end: the best so far, or that of weights with these costs."""
     lower, upper = float(weights @ values), float(values.max())
     if upper < best.upper or (upper == best.upper and lower > best.lower):
         return Minimax(weights, max(lower, best.lower), upper)
     return best
 
 
-def _closed(best: Minimax, tolerance: float) -> bool:
+def _is_closed(best: Minimax, tolerance: float) -> bool:
+    """Whether the bracket is narrower than a relative tolerance."""
     return best.upper - best.lower <= tolerance * max(abs(best.upper), 1e-300)
 
 
@@ -140,6 +143,7 @@ class Center:
 
     @property
     def price(self) -> float:
+        """The largest cost of a label: the total squared error at which all labels can be made equal."""
         return float(self.costs.max())
 
 
@@ -150,7 +154,7 @@ def transport_center(
 
     The weights settle while the barycenter is known to :data:`ROUGH`; it is finished tightly once, for the bound.
     """
-    roots = _roots(covs)
+    roots = _covariance_roots(covs)
     factor = np.mean(roots, axis=0)
 
     def far(weights: FloatArray) -> FloatArray:
@@ -158,22 +162,22 @@ def transport_center(
 
     def rough(weights: FloatArray) -> FloatArray:
         nonlocal factor
-        factor, spread = _barycenter(roots, weights, factor, settings, steps=1)
+        factor, spread = _barycenter_factor(roots, weights, factor, settings, steps=1)
         return far(weights) + spread
 
     def costs(weights: FloatArray, accuracy: float = ROUGH) -> FloatArray:
         nonlocal factor
-        factor, spread = _barycenter(roots, weights, factor, settings, accuracy=accuracy)
+        factor, spread = _barycenter_factor(roots, weights, factor, settings, accuracy=accuracy)
         return far(weights) + spread
 
     weights = np.full(len(means), 1.0 / len(means))
-    with settings.interrupts():
-        weights = _minimax(costs, len(means), settings, rough=rough, tolerance=tolerance).weights
+    with settings.ending_at_interrupt():
+        weights = _solve_minimax(costs, len(means), settings, rough=rough, tolerance=tolerance).weights
         final = costs(weights, TIGHT)
     if settings.late:
-        factor, spread = _barycenter(roots, weights, factor, settings, steps=0)
-        return _center(weights @ means, roots, factor, far(weights) + spread, 0.0)
-    return _center(weights @ means, roots, factor, final, float(weights @ final))
+        factor, spread = _barycenter_factor(roots, weights, factor, settings, steps=0)
+        return _transport_center_of(weights @ means, roots, factor, far(weights) + spread, 0.0)
+    return _transport_center_of(weights @ means, roots, factor, final, float(weights @ final))
 
 
 def mean_center(means: FloatArray, covs: FloatArray, settings: Settings = UNHURRIED) -> Center:
@@ -181,14 +185,14 @@ def mean_center(means: FloatArray, covs: FloatArray, settings: Settings = UNHURR
 
     For constants it is their mean, which keeps their sum.
     """
-    roots, mean = _roots(covs), means.mean(axis=0)
+    roots, mean = _covariance_roots(covs), means.mean(axis=0)
     weights = np.full(len(roots), 1 / len(roots))
-    factor, spread = _barycenter(roots, weights, roots.mean(axis=0), settings, accuracy=TIGHT)
-    return _center(mean, roots, factor, np.asarray(((means - mean) ** 2).sum(axis=1) + spread), 0.0)
+    factor, spread = _barycenter_factor(roots, weights, roots.mean(axis=0), settings, accuracy=TIGHT)
+    return _transport_center_of(mean, roots, factor, np.asarray(((means - mean) ** 2).sum(axis=1) + spread), 0.0)
 
 
-def _roots(covs: FloatArray) -> FloatArray:
-    """Σ_X^{1/2}, exactly zero in entries that are constants of every label.
+def _covariance_roots(covs: FloatArray) -> FloatArray:
+    """(n, k, k) square roots of covariances, exactly zero in entries that are constants of every label.
 
     Eigenvectors would mix those entries and leave 1e-8 there, which every rotation turns elsewhere: no fixed point.
     """
@@ -200,26 +204,28 @@ def _roots(covs: FloatArray) -> FloatArray:
     return roots
 
 
-def _center(mean: FloatArray, roots: FloatArray, factor: FloatArray, costs: FloatArray, lower: float) -> Center:
-    # Y Oᵀ: the common factor turned towards each root.
-    maps = roots if len(roots) == 1 else factor @ np.swapaxes(_rotations(roots, factor), 1, 2)
+def _transport_center_of(
+    mean: FloatArray, roots: FloatArray, factor: FloatArray, costs: FloatArray, lower: float
+) -> Center:
+    """The transport center with covariance Y Yᵀ for ``factor`` Y, and the maps Y Oᵀ towards each root."""
+    maps = roots if len(roots) == 1 else factor @ np.swapaxes(_closest_rotations(roots, factor), 1, 2)
     cov = factor @ factor.T
     return Center(mean, 0.5 * (cov + cov.T), costs, lower, maps)
 
 
-def _rotations(roots: FloatArray, factor: FloatArray) -> FloatArray:
-    """O_X that brings Σ_X^{1/2} O closest to Y: the orthogonal polar factor of Σ_X^{1/2} Y."""
+def _closest_rotations(roots: FloatArray, factor: FloatArray) -> FloatArray:
+    """(n, k, k) rotations O_X that bring Σ_X^{1/2} O_X closest to Y: orthogonal polar factors of Σ_X^{1/2} Y."""
     left, _, right = np.linalg.svd(roots @ factor)
     return np.asarray(left @ right)
 
 
-def _barycenter(
+def _barycenter_factor(
     roots: FloatArray, weights: FloatArray, factor: FloatArray, settings: Settings, *, accuracy: float = 0.0,
     steps: int = 2000,
 ) -> tuple[FloatArray, FloatArray]:  # fmt: skip
-    """Fixed point Y = Σ p_X Σ_X^{1/2} O_X from a warm start, and d²(Σ_X, Y Yᵀ) of every label; one root is all.
+    """Factor Y of the weighted barycenter of covariances, and d²(Σ_X, Y Yᵀ) of every label.
 
-    With few ``steps`` the costs are those of the Y before the last one.
+    The fixed point Y = Σ p_X Σ_X^{1/2} O_X from a warm start. With one step the distances are those of the start.
     """
     if len(roots) == 1:
         return roots[0], np.zeros(1)
@@ -227,7 +233,7 @@ def _barycenter(
     carrying = weights > 0
     own, shares = roots[carrying], weights[carrying]
     for number in range(steps):
-        turned = (roots if steps == 1 else own) @ _rotations(roots if steps == 1 else own, factor)
+        turned = (roots if steps == 1 else own) @ _closest_rotations(roots if steps == 1 else own, factor)
         if steps == 1:
             return np.tensordot(weights, turned, axes=1), ((factor - turned) ** 2).sum(axis=(1, 2))
         moved = np.tensordot(shares, turned, axes=1)
@@ -235,13 +241,13 @@ def _barycenter(
         factor = moved
         if change < accuracy * scale or (number > 0 and settings.late):
             break
-    return factor, ((factor - roots @ _rotations(roots, factor)) ** 2).sum(axis=(1, 2))
+    return factor, ((factor - roots @ _closest_rotations(roots, factor)) ** 2).sum(axis=(1, 2))
 
 
 def additive_center(
     means: FloatArray, covs: FloatArray, settings: Settings = UNHURRIED, *, tolerance: float = 1e-8
 ) -> Center:
-    """The cheapest common law reachable by adding independent noise and a shift."""
+    """The cheapest common law that all labels reach by adding independent noise and a shift."""
     dominating, lower = least_dominating(covs, settings, tolerance=0.1 * tolerance)
     # What the trace of S adds makes the costs positive, so that relative tolerances mean what they say.
     base = float(np.trace(dominating))
@@ -250,7 +256,7 @@ def additive_center(
     def costs(weights: FloatArray) -> FloatArray:
         return np.asarray(((means - weights @ means) ** 2).sum(axis=1) + added)
 
-    optimum = _minimax(costs, len(means), settings, tolerance=tolerance)
+    optimum = _solve_minimax(costs, len(means), settings, tolerance=tolerance)
     return Center(optimum.weights @ means, dominating, costs(optimum.weights), optimum.lower - base + lower, None)
 
 
@@ -258,8 +264,8 @@ def additive_center(
 _centers: WeakKeyDictionary[GaussianClasses, dict[str, Center]] = WeakKeyDictionary()
 
 
-def center_of(name: str, classes: GaussianClasses, settings: Settings = UNHURRIED) -> Center:
-    """The center that the function of that name finds for these laws: found once, kept as long as the laws are.
+def common_center(name: str, classes: GaussianClasses, settings: Settings = UNHURRIED) -> Center:
+    """The center of these laws by the function ``name`` of this module, kept as long as the laws are.
 
     One that time or an interrupt ended is not kept.
     """

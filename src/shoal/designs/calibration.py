@@ -53,21 +53,15 @@ def calibrate(
     progress: Progress | None = None,
     prove: bool = True,
 ) -> Mechanism:
-    """The least ρ at which a method meets (ε, δ), found for every connected group of labels by itself.
+    """The mechanism of least ρ at which a method meets (ε, δ), group by group of connected labels.
+
+    The other arguments are those of :func:`shoal.design`. A label without neighbors is left as it is.
 
     Args:
-        classes: laws of the true answer given each label.
-        graph: which labels must stay indistinguishable. A label without neighbors is left as it is.
-        method: as in :func:`shoal.design`.
-        epsilon: one ε, or one per edge of the graph.
-        delta: the target.
-        notion: the δ that is to meet it.
-        seed: seed of the search's own randomness.
-        scope, times: as in :func:`shoal.design`.
+        delta: the target, for the ``notion`` of δ.
         tolerance: relative accuracy of each group's ρ.
-        noise_floor: as in :func:`shoal.design`.
         time_limit: seconds for all groups together; what was found until then is returned.
-        iterations: steps per stage of a search, as in :func:`shoal.design`; no clock is looked at.
+        iterations: steps per stage of a search; with them no clock is looked at.
         progress: called with (groups done, groups).
         prove: whether the certificate is to be proved, within bounds on the work; it then says that it is, or why not.
 
@@ -95,8 +89,8 @@ def calibrate(
     for number, members in enumerate(groups):
         now = time.monotonic()
         until = now + max(end - now, 0.1) / (len(groups) - number)
-        group = _Group(problem.part(members), method, delta, seed, iterations, until)
-        mechanisms.append((members, group.least(tolerance)))
+        group = _GroupCalibration(problem.part(members), method, delta, seed, iterations, until)
+        mechanisms.append((members, group.cheapest_mechanism(tolerance)))
         if progress is not None:
             progress(number + 1, len(groups))
     if not any(METHODS[mechanism.method].perturbs for _, mechanism in mechanisms) and noise_floor == 0:
@@ -118,8 +112,8 @@ def calibrate(
 
 
 @dataclass(frozen=True)
-class _Group:
-    """One connected group and what bounds the search: steps, or a time of the monotonic clock."""
+class _GroupCalibration:
+    """The calibration of one connected group, and what bounds its search: steps, or a time of the monotonic clock."""
 
     part: DesignProblem
     method: str
@@ -128,7 +122,8 @@ class _Group:
     iterations: int | None
     end: float
 
-    def attempt(self, rho: float, *starts: Mechanism, method: str | None = None) -> Mechanism:
+    def design_at(self, rho: float, *starts: Mechanism, method: str | None = None) -> Mechanism:
+        """The group's design at a budget ρ, searched from earlier mechanisms."""
         part, method, limit = self.part, method or self.method, None
         if self.iterations is None and self.end < math.inf:
             limit = max((self.end - time.monotonic()) / 2, 0.2)
@@ -149,23 +144,24 @@ class _Group:
             start=starts if METHODS[method].searched else (),
         )
 
-    def meets(self, mechanism: Mechanism) -> bool:
+    def meets_target(self, mechanism: Mechanism) -> bool:
+        """Whether the certified δ is at most the target."""
         return mechanism.certificate.delta_upper <= self.delta
 
-    def least(self, tolerance: float) -> Mechanism:
+    def cheapest_mechanism(self, tolerance: float) -> Mechanism:
         """The mechanism of least error found that meets the target."""
         method = METHODS[self.method]
         floor = self.part.noise_floor
         if floor == 0:
-            bare = self.attempt(1.0, method="none")
-            if self.meets(bare):
+            bare = self.design_at(1.0, method="none")
+            if self.meets_target(bare):
                 return bare
             if not method.perturbs:
                 raise UnreachableError(
                     f"method {self.method!r} gives delta = {upper(bare.certificate.delta_upper)} at this epsilon, not "
                     "the delta asked for; choose a method that adds noise"
                 )
-        best = self._enough(self._guess(method))
+        best = self._sufficient_mechanism(self._first_budget(method))
         # What a mechanism really spends can be less than its budget.
         high, low, ratio = float(best.rho.max()), floor, 0.5 if method.center is None else 1 - tolerance
         if method.meets_only and not self.part.classes.stored_variances.any():
@@ -174,8 +170,8 @@ class _Group:
         while high > low * (1 + 1.5 * tolerance) and low < middle < high:
             if self.iterations is None and time.monotonic() > self.end:
                 break
-            tried = self.attempt(middle, best)
-            if self.meets(tried):
+            tried = self.design_at(middle, best)
+            if self.meets_target(tried):
                 best, high = tried, min(middle, float(tried.rho.max()))
                 ratio *= ratio if low == 0 and ratio > 1e-6 else 1.0
             else:
@@ -183,8 +179,8 @@ class _Group:
             middle = high * ratio if low == 0 else math.sqrt(low * high)
         return best
 
-    def _guess(self, method: Method) -> float:
-        """A budget to try first: the price of perfection where there is one, else from the spread of the means."""
+    def _first_budget(self, method: Method) -> float:
+        """The budget ρ to try first: the price of equal labels where the method can, else the spread of the means."""
         part, floor = self.part, self.part.noise_floor
         if method.center is not None:
             enough = perfect_rho(part.classes, part.graph, method.name) * (1 + MARGIN) + floor
@@ -193,15 +189,15 @@ class _Group:
             enough = ((gaps**2).sum(axis=1).max() + part.classes.stored_variances.sum(axis=1).max()) / part.n_dims
         return max(float(enough), 2 * floor, 1e-300)
 
-    def _enough(self, budget: float) -> Mechanism:
-        """A mechanism that meets the target, whatever it spends."""
+    def _sufficient_mechanism(self, budget: float) -> Mechanism:
+        """A mechanism that meets the target, at a budget doubled until it does."""
         floors: list[float] = []
         for _ in range(DOUBLINGS):
-            attempt = self.attempt(budget)
-            if self.meets(attempt):
-                return attempt
-            if attempt.ideal_curve.delta_upper <= self.delta <= attempt.certificate.finite_precision < 1:
-                floors.append(attempt.certificate.finite_precision)
+            tried = self.design_at(budget)
+            if self.meets_target(tried):
+                return tried
+            if tried.ideal_curve.delta_upper <= self.delta <= tried.certificate.finite_precision < 1:
+                floors.append(tried.certificate.finite_precision)
             if len(floors) == FLOORS:
                 raise UnreachableError(
                     f"delta lies below what finite precision costs a release of method {self.method!r}, about "

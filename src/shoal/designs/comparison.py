@@ -13,7 +13,7 @@ import numpy as np
 
 from shoal import validation
 from shoal.accounting.risk import identification_risk
-from shoal.designs.barycenter import center_of
+from shoal.designs.barycenter import common_center
 from shoal.designs.calibration import calibrate
 from shoal.designs.design import design
 from shoal.designs.methods import METHODS
@@ -58,7 +58,8 @@ class Comparison:
         return pl.DataFrame(self.rows, infer_schema_length=None)
 
     @property
-    def _cells(self) -> list[tuple[str, ...]]:
+    def _printed_rows(self) -> list[tuple[str, ...]]:
+        """The rows as printed texts."""
         forms = {"noise_share": lambda x: f"{math.floor(100 * x)} %", "naming": percent}
         names = ("rho", "error", "delta", "delta_at_equal_error", *forms)
 
@@ -71,18 +72,18 @@ class Comparison:
 
     @property
     def title(self) -> str:
-        """What the figures are about."""
+        """Heading of the printed table: the guarantee and its scope."""
         holds = {"answer": "one answer", "table": "the whole table"}[self.scope]
         return f"Least error for (ε, δ) = ({exactly(self.epsilon)}, {exactly(self.delta)}), {holds}"
 
     def __repr__(self) -> str:
-        lines = [COLUMNS, *self._cells]
+        lines = [COLUMNS, *self._printed_rows]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         texts = ["  ".join([c[0].ljust(widths[0]), *map(str.rjust, c[1:], widths[1:])]).rstrip() for c in lines]
         return "\n".join([self.title, *texts])
 
     def _repr_html_(self) -> str:
-        return table(self.title, COLUMNS, self._cells)
+        return table(self.title, COLUMNS, self._printed_rows)
 
 
 def compare(
@@ -97,7 +98,7 @@ def compare(
     time_limit: float | None = None,
     iterations: int | None = None,
 ) -> Comparison:
-    """Every method on one problem: the error that each needs for (ε, δ), and the δ of each at one error.
+    """Methods compared on one problem: the error that each needs for (ε, δ), and its δ at one error.
 
     Args:
         classes: laws of the true answer given each label, or constants.
@@ -146,28 +147,28 @@ def compare(
 
     reached: dict[str, Mechanism | None] = {}
     for name in names:
-        reached[name] = _best(name, reach(name), reached, lambda m: float(m.rho.max()))
+        reached[name] = _best_contained(name, reach(name), reached, lambda m: float(m.rho.max()))
     last, equal = reached[names[-1]], dict.fromkeys(names, reached[names[-1]])
     if last is not None:
         budget = np.maximum(last.rho, np.finfo(np.float64).tiny)
         seen: dict[str, Mechanism | None] = {}
         for name in names[:-1]:
             own = design(classes, graph, name, epsilon, budget, **options(name))
-            seen[name] = _best(name, own, seen, lambda m: m.certificate.log_delta_upper)
+            seen[name] = _best_contained(name, own, seen, lambda m: m.certificate.log_delta_upper)
         equal |= seen
-    rows = [_row(name, reached[name], equal[name], graph, scope, seed) for name in names]
+    rows = [_comparison_row(name, reached[name], equal[name], graph, scope, seed) for name in names]
     return Comparison(rows, epsilon, delta, scope)
 
 
-def _best(
+def _best_contained(
     name: str, own: Mechanism | None, before: dict[str, Mechanism | None], figure: Callable[[Mechanism], float]
 ) -> Mechanism | None:
-    """A search's own answer, or that of a method before it, all of which it contains, where that is better."""
+    """The mechanism with the least ``figure``: a search's own, or that of a weaker method, which it contains."""
     candidates = [own, *before.values()] if METHODS[name].searched else [own]
     return min((one for one in candidates if one is not None), key=figure, default=None)
 
 
-def _row(
+def _comparison_row(
     name: str, least: Mechanism | None, equal: Mechanism | None, graph: NeighborGraph, scope: str, seed: int
 ) -> dict[str, Any]:
     naming = None if equal is None else identification_risk(equal.output, graph, scope=scope, seed=seed).success_upper
@@ -199,7 +200,7 @@ def compare_with_averages(
     >>> table.rows[-1]["method"], round(table.rows[-1]["error"], 3), round(table.rows[-1]["naming"], 3)
     ('averages', 1.633, 0.333)
     """
-    chosen = some_crowds(crowd)
+    chosen = sample_whole_crowds(crowd)
     rows, groups = np.ascontiguousarray(values[chosen], dtype=np.float64), crowd[chosen]
     classes = GaussianClasses.deterministic(rows)
     graph = NeighborGraph.within_groups(classes.labels, groups.tolist())
@@ -219,8 +220,8 @@ def compare_with_averages(
     return replace(compared, rows=[*compared.rows, averages])
 
 
-def some_crowds(crowd: IndexArray) -> IndexArray:
-    """Places of the labels of some whole crowds, evenly chosen, that stand for all: about 60 labels."""
+def sample_whole_crowds(crowd: IndexArray) -> IndexArray:
+    """Positions of the labels of evenly chosen whole crowds that stand for all: about 60 labels."""
     numbers = np.unique(crowd[crowd >= 0])
     if not len(numbers):
         raise InputError("crowd must put at least one label into a crowd")
@@ -229,16 +230,16 @@ def some_crowds(crowd: IndexArray) -> IndexArray:
     return np.flatnonzero(np.isin(crowd, numbers)).astype(np.int64)
 
 
-def meeting_points(values: FloatArray, crowd: IndexArray) -> FloatArray:
-    """(n, k) for every label the answer at which its crowd meets: with it, answers reach every (ε, δ) above zero.
+def crowd_centers(values: FloatArray, crowd: IndexArray) -> FloatArray:
+    """(n, k) the center of each label's crowd, at which answers under a method meet every (ε, δ) above zero.
 
     It is the center of the smallest ball around the crowd's values, where method ``"center"`` takes them.
 
-    >>> meeting_points(np.array([[0.0], [1.0], [4.0]]), np.array([0, 0, 0])).round(6).ravel().tolist()
+    >>> crowd_centers(np.array([[0.0], [1.0], [4.0]]), np.array([0, 0, 0])).round(6).ravel().tolist()
     [2.0, 2.0, 2.0]
     """
     rows = np.empty_like(values)
     for number in np.unique(crowd):
         members = crowd == number
-        rows[members] = center_of("transport_center", GaussianClasses.deterministic(values[members])).mean
+        rows[members] = common_center("transport_center", GaussianClasses.deterministic(values[members])).mean
     return rows

@@ -13,8 +13,8 @@ import numpy as np
 from shoal import validation
 from shoal.designs.descent import Report, Settings
 from shoal.designs.methods import METHODS, Method
-from shoal.designs.parameters import mechanism_of
-from shoal.designs.problem import DesignProblem, Moves, part_of
+from shoal.designs.parameters import mechanism_from_moves
+from shoal.designs.problem import DesignProblem, Moves, laws_of_part
 from shoal.errors import InputError
 from shoal.laws.classes import GaussianClasses
 from shoal.laws.graph import NeighborGraph
@@ -112,17 +112,17 @@ def design(
         interruptible=interruptible,
     )
     given = [] if start is None else list(start) if isinstance(start, Sequence) else [start]
-    starts = [as_moves(problem, earlier) for earlier in given]
+    starts = [moves_of_mechanism(problem, earlier) for earlier in given]
     notes: list[str] = []
     with settings.heed_interrupts():
         if not chosen.by_component:
             moves = chosen.solve(problem, settings, starts)
         else:
-            moves = _by_component(problem, chosen, settings, starts)
+            moves = _design_by_component(problem, chosen, settings, starts)
             if chosen.searched and len(problem.components) > 1:
-                from shoal.designs.methods.searches import compare_whole
+                from shoal.designs.methods.searches import compare_with_undivided
 
-                moves = compare_whole(problem, moves, settings, uses=chosen.uses)
+                moves = compare_with_undivided(problem, moves, settings, uses=chosen.uses)
     if "map" in chosen.uses and moves.map is None:
         notes.append("no map improved on independent noise: this is the additive design")
     if "shift" in chosen.uses and not moves.shift.any():
@@ -130,13 +130,13 @@ def design(
     ending = settings.ending if chosen.timed else Ending.COMPLETE
     if ending is not Ending.COMPLETE:
         notes.append(ending.value)
-    return replace(mechanism_of(method, problem, moves, notes=tuple(notes)), ending=ending)
+    return replace(mechanism_from_moves(method, problem, moves, notes=tuple(notes)), ending=ending)
 
 
-def _by_component(problem: DesignProblem, method: Method, settings: Settings, starts: Sequence[Moves]) -> Moves:
-    """Design every connected component for itself: they share no edge, so each can do its best.
+def _design_by_component(problem: DesignProblem, method: Method, settings: Settings, starts: Sequence[Moves]) -> Moves:
+    """Moves designed for every connected component by itself: components share no edge.
 
-    A label without neighbors has nobody to hide among and is left as it is, but for the noise floor.
+    A label without neighbors is left as it is, but for the noise floor.
     """
     components = [members for members in problem.components if len(members) > 1]
     parts = []
@@ -145,14 +145,14 @@ def _by_component(problem: DesignProblem, method: Method, settings: Settings, st
         parts.append(method.solve(problem.part(members), share, [start.take(members) for start in starts]))
     if len(parts) == 1 and len(components[0]) == problem.n_labels:
         return parts[0]
-    result = Moves.still(problem, mapped=any(moves.map is not None for moves in parts))
+    result = Moves.zeros(problem, mapped=any(moves.map is not None for moves in parts))
     for members, moves in zip(components, parts, strict=True):
-        result.put(members, moves)
+        result.write_part(members, moves)
     return result
 
 
-def as_moves(problem: DesignProblem, mechanism: Mechanism) -> Moves:
-    """An earlier mechanism's parameters as moves of this problem."""
+def moves_of_mechanism(problem: DesignProblem, mechanism: Mechanism) -> Moves:
+    """The parameters of an earlier mechanism as moves of this problem; refuse other labels or entries."""
     if mechanism.classes.labels != problem.classes.labels or mechanism.classes.n_dims != problem.n_dims:
         raise InputError("start must be a mechanism for the same labels and entries")
     n, k = problem.n_labels, problem.n_dims
@@ -185,7 +185,7 @@ def perfect_rho(
     price = 0.0
     for members in problem.components:
         if len(members) > 1:
-            part = part_of(problem.classes, members)
+            part = laws_of_part(problem.classes, members)
             price = max(price, METHODS[method].common_law(part).price)
     return price / classes.n_dims * (1 + 1e-12)
 
@@ -253,7 +253,7 @@ def frontier(
 
 
 def use_kernels() -> None:
-    """The kernels of designs that search, used once: the strongest search on two labels tries the others on its way."""
+    """Compile all kernels of designs: the strongest search on two labels, once for each scope."""
     laws = GaussianClasses([[0.0, 0.0], [1.0, 0.0]], [[[1.0, 0.5], [0.5, 1.0]], [[2.0, 0.5], [0.5, 1.0]]])
     graph = NeighborGraph.complete(laws.labels)
     for scope in ("answer", "table"):

@@ -24,7 +24,10 @@ RESIDUAL, STEPS = 1e-2, 400
 def least_dominating(
     covs: FloatArray, settings: Settings = UNHURRIED, *, tolerance: float = 1e-9
 ) -> tuple[FloatArray, float]:
-    """S, and a lower bound on its trace: as close as ``tolerance`` for few entries, as :data:`MATRIX_FREE` for more."""
+    """The dominating matrix S (k, k) of least trace for ``covs`` (n, k, k), and a lower bound on the least trace.
+
+    They are as close as ``tolerance`` for few entries, as :data:`MATRIX_FREE` for more.
+    """
     n, k = covs.shape[:2]
     if n == 1:
         return covs[0].copy(), float(np.trace(covs[0]))
@@ -36,7 +39,7 @@ def least_dominating(
         tolerance = max(tolerance, MATRIX_FREE)
     s = np.eye(k) * (float(np.linalg.eigvalsh(work).max()) + 1.0)
     t, lower = 1.0, 0.0
-    with settings.interrupts():
+    with settings.ending_at_interrupt():
         while not settings.late:
             for _ in range(60):
                 inverse = np.asarray(np.linalg.inv(s - work), dtype=np.float64)
@@ -51,7 +54,7 @@ def least_dominating(
                 s = trial
                 if decrement < (1e-10 if k <= DENSE else 1e-2) or settings.late:
                     break
-            lower = max(lower, _dual(s, work))
+            lower = max(lower, _dual_bound(s, work))
             if float(np.trace(s)) - lower < tolerance * float(np.trace(s)) or t < 1e-16:
                 break
             t *= 0.1
@@ -60,8 +63,8 @@ def least_dominating(
     return np.asarray(scale * s), scale * lower
 
 
-def _dual(s: FloatArray, work: FloatArray) -> float:
-    """The dual value at the weights of S: a lower bound on the least trace."""
+def _dual_bound(s: FloatArray, work: FloatArray) -> float:
+    """A lower bound on the least trace: the dual value at the weights that S gives."""
     inverse = np.linalg.inv(s - work)
     inverse = 0.5 * (inverse + np.swapaxes(inverse, 1, 2))
     values, vectors = np.linalg.eigh(inverse.sum(axis=0))
@@ -70,9 +73,9 @@ def _dual(s: FloatArray, work: FloatArray) -> float:
 
 
 def _newton_step(inverse: FloatArray, gradient: FloatArray, t: float, settings: Settings) -> FloatArray:
-    """D with t Σ W D W = −gradient."""
+    """The Newton step D with t Σ W D W = −gradient, by conjugate gradients beyond :data:`DENSE` entries."""
     if len(gradient) <= DENSE:
-        return _solve_conjugate(inverse, gradient, t)
+        return _dense_newton_step(inverse, gradient, t)
     # Scaled by the common part: D = A E A with A = (mean of W)^{−1/2}.
     values, vectors = np.linalg.eigh(inverse.mean(axis=0))
     root = (vectors / np.sqrt(values)) @ vectors.T
@@ -95,8 +98,8 @@ def _newton_step(inverse: FloatArray, gradient: FloatArray, t: float, settings: 
     return np.asarray(0.5 * (result + result.T))
 
 
-def _solve_conjugate(inverse: FloatArray, gradient: FloatArray, t: float) -> FloatArray:
-    """The Newton step from the Hessian over the lower triangle: Σ W ⊗ W is one product."""
+def _dense_newton_step(inverse: FloatArray, gradient: FloatArray, t: float) -> FloatArray:
+    """The Newton step from the Hessian as a matrix over the lower triangle: Σ W ⊗ W is one product."""
     n, k = inverse.shape[:2]
     rows, cols = np.tril_indices(k)
     double = np.where(rows == cols, 1.0, 2.0)

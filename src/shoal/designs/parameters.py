@@ -15,7 +15,7 @@ import numpy as np
 from shoal.designs.problem import DesignProblem, Moves
 from shoal.errors import InputError
 from shoal.mechanism.mechanism import Ending, Mechanism
-from shoal.noise.affine import EXACT
+from shoal.noise.exact_map import EXACT
 from shoal.numerics.matrices import EPS, blocks_of, inverse_root, rows_of
 from shoal.validation import IndexArray
 
@@ -25,8 +25,10 @@ MET = 64
 STEP_BITS = 2
 
 
-def mechanism_of(method: str, problem: DesignProblem, moves: Moves, *, notes: tuple[str, ...] = ()) -> Mechanism:
-    """Turn moves into parameters, shrunk by a rounding's width if they overspend."""
+def mechanism_from_moves(
+    method: str, problem: DesignProblem, moves: Moves, *, notes: tuple[str, ...] = ()
+) -> Mechanism:
+    """The mechanism of some moves, shrunk by a rounding's width where they overspend."""
     for attempt in range(60):
         factor = 1.0 - (2.0**attempt - 1.0) * 4 * EPS
         gain, noise = None if moves.map is None else np.empty(moves.map.shape), np.empty(moves.noise.shape)
@@ -54,16 +56,16 @@ def mechanism_of(method: str, problem: DesignProblem, moves: Moves, *, notes: tu
     raise InputError("rho is too small for its noise_floor: the budget cannot be met in double precision")
 
 
-def certify(problem: DesignProblem, moves: Moves) -> float:
-    """Upper end of the ideal law's worst ln δ once the moves are a mechanism; 0 where no claim can be made."""
-    mechanism = mechanism_of("", problem, moves)
+def certified_log_delta(problem: DesignProblem, moves: Moves) -> float:
+    """Certified upper end of the worst ln δ of the mechanism of these moves, before rounding; 0 where there is none."""
+    mechanism = mechanism_from_moves("", problem, moves)
     if mechanism.rests_on_rounding[mechanism.pairs].any():
         return 0.0
     return float(mechanism.ideal_curve.log_delta_upper)
 
 
 def on_common_grid(mechanism: Mechanism, components: Sequence[IndexArray]) -> Mechanism | None:
-    """The mechanism with the sums μ + shift that have met inside a component on a common grid; None where none have."""
+    """The mechanism with sums μ + shift put on a common grid where they have met in a component; None if none have."""
     if not mechanism.shift.any():
         return None
     means, shift = mechanism.classes.means, np.array(mechanism.shift)
@@ -90,7 +92,7 @@ def on_common_grid(mechanism: Mechanism, components: Sequence[IndexArray]) -> Me
 
 
 def merge_mechanisms(method: str, problem: DesignProblem, mechanisms: list[tuple[Any, Mechanism]]) -> Mechanism:
-    """One mechanism for all labels from those of groups.
+    """One mechanism for all labels from (positions, mechanism) of groups.
 
     A label in none is left as it is, but for the noise floor: nothing is claimed of it.
     """

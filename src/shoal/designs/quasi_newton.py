@@ -41,7 +41,7 @@ class StepMemory:
         self.steps, self.changes = [], []
 
     def scale(self, gradient: FloatArray) -> FloatArray:
-        """The inverse Hessian that the remembered pairs stand for, times the gradient."""
+        """The product of the gradient with the inverse Hessian that the remembered pairs approximate."""
         q = gradient.copy()
         shares = []
         for step, change in zip(reversed(self.steps), reversed(self.changes), strict=True):
@@ -63,10 +63,10 @@ def minimize(
     stop: Callable[[], bool],
     memory: StepMemory | None = None,
 ) -> tuple[FloatArray, bool]:
-    """A point with a small value of ``function`` (value and gradient), never above that of the start.
+    """A point with a small value of ``function`` (value and gradient), and whether more iterations would gain more.
 
-    Ends when a step gains less than :data:`GAIN` of the value, when no entry of the gradient is above :data:`SLOPE` or
-    when ``stop`` says so. Also returned: whether there was more to gain when the iterations were used up.
+    Never above the value of the start. Ends when a step gains less than :data:`GAIN` of the value, when no entry of the
+    gradient is above :data:`SLOPE` or when ``stop`` says so.
     """
     memory = StepMemory() if memory is None else memory
     x = start
@@ -100,7 +100,10 @@ def _line_search(
     function: Function, x: FloatArray, value: float, slope: float, direction: FloatArray, length: float,
     stop: Callable[[], bool],
 ) -> tuple[FloatArray, float, FloatArray] | None:  # fmt: skip
-    """A point with enough decrease and, where it can be had, enough change of slope; None without decrease."""
+    """Point, value and gradient after a step with enough decrease and, where there is one, enough change of slope.
+
+    None where no step decreases the value.
+    """
     low, high = 0.0, np.inf
     step = None
     for _ in range(25):

@@ -7,6 +7,7 @@ PACKAGES = ("polars", "sqlalchemy", "filelock", "typer", "rich", "jinja2", "skle
 
 
 def _is_missing(package: str) -> bool:
+    """Return whether a package is not installed."""
     try:
         return find_spec(package) is None
     except (ImportError, ValueError):

@@ -46,8 +46,8 @@ _listeners: list[Callable[[float], None]] = []
 
 
 @contextlib.contextmanager
-def listening(hear: Callable[[float], None]) -> Iterator[None]:
-    """``hear`` is called with the share done, between 0 and 1, of the task under way in this process."""
+def forward_progress(hear: Callable[[float], None]) -> Iterator[None]:
+    """Call ``hear`` with the share done, between 0 and 1, of every task that runs in this process meanwhile."""
     _listeners.append(hear)
     try:
         yield
@@ -55,8 +55,8 @@ def listening(hear: Callable[[float], None]) -> Iterator[None]:
         _listeners.remove(hear)
 
 
-def tick(done: float, total: float) -> None:
-    """Tell the listener how far this task is; for a task to call now and then."""
+def report_task_progress(done: float, total: float) -> None:
+    """Report that ``done`` of ``total`` of the task under way is done; for a task to call now and then."""
     if _listeners and total > 0:
         _listeners[-1](done / total)
 
@@ -81,7 +81,7 @@ class TaskError(RuntimeError):
 
 
 def attempt(work: Callable[[Task], Any], task: Task) -> Any:
-    """Run one task; its result, a ``Failure``, or as a value the exception that ends the run."""
+    """Run one task; return its result, a ``Failure``, or the exception that ends the run, as a value."""
     try:
         return work(task)
     except StorageError as error:
@@ -100,7 +100,7 @@ def attempt(work: Callable[[Task], Any], task: Task) -> Any:
 
 
 def result_or_raise(outcome: Any) -> Any:
-    """In the driver: the result or ``Failure``, or raise the exception that ends the run."""
+    """Return the outcome of a task in the driver, or raise it where it is an exception that ends the run."""
     if isinstance(outcome, Exception):
         raise outcome
     return outcome
@@ -126,9 +126,9 @@ class Executor:
     def every(
         self, works: Sequence[Callable[[], Result]], report: Callable[[float], None] = lambda _: None
     ) -> list[Result]:
-        """Call all functions; their results in order. ``heard`` gets the number done; the first failure is raised."""
+        """Call all functions and return their results in order; raise the first failure as an InputError."""
         results: dict[int, Result] = {}
-        with listening(lambda share: report(len(results) + min(share, 1.0))):
+        with forward_progress(lambda share: report(len(results) + min(share, 1.0))):
             for position, result in self.run(call, works):
                 if isinstance(result, Failure):
                     raise InputError(result.message)
@@ -165,6 +165,7 @@ class Processes(Executor):
         self._pool: ProcessPoolExecutor | None = None
 
     def run(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result | Failure]]:
+        """Yield as :meth:`Executor.run` does, from processes; a task whose worker died runs again."""
         if not self._open:
             raise RuntimeError("this executor is closed")
         if self._auto and len(tasks) == 1:
@@ -201,22 +202,22 @@ class Processes(Executor):
                 self.drop()
 
     def send(self, work: Callable[[Any], Any], task: Any) -> Future[Any]:
-        """Hand ``attempt(work, task)`` to a worker."""
+        """Hand ``attempt(work, task)`` to a worker; return the future of its outcome."""
         if getattr(work, "__module__", "") == "__main__":
             raise TypeError("work must be a function of a module that a worker can import, not of the main script")
         while True:
             if self._pool is None:
                 self._pool = ProcessPoolExecutor(self.workers, multiprocessing.get_context("spawn"), _begin)
-            with contextlib.suppress(BrokenProcessPool), _starting():
+            with contextlib.suppress(BrokenProcessPool), _isolated_start():
                 return self._pool.submit(attempt, work, task)
             self.drop()
 
     def explain(self, error: BaseException) -> Exception:
-        """Exception in the place of an exception on the way to the worker or back, whose text may quote data."""
+        """Return the exception that is raised for one on the way to or from a worker, whose text may quote data."""
         return TaskError(f"a task, or what a task returns does not travel: {type(error).__name__}")
 
     def drop(self) -> None:
-        """End what is under way."""
+        """Kill the workers, and with them all tasks under way."""
         pool, self._pool = self._pool, None
         if pool is not None:
             for worker in list((pool._processes or {}).values()):
@@ -229,8 +230,8 @@ class Processes(Executor):
 
 
 @contextlib.contextmanager
-def _starting() -> Iterator[None]:
-    """Processes that are started meanwhile do not hear Ctrl-C and do not import the driver's main script."""
+def _isolated_start() -> Iterator[None]:
+    """Start processes that do not hear Ctrl-C and do not import the driver's main script."""
     main, masked = sys.modules["__main__"], hasattr(signal, "pthread_sigmask")
     sys.modules["__main__"] = types.ModuleType("__main__")
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT]) if masked else set()
@@ -243,7 +244,7 @@ def _starting() -> Iterator[None]:
 
 
 def _begin() -> None:
-    """In a new worker, before it loads anything: one thread, no output, an end with the driver, however that dies."""
+    """Prepare a new worker before it loads anything: one thread, no output, an end with the driver however it dies."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ.update(ONE_THREAD)
     sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - standard output belongs to the driver's results
@@ -259,7 +260,7 @@ def _begin() -> None:
 
 
 def open_executor(workers: str = "auto", cores: int | None = None, shards: int | None = None) -> Executor:
-    """Open "serial", "processes", "ray", "ray://host:port" or "auto", with ``cores`` tasks at a time.
+    """Open the executor named "serial", "processes", "ray", "ray://host:port" or "auto".
 
     "auto" is "processes" where more than one core may be used, and "serial" for a run of one shard (``shards``: their
     number, where it is known).
@@ -337,7 +338,7 @@ class Cluster(Processes):
         if self._joined:
             # Ray's own convention: RAY_ADDRESS names the cluster to join, or "local" for one of our own.
             place = address if address != "ray" else os.environ.get("RAY_ADDRESS") or "auto"
-            _connect(self._ray, place, cores, environment)
+            _join_cluster(self._ray, place, cores, environment)
         try:
             available = int(self._ray.cluster_resources().get("CPU", 0))
         except (self._ray.exceptions.RayError, ConnectionError) as error:
@@ -349,6 +350,7 @@ class Cluster(Processes):
         self.workers = 2 * available if cores is None else min(available, cores)
 
     def send(self, work: Callable[[Any], Any], task: Any) -> Future[Any]:
+        """Hand the task, with the driver's versions, to a worker on Ray; return the future of its outcome."""
         try:
             reference = self._remote.remote(versions(), work, task)
             future: Future[Any] = reference.future()
@@ -367,6 +369,7 @@ class Cluster(Processes):
         return super().explain(getattr(error, "cause", error))
 
     def drop(self) -> None:
+        """Cancel all tasks under way."""
         if self._open and self._ray.is_initialized():
             with contextlib.suppress(self._ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError):
                 for reference in list(self._sent.values()):
@@ -378,8 +381,8 @@ class Cluster(Processes):
         self._open = False
 
 
-def _connect(ray: Any, address: str, cores: int | None, environment: dict[str, Any]) -> None:
-    """Join the cluster at an address; "auto": the one on this machine or else a new one; "local": a new one."""
+def _join_cluster(ray: Any, address: str, cores: int | None, environment: dict[str, Any]) -> None:
+    """Join the Ray cluster at an address; "auto": the one on this machine or else a new one; "local": a new one."""
     if address.startswith("ray://"):
         parts = ADDRESS.fullmatch(address)
         if parts is None or int(parts["port"] or PORT) > 65535:
@@ -392,7 +395,7 @@ def _connect(ray: Any, address: str, cores: int | None, environment: dict[str, A
             ray.init(address, log_to_driver=False, logging_level="ERROR", runtime_env=environment, **settings)
     except (ImportError, ConnectionError, TimeoutError, RuntimeError, ValueError) as error:
         if address == "auto" and isinstance(error, ConnectionError):
-            _connect(ray, "local", cores, environment)
+            _join_cluster(ray, "local", cores, environment)
             return
         if address == "local":
             raise WorkerError(f"workers: Ray does not start on this machine ({type(error).__name__})") from None

@@ -41,19 +41,19 @@ class Method:
 
     @cached_property
     def solve(self) -> Callable[[DesignProblem, Settings, Sequence[Moves]], Moves]:
-        """The function; its module is loaded on first use."""
+        """The method's function (problem, settings, starts) → moves; its module is loaded on first use."""
         function: Any = getattr(import_module(f"shoal.designs.methods.{self.module}"), self.name)
         return function  # type: ignore[no-any-return]
 
     def common_law(self, classes: GaussianClasses) -> Center:
-        """The law at which these labels meet, with its price."""
+        """The law at which the method can make these labels equal, with its price."""
         assert self.center is not None
-        law: Center = import_module("shoal.designs.barycenter").center_of(self.center, classes)
+        law: Center = import_module("shoal.designs.barycenter").common_center(self.center, classes)
         return law
 
     @property
     def meets_only(self) -> bool:
-        """Whether it moves labels straight to one law, without a search for less."""
+        """Whether the method moves labels straight to one law, without a search for less."""
         return self.center is not None and not self.searched
 
 

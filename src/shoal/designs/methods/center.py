@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shoal.designs.barycenter import Center, center_of
+from shoal.designs.barycenter import Center, common_center
 from shoal.designs.descent import Settings
-from shoal.designs.problem import DesignProblem, Moves, radii
+from shoal.designs.problem import DesignProblem, Moves, budget_radii
 from shoal.numerics.matrices import square_root
 
 #: A budget within this relative distance of the price buys the whole way.
@@ -24,43 +24,46 @@ SHARES = (0.3, 0.6, 0.85)
 
 
 def center(problem: DesignProblem, settings: Settings | None = None, starts: Sequence[Moves] = ()) -> Moves:
-    """The geodesic move towards the transport center."""
-    return geodesic(problem, center_of("transport_center", problem.classes))
+    """Geodesic moves towards the transport center, as far as each budget reaches."""
+    return geodesic_moves(problem, common_center("transport_center", problem.classes))
 
 
 def mean(problem: DesignProblem, settings: Settings | None = None, starts: Sequence[Moves] = ()) -> Moves:
-    """The geodesic move towards the law of least mean error: a group's sum is kept, and some label errs more for it."""
-    return geodesic(problem, center_of("mean_center", problem.classes))
+    """Geodesic moves towards the law of least mean error, which keeps a group's sum; some labels err more for it."""
+    return geodesic_moves(problem, common_center("mean_center", problem.classes))
 
 
-def geodesic(problem: DesignProblem, common: Center) -> Moves:
-    """The move towards a transport center that is known."""
-    share = _share(problem, common)
+def geodesic_moves(problem: DesignProblem, common: Center) -> Moves:
+    """Moves along the Bures–Wasserstein geodesic towards a transport center, as far as each budget reaches."""
+    share = _geodesic_share(problem, common)
     maps = common.maps
     assert maps is not None
     shift = share[:, None] * (common.mean - problem.classes.means)
     mapped = share[:, None, None] * (maps - problem.roots)
-    return _steady(problem, common, Moves(shift, mapped, np.zeros_like(mapped)).within(problem))
+    return _add_equal_noise(problem, common, Moves(shift, mapped, np.zeros_like(mapped)).within(problem))
 
 
-def additive_approach(problem: DesignProblem, common: Center) -> Moves:
-    """The move towards a center by noise alone: b = s (m − μ), Σ_η = s (S − Σ), s as large as the budget allows."""
+def additive_moves(problem: DesignProblem, common: Center) -> Moves:
+    """Moves towards a center by shift and noise: b = s (m − μ), Σ_η = s (S − Σ), s as large as the budget allows."""
     n, k = problem.n_labels, problem.n_dims
     gap = common.mean - problem.classes.means
     missing = np.broadcast_to(common.cov - problem.classes.stored_covs, (n, k, k))
     far, wide = (gap**2).sum(axis=1), np.maximum(np.trace(missing, axis1=1, axis2=2), 0.0)
-    room = radii(problem) ** 2
+    room = budget_radii(problem) ** 2
     # s² far + s wide = room
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where(far > 0, 2 * room / (wide + np.sqrt(wide**2 + 4 * far * room)), room / wide)
     share = np.where(far + wide <= room * (1 + CLOSE), 1.0, np.clip(np.nan_to_num(share, nan=1.0), 0.0, 1.0))
     noise = square_root(missing) * np.sqrt(share)[:, None, None]
-    return _steady(problem, common, Moves(share[:, None] * gap, None, noise).within(problem))
+    return _add_equal_noise(problem, common, Moves(share[:, None] * gap, None, noise).within(problem))
 
 
-def blur(problem: DesignProblem, moves: Moves) -> list[Moves]:
-    """Part of the way, the rest of the budget as white noise: narrow laws that do not meet need some width."""
-    white = radii(problem)[:, None, None] / np.sqrt(problem.n_dims) * np.eye(problem.n_dims)
+def starts_with_white_noise(problem: DesignProblem, moves: Moves) -> list[Moves]:
+    """Starts that go part of the way of some moves, with the rest of the budget as white noise.
+
+    Narrow laws that do not meet need some width.
+    """
+    white = budget_radii(problem)[:, None, None] / np.sqrt(problem.n_dims) * np.eye(problem.n_dims)
     result = []
     for share in SHARES:
         part = np.sqrt(share)
@@ -70,25 +73,26 @@ def blur(problem: DesignProblem, moves: Moves) -> list[Moves]:
     return result
 
 
-def _steady(problem: DesignProblem, common: Center, moves: Moves) -> Moves:
-    """Where all labels meet: a sliver of what is left as equal noise.
+def _add_equal_noise(problem: DesignProblem, common: Center, moves: Moves) -> Moves:
+    """The moves with a sliver of the remaining budget as equal noise where all labels meet.
 
     Sums are rounded, so labels meet up to an ulp; on a law without width (a constant answer) that ulp would tell them
     apart.
     """
-    sliver = min(float((radii(problem) ** 2 - moves.spent).min()), SLIVER * common.price)
-    if not reaches(problem, common) or sliver <= 0:
+    sliver = min(float((budget_radii(problem) ** 2 - moves.spent).min()), SLIVER * common.price)
+    if not budgets_cover(problem, common) or sliver <= 0:
         return moves
     noise = moves.noise @ np.swapaxes(moves.noise, 1, 2) + sliver / problem.n_dims * np.eye(problem.n_dims)
     return Moves(moves.shift, moves.map, square_root(noise))
 
 
-def reaches(problem: DesignProblem, common: Center) -> bool:
-    """Whether every label can go all the way."""
-    return bool((common.costs <= radii(problem) ** 2 * (1 + CLOSE)).all())
+def budgets_cover(problem: DesignProblem, common: Center) -> bool:
+    """Whether every label's budget covers the way to the common law."""
+    return bool((common.costs <= budget_radii(problem) ** 2 * (1 + CLOSE)).all())
 
 
-def _share(problem: DesignProblem, common: Center) -> np.ndarray:
+def _geodesic_share(problem: DesignProblem, common: Center) -> np.ndarray:
+    """(n,) share of the way to the common law that each label's budget covers, at most 1."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        share = radii(problem) / np.sqrt(common.costs)
-    return np.where(common.costs <= radii(problem) ** 2 * (1 + CLOSE), 1.0, share)
+        share = budget_radii(problem) / np.sqrt(common.costs)
+    return np.where(common.costs <= budget_radii(problem) ** 2 * (1 + CLOSE), 1.0, share)

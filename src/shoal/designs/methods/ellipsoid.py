@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shoal.designs.descent import Settings, worst_value
-from shoal.designs.problem import DesignProblem, Moves, radii
+from shoal.designs.descent import Settings, worst_log_delta
+from shoal.designs.problem import DesignProblem, Moves, budget_radii
 from shoal.numerics.matrices import square_root
 from shoal.validation import FloatArray, IndexArray
 
@@ -25,8 +25,8 @@ CARRYING = 8
 
 
 def ellipsoid(problem: DesignProblem, settings: Settings | None = None, starts: Sequence[Moves] = ()) -> Moves:
-    """The best common covariance; for random answers a good one."""
-    size = float(radii(problem).min())
+    """White noise or the best common covariance found, whichever has the least δ; optimal for constants."""
+    size = float(budget_radii(problem).min())
     n, k = problem.n_labels, problem.n_dims
     noise = np.tile(size / np.sqrt(k) * np.eye(k), (n, 1, 1))
     choices = [Moves(np.zeros((n, k)), None, noise)]
@@ -37,22 +37,22 @@ def ellipsoid(problem: DesignProblem, settings: Settings | None = None, starts: 
         if trace > 0:
             root = square_root(shape[None] * (size**2 / trace))
             choices.append(Moves(np.zeros((n, k)), None, np.tile(root, (n, 1, 1))))
-    return min(reversed(choices), key=lambda moves: worst_value(problem, moves))
+    return min(reversed(choices), key=lambda moves: worst_log_delta(problem, moves))
 
 
 def constant_shape(problem: DesignProblem, settings: Settings | None = None, *, gap: float = GAP) -> FloatArray:
-    """S of trace one with the least largest d'S⁻¹d over the edges, to a relative ``gap``."""
+    """Shape S of trace one with the least largest d'S⁻¹d over the edges' gaps of means, to a relative ``gap``."""
     means = problem.classes.means - problem.classes.means.mean(axis=0)
     first, second = problem.pairs.T
     k = problem.n_dims
     # A few edges carry all the weight: the longest first, others when they stick out.
     number = min(CARRYING * k, len(problem.pairs))
-    chosen = np.argpartition(-_sizes(means, problem.pairs, np.eye(k)), number - 1)[:number]
+    chosen = np.argpartition(-_squared_lengths(means, problem.pairs, np.eye(k)), number - 1)[:number]
     weights = np.full(len(chosen), 1.0 / len(chosen))
     shape = np.eye(k) / k
     for _ in range(20):
-        weights, shape = _balance(means[first[chosen]] - means[second[chosen]], weights, gap, settings)
-        sizes = _sizes(means, problem.pairs, shape)
+        weights, shape = _balance_weights(means[first[chosen]] - means[second[chosen]], weights, gap, settings)
+        sizes = _squared_lengths(means, problem.pairs, shape)
         top = float(sizes[chosen].max())
         missed = np.setdiff1d(np.flatnonzero(sizes > top * (1 + gap / 2)), chosen)
         if len(missed) == 0 or (settings is not None and settings.late):
@@ -65,8 +65,8 @@ def constant_shape(problem: DesignProblem, settings: Settings | None = None, *, 
     return shape
 
 
-def _sizes(means: FloatArray, pairs: IndexArray, shape: FloatArray) -> FloatArray:
-    """(edges,) d'S⁻¹d, block by block."""
+def _squared_lengths(means: FloatArray, pairs: IndexArray, shape: FloatArray) -> FloatArray:
+    """(edges,) d'S⁻¹d for the differences d of the edges' means."""
     values, vectors = np.linalg.eigh(shape)
     width = np.maximum(values, 1e-13 * values[-1])
     whitened = (means @ vectors) / np.sqrt(width)
@@ -75,10 +75,10 @@ def _sizes(means: FloatArray, pairs: IndexArray, shape: FloatArray) -> FloatArra
     return np.concatenate([((whitened[p[:, 0]] - whitened[p[:, 1]]) ** 2).sum(axis=1) for p in parts])
 
 
-def _balance(
+def _balance_weights(
     gaps: FloatArray, weights: FloatArray, gap: float, settings: Settings | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Weights on some differences that close the gap, and the shape of the best upper bound."""
+    """Weights on the differences ``gaps`` (m, k) that close the relative ``gap``, and the shape of the best bound."""
     best, shape = np.inf, np.eye(gaps.shape[1]) / gaps.shape[1]
     lower = 0.0
     for number in range(ROUNDS):
@@ -100,7 +100,7 @@ def _balance(
 
 
 def _random_shapes(problem: DesignProblem, size: float, settings: Settings | None) -> list[FloatArray]:
-    """Shapes for random answers: of their means alone, of both moments, and what that leaves beyond their own width."""
+    """Shapes for random answers: by means alone, by means and covariances, and the latter beyond the mean one."""
     n, k = problem.n_labels, problem.n_dims
     means = problem.classes.means - problem.classes.means.mean(axis=0)
     covs = np.broadcast_to(problem.classes.stored_covs, (n, k, k))
@@ -134,11 +134,11 @@ def _random_shapes(problem: DesignProblem, size: float, settings: Settings | Non
         moment = root @ moment @ root
         shape = square_root(0.5 * (moment + moment.T)[None])[0]
         shape = shape / max(float(np.trace(shape)), 1e-300)
-    return [constant_shape(problem, settings), best_shape, _beyond(best_shape, middle, size)]
+    return [constant_shape(problem, settings), best_shape, _excess_covariance(best_shape, middle, size)]
 
 
-def _beyond(shape: FloatArray, own: FloatArray, size: float) -> FloatArray:
-    """What c·shape has beyond a covariance, positive part, for the c at which its trace is ``size``."""
+def _excess_covariance(shape: FloatArray, own: FloatArray, size: float) -> FloatArray:
+    """Positive part of c·shape − own, for the c at which its trace is ``size``."""
     low, high = 0.0, 1.0
 
     def part(c: float) -> FloatArray:

@@ -13,13 +13,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from shoal.designs.barycenter import center_of
-from shoal.designs.descent import ENOUGH, Settings, best_certified, glance, odds_of, search, worst_value
-from shoal.designs.methods.center import additive_approach, blur, geodesic, reaches
+from shoal.designs.barycenter import common_center
+from shoal.designs.descent import (
+    ENOUGH,
+    Settings,
+    best_certified,
+    glance_at_starts,
+    log_odds_of,
+    search,
+    worst_log_delta,
+)
+from shoal.designs.methods.center import additive_moves, budgets_cover, geodesic_moves, starts_with_white_noise
 from shoal.designs.methods.ellipsoid import ellipsoid
 from shoal.designs.methods.paper import paper
-from shoal.designs.parameters import certify
-from shoal.designs.problem import DesignProblem, Moves, radii
+from shoal.designs.parameters import certified_log_delta
+from shoal.designs.problem import DesignProblem, Moves, budget_radii
 from shoal.laws.classes import GaussianClasses
 from shoal.numerics.matrices import EPS, square_root
 from shoal.validation import FloatArray
@@ -34,14 +42,14 @@ SLIVER = 1e-8
 
 
 def none(problem: DesignProblem, settings: Settings | None = None, starts: Sequence[Moves] = ()) -> Moves:
-    """No label is moved."""
-    return Moves.still(problem)
+    """Moves of zero: answers are released as they are."""
+    return Moves.zeros(problem)
 
 
 def white(problem: DesignProblem, settings: Settings | None = None, starts: Sequence[Moves] = ()) -> Moves:
-    """Σ_η = ρ I for every label."""
+    """Independent noise of equal variance in every entry, Σ_η = ρ I for every label."""
     n, k = problem.n_labels, problem.n_dims
-    std = radii(problem) / np.sqrt(k)
+    std = budget_radii(problem) / np.sqrt(k)
     return Moves(np.zeros((n, k)), None, std[:, None, None] * np.eye(k))
 
 
@@ -73,7 +81,7 @@ class DifferenceSpan:
         return cls(problem, replace(problem, classes=inside), basis)
 
     def project(self, moves: Moves) -> Moves:
-        """Moves inside the span; what a map does to a constant is noise."""
+        """Moves of the whole problem as moves inside the span; what a map does to a constant is noise."""
         noise = moves.noise @ np.swapaxes(moves.noise, 1, 2)
         if moves.map is not None:
             noise = noise + moves.map @ np.swapaxes(moves.map, 1, 2)
@@ -81,7 +89,7 @@ class DifferenceSpan:
         return Moves(moves.shift @ self.basis, None, inside).within(self.problem)
 
     def lift(self, moves: Moves) -> Moves:
-        """The moves in all entries."""
+        """Moves inside the span as moves of the whole problem, in all entries."""
         k, rank = self.basis.shape
         sliver = np.sqrt(SLIVER * self.whole.budgets / (k - rank))[:, None, None]
         inside = self.basis @ self.basis.T
@@ -104,16 +112,16 @@ def covariance(problem: DesignProblem, settings: Settings, starts: Sequence[Move
         best = best_certified(problem, [*simple, lifted])
     choices = [best]
     if not settings.late:
-        with settings.interrupts():
+        with settings.ending_at_interrupt():
             choices.append(paper(problem, settings.part(ALGORITHM_1)))
     return best_certified(problem, choices)
 
 
 def additive(problem: DesignProblem, settings: Settings, starts: Sequence[Moves] = ()) -> Moves:
     """Searches from the way to the common law and from simpler noise; never worse than the covariance design."""
-    common = center_of("additive_center", problem.classes, settings)
-    towards = additive_approach(problem, common)
-    if reaches(problem, common) and certify(problem, towards) < ENOUGH:
+    common = common_center("additive_center", problem.classes, settings)
+    towards = additive_moves(problem, common)
+    if budgets_cover(problem, common) and certified_log_delta(problem, towards) < ENOUGH:
         return towards
     own = [m.within(problem) for m in starts if m.map is None]
     span = None if settings.late else DifferenceSpan.of(problem)
@@ -124,10 +132,10 @@ def additive(problem: DesignProblem, settings: Settings, starts: Sequence[Moves]
     else:
         simple = [white(problem), ellipsoid(problem, settings)]
         candidates = [*simple, towards, *own]
-        starts_here = [*candidates, *blur(problem, towards)]
+        starts_here = [*candidates, *starts_with_white_noise(problem, towards)]
         best = search(problem, candidates, starts_here, shifts=True, settings=settings)
-    rough = [glance(problem, simple[-1:], shifts=False, settings=settings), white(problem)]
-    if settings.late or not any(contends(problem, moves, best) for moves in rough):
+    rough = [glance_at_starts(problem, simple[-1:], shifts=False, settings=settings), white(problem)]
+    if settings.late or not any(is_competitive(problem, moves, best) for moves in rough):
         return best
     zero_mean = covariance(problem, settings, starts)
     return best_certified(problem, [zero_mean, best])
@@ -137,36 +145,38 @@ def transport(problem: DesignProblem, settings: Settings, starts: Sequence[Moves
     """Searches from the geodesic to the common law; never worse than it, nor than the additive design."""
     if not problem.classes.stored_variances.any():
         return additive(problem, settings, starts)  # what a map makes of a constant is noise
-    common = center_of("transport_center", problem.classes, settings)
-    towards = geodesic(problem, common)
-    if reaches(problem, common) and certify(problem, towards) < ENOUGH:
+    common = common_center("transport_center", problem.classes, settings)
+    towards = geodesic_moves(problem, common)
+    if budgets_cover(problem, common) and certified_log_delta(problem, towards) < ENOUGH:
         return towards
     own = [m.within(problem) for m in starts]
     candidates = [white(problem), towards, *own]
-    starts_here = [*candidates, *blur(problem, towards)]
+    starts_here = [*candidates, *starts_with_white_noise(problem, towards)]
     best = search(problem, candidates, starts_here, shifts=True, mapped=True, settings=settings)
-    if settings.late or not contends(problem, glance(problem, [white(problem)], shifts=True, settings=settings), best):
+    if settings.late or not is_competitive(
+        problem, glance_at_starts(problem, [white(problem)], shifts=True, settings=settings), best
+    ):
         return best
     added = additive(problem, settings, starts)
     return best_certified(problem, [added, best])
 
 
-def compare_whole(problem: DesignProblem, moves: Moves, settings: Settings, *, uses: Sequence[str]) -> Moves:
+def compare_with_undivided(problem: DesignProblem, moves: Moves, settings: Settings, *, uses: Sequence[str]) -> Moves:
     """The best of a design by components and of the methods that look at all labels together.
 
     Each component has tried these but for Algorithm 1 on all of them, which a stronger search need not wait for where
     equal noise is far behind.
     """
     choices = [moves, white(problem), *([none(problem)] if problem.noise_floor == 0 else [])]
-    if not settings.late and (not uses or contends(problem, white(problem), moves)):
-        with settings.interrupts():
+    if not settings.late and (not uses or is_competitive(problem, white(problem), moves)):
+        with settings.ending_at_interrupt():
             choices.append(paper(problem, settings.part(ALGORITHM_1)))
     return best_certified(problem, choices)
 
 
-def contends(problem: DesignProblem, rough: Moves, best: Moves) -> bool:
-    """Whether a search from a rough design could come out below the best."""
-    odds = odds_of(worst_value(problem, best))
+def is_competitive(problem: DesignProblem, rough: Moves, best: Moves) -> bool:
+    """Whether the δ of a rough design is close enough to the best's for a search from it to come out below."""
+    odds = log_odds_of(worst_log_delta(problem, best))
     limit = odds + CLOSE + CLOSE_SHARE * abs(odds)
     log_limit = -math.log1p(math.exp(min(-limit, 700.0)))
-    return worst_value(problem, rough, above=log_limit) <= log_limit
+    return worst_log_delta(problem, rough, above=log_limit) <= log_limit

@@ -28,20 +28,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.crowds.formation import means
+from shoal.crowds.formation import crowd_means
 from shoal.crowds.membership import form_crowds
 from shoal.crowds.tables import rows_by_crowd
-from shoal.designs.comparison import Comparison, compare_with_averages, meeting_points, some_crowds
+from shoal.designs.comparison import Comparison, compare_with_averages, crowd_centers, sample_whole_crowds
 from shoal.errors import InputError, UnreachableError
 from shoal.product.card.facts import FitFacts
 from shoal.product.card.statements import WARNINGS
 from shoal.product.runs.config import Config
-from shoal.product.runs.fit_stage import fit_job
+from shoal.product.runs.fit_stage import forecast_job
 from shoal.product.runs.folder import FIT
 from shoal.product.runs.inputs import Curves
 from shoal.product.runs.owner_ledger import Book, as_period
 from shoal.product.runs.row_rules import Rules
-from shoal.product.runs.rows import formation_terms, rules_of, too_few
+from shoal.product.runs.rows import formation_terms, row_rules_of, too_few_message
 from shoal.product.runs.shards import run_jobs
 from shoal.product.runs.work import Work
 from shoal.readings.plan import noisy_crowds_plan
@@ -79,7 +79,7 @@ class CrowdPrice(Record):
 
     @property
     def words(self) -> str:
-        """The price in words."""
+        """The expected accuracy in words."""
         if self.price is None:
             return "an error that could not be rehearsed"
         if self.measure == SPREAD:
@@ -107,7 +107,7 @@ class Rehearsal:
 
     @property
     def people(self) -> str:
-        """How many labels have a value today, with their noun."""
+        """The number of labels with a value today, with their noun."""
         return count_of(len(self.today.labels), self.noun)
 
     def price(self, crowd: int, *, answers: bool = False) -> CrowdPrice:
@@ -135,9 +135,9 @@ class Rehearsal:
             return None
         place = np.unique(member[member >= 0], return_inverse=True)[1].astype(np.int64)
         if answers:
-            some = some_crowds(place)
+            some = sample_whole_crowds(place)
             values, truth, place = values[some], truth[some], place[some]
-        rows = meeting_points(values, place) if answers else means(values, place)[place]
+        rows = crowd_centers(values, place) if answers else crowd_means(values, place)[place]
         if self.measure == SPREAD:
             spread = np.sort(values, axis=0).std(axis=0)
             squares = ((rows - values) / np.where(spread > 0, spread, 1.0)) ** 2
@@ -153,7 +153,7 @@ class Rehearsal:
         return math.sqrt(math.fsum(shared) / total) if self.measure == SPREAD else math.fsum(shared) / total - 1.0
 
     def compare(self, crowd: int, epsilon: float, delta: float) -> Comparison:
-        """Methods at (ε, δ) beside averages, for the labels there are today in crowds of this size."""
+        """Compare methods at (ε, δ) with averages, for the labels of today in crowds of this size."""
         values = self.today.values
         if self.measure == SPREAD:  # columns in one unit
             spread = np.sort(values, axis=0).std(axis=0)
@@ -161,7 +161,7 @@ class Rehearsal:
         return compare_with_averages(values, self._crowd_of_each(self.today, crowd), epsilon, delta)
 
     def noisy_errors(self, epsilon: float) -> tuple[float, float] | None:
-        """Expected errors of the readings' promise, of curves and total, over the mean load here; None of a table."""
+        """Return expected errors of noisy curves and total over the mean load here; None of a table."""
         load = float(self.today.values.mean()) if len(self.today.labels) else 0.0
         if self.measure == SPREAD or load <= 0:
             return None
@@ -181,7 +181,7 @@ class Rehearsal:
         if not day.labels:
             return None
         setting = dict(self.setting) | {"m": crowd, "release": "mean"}
-        return rules_of(self.config, day, setting, as_period(day.origin or "2000"))
+        return row_rules_of(self.config, day, setting, as_period(day.origin or "2000"))
 
     def failure(self, crowd: int) -> str:
         """Return which rule of a row new crowds of today would not keep, with the ways out; "" where they keep all."""
@@ -243,7 +243,9 @@ def _forecast_from(work: Work, fit: FitFacts, origin: datetime, today: Curves) -
     """Return forecasts from an earlier instant; None where too few homes of today have one."""
     instant = origin.isoformat()
     with tempfile.TemporaryDirectory(prefix="shoal-") as folder, work.open_workers() as executor:
-        jobs = [fit_job(Path(folder), shard, work.settings, instant, None) for shard in work.read_listing(FIT).inputs]
+        jobs = [
+            forecast_job(Path(folder), shard, work.settings, instant, None) for shard in work.read_listing(FIT).inputs
+        ]
         try:
             parts = run_jobs(executor, "rehearsing", jobs, work.report).parts
         except InputError:  # no home reaches back so far
@@ -277,7 +279,7 @@ class Choice(Record):
         return f"Choice(crowd {self.crowd}: {self.goal})"
 
     def sentences(self) -> list[str]:
-        """What was chosen and why."""
+        """Return what was chosen and why, in sentences."""
         why = "the smallest that meet what was asked"
         if self.recorded:
             why = "they are on record and permanent, and are used for what was asked"
@@ -302,7 +304,7 @@ class Choice(Record):
 def choose(
     source: Any, *, at_most: float | str | None = None, error: float | str | None = None, **settings: Any
 ) -> Choice:
-    """The crowd for a release of averages, from the risk of being named or the error that one can bear.
+    """Choose the crowd for a release of averages, from the risk of being named or the error that one can bear.
 
     Args:
         source: a :class:`shoal.Run`; or readings: a file, a folder of them, :class:`shoal.SimulatedMeters`, or a frame
@@ -323,21 +325,21 @@ def choose(
         if settings:
             raise InputError(f"{next(iter(settings))}: a run has its settings; give a file or a frame to change them")
         return source.choose(at_most=at_most, error=error)
-    with trial(source, settings) as run:
+    with temporary_run(source, settings) as run:
         return run.choose(at_most=at_most, error=error)
 
 
 @contextmanager
-def trial(source: Any, settings: dict[str, Any], progress: Progress | None = None) -> Iterator[Run]:
-    """A run in a folder that is removed at the end."""
+def temporary_run(source: Any, settings: dict[str, Any], progress: Progress | None = None) -> Iterator[Run]:
+    """Make a run in a folder that is removed at the end."""
     from shoal.product.runs.run import Run
 
     with tempfile.TemporaryDirectory(prefix="shoal-") as folder:
         yield Run(Path(folder) / "run", getattr(source, "frame", source), progress=progress, **settings)
 
 
-def by_risk(rehearsal: Rehearsal, bound: Fraction) -> Choice:
-    """The least crowd whose naming bound is at most this."""
+def choose_by_risk(rehearsal: Rehearsal, bound: Fraction) -> Choice:
+    """Return the least crowd whose naming bound is at most this."""
     crowd, risk = math.ceil(1 / bound), f"1 in {float(1 / bound):.12g}"
     recorded, most = rehearsal.recorded_size, rehearsal.today.most
     if recorded is not None and recorded < crowd:
@@ -355,8 +357,8 @@ def by_risk(rehearsal: Rehearsal, bound: Fraction) -> Choice:
     return Choice(size, f"named at most {risk}", 1 / size, None, recorded is not None)
 
 
-def by_error(rehearsal: Rehearsal, most: float) -> Choice:
-    """The largest of :data:`SIZES` whose expected price is at most this; crowds on record are the only ones tried."""
+def choose_by_error(rehearsal: Rehearsal, most: float) -> Choice:
+    """Return the largest of :data:`SIZES` whose expected price is at most this, or the crowds on record."""
     recorded = rehearsal.recorded_size
     trials: list[CrowdPrice] = []
     for size in [size for size in SIZES if size <= rehearsal.today.most] if recorded is None else [recorded]:
@@ -521,9 +523,9 @@ def check(
     >>> check(shoal.SimulatedMeters(24), crowd=5).fit.labels  # doctest: +SKIP
     24
     """
-    with trial(source, settings, progress) as run, run.hold():
+    with temporary_run(source, settings, progress) as run, run.hold():
         run.do("fit")
-        fit, crowd = run.work.facts.known_fit, run.config.crowd
+        fit, crowd = run.work.facts.finished_fit, run.config.crowd
         if "within" in run.kind.has_not:
             return FileCheck(fit, crowd, None, ())
         rehearsal = rehearse_days(run.work)
@@ -534,7 +536,7 @@ def check(
             f"crowd={recorded}."
         )
     elif recorded is None and most < crowd:
-        refusal = too_few(crowd, rehearsal.today, many(fit.noun))
+        refusal = too_few_message(crowd, rehearsal.today, many(fit.noun))
     sizes = {recorded} if recorded is not None else {crowd, *ALSO, *([max(most, 2)] if refusal else [])}
     try:
         prices = [rehearsal.price(size) for size in sorted(sizes) if recorded is not None or size <= most]
@@ -552,7 +554,7 @@ def check(
 
 
 def parse_naming_risk(given: float | str) -> Fraction:
-    """A risk as people write it: 1-in-20, 1/20, 5% or 0.05.
+    """Return a risk as people write it: 1-in-20, 1/20, 5% or 0.05.
 
     >>> parse_naming_risk("1-in-20"), parse_naming_risk("5%"), parse_naming_risk(1 / 20)
     (Fraction(1, 20), Fraction(1, 20), Fraction(1, 20))
@@ -565,7 +567,7 @@ def parse_naming_risk(given: float | str) -> Fraction:
 
 
 def share(given: float | str) -> float:
-    """An error as people write it: 10% or 0.10.
+    """Return an error as people write it: 10% or 0.10.
 
     >>> share("10%"), share(0.1)
     (0.1, 0.1)
@@ -581,7 +583,7 @@ def share(given: float | str) -> float:
 
 
 def _fraction(given: float | str) -> Fraction | None:
-    """The exact value of a decimal text, ratio or percentage; of a float, the simple fraction that prints like it."""
+    """Return the exact value of a decimal text, ratio or percentage; of a float, the simple fraction it prints as."""
     try:
         if isinstance(given, str):
             text = "".join(given.split())

@@ -31,7 +31,7 @@ SEARCH, STATED = 10, 1.0
 
 
 def _setting(section: str, default: Any, text: str, *, rare: bool = False, kind: Any = None) -> Any:
-    """A field with its section of the help and its words there.
+    """Return a field with its section of the help and its words there.
 
     ``rare``: no option of its own, but ``--set NAME=VALUE``. ``kind``: type of the option, where not the setting's.
     """
@@ -174,7 +174,7 @@ class Config(Record):
         self._check_table()
 
     def _check_table(self) -> None:
-        """Settings of a class table: with a label only, and beside none of those that forecasts alone have."""
+        """Raise InputError for settings of a class table without a label, or of forecasts with one."""
         if self.label is None:
             given = next((n for n in ("columns", "period", "sensitive", "closeness") if getattr(self, n)), None)
             if given is not None:
@@ -218,27 +218,27 @@ class Config(Record):
 
     @property
     def answers(self) -> str:
-        """Unit of the answers, as :meth:`shoal.Forecasts.classes` has it."""
+        """The unit of the answers, "kw" or "log", as :meth:`shoal.Forecasts.classes` has it."""
         return "kw" if self.query == "point" else "log"
 
     @property
     def exports(self) -> bool:
-        """Whether readings below zero are export; log power and the readings' promise are of consumption."""
+        """Whether readings below zero are taken as export; log power and the readings' promise are of consumption."""
         return self.answers == "kw" and not self.declares
 
     @property
     def season(self) -> str:
-        """The season of the forecasts: by week from four weeks of training on, with less it fits badly."""
+        """The season of the forecasts: "week" from four weeks of training on, since with less it fits badly."""
         return "week" if self.train_days >= 28 and not self.declares else "day"
 
     @property
     def named_columns(self) -> dict[str, str]:
-        """Columns of a meter file that were named."""
+        """The columns of a meter file that the settings name: role -> column."""
         named = {"household": self.household_column, "timestamp": self.timestamp_column, "value": self.value_column}
         return {role: column for role, column in named.items() if column is not None}
 
     def with_settings(self, **values: Any) -> Config:
-        """With other values for the settings that are not None; δ displaces ρ and the reverse."""
+        """Return these settings with other values for those that are not None; δ displaces ρ and the reverse."""
         given = {name: value for name, value in values.items() if value is not None}
         if "rho" in given and "delta" not in given:
             given["delta"] = None
@@ -249,14 +249,14 @@ class Config(Record):
     @staticmethod
     @functools.cache
     def options() -> dict[str, tuple[Field[Any], Any]]:
-        """Name of each setting with an option -> the field and its type, of this kind and of :class:`Speed`."""
+        """Return name of each setting with an option -> its field and type, of this class and of :class:`Speed`."""
         hints = {kind: typing.get_type_hints(kind) for kind in (Config, Speed)}
         settings = ((setting, hints[kind][setting.name]) for kind in hints for setting in fields(kind))
         return {setting.name: (setting, hint) for setting, hint in settings if not setting.metadata["rare"]}
 
     @staticmethod
     def parse_setting(text: str) -> tuple[str, Any]:
-        """A setting as ``--set`` takes it.
+        """Return name and value of a setting from ``NAME=VALUE``, as ``--set`` takes it.
 
         >>> Config.parse_setting("max_kw=50"), Config.parse_setting("columns=a,b")
         (('max_kw', 50), ('columns', ('a', 'b')))
@@ -296,7 +296,7 @@ class Speed:
 
 
 def split_settings(settings: Mapping[str, Any]) -> tuple[dict[str, Any], Speed, str | None]:
-    """Keywords sorted into those of :class:`Config`, a :class:`Speed`, and a horizon that is a time, such as 3h."""
+    """Return keywords as settings of :class:`Config`, a :class:`Speed`, and a horizon given as a time, such as 3h."""
     config, speed = ({setting.name for setting in fields(kind)} for kind in (Config, Speed))
     strange = sorted(set(settings) - config - speed)
     if strange:
@@ -315,8 +315,8 @@ def split_settings(settings: Mapping[str, Any]) -> tuple[dict[str, Any], Speed, 
     return chosen, fast, horizon
 
 
-def no_use(name: str) -> str:
-    """Why an ε, δ or ρ is refused where constants are released as means."""
+def refusal_of_guarantee(name: str) -> str:
+    """Return the sentence that refuses an ε, δ or ρ where constants are released as means."""
     methods = ", ".join(CHARGED)
     return (
         f"{name}: nothing here uses it. Rows are averages over a crowd, which protect the labels without "
@@ -325,7 +325,7 @@ def no_use(name: str) -> str:
 
 
 def _check_types(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values as the settings of these names want them; the annotation is the specification."""
+    """Return values in the types of their settings' annotations; raise InputError for one that does not fit."""
     kinds = typing.get_type_hints(Config)
     right: dict[str, Any] = {}
     for name, value in values.items():

@@ -34,8 +34,8 @@ LEFT_OUT = "left_out.csv"
 
 
 def stage(work: Work) -> StageOutcome:
-    """Crowds with their members, and the row of every crowd; nothing is recorded."""
-    settings, folder, fit, parts = work.settings, work.folder, work.facts.known_fit, work.read_listing(FIT).parts
+    """Form crowds with their members, and the row of every crowd; nothing is recorded."""
+    settings, folder, fit, parts = work.settings, work.folder, work.facts.finished_fit, work.read_listing(FIT).parts
     for part in parts:
         part.check()
     curves = work.input.curves(settings, fit, parts)
@@ -48,7 +48,7 @@ def stage(work: Work) -> StageOutcome:
     plan = CrowdPlan(settings, curves, book, as_period(declared), crowd_setting(work, settings, fit, columns))
     tables = plan.tables(everybody)
     tables.write(folder)
-    silent, doubts = _left_out(work, fit, plan, tables)
+    silent, doubts = _write_left_out(work, fit, plan, tables)
     doubts += plan.rules.doubts if plan.rules else []
     shown = tables.lasting
     if not len(shown):
@@ -87,7 +87,7 @@ def stage(work: Work) -> StageOutcome:
         protected=tuple(plan.rules.protected) if plan.rules else (),
         closeness=CLOSENESS if settings.closeness is None else settings.closeness,
         held=len(held),
-        held_since=min((since for text in held["held"].to_list() for since in _periods(text)), default=""),
+        held_since=min((since for text in held["held"].to_list() for since in _held_periods(text)), default=""),
     )
     missing = shown["values"].list.eval(pl.element().is_nan())  # figures of columns, of meters whole rows
     withheld = int((missing.list.any() if work.input.of_meters else missing.list.sum()).sum() or 0)
@@ -96,7 +96,7 @@ def stage(work: Work) -> StageOutcome:
 
 
 def insider_errors(shown: pl.DataFrame, columns: tuple[str, ...]) -> tuple[tuple[str, float], ...]:
-    """What an unbiased estimate of a constant figure errs by for someone who knows all others of the crowd.
+    """Return column -> the error with which someone who knows all others estimates a constant figure, at least.
 
     From the rows of one column, an offset that is uniform on a window of n b leaves a standard deviation of n b/√12; of
     the crowd with the least. Columns that say the same have an offset each, and together leave less.
@@ -107,13 +107,13 @@ def insider_errors(shown: pl.DataFrame, columns: tuple[str, ...]) -> tuple[tuple
     return tuple(zip(names, (min(of) / math.sqrt(12) for of in zip(*windows, strict=True)), strict=False))
 
 
-def _periods(held: str) -> list[str]:
-    """Since when a member is held: its period, or those of columns."""
+def _held_periods(held: str) -> list[str]:
+    """Return since which periods a member is held: one of a home, or one for each column that is held."""
     return [str(since) for since in json.loads(held).values()] if held.startswith("{") else [held]
 
 
-def _left_out(work: Work, fit: FitFacts, plan: CrowdPlan, tables: CrowdTables) -> tuple[Counter[str], list[str]]:
-    """Write the labels without a row; reasons of those that have one all the same, and what the owner should know."""
+def _write_left_out(work: Work, fit: FitFacts, plan: CrowdPlan, tables: CrowdTables) -> tuple[Counter[str], list[str]]:
+    """Write the labels without a row; return why some with a row were in that list, and what the owner should know."""
     folder, who, doubts = work.folder, work.input.who, list[str]()
     schema = {who: pl.String, "reason": pl.String}
     left = [spreadsheet_safe(pl.DataFrame(list(plan.waiting.items()), schema=schema, orient="row"))]

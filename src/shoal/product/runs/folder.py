@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shoal.errors import InputError, ShoalError
-from shoal.files import digest_of, file_digest, private_folder, write_whole
+from shoal.files import digest_of, file_digest, make_private_folder, write_whole
 from shoal.product.card.facts import AuditFacts, DesignFacts, FitFacts, OwnAttack, ReleaseFacts
 from shoal.product.runs.config import Config
 from shoal.product.runs.owner_ledger import FILE, Seal
@@ -70,24 +70,24 @@ class Facts:
     report: ReportFacts | None = None
 
     @property
-    def known_fit(self) -> FitFacts:
-        """Those of the first stage, which is done."""
+    def finished_fit(self) -> FitFacts:
+        """The facts of the first stage, which must be done."""
         assert self.fit is not None
         return self.fit
 
     @property
     def plan(self) -> CrowdFacts:
-        """Those of the stage of crowds, which is done."""
+        """The facts of the stage of crowds, which must be done."""
         assert self.crowds is not None
         return self.crowds
 
     @property
     def people(self) -> FitFacts | None:
-        """Who is in it: of the first stage, with crowds where they are formed."""
+        """Who is in the release: the facts of the first stage, with crowds where they are formed; None before it."""
         return self.fit if self.crowds is None else self.crowds.fit
 
     def has_failed(self, *stages: str) -> bool:
-        """Whether shards were left out of one of these stages: "fit", "design" or "release"."""
+        """Return whether shards were left out of one of these stages: "fit", "design" or "release"."""
         known = {"fit": self.people, "design": self.design, "release": self.release}
         return any(bool(facts.failed) for name in stages if (facts := known[name]) is not None)
 
@@ -143,7 +143,7 @@ class Source(Record):
 
     @property
     def paths(self) -> list[Path]:
-        """The files, where they were found."""
+        """The files that the source consists of."""
         return find_meter_files(self.path)
 
     def __str__(self) -> str:
@@ -156,7 +156,7 @@ class Source(Record):
 
 
 def source_of(source: Any, folder: Path, *, table: bool) -> tuple[Source, ScratchFile | None]:
-    """The source of a run; rows of a frame are kept as a file in ``folder``, and come with it."""
+    """Return the source of a run; with it rows of a frame, which are to be kept as a file in ``folder``."""
     if isinstance(source, SimulatedMeters):
         return Source(digest_of(vars(source)), simulated=source), None
     rows = store_as_parquet(source)
@@ -207,7 +207,7 @@ class RunState(Record):
 
     @property
     def release_key(self) -> str | None:
-        """The key of the release, done or begun; None where there is none: one that was begun may have happened."""
+        """The key of the release, done or begun; None where there is none. One that was begun may have happened."""
         done = self.stages.get("release")
         return self.releasing if done is None else done.key
 
@@ -232,10 +232,11 @@ class Folder:
 
     @property
     def is_run(self) -> bool:
+        """Whether the folder holds the state of a run."""
         return (self / STATE).is_file()
 
     def create(self) -> None:
-        """Make the folder, or take an empty one; anything else that is not a run is refused."""
+        """Make the folder, or take an empty one; refuse anything else that is not a run."""
         if self.path.exists() and not self.path.is_dir():
             raise InputError(f"out: {self.path.name} is a file; name a folder")
         if self.is_run:
@@ -251,7 +252,7 @@ class Folder:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the folder; a second process is refused, and one that is killed, or leaves nothing, leaves no trace."""
+        """Hold the folder for this process; a second one is refused. One that leaves nothing behind leaves no trace."""
         busy = InputError(f"out: another shoal is working in {self.path.name}; wait for it to end")
         lock, empty = self / ".lock", False
         try:
@@ -277,7 +278,7 @@ class Folder:
         self.written = None
 
     def state(self) -> RunState:
-        """The state as it was last written."""
+        """Return the state as it was last written; refuse a folder without one, or a damaged one."""
         try:
             self.written = (self / STATE).read_bytes()
             content = json.loads(self.written)
@@ -300,14 +301,14 @@ class Folder:
         return replace(state, stages=stages)
 
     def snapshot(self) -> Snapshot:
-        """The state as it is written, and the names of all files, but for those of the lock and of a ledger."""
+        """Return the state file and the names of all other files, but for those of the lock and of a ledger."""
         paths = (path for path in self.path.rglob("*") if path.is_file() or path.is_symlink())
         names = {str(path.relative_to(self.path)) for path in paths}
         files = frozenset(name for name in names if name != ".lock" and not name.startswith(LEDGER))
         return Snapshot((self / STATE).read_bytes(), files)
 
     def put_back(self, under: str, before: Snapshot) -> None:
-        """Undo :meth:`archive` and all that was written since: only the files of a snapshot are left, as they were."""
+        """Undo :meth:`archive` and all that was written since: leave only the files of a snapshot, as they were."""
         aside = self / under
         for path in sorted(aside.rglob("*")):
             name = str(path.relative_to(aside))
@@ -322,7 +323,7 @@ class Folder:
                 path.rmdir()
 
     def remember(self, state: RunState) -> None:
-        """Write the state."""
+        """Write the state of the run."""
         content = {"format": "shoal run", "version": VERSION, **state.to_json()}
         self.written = json.dumps(content, indent=1, ensure_ascii=False).encode()
         self.put(STATE, self.written)
@@ -330,7 +331,7 @@ class Folder:
     def write(self, name: str, put: Callable[[Path], Any]) -> Path:
         """Let ``put`` write a file under a temporary name, then give it its own: whole, or not there."""
         target = self / name
-        private_folder(target.parent)
+        make_private_folder(target.parent)
         write_whole(target, target.with_name(f".{target.name}.part"), put)
         return target
 
@@ -340,16 +341,17 @@ class Folder:
         return self.write(name, lambda path: path.write_bytes(data))
 
     def archive(self, names: list[str], under: str) -> None:
-        """Copy files aside before they are replaced."""
+        """Copy files into the folder ``under`` before they are replaced."""
         for name in names:
             if (self / name).is_file():
                 self.put(f"{under}/{name}", (self / name).read_bytes())
 
     def digest(self, name: str) -> str:
+        """Return SHA-256 of a file in the folder."""
         return file_digest(self / name)
 
     def intact(self, done: Done) -> bool:
-        """Whether a stage's files are all there and as they were written."""
+        """Return whether a stage's files are all there and as they were written."""
         return all((self / name).is_file() and self.digest(name) == digest for name, digest in done.files.items())
 
 

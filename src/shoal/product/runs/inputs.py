@@ -16,12 +16,13 @@ import numpy as np
 import polars as pl
 
 from shoal.columns import public_columns
+from shoal.crowds.formation import Limits
 from shoal.errors import InputError
 from shoal.plaintext import name_key
 from shoal.product.card.facts import FitFacts
 from shoal.product.runs.config import Config
 from shoal.product.runs.folder import CrowdFacts
-from shoal.product.runs.shards import Part, put_frame
+from shoal.product.runs.shards import Part, write_shard_frame
 from shoal.product.sources.class_table import ClassTable
 from shoal.product.sources.meters import clock
 from shoal.product.sources.meters.crowd_points import points_of_homes
@@ -51,48 +52,47 @@ class Curves:
 
     @property
     def values(self) -> FloatArray:
-        """(n, k) figures of today."""
+        """Figures of today, (n, k)."""
         return self.frame["value"].to_numpy()
 
     @property
     def truth(self) -> FloatArray:
-        """(n, k) what was metered later; NaN where it is not known."""
+        """What was metered later, (n, k); NaN where it is not known."""
         return self.frame["truth"].to_numpy()
 
     @property
     def most(self) -> int:
-        """The largest crowd that can be formed of everybody."""
+        """The number of members of the largest crowd that can be formed of everybody."""
         return len(self.frame) if self.boundaries is None else max(Counter(self.boundaries).values(), default=0)
 
     def limits(self, share: float | None, at: Any = slice(None)) -> dict[str, Any]:
-        """The arguments of :func:`formed` beside the points, of some rows."""
+        """Return the arguments of :func:`shoal.crowds.membership.form_crowds` beside the points, of some rows."""
         values = self.values[at]
         return {
             "boundaries": None if self.boundaries is None else self.boundaries[at],
-            "totals": None if share is None else np.abs(values).sum(axis=1),
-            "largest_share": share,
+            "limits": None if share is None else Limits.of_share(np.abs(values).sum(axis=1), share),
             "beside": values,
         }
 
 
 def write_curves(shard: Path, labels: Sequence[str], here: Sequence[bool], **columns: FloatArray) -> None:
-    """Write beside a shard what crowds and rows of those here need: label, value, truth, stored (and habits)."""
+    """Write beside a shard what crowds and rows of the labels that are here need, one row a label."""
     arrays = {
         name: pl.Series(np.ascontiguousarray(rows), dtype=pl.Array(pl.Float64, rows.shape[1]))
         for name, rows in columns.items()
     }
     frame = pl.DataFrame({"label": pl.Series(list(labels), dtype=pl.String), **arrays})
-    put_frame(shard.with_suffix(f".{CURVES}"), frame.filter(pl.Series(list(here), dtype=pl.Boolean)))
+    write_shard_frame(shard.with_suffix(f".{CURVES}"), frame.filter(pl.Series(list(here), dtype=pl.Boolean)))
 
 
 def read_curves(shards: Sequence[Part]) -> pl.DataFrame:
-    """The curves of every shard: label, value, truth, stored and, of a table, habits."""
+    """Return the curves of every shard: label, value, truth, stored and, of a table, habits; sorted by label."""
     parts = [pl.read_parquet(part.beside(CURVES)) for part in shards]
     return pl.concat([part for part in parts if "value" in part.columns] or parts[:1]).sort("label")
 
 
 def read_boundaries(config: Config, labels: Sequence[str]) -> Any:
-    """(n,) the boundary of each label, from the file that the settings name; None where they name none."""
+    """Return (n,) the boundary of each label, from the file that the settings name; None where they name none."""
     if config.boundaries is None:
         return None
     file, colon, column = config.boundaries.rpartition(":")
@@ -180,6 +180,7 @@ class MeterInput(Input):
         return points_of_homes(frame["value"].to_numpy(), frame["stored"].to_numpy(), times), tuple(times.tolist())
 
     def setting(self, settings: Config, fit: FitFacts, columns: Sequence[str]) -> dict[str, Any]:
+        """Return the query and the settings of the forecasts, which are fixed for a crowd's life."""
         return {
             "kind": self.kind,
             "query": settings.query,

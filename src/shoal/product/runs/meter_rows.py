@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from shoal.errors import InputError
-from shoal.files import private_folder
+from shoal.files import make_private_folder
 from shoal.product.card.facts import LISTED, tally
 from shoal.product.runs.config import Config
 from shoal.product.runs.folder import SHARDS, SimulatedMeters
@@ -28,11 +28,11 @@ from shoal.product.runs.shards import (
     Job,
     Listing,
     find_shard,
-    out_path,
-    put_frame,
-    put_whole,
     run_jobs,
     seal_shard,
+    shard_path,
+    write_shard_file,
+    write_shard_frame,
 )
 from shoal.product.sources.declared_files import open_by_header
 from shoal.product.sources.meters import clock
@@ -125,22 +125,22 @@ class ShardFacts(Record):
 # ------------------------------------------------------------------ rows by bucket
 
 
-def open_files(files: Sequence[Path], config: Config) -> OpenedSources:
-    """Understand meter files that are read together, by the settings of a run."""
+def open_meter_files(files: Sequence[Path], config: Config) -> OpenedSources:
+    """Return meter files that are read together with what is known of their columns, units and clocks."""
     columns = config.named_columns or None
     if config.declares:
         return open_by_header(files, config, instants=_declares_instants(config))
     return understand_files(files, columns, config.timestamp_format, config.unit, config.time_zone, config.encoding)
 
 
-def sort_files(
+def sort_into_buckets(
     opened: OpenedSources,
     folder: Path,
     config: Config,
     buckets: int | None = None,
     on_record: Callable[[list[str]], Mapping[str, str]] = lambda _: {},
 ) -> MeterRows:
-    """Sort the rows of meter files into buckets of about ``shard_size`` households; ``buckets``: into so many.
+    """Sort the rows of meter files into buckets of about ``shard_size`` households; return what is known of them.
 
     ``on_record`` gives names their spelling on record, where that is another.
     """
@@ -161,7 +161,7 @@ def sort_files(
     return MeterRows(
         str(folder),
         count,
-        scatter(batches(), folder, count),
+        write_buckets(batches(), folder, count),
         time_zone=opened.time_zone,
         energy=opened.energy,
         unit=opened.unit,
@@ -172,7 +172,7 @@ def sort_files(
 
 
 def bucket_of(name: str, buckets: int) -> int:
-    """The bucket of a name among so many: a hash of the name alone, the same from day to day.
+    """Return the bucket of a name among so many: a hash of the name alone, the same from day to day.
 
     >>> bucket_of("H0001", 1), bucket_of("H0001", 8) == bucket_of("H0001", 8)
     (0, True)
@@ -180,8 +180,8 @@ def bucket_of(name: str, buckets: int) -> int:
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big") % buckets
 
 
-def scatter(batches: Iterable[pl.DataFrame], folder: Path, buckets: int) -> tuple[int, ...]:
-    """Write the rows of every batch to the buckets of their households; the buckets that have rows.
+def write_buckets(batches: Iterable[pl.DataFrame], folder: Path, buckets: int) -> tuple[int, ...]:
+    """Write the rows of every batch to the buckets of their households; return the buckets that have rows.
 
     What was in the folder is replaced. A piece is an Arrow file of one bucket and one batch, so that no more than a
     batch is in memory.
@@ -194,14 +194,14 @@ def scatter(batches: Iterable[pl.DataFrame], folder: Path, buckets: int) -> tupl
         rows = batch.join(key, on="household", how="left", maintain_order="left")
         for (bucket,), piece in rows.partition_by("bucket", as_dict=True, include_key=False).items():
             into = folder / f"{bucket:06d}"
-            private_folder(into)
-            put_whole(into / f"{number:06d}.arrow", partial(piece.write_ipc, compression="lz4"))
+            make_private_folder(into)
+            write_shard_file(into / f"{number:06d}.arrow", partial(piece.write_ipc, compression="lz4"))
             filled.add(int(bucket))
     return tuple(sorted(filled))
 
 
 def _names(sources: Sequence[MeterSource]) -> pl.Series:
-    """Every household, once, sorted."""
+    """Return the names of all households in some files, each once, sorted."""
     fixed: set[str] = set()
     parts = []
     for source in sources:
@@ -221,7 +221,7 @@ def _names(sources: Sequence[MeterSource]) -> pl.Series:
 
 
 def read_rows(rows: MeterRows, bucket: int) -> pl.DataFrame:
-    """The rows of one bucket in the order of the input, for :func:`shoal.product.sources.meters.quality.repair`."""
+    """Return the rows of one bucket in the order of the input."""
     files = sorted((Path(rows.folder) / f"{bucket:06d}").glob("*.arrow"))
     try:
         frame = pl.concat([pl.read_ipc(file.read_bytes()) for file in files])
@@ -247,7 +247,7 @@ class Survey:
 
 
 def survey(rows: MeterRows, bucket: int) -> Survey:
-    """Intervals and times of the day in one bucket."""
+    """Count intervals between readings and times of the day in one bucket."""
     frame = read_rows(rows, bucket)
     times = frame.select((pl.col("timestamp").dt.epoch("us") % DAY).drop_nulls().alias("time"))
     counted = dict(times.group_by("time").len().iter_rows())
@@ -259,7 +259,7 @@ def survey(rows: MeterRows, bucket: int) -> Survey:
 def common_grid(
     surveys: Iterable[Survey], interval: Any = None, *, energy: bool = False, meter: str | None = None
 ) -> Grid:
-    """The interval most households have (the least of equals), the phase most readings have, and what they are."""
+    """Return the grid with the interval that most households have and the phase that most readings have."""
     intervals: Counter[int] = Counter()
     times: Counter[int] = Counter()
     like = judged = 0
@@ -279,7 +279,7 @@ def common_grid(
 
 
 def _declares_instants(config: Config) -> bool:
-    """Whether timestamps are declared to have an offset from UTC; refuses settings that are lacking."""
+    """Return whether timestamps are declared to have an offset from UTC; refuse settings that are lacking."""
     needed = {"unit": "the unit of the readings (unit='kw')", "interval": "the minutes between them (interval=15)"}
     missing = [name for name in needed if getattr(config, name) is None]
     if missing:
@@ -296,7 +296,7 @@ def _declares_instants(config: Config) -> bool:
 
 
 def declared_grid(config: Config, *, energy: bool) -> Grid:
-    """The grid that the origin lies on, with the declared interval; nothing is taken from readings."""
+    """Return the grid that the declared origin lies on, with the declared interval; readings have no say."""
     width = clock.parse_step(config.interval)
     assert width is not None
     step = width // MICROSECOND
@@ -308,7 +308,7 @@ def declared_grid(config: Config, *, energy: bool) -> Grid:
 
 
 def make_shard(rows: MeterRows, bucket: int, out: str) -> ShardFacts:
-    """Repair one bucket's rows and write the shard with its quality table."""
+    """Repair one bucket's rows, and write them as a shard with its quality table; return what it holds."""
     readings = repair_readings(
         read_rows(rows, bucket),
         interval=rows.step,
@@ -322,16 +322,16 @@ def make_shard(rows: MeterRows, bucket: int, out: str) -> ShardFacts:
 
 
 def make_simulated_shard(source: SimulatedMeters, first: int, last: int, out: str) -> ShardFacts:
-    """Write a shard of the simulated households first .. last − 1."""
+    """Write a shard of the simulated households first .. last − 1; return what it holds."""
     step = source.step_minutes
     frame = simulate_meters(last - first, source.days, step, source.seed, start=SIMULATED_START, first=first)
     return replace(write_readings(out, repair_readings(frame, interval=step, phase=0)), number=first)
 
 
 def write_readings(out: str | Path, readings: Readings) -> ShardFacts:
-    """Write a shard and, before it, its quality table; what it holds."""
-    put_frame(Path(out).with_suffix(f".{QUALITY}"), readings.quality)
-    put_frame(out, readings.frame, {STEP: str(readings.step // MICROSECOND)})
+    """Write a shard of readings and, before it, its quality table; return what it holds."""
+    write_shard_frame(Path(out).with_suffix(f".{QUALITY}"), readings.quality)
+    write_shard_frame(out, readings.frame, {STEP: str(readings.step // MICROSECOND)})
     ends = readings.frame.group_by("household").agg(pl.col("timestamp").max().dt.epoch("us"))["timestamp"]
     return ShardFacts(
         households=len(ends),
@@ -342,7 +342,7 @@ def write_readings(out: str | Path, readings: Readings) -> ShardFacts:
 
 
 def read_readings(path: str | Path) -> Readings:
-    """What :func:`shoal.forecast` takes, from a shard."""
+    """Return the readings in a shard, as :func:`shoal.forecast` takes them."""
     try:
         step = timedelta(microseconds=int(pl.read_parquet_metadata(path)[STEP]))
         return Readings(pl.read_parquet(path), pl.read_parquet(Path(path).with_suffix(f".{QUALITY}")), step)
@@ -353,15 +353,15 @@ def read_readings(path: str | Path) -> Readings:
 # ------------------------------------------------------------------ all shards
 
 
-def readings_shards(work: Work, executor: Executor, buckets: int | None) -> tuple[Listing, MeterRows]:
-    """Repaired readings in shards by a hash of the name, and what they share; ``buckets`` keeps the number of shards.
+def make_readings_shards(work: Work, executor: Executor, buckets: int | None) -> tuple[Listing, MeterRows]:
+    """Write repaired readings in shards by a hash of the name; return the list of them, and what they share.
 
     Rows are sorted into buckets once, which is noted, and again where a shard is lacking and the sorted rows are gone.
     """
     root, config, homes = work.path / SHARDS, work.settings, work.source.simulated
 
     def out(**settings: Any) -> str:
-        return out_path(root, "readings", "parquet", settings)
+        return shard_path(root, "readings", "parquet", settings)
 
     if homes is not None:
         firsts = range(0, homes.households, config.shard_size)
@@ -380,7 +380,7 @@ def readings_shards(work: Work, executor: Executor, buckets: int | None) -> tupl
         # Under the readings' promise the origin lies on the grid, whatever the readings are.
         "grid": config.origin if config.declares else None,
     }
-    note = out_path(root, "sort", "sorted", settings)
+    note = shard_path(root, "sort", "sorted", settings)
     folder, part = root / "rows" / Path(note).stem, find_shard(note)
     sorted_rows = None if part is None else replace(part.facts_as(MeterRows), folder=str(folder))
     if sorted_rows is None or (
@@ -402,12 +402,12 @@ def readings_shards(work: Work, executor: Executor, buckets: int | None) -> tupl
 
 
 def _sort(work: Work, executor: Executor, folder: Path, buckets: int | None) -> MeterRows:
-    """The rows of the source by bucket, with the grid of all of them: the declared one, or what most have."""
+    """Sort the rows of the source into buckets; return them with the declared grid, or the one that most have."""
     config = work.settings
     work.report("sorting readings by household", 0, 0)
     try:
-        opened = open_files(work.source.paths, config)
-        rows = sort_files(opened, folder, config, buckets, work.spellings_on_record)
+        opened = open_meter_files(work.source.paths, config)
+        rows = sort_into_buckets(opened, folder, config, buckets, work.spellings_on_record)
         if config.declares:
             grid = declared_grid(config, energy=rows.energy)
         else:
@@ -419,7 +419,7 @@ def _sort(work: Work, executor: Executor, folder: Path, buckets: int | None) -> 
 
 
 def refuse_implausible(shards: Sequence[ShardFacts], config: Config, unit: str) -> None:
-    """Before anything is made of readings: refuse those of which none can be used, and those no home has."""
+    """Raise InputError where no household's readings can be used, or some are larger than any home's."""
     large = sum(facts.large for facts in shards)
     usable = sum(facts.households for facts in shards)
     of_readings = config.declares  # then no home decides whether there is a release

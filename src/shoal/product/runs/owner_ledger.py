@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from shoal.errors import InputError, LedgerError
-from shoal.files import private_folder
+from shoal.files import make_private_folder
 from shoal.product.ledger.chain import Head
 from shoal.product.ledger.ledger import Ledger
 from shoal.rounding import count_of
@@ -54,18 +54,18 @@ class Place:
 
     @property
     def own(self) -> bool:
-        """Whether it is in the run's folder."""
+        """Whether the ledger is in the run's folder."""
         return self.stored == IN_FOLDER
 
     @property
     def file(self) -> Path | None:
-        """The database file, where it is one."""
+        """The path of the database file; None for a database server."""
         prefix = "sqlite:///"
         return Path(self.url.removeprefix(prefix)) if self.url.startswith(prefix) else None
 
 
-def user_ledger() -> Path:
-    """The ledger in the user's data directory."""
+def user_ledger_path() -> Path:
+    """Return the path of the ledger in the user's data directory."""
     if sys.platform == "darwin":
         base = Path.home() / "Library" / "Application Support"
     elif sys.platform == "win32":
@@ -75,8 +75,8 @@ def user_ledger() -> Path:
     return base / "shoal" / FILE
 
 
-def place_of_run(folder: Path, named: str | None, seal: Seal | None, *, simulated: bool) -> Place:
-    """The ledger of a run in ``folder``: the ``named`` one, its own, the one it was charged to, or the data owner's."""
+def ledger_place_of_run(folder: Path, named: str | None, seal: Seal | None, *, simulated: bool) -> Place:
+    """Return where a run's ledger is: as ``named``, in ``folder``, where it was charged, or the data owner's."""
     own, before = folder / FILE, None if seal is None else seal.where
     if named is None and (own.is_file() or before == IN_FOLDER or (simulated and before is None)):
         named = IN_FOLDER
@@ -84,39 +84,39 @@ def place_of_run(folder: Path, named: str | None, seal: Seal | None, *, simulate
     given = named or seen or os.environ.get(VARIABLE) or before
     if given == IN_FOLDER:
         return Place(f"sqlite:///{own.resolve()}", f"{folder.resolve().name}/{FILE}", IN_FOLDER)
-    return place_of(given)
+    return ledger_place_of(given)
 
 
-def place_of(given: str | None = None) -> Place:
-    """A ledger by its URL, or by the path of its file; by default the data owner's."""
+def ledger_place_of(given: str | None = None) -> Place:
+    """Return the place of a ledger from its URL, or the path of its file; by default the data owner's."""
     if given is None:
-        given = os.environ.get(VARIABLE) or str(user_ledger())
+        given = os.environ.get(VARIABLE) or str(user_ledger_path())
     if given == IN_FOLDER:
         raise InputError(f"{VARIABLE} is {IN_FOLDER!r}: every run has a ledger in its own folder. Name the folder")
     if "://" not in given:
         path = Path(given).expanduser().resolve()
         return Place(f"sqlite:///{path}", str(path), str(path))
-    shown = without_password(given)
+    shown = url_without_password(given)
     return Place(given, shown, shown)
 
 
-def note_ledger(also: Place | None = None) -> list[str]:
-    """The files of ledgers that runs on this machine released with; ``also`` is noted with them."""
-    file = user_ledger().with_name(NOTED)
+def note_ledger_file(also: Place | None = None) -> list[str]:
+    """Return the files of ledgers that runs on this machine released with; ``also`` is noted with them."""
+    file = user_ledger_path().with_name(NOTED)
     known = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
     if also is not None and also.file is not None and str(also.file) not in known:
         with suppress(OSError):  # where nothing can be noted, a release is on record all the same
-            private_folder(file.parent)
+            make_private_folder(file.parent)
             file.touch(mode=0o600)
             with file.open("a", encoding="utf-8") as list_of_files:
                 list_of_files.write(f"{also.file}\n")
     return known
 
 
-def warn_elsewhere(where: Place, identity: str | None, labels: Sequence[str], kind: str) -> str:
-    """Say which other ledger here has labels on record, as homes ("forecast") or in a "table"; "" where none has."""
-    for given in dict.fromkeys((os.environ.get(VARIABLE), str(user_ledger()), *note_ledger())):
-        other = place_of(given)
+def other_ledger_warning(where: Place, identity: str | None, labels: Sequence[str], kind: str) -> str:
+    """Return a sentence about another ledger here that has labels on record; "" where none has."""
+    for given in dict.fromkeys((os.environ.get(VARIABLE), str(user_ledger_path()), *note_ledger_file())):
+        other = ledger_place_of(given)
         if other.url == where.url or (other.file is not None and not other.file.is_file()):
             continue
         try:
@@ -135,8 +135,8 @@ def warn_elsewhere(where: Place, identity: str | None, labels: Sequence[str], ki
     return ""
 
 
-def without_password(url: str) -> str:
-    """A URL as it may be written down."""
+def url_without_password(url: str) -> str:
+    """Return a database URL without its password."""
     if "://" not in url:
         return url
     from sqlalchemy.engine import make_url
@@ -155,22 +155,22 @@ def without_password(url: str) -> str:
 
 
 def open_ledger(target: str | Path | None = None, *, create: bool = False) -> Ledger:
-    """A ledger, to be closed after use: by its URL or file, of the run in a folder, or the data owner's.
+    """Open a ledger by its URL or file, of the run in a folder, or the data owner's; close it after use.
 
     That of a run must be the one that its releases were charged to.
     """
     if target is None or "://" in str(target) or Path(target).is_file():
-        return open_sealed(place_of(None if target is None else str(target)), None, create=create)
+        return open_sealed_ledger(ledger_place_of(None if target is None else str(target)), None, create=create)
     from shoal.product.runs.folder import Folder  # not the whole run: a ledger is looked at in a moment
 
     state = Folder(target).state()
     named = None if state.ledger is not None else state.config.ledger
-    where = place_of_run(Path(target), named, state.ledger, simulated=state.source.simulated is not None)
-    return open_sealed(where, state.ledger, create=create and state.release_key is None)
+    where = ledger_place_of_run(Path(target), named, state.ledger, simulated=state.source.simulated is not None)
+    return open_sealed_ledger(where, state.ledger, create=create and state.release_key is None)
 
 
-def open_sealed(where: Place, seal: Seal | None, *, create: bool) -> Ledger:
-    """The ledger at a place, which must be the one that was sealed, with all that it had then.
+def open_sealed_ledger(where: Place, seal: Seal | None, *, create: bool) -> Ledger:
+    """Open the ledger at a place, which must be the one that was sealed, with all that it had then.
 
     It is made only where ``create`` allows it and nothing was charged to another before.
     """
@@ -236,7 +236,7 @@ class Book:
 
     @classmethod
     def read(cls, ledger: Ledger | None, labels: Sequence[str]) -> Book:
-        """From the ledger of a run; empty where there is none yet."""
+        """Read from the ledger of a run what is on record about labels; empty where there is no ledger yet."""
         if ledger is None:
             return cls()
         book = ledger.crowds(list(labels))
@@ -246,7 +246,7 @@ class Book:
 
     @property
     def digest(self) -> str:
-        """The digest of these entries alone, whatever else the ledger holds."""
+        """SHA-256 of these entries alone, whatever else the ledger holds."""
         state = hashlib.sha256()
         for entries in (self.members, self.crowds):
             for key, entry in entries.items():  # in the order of the ledger, by label and by number
@@ -260,11 +260,11 @@ class Book:
 
     @property
     def size(self) -> int | None:
-        """Members promised of the lasting crowds, the least of them; None where there are none."""
+        """The least number of members promised by the crowds that are not retired; None where there are none."""
         return min((int(json.loads(entry["setting"])["m"]) for entry in self.lasting), default=None)
 
     def is_first(self, setting: Mapping[str, Any]) -> bool:
-        """Whether the ledger has no crowd yet of such figures: of meters, or of a table with one of these columns.
+        """Return whether the ledger has no crowd yet of such figures: of meters, or of a table with such a column.
 
         Labels without a crowd are newcomers otherwise, whatever file or folder they come in.
         """
@@ -274,7 +274,7 @@ class Book:
         return not any(not columns or columns & set(other.get("columns", ())) for other in same)
 
     def allow(self, setting: dict[str, Any], origin: str, steps: int) -> None:
-        """Refuse, before anything is fitted, a setting or a period that the crowds on record do not allow.
+        """Raise InputError, before anything is fitted, for a setting or a period that crowds on record do not allow.
 
         ``steps``: figures of a row of averages, which on record may be fewer; rows under a method are not on record.
         """
@@ -293,7 +293,7 @@ class Book:
             )
 
     def lasting_setting(self, setting: dict[str, Any]) -> dict[str, Any]:
-        """The setting of the crowds on record, which must be this one; what was decided for good stays decided."""
+        """Return the setting of the crowds on record, with what was decided for good; refuse another one."""
         for entry in self.lasting:
             recorded = json.loads(entry["setting"])
             names = [name for name in {**recorded, **setting} if name not in DECIDED]
@@ -305,7 +305,7 @@ class Book:
 
 
 def as_period(text: str) -> str:
-    """An ISO year, month, day or instant as an instant of UTC; periods are ordered as texts.
+    """Return an ISO year, month, day or instant as an instant of UTC; periods are ordered as texts.
 
     >>> as_period("2024-03"), as_period("2018-12-05T18:00:00+01:00")
     ('2024-03-01T00:00:00Z', '2018-12-05T17:00:00Z')
@@ -322,7 +322,7 @@ def as_period(text: str) -> str:
 
 
 def row_values(row: bytes) -> list[float]:
-    """The figures of a row on record; NaN where one was withheld."""
+    """Return the figures of a row on record; NaN where one was withheld."""
     values: list[float] = np.frombuffer(row, dtype="<f8").tolist()
     return values
 

@@ -130,21 +130,21 @@ class LoadRules(RowRules):
         return np.array_equal(self.units[at], np.frombuffer(entered, dtype=STORED))
 
     def points(self, at: IndexArray) -> FloatArray:
-        """What crowds are alike in."""
+        """Return what crowds of some homes of today are alike in, (n, d)."""
         return self.curves.points[at]
 
     def limits(self, at: IndexArray) -> Limits:
-        """What crowds have to keep as they are formed: no home dominates the load over the horizon."""
+        """Return what crowds have to keep as they are formed: no home dominates the load over the horizon."""
         total = np.abs(self.units[at]).astype(np.float64).sum(axis=1, keepdims=True)
         share = np.array([1.0 if self.share is None else self.share])
         return Limits(total, share, np.ones(1, dtype=np.bool_), np.zeros((len(at), 0)))
 
     def keeps(self, figures: Units) -> bool:
-        """Whether members with these loads (n, k) can be a crowd."""
+        """Return whether members with these loads (n, k) can be a crowd: none dominates their sum."""
         return bool(keeps_dominance(add_units(np.abs(figures), 1), self.share))
 
     def failure(self, crowds: Sequence[IndexArray]) -> str | None:
-        """Why first crowds do not keep the rules; None where they do."""
+        """Return why first crowds do not keep the rules, with the ways out; None where they do."""
         bad = [at for at in crowds if not self.keeps(self.units[at])]
         if not bad:
             return None
@@ -157,11 +157,11 @@ class LoadRules(RowRules):
         )
 
     def begin(self, last: Units, everyone: Units, draw: Draw) -> LoadCrowd:
-        """A new crowd whose members have these usual days (n, steps); ``everyone``: those of all labels."""
+        """Return a new crowd of members with these usual days (n, steps); ``everyone``: those of all labels."""
         return new_load_crowd(last, Fraction(int(add_units(np.abs(everyone).ravel())), max(everyone.size, 1)), draw)
 
     def decode(self, kept: str, stored: Sequence[bytes], entered: Sequence[bytes]) -> LoadCrowd:
-        """A crowd from what the ledger keeps of it and of its members."""
+        """Return a crowd from what the ledger keeps of it and of its members."""
         fixed = json.loads(kept)
         day, base = self.stored_figures(stored), Decimal(fixed["bases"][0])
         if not fixed["from"]:
@@ -170,7 +170,7 @@ class LoadRules(RowRules):
         return LoadCrowd(base, fixed["offsets"][0], day, self._instants(fixed["from"], last.shape[1]), last)
 
     def encode(self, crowd: LoadCrowd, period: str) -> tuple[str, list[bytes], list[bytes]]:
-        """What the ledger keeps of a crowd whose last row is about this period, and of its members."""
+        """Return what the ledger keeps of a crowd whose last row is about this period, and of its members."""
         entered = np.zeros((len(crowd.day), 0)) if crowd.last is None else crowd.last
         kept = _pack_kept([crowd.base], [crowd.offset], [NANOWATTS], period)
         return (
@@ -180,7 +180,7 @@ class LoadRules(RowRules):
         )
 
     def make(self, crowds: Sequence[LoadCrowd], at: Sequence[IndexArray]) -> list[MadeRow]:
-        """The rows of all crowds; ``at``: where their members stand today, −1 for those who are not there."""
+        """Return the rows of all crowds; ``at``: where their members stand today, −1 for those who are not there."""
         instants, made = self._instants(self.period, len(self.phases)), []
         for crowd, places in zip(crowds, at, strict=True):
             here = places >= 0
@@ -192,7 +192,7 @@ class LoadRules(RowRules):
         return made
 
     def _instants(self, period: str, number: int) -> tuple[int, ...]:
-        """Microseconds of the entries of a row from a period on."""
+        """Return the microseconds since 1970 of the entries of a row from a period on."""
         start, step = clock.microseconds_of(datetime.fromisoformat(period)), self.step // clock.MICROSECOND
         return tuple(range(start, start + step * number, step))
 
@@ -237,6 +237,7 @@ class TableRules(RowRules):
 
     @property
     def copies(self) -> list[str]:
+        """A warning about columns that say nearly what others say, where there are any."""
         values = self.curves.values
         names = [self.names[j] for j in nearly_equal_columns(values, self.columns.few)] if len(values) else []
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
@@ -244,6 +245,7 @@ class TableRules(RowRules):
 
     @property
     def doubts(self) -> list[str]:
+        """Warnings about copies of columns, and about columns whose figures outgrew what their crowds hide."""
         grown, outgrown = ", ".join(self.names[j] for j in self.grown), ", ".join(self.outgrown)
         more = f"More than ten values by now in {grown}: one member may no longer make most of a row there."
         out = (
@@ -261,47 +263,54 @@ class TableRules(RowRules):
     first_figures = figures  #: with which a label enters a new crowd
 
     def has_entered(self, stored: bytes, entered: bytes, at: int) -> bool:
+        """Return whether a label's figures of today are those that entered its row."""
         return np.array_equal(self.units[at], np.frombuffer(stored, dtype=STORED))
 
     def is_another(self, stored: bytes, held: str, at: int) -> bool:
+        """Return whether a label's figures of today differ from those on record, held columns aside."""
         here = ~np.isin(np.arange(len(self.names)), [int(j) for j in json.loads(held or "{}")])
         return at >= 0 and bool((self.units[at] != np.frombuffer(stored, dtype=STORED))[here].any())
 
     def points(self, at: IndexArray) -> FloatArray:
-        """What crowds are alike in: what the first stage wrote as habits, without the protected columns."""
+        """Return what crowds of some labels are alike in (n, d): their habits without the protected columns."""
         habits = self.curves.points[at]
         plain = np.tile(~self.columns.protected, habits.shape[1] // len(self.names))
         return habits[:, plain] if plain.any() else np.zeros((len(at), 1))
 
     def limits(self, at: IndexArray) -> Limits:
-        """What crowds have to keep as they are formed: dominance and closeness to all labels."""
+        """Return what crowds have to keep as they are formed: dominance and closeness to all labels."""
         return formation_limits(self.curves.values[at], self.columns, self.closeness, None, self.curves.values)
 
     def keeps(self, figures: Units) -> bool:
+        """Return whether members with these figures (n, k) can be a crowd."""
         crowd = np.zeros(len(figures), dtype=np.int64)
         return bool(rules_hold(figures, crowd, self.columns, self.closeness, None, self.units, self.decimals).all())
 
     def failure(self, crowds: Sequence[IndexArray]) -> str | None:
+        """Return why first crowds do not keep the rules, with the columns; None where they do."""
         at = np.concatenate(crowds)
         crowd = np.repeat(np.arange(len(crowds)), [len(one) for one in crowds])
         kept = rules_hold(self.units[at], crowd, self.columns, self.closeness, decimals=self.decimals)
         return None if kept.all() else explain_failed_rules(kept, self.columns, self.names)
 
     def begin(self, last: Units, everyone: Units, draw: Draw) -> TableCrowd:
-        """A new crowd whose members have these figures (n, k); ``everyone``: those of all labels."""
+        """Return a new crowd of members with these figures (n, k); ``everyone``: those of all labels."""
         values = everyone * 10.0 ** -np.array(self.decimals)
         return new_table_crowd(last, column_bases(values, self.columns, len(last)), self.decimals, draw)
 
     def decode(self, kept: str, stored: Sequence[bytes], entered: Sequence[bytes]) -> TableCrowd:
+        """Return a crowd from what the ledger keeps of it and of its members."""
         fixed = json.loads(kept)
         bases = tuple(map(Decimal, fixed["bases"]))
         return TableCrowd(bases, tuple(fixed["offsets"]), self.stored_figures(stored), tuple(fixed["decimals"]))
 
     def encode(self, crowd: TableCrowd, period: str) -> tuple[str, list[bytes], list[bytes]]:
+        """Return what the ledger keeps of a crowd whose last row is about this period, and of its members."""
         kept = _pack_kept(crowd.bases, crowd.offsets, crowd.decimals, period, self.grown)
         return kept, [row.astype(STORED).tobytes() for row in crowd.last], [b""] * len(crowd.last)
 
     def make(self, crowds: Sequence[TableCrowd], at: Sequence[IndexArray]) -> list[MadeRow]:
+        """Return the rows of all crowds, figures that would break a rule withheld."""
         figures, present = [], []
         for places in at:
             here = places >= 0
@@ -321,7 +330,7 @@ Rules = LoadRules | TableRules
 
 
 def round_rows(rows: pl.DataFrame, kept: Mapping[int, tuple[int, str]], columns: Sequence[str]) -> pl.DataFrame:
-    """Rows under a method, rounded and shifted: y -> b ⌊y/b + U/N⌋, with base and offset of their crowd.
+    """Return rows under a method rounded and shifted: y -> b ⌊y/b + U/N⌋, with base and offset of their crowd.
 
     ``kept``: public number of a crowd -> its members and what the ledger keeps of it; ``columns``: the figures.
     """
@@ -341,8 +350,8 @@ def round_rows(rows: pl.DataFrame, kept: Mapping[int, tuple[int, str]], columns:
     return rows.with_columns(pl.Series(name, figures, dtype=pl.Float64) for name, figures in rounded.items())
 
 
-def redraw(kept: str, members: int, sums: Sequence[str], shown: Sequence[float]) -> list[float]:
-    """A row for a rehearsal: the same sums with offsets that are thrown away; what is withheld stays so."""
+def redraw_row(kept: str, members: int, sums: Sequence[str], shown: Sequence[float]) -> list[float]:
+    """Return a row for a rehearsal, with offsets that are thrown away; what is withheld stays so."""
     fixed = json.loads(kept)
     entries = len(sums) if len(fixed["bases"]) == 1 else 1
     row: list[float] = []
@@ -356,5 +365,6 @@ def redraw(kept: str, members: int, sums: Sequence[str], shown: Sequence[float])
 def _pack_kept(
     bases: Sequence[Decimal], offsets: Sequence[int], decimals: Sequence[int], period: str, grown: Sequence[int] = ()
 ) -> str:
+    """Return what the ledger keeps of a crowd, as JSON."""
     fixed = {"bases": [str(base) for base in bases], "offsets": list(offsets), "decimals": list(decimals)}
     return json.dumps(fixed | {"from": period} | ({"grown": list(grown)} if grown else {}), sort_keys=True)

@@ -72,11 +72,11 @@ class CrowdTables:
 
     @classmethod
     def load(cls, folder: Folder) -> CrowdTables:
-        """From the folder of a run."""
+        """Read both tables from the folder of a run."""
         return cls(pl.read_parquet(folder / CROWDS), pl.read_parquet(folder / ROWS))
 
     def write(self, folder: Folder) -> None:
-        """Into the folder of a run."""
+        """Write both tables into the folder of a run."""
         folder.write(CROWDS, lambda path: self.members.write_parquet(path))
         folder.write(ROWS, lambda path: self.rows.write_parquet(path))
 
@@ -86,7 +86,7 @@ class CrowdTables:
         return self.rows.filter(~pl.col("retired"))
 
     def with_rows(self) -> pl.DataFrame:
-        """Members with a figure today and the row of their crowd, where no figure of it is withheld."""
+        """Return members with a figure today beside the row of their crowd, where no figure of it is withheld."""
         table = self.lasting.select("crowd", "members", row="values")
         known = self.members.filter(pl.col("value").is_not_null() & ~pl.col("waits"))
         whole = ~pl.col("row").list.eval(pl.element().is_nan()).list.any()
@@ -142,7 +142,7 @@ class CrowdPlan:
         self._settings, self._curves, self._book, self._is_first = settings, curves, book, book.is_first(lasting)
         grown = {j for entry in book.lasting if entry["kept"] for j in json.loads(entry["kept"]).get("grown", ())}
         #: Of rows that are rounded, under a method too; ``rules`` are those of averages alone.
-        self._rounding = rules_of(settings, curves, lasting, period, sorted(grown))
+        self._rounding = row_rules_of(settings, curves, lasting, period, sorted(grown))
         self.rules = self._rounding if lasting["release"] == "mean" else None
         self.setting = json.dumps(lasting | (self.rules.decided if self.rules else {}), sort_keys=True)
         self._place = {name: i for i, name in enumerate(curves.labels)}
@@ -235,7 +235,7 @@ class CrowdPlan:
             seed = draw_offset(SEEDS) if first else None
             crowd = form_crowds(points, self.m, None if first else shuffle, seed=seed, **terms)
         if first and (crowd < 0).all():
-            raise InputError(too_few(self.m, self._curves, input_of(self._settings).several))
+            raise InputError(too_few_message(self.m, self._curves, input_of(self._settings).several))
         if first and rules is not None:
             failure = rules.failure(rows_by_crowd(np.where(crowd < 0, crowd.max() + 1, crowd))[: int(crowd.max()) + 1])
             if failure is not None:
@@ -369,7 +369,7 @@ def formation_terms(
     return rules.points(at), curves.limits(None, at) | {"limits": rules.limits(at)}
 
 
-def rules_of(
+def row_rules_of(
     settings: Config, curves: Curves, setting: Mapping[str, Any], period: str, grown: Sequence[int] = ()
 ) -> Rules | None:
     """Return the rules of the rows of a release; None where answers are draws of a law, which are not rounded."""
@@ -390,8 +390,8 @@ def _held_since(before: str, held: Any, period: str) -> str:
     return json.dumps(since, sort_keys=True) if since else ""
 
 
-def too_few(m: int, curves: Curves, noun: str) -> str:
-    """Why no crowd can be formed, and the number that would work."""
+def too_few_message(m: int, curves: Curves, noun: str) -> str:
+    """Return why no crowd of m can be formed, and the size that would work."""
     where, wider = f"{curves.most} {noun} can be used", ""
     if curves.boundaries is not None:
         where, wider = f"at most {curves.most} {noun} share a boundary", " or wider boundaries"
@@ -403,12 +403,12 @@ def too_few(m: int, curves: Curves, noun: str) -> str:
 
 
 def draw_offset(n: int) -> int:
-    """A secret offset below n, from the cryptographic source."""
+    """Return a secret offset below n, from the cryptographic source."""
     return secrets.randbelow(n)
 
 
-def draw_numbers(work: Work, ledger: Ledger | None) -> tuple[dict[int, int], bytes]:
-    """New crowd -> its public number, and the key of the order of rows: as the folder has them, or drawn now.
+def public_crowd_numbers(work: Work, ledger: Ledger | None) -> tuple[dict[int, int], bytes]:
+    """Return new crowd -> its public number, and the key of the order of rows: as the folder has them, or drawn now.
 
     Without a ledger, in a rehearsal, numbers are 1, 2, 3 and mean nothing.
     """
@@ -427,7 +427,7 @@ def draw_numbers(work: Work, ledger: Ledger | None) -> tuple[dict[int, int], byt
 def record_rows(
     work: Work, numbers: Mapping[int, int], table_digest: str, book: Book | None = None, *, with_figures: bool
 ) -> None:
-    """Record the crowds of this release, once; nothing happens where all of it was on record before.
+    """Record the crowds of this release in the ledger, once; nothing happens where all of it is on record.
 
     ``book``: what is on record about their members, where it was read already;
     ``with_figures``: the rows are what is released, and are recorded too.

@@ -34,11 +34,11 @@ from shoal.numerics import warmup
 from shoal.plaintext import sections
 from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import DesignFacts, FitFacts, ReleaseFacts
-from shoal.product.runs import card_stage, crowd_stage
+from shoal.product.runs import crowd_stage
 from shoal.product.runs.blocks import WorstCurve, prove_shards, worst_curve, worst_frontier
-from shoal.product.runs.choice import Choice, by_error, by_risk, parse_naming_risk, rehearse_days, share
+from shoal.product.runs.choice import Choice, choose_by_error, choose_by_risk, parse_naming_risk, rehearse_days, share
 from shoal.product.runs.config import Config, split_settings
-from shoal.product.runs.fit_stage import with_steps
+from shoal.product.runs.fit_stage import horizon_in_steps
 from shoal.product.runs.folder import (
     CSV,
     DESIGN,
@@ -59,10 +59,10 @@ from shoal.product.runs.folder import (
 )
 from shoal.product.runs.kinds import choose_kind
 from shoal.product.runs.kinds.averages import REHEARSAL
-from shoal.product.runs.kinds.kind import Kind
-from shoal.product.runs.owner_ledger import IN_FOLDER, Book, Place, Seal, note_ledger, place_of
+from shoal.product.runs.kinds.kind import PACKAGE, PUBLIC_REPORT, REPORT, Kind, handing_statements
+from shoal.product.runs.owner_ledger import IN_FOLDER, Book, Place, Seal, ledger_place_of, note_ledger_file
 from shoal.product.runs.rows import NUMBERS
-from shoal.product.runs.shards import find_shard, put_whole, sweep
+from shoal.product.runs.shards import find_shard, remove_unfinished, write_shard_file
 from shoal.product.runs.work import Work
 
 if TYPE_CHECKING:
@@ -85,9 +85,9 @@ ONCE = (
 BOARD, ANNEX = "board.html", "annex.html"
 #: Files that a user looks for, and what they are.
 FILES = {
-    card_stage.REPORT: "the report, for the data owner: it shows true answers",
-    card_stage.PACKAGE: "public/ is what to share, a data package: columns, units, licence, guarantee",
-    card_stage.PUBLIC: "the report to share: the table and its card, without names and true answers",
+    REPORT: "the report, for the data owner: it shows true answers",
+    PACKAGE: "public/ is what to share, a data package: columns, units, licence, guarantee",
+    PUBLIC_REPORT: "the report to share: the table and its card, without names and true answers",
     PUBLIC: "the released figures, to share: no names",
     CSV: "the same with the name behind each row: your key, keep it private (also .parquet)",
     "card.md": "the release card, to publish with the figures (also .json)",
@@ -109,7 +109,7 @@ def run(
     progress: Progress | None = None,
     **settings: Any,
 ) -> Run:
-    """All that the command ``shoal run`` does: from a file to a table that may be passed on, its card and its report.
+    """Do all that the command ``shoal run`` does: from a file to a table that may be shared, its card and its report.
 
     Where ``out`` holds a run, it is continued; a second call releases nothing.
 
@@ -148,7 +148,7 @@ def run(
         if rehearse:
             one.rehearse()
         else:
-            one.everything(until)
+            one.do_all_stages(until)
     return one
 
 
@@ -190,7 +190,7 @@ class Run:
             work.named_ledger = work.named_ledger or base.ledger
         chosen = base.with_settings(**given)
         if chosen.ledger not in (None, IN_FOLDER):
-            chosen = replace(chosen, ledger=place_of(chosen.ledger).stored)
+            chosen = replace(chosen, ledger=ledger_place_of(chosen.ledger).stored)
         self._rows: ScratchFile | None = None
         self._period = given.get("period")
         state = None if saved is None else replace(saved, config=chosen)
@@ -200,7 +200,7 @@ class Run:
             state = new if state is None else replace(state, source=read)
         assert state is not None
         fit = state.facts.fit
-        chosen = with_steps(chosen, horizon, None if fit is None else fit.step_minutes)
+        chosen = horizon_in_steps(chosen, horizon, None if fit is None else fit.step_minutes)
         work.state = replace(state, config=chosen, kind=choose_kind(chosen, fit).word)
 
     @classmethod
@@ -257,7 +257,7 @@ class Run:
 
     @contextmanager
     def hold(self) -> Iterator[Run]:
-        """Hold the folder; another process is refused meanwhile.
+        """Hold the folder for this process; another one is refused meanwhile.
 
         Where a new release is refused before anything was charged for it, the folder is left as it was: also one that
         was empty, or not there, while no stage is done.
@@ -278,7 +278,7 @@ class Run:
                 if self._rows is not None:
                     rows, path = self._rows, Path(self.state.source.path)
                     path.parent.mkdir(parents=True, exist_ok=True)
-                    put_whole(path, lambda rough: shutil.copyfile(rows.path, rough))
+                    write_shard_file(path, lambda rough: shutil.copyfile(rows.path, rough))
                 before, files = self._saved, folder.snapshot()
                 assert before is not None
                 try:
@@ -296,7 +296,7 @@ class Run:
                 self.work.close_ledger()
 
     def _undo_refused_release(self, before: RunState, files: Snapshot) -> None:
-        """Go back to before a release or a period that was refused, unless the ledger has it or cannot be asked."""
+        """Go back to before a refused release, unless the ledger has it or cannot be asked."""
         new = self.state.release > before.release
         if self.has_released:
             try:
@@ -313,17 +313,21 @@ class Run:
             self._remember(replace(self.state, releasing=None))
 
     def _remember(self, state: RunState) -> None:
+        """Write the state to the folder, and go on with it."""
         self.work.folder.remember(state)
         self.work.state = self._saved = state
 
     def _forget(self, *stages: str, **changes: Any) -> None:
+        """Forget that some stages are done, and change other fields of the state."""
         left = {name: done for name, done in self.state.stages.items() if name not in stages}
         self._remember(replace(self.state, stages=left, **changes))
 
     def _configure(self, **settings: Any) -> None:
+        """Change some settings, which are written with the next stage."""
         self.work.state = replace(self.state, config=replace(self.config, **settings))
 
-    def _say(self, stage: str, text: str, done: float, total: int) -> None:
+    def _report(self, stage: str, text: str, done: float, total: int) -> None:
+        """Report progress under the name of a stage."""
         self.work.stage = stage
         self.work.report(text, done, total)
 
@@ -338,38 +342,38 @@ class Run:
         """Return whether a stage and all that it rests on are done, as now configured, and their files intact."""
         return stage in self.work.pipeline and self.work.first_undone(until=stage) is None
 
-    def demand(self, *stages: str) -> None:
+    def require_stages(self, *stages: str) -> None:
         """Raise InputError unless these stages are done."""
         for stage in stages:
             if stage not in self.state.stages:
                 raise InputError(f"dir: the stage {stage!r} of {self.path.name} is not done; run `shoal run` on it")
 
-    def everything(self, until: str = "report") -> None:
-        """Every stage that is not done, up to one of them."""
+    def do_all_stages(self, until: str = "report") -> None:
+        """Do every stage that is not done, up to one of them."""
         if until not in UNTIL:
             raise InputError(f"until must be one of {', '.join(UNTIL)}")
         with self.hold():
             self.do("fit")  # which may tell that a method is needed
-            for stage in self._stages(until)[1:]:
+            for stage in self._stages_until(until)[1:]:
                 self.do(stage)
 
-    def _stages(self, until: str) -> list[str]:
-        """The stages of this run, up to one that ``--until`` names."""
+    def _stages_until(self, until: str) -> list[str]:
+        """Return the stages of this run, up to one that ``--until`` names."""
         last = STAGES.index(UNTIL[until])
         return [name for name in self.work.pipeline if STAGES.index(name) <= last]
 
     def do(self, stage: str) -> None:
-        """One stage, if it is not done; all before it must be."""
+        """Do one stage, if it is not done; all before it must be."""
         with self.hold():
             if stage not in ("audit", "card", "report"):  # what a release rests on
                 self._refuse_changes()
             if stage == "fit":
-                self._prepare()
+                self._prepare_first_stage()
             if stage == "release" and not self.is_done(stage):
-                self._replan()
+                self._form_crowds_anew()
             undone = self.work.first_undone(until=stage)
             if undone is None:
-                self._say(stage, "already done", 1, 1)
+                self._report(stage, "already done", 1, 1)
                 return
             if undone != stage:
                 raise InputError(
@@ -377,13 +381,13 @@ class Run:
                     f"run `shoal run --out {self.path.name}` for all of them"
                 )
             if stage == "release":
-                self._begin()
-            self._do_stage(stage)
+                self._begin_release()
+            self._perform_stage(stage)
 
-    def _do_stage(self, name: str) -> None:
-        """Do the steps of a stage, and save its key, files and facts, so that it is not done again."""
+    def _perform_stage(self, name: str) -> None:
+        """Do a stage, and save its key, files and facts, so that it is not done again."""
         stage, work = self.work.pipeline[name], self.work
-        self._say(name, stage.doing, 0, 0)
+        self._report(name, stage.doing, 0, 0)
         begun = time.monotonic()
         outcome = stage.do(work)
         facts: Any = decode_facts(name, outcome.facts.to_json())  # as they will be read
@@ -402,15 +406,15 @@ class Run:
             state = replace(state, releasing=None, ledger=replace(state.ledger, head=facts.head))
         self._remember(state)
         self.did.append(name)
-        self._say(name, stage.doing, 1, 1)
+        self._report(name, stage.doing, 1, 1)
 
     # ------------------------------------------------------------------ new to fitted
 
-    def _prepare(self) -> None:
-        """Compile what was never compiled here, sweep, and forget stages that lack shards, which may be mended."""
-        compile_first(self._say, self.config)
+    def _prepare_first_stage(self) -> None:
+        """Compile what was never compiled here, remove unfinished files, and forget stages that lack shards."""
+        compile_kernels_first(self._report, self.config)
         for folder in (self.path / SHARDS, self.path):  # nobody works in them yet
-            sweep(folder)
+            remove_unfinished(folder)
         lists = [name for name in (FIT, DESIGN) if (self.path / name).is_file()]
         parts = [part for name in lists for part in self.work.read_listing(name).parts]
         lacks = self.work.facts.has_failed("fit", "design", "release") or any(find_shard(p.path) is None for p in parts)
@@ -418,7 +422,7 @@ class Run:
             self._forget(*STAGES, releasing=None)  # what is there is passed over, shard by shard
 
     def _refuse_changes(self) -> None:
-        """Refuse to redo what a release rests on.
+        """Raise InputError where something that a release rests on has changed since it was begun.
 
         A release that was begun and interrupted is continued, since the ledger gives the same answers again.
         """
@@ -426,19 +430,21 @@ class Run:
             key = self.state.release_key
             if self.work.stage_keys("release")["release"] != key:
                 raise InputError(
-                    f"dir: {self.path.name} has released, and this is {self._difference()}. Nothing was changed. What "
-                    "is new about the same labels takes a later period: update=True goes on with a new day or table; "
-                    "or name a new folder; their crowds are used in both"
+                    f"dir: {self.path.name} has released, and this is {self._describe_changes()}. Nothing was changed. "
+                    "What is new about the same labels takes a later period: update=True goes on with a new day or "
+                    "table; or name a new folder; their crowds are used in both"
                 )
             if "release" in self.state.stages and self.work.facts.has_failed("design", "release"):
                 self._forget("design", "audit", "release", releasing=key)  # what is mended is released under this name
         if self.state != self._saved:
             self._remember(self.state)
 
-    def _difference(self) -> str:
-        """What is not as it was when this folder released, in words."""
+    def _describe_changes(self) -> str:
+        """Return in words what is not as it was when this folder released."""
         before = self._saved or self.state
-        names = dict.fromkeys(name for stage in self._stages("release") for name in self.work.pipeline[stage].settings)
+        names = dict.fromkeys(
+            name for stage in self._stages_until("release") for name in self.work.pipeline[stage].settings
+        )
         changed = [name for name in names if getattr(before.config, name) != getattr(self.config, name)]
         differences = [f"another {', '.join(changed)}"] if changed else []
         differences += ["another file"] if before.source.digest != self.state.source.digest else []
@@ -446,7 +452,7 @@ class Run:
 
     # ------------------------------------------------------------------ planned to begun
 
-    def _replan(self) -> None:
+    def _form_crowds_anew(self) -> None:
         """Form crowds anew where something was recorded about the same labels since they were formed."""
         if not self.is_done("crowds"):
             return
@@ -456,11 +462,11 @@ class Run:
         labels = self.work.tables.members["label"].to_list()
         if Book.read(ledger, labels).digest != self.work.facts.plan.book:
             self._forget("crowds", "design", "audit")
-            for stage in self._stages("audit")[1:]:
-                self._do_stage(stage)
+            for stage in self._stages_until("audit")[1:]:
+                self._perform_stage(stage)
 
-    def _begin(self) -> None:
-        """Seal the ledger. What is refused here was not begun, and no ledger is made for it."""
+    def _begin_release(self) -> None:
+        """Seal the ledger and write the key of the release: from here on it may have happened."""
         work = self.work
         self.kind.begin(work)
         # Written before the ledger is asked: a release that may have happened counts as one, and is the one of this
@@ -470,11 +476,11 @@ class Run:
         ledger = work.open_ledger(create=True)
         seal = Seal(ledger.identity, str(ledger.head), work.place.stored)
         if not work.is_apart:
-            note_ledger(work.place)
+            note_ledger_file(work.place)
         self._remember(replace(self.state, releasing=self.work.stage_keys("release")["release"], ledger=seal))
 
     def check_ledger(self) -> None:
-        """Before anything is done: is the ledger there, and the one it was?"""
+        """Raise LedgerError unless the ledger that this run was charged to is there, and the same."""
         if self.state.ledger is not None:
             self.work.open_ledger()
             self.work.state = replace(self.state, ledger=replace(self.state.ledger, where=self.place.stored))
@@ -482,7 +488,7 @@ class Run:
     # ------------------------------------------------------------------ released to new
 
     def begin_next_release(self) -> None:
-        """Go on with a new day, or period: put the last release aside; crowds stay as they are on record.
+        """Begin a new day, or period: put the last release aside; crowds stay as they are on record.
 
         In a new folder it begins. Asked for again with the same readings and settings, as after an interruption, it
         changes nothing.
@@ -531,7 +537,7 @@ class Run:
     # ------------------------------------------------------------------ before a release
 
     def rehearse(self) -> None:
-        """Everything up to the release, which is recorded, drawn and charged nowhere; any number of times."""
+        """Do everything up to the release, which is recorded, drawn and charged nowhere; any number of times."""
         self.kind.refuse("rehearse")
         with self.hold():
             if self.has_released:
@@ -541,12 +547,12 @@ class Run:
                 )
             self.do("fit")
             self._forget("crowds")  # by what is on record now
-            for stage in self._stages("audit")[1:]:
+            for stage in self._stages_until("audit")[1:]:
                 self.do(stage)
             self.rehearsed_card = self.kind.rehearse(self.work)
 
     def choose(self, *, at_most: float | str | None = None, error: float | str | None = None) -> Choice:
-        """The crowd by the risk of being named, or by the error that one can bear: see :func:`shoal.choose`."""
+        """Choose the crowd by the risk of being named, or by the error that one can bear: see :func:`shoal.choose`."""
         name = "at_most" if at_most is not None else "within"
         self.kind.refuse(name)
         if (at_most is None) == (error is None):
@@ -557,16 +563,16 @@ class Run:
             if not self.has_released:
                 self.do("fit")
             self.kind.refuse(name)  # a table's rows may have decided it
-            self._say("choose", "rehearsing", 0, 0)
+            self._report("choose", "rehearsing", 0, 0)
             if at_most is not None:
-                choice = by_risk(rehearse_days(self.work, days=False), parse_naming_risk(at_most))
+                choice = choose_by_risk(rehearse_days(self.work, days=False), parse_naming_risk(at_most))
             else:
-                choice = by_error(rehearse_days(self.work), share(error if error is not None else ""))
-            self._say("choose", "rehearsing", 1, 1)
+                choice = choose_by_error(rehearse_days(self.work), share(error if error is not None else ""))
+            self._report("choose", "rehearsing", 1, 1)
         return choice
 
     def take_choice(self, choice: Choice) -> None:
-        """Go on with a choice: its crowd becomes the setting of this folder, and the folder keeps why."""
+        """Make the crowd that was chosen the setting of this folder, and keep why."""
         if self.has_released and choice.crowd != self.config.crowd:
             raise InputError(
                 f"crowd: {self.path.name} has released with crowds of at least {self.config.crowd}, and now "
@@ -585,15 +591,17 @@ class Run:
 
     @property
     def design(self) -> DesignFacts | None:
+        """The facts of the design; None where nothing was designed."""
         return self.work.facts.design
 
     @property
     def release(self) -> ReleaseFacts | None:
+        """The facts of the release; None where nothing was released."""
         return self.work.facts.release
 
     @property
     def exit_code(self) -> int:
-        """A violation found by the audit is a guarantee not met, 4; shards left out are bad input, 2."""
+        """The exit code of the command: 4 after an audit that found a violation, 2 where shards are left out, or 0."""
         audit = self.work.facts.audit
         if audit is not None and audit.verdict == "violated" and self.is_done("audit"):
             return 4
@@ -605,7 +613,7 @@ class Run:
     def card(self) -> ReleaseCard:
         """The release card: of averages, of what a method released under an ε, or of noisy readings."""
         names = list(self.work.pipeline)
-        self.demand(*names[: names.index("card")])
+        self.require_stages(*names[: names.index("card")])
         return self.card_so_far
 
     @property
@@ -615,24 +623,24 @@ class Run:
 
     @property
     def released(self) -> pl.DataFrame:
-        """What was released, with whose it is.
+        """The released table, with the label of each row.
 
         Of meters: household, crowd, members, step, timestamp, kw. Of a table: label, crowd, members and its columns. A
         figure that would break a rule of a row is missing. A method's release has a row per home or sample: crowd, …
         """
         import polars as pl
 
-        self.demand("release")
+        self.require_stages("release")
         return pl.read_parquet(self.path / PARQUET)
 
     @property
     def report(self) -> Path:
         """The page for the data owner; it shows true answers."""
-        self.demand("report")
-        return self.path / card_stage.REPORT
+        self.require_stages("report")
+        return self.path / REPORT
 
     def reader(self, row: int | Sequence[float]) -> pl.DataFrame:
-        """For the owner: how far homes lie from a row, by step; one law pooled over all crowds of the release.
+        """Return, for the owner, how far homes lie from a row, by step; one law pooled over all crowds of the release.
 
         It is computed from members' own figures and outside the rules of a row. Someone who has it, the rows and the
         other members' figures knows a constant load to a range of 0.05 kW (docs/sharp-edges.md): share it as readings.
@@ -646,16 +654,16 @@ class Run:
 
         >>> run.reader(123456)  # doctest: +SKIP
         """
-        self.demand("release")
+        self.require_stages("release")
         return self.kind.reader(self.work, row)
 
     def compare(self, epsilon: float = 1.0, delta: float = 1e-5) -> Comparison:
-        """Ways to protect the labels of this run at (ε, δ), each in its crowd, and averages; nothing is recorded."""
+        """Compare ways to protect the labels of this run at (ε, δ), each in its crowd; nothing is recorded."""
         import polars as pl
 
         from shoal.designs.comparison import compare_with_averages
 
-        self.demand("crowds")
+        self.require_stages("crowds")
         both = self.work.tables.members.filter(pl.col("value").is_not_null() & ~pl.col("waits"))
         values = both["value"].to_numpy()
         scale = self.work.input.spread(values)
@@ -663,29 +671,29 @@ class Run:
         return compare_with_averages(values / (scale + (scale == 0)), crowd, epsilon, delta)
 
     def curve(self, epsilon: Sequence[float], notion: str = "dp") -> WorstCurve:
-        """δ(ε) over all pairs of the run: of what is released ("dp"), or of the ideal laws under another notion."""
+        """Return δ(ε) over all pairs of the run: of what is released ("dp"), or the ideal laws under another notion."""
         self._demand_method()
         return worst_curve(self.work, epsilon, notion)
 
     def frontier(
         self, rho: Sequence[float], methods: Sequence[str], *, epsilon: float | None = None, search: int = 10
     ) -> dict[str, list[float]]:
-        """Method -> the δ that each budget, ascending, leaves in the worst crowd of the run. Nothing is changed."""
+        """Return method -> the δ that each budget, ascending, leaves in the worst crowd of the run."""
         self._demand_method()
         return worst_frontier(self.work, rho, methods, epsilon, search)
 
     def prove(self, *, epsilon: float | None = None, scope: str | None = None) -> dict[str, Proof]:
-        """A proof of every shard's mechanism, written to ``proof/``; by default at the ε and scope of its design."""
+        """Return a proof of every shard, written to ``proof/``; by default at the ε and scope of its design."""
         self._demand_method()
         return prove_shards(self.work, epsilon, scope)
 
     def _demand_method(self) -> None:
-        """Raise unless something with an ε was designed."""
+        """Raise InputError unless something with an ε was designed."""
         self.kind.refuse("proof")
-        self.demand("design")
+        self.require_stages("design")
 
     def explain(self, purpose: str = "", attack: str | Path | None = None) -> tuple[Path, Path]:
-        """Write one page for a board and an annex for a regulator, from the card; their paths.
+        """Write one page for a board and an annex for a regulator, from the card; return their paths.
 
         ``attack`` is the attack.json of a study (`shoal attack`), whose findings both pages then have.
         """
@@ -702,7 +710,7 @@ class Run:
     # ------------------------------------------------------------------ what to say about it
 
     def to_dict(self) -> dict[str, Any]:
-        """What is there, for machines."""
+        """Return what the folder holds, for machines."""
         seal, undone = self.state.ledger, self.work.first_undone()
         names = list(self.work.pipeline)
         done = names if undone is None else names[: names.index(undone)]
@@ -726,12 +734,12 @@ class Run:
         }
 
     def summary(self, *, verbose: bool = False) -> list[tuple[str, list[str]]]:
-        """The run for people: headings with their sentences; five of them, or with ``verbose`` everything."""
+        """Return the run for people: headings with their sentences; five of them, or with ``verbose`` everything."""
         from shoal.product.card.render import summary
 
         work, facts, parts = self.work, self.work.facts, list[tuple[str, list[str]]]()
         if facts.people is not None:
-            parts = summary(self.card_so_far, card_stage.handing_of(work), verbose=verbose)
+            parts = summary(self.card_so_far, handing_statements(work), verbose=verbose)
         work.kind.add_sentences(work, parts, new=bool(self.did))
         if facts.audit is not None and facts.audit.verdict == "violated":
             parts.insert(0, ("Violated", ["The audit found more than is promised. Do not use this release."]))
@@ -757,8 +765,8 @@ class Run:
         return [*parts, ("Files", files)] if files else parts
 
 
-def compile_first(tell: Progress, config: Config) -> None:
-    """On the first run on a machine, say so and compile the kernels, before workers would all do it at once.
+def compile_kernels_first(tell: Progress, config: Config) -> None:
+    """Compile the kernels on the first run on a machine, and say so, before workers would all do it at once.
 
     Means of crowds need no accounting: its kernels are the larger part, and are left to the first run with an ε.
     """
@@ -772,4 +780,5 @@ def compile_first(tell: Progress, config: Config) -> None:
 
 
 def _now() -> str:
+    """Return the present instant in UTC, ISO 8601 in seconds."""
     return datetime.now(UTC).isoformat(timespec="seconds")

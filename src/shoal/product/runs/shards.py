@@ -19,9 +19,9 @@ import polars as pl
 
 import shoal
 from shoal.errors import InputError, UnreachableError, WorkerError
-from shoal.files import digest_of, disk_space, file_digest, private_folder, write_whole
+from shoal.files import digest_of, file_digest, make_private_folder, raise_storage_error, write_whole
 from shoal.product.card.facts import Lost
-from shoal.product.workers import Executor, Failure, listening
+from shoal.product.workers import Executor, Failure, forward_progress
 from shoal.records import Record
 
 RECEIPT = "json"
@@ -40,19 +40,19 @@ class Part(Record):
 
     @property
     def key(self) -> str:
-        """The name of its files, before the suffix."""
+        """The name of the shard's files, before the suffix."""
         return _key(self.path)
 
     def facts_as(self, kind: type[Kind]) -> Kind:
-        """The facts, as the record that its job returned."""
+        """Return the facts about the shard, as the record that its job returned."""
         return kind.from_json(self.facts)
 
     def beside(self, suffix: str) -> Path:
-        """Another file of the same shard."""
+        """Return the path of the shard's file with another suffix."""
         return Path(self.path).with_name(f"{self.key}.{suffix}")
 
     def check(self) -> None:
-        """Raise unless the shard's files, each read through once, are as they were written."""
+        """Raise InputError unless the shard's files are there and as they were written; each is read through once."""
         for suffix, digest in self.files.items():
             try:
                 fault = "" if file_digest(self.beside(suffix)) == digest else "is damaged"
@@ -66,30 +66,30 @@ class Part(Record):
                 )
 
 
-def out_path(root: Path, stage: str, suffix: str, settings: dict[str, Any], inputs: Sequence[Part] = ()) -> str:
-    """Where the shard that a stage makes of these inputs, with these settings, lies; its folder is made.
+def shard_path(root: Path, stage: str, suffix: str, settings: dict[str, Any], inputs: Sequence[Part] = ()) -> str:
+    """Return the path of the shard that a stage makes of these inputs with these settings; its folder is made.
 
     A new version of shoal makes new shards: the code is one of the inputs.
     """
-    private_folder(root / stage)
+    make_private_folder(root / stage)
     key = digest_of([stage, shoal.__version__, settings, [part.key for part in inputs]])[:32]
     return str(root / stage / f"{key}.{suffix}")
 
 
 def seal_shard(path: str | Path, facts: Record) -> Part:
-    """Leave the receipt of a shard whose files are written: from now on it is done."""
+    """Write the receipt of a shard whose files are written; return the finished shard."""
     key = _key(path)
     receipt = Path(path).with_name(f"{key}.{RECEIPT}")
     beside = (file for file in sorted(receipt.parent.glob(f"{key}.*")) if file != receipt)
     files = {file.name.removeprefix(f"{key}."): file_digest(file) for file in beside}
     body = json.loads(json.dumps(Part(Path(path).name, files, facts.to_json()).to_json()))  # as it will be read
     content = json.dumps({**body, "seal": digest_of(body)}, indent=1, ensure_ascii=False).encode()
-    put_whole(receipt, lambda rough: rough.write_bytes(content))
+    write_shard_file(receipt, lambda rough: rough.write_bytes(content))
     return Part(str(path), files, body["facts"])
 
 
 def find_shard(path: str | Path) -> Part | None:
-    """The shard at a path if its receipt and its files are all there, or None: then it has to be made.
+    """Return the shard at a path if its receipt and files are all there; None where it has to be made.
 
     Contents are checked where they are read, by ``Part.check``.
     """
@@ -105,27 +105,28 @@ def find_shard(path: str | Path) -> Part | None:
     return part if good and all(part.beside(suffix).is_file() for suffix in part.files) else None
 
 
-def sweep(root: str | Path) -> int:
-    """Remove what killed workers have left unfinished of a folder's shards; how many files. Not while workers write."""
+def remove_unfinished(root: str | Path) -> int:
+    """Remove the unfinished files that killed workers left in a folder's shards; return their number."""
     left = list(Path(root).glob("*/.*.part"))
     for path in left:
         path.unlink(missing_ok=True)
     return len(left)
 
 
-def put_whole(path: str | Path, put: Callable[[Path], Any]) -> None:
+def write_shard_file(path: str | Path, put: Callable[[Path], Any]) -> None:
     """Let ``put`` write a file, whole or not at all, under a temporary name that no other worker uses."""
     target = Path(path)
-    with disk_space():
+    with raise_storage_error():
         write_whole(target, target.with_name(f".{target.name}.{uuid.uuid4().hex}.part"), put)
 
 
-def put_frame(path: str | Path, frame: pl.DataFrame, metadata: dict[str, str] | None = None) -> None:
+def write_shard_frame(path: str | Path, frame: pl.DataFrame, metadata: dict[str, str] | None = None) -> None:
     """Write a table as Parquet, whole or not at all; the same bytes for the same table."""
-    put_whole(path, partial(frame.write_parquet, compression="zstd", compression_level=1, metadata=metadata))
+    write_shard_file(path, partial(frame.write_parquet, compression="zstd", compression_level=1, metadata=metadata))
 
 
 def _key(path: str | Path) -> str:
+    """Return the name of a shard's file before its suffix."""
     return Path(path).name.split(".")[0]
 
 
@@ -142,14 +143,14 @@ class Job:
 
 
 def do(job: Job) -> Part:
-    """Run one job where it is: check its inputs, work, and leave a receipt."""
+    """Run one job where it is: check its inputs, work, and leave a receipt; return the finished shard."""
     for part in job.inputs:
         part.check()
     return seal_shard(job.out, job.work(job.out))
 
 
 def run_jobs(executor: Executor, text: str, jobs: Sequence[Job], tell: Tell, *, for_good: bool = False) -> Listing:
-    """Do what is not done; finished shards in the order of the jobs, and those that failed.
+    """Do the jobs whose shards are not there; return all shards in the order of the jobs, and those that failed.
 
     ``for_good``: what is left out here stays out, so that workers that die are no reason to go on without a shard.
     """
@@ -161,7 +162,7 @@ def run_jobs(executor: Executor, text: str, jobs: Sequence[Job], tell: Tell, *, 
     def within(share: float) -> None:
         tell(text, len(parts) + len(failed) + min(share, 1.0), len(jobs))
 
-    with listening(within):
+    with forward_progress(within):
         for position, result in executor.run(do, [jobs[number] for number in waiting]):
             number = waiting[position]
             if not isinstance(result, Failure):
@@ -198,24 +199,25 @@ class Listing(Record):
 
     @property
     def pairs(self) -> list[tuple[Part, Part]]:
-        """Every part with what it was made of."""
+        """The shards, each with the one that it was made of."""
         return list(zip(self.parts, self.inputs, strict=True))
 
     def text(self, folder: Path) -> str:
-        """The content of its file: JSON, paths relative to the run's folder."""
+        """Return the content of the list's file: JSON, with paths relative to the run's folder."""
         base = folder.resolve()
         relative = self._move(lambda path: Path(path).resolve().relative_to(base).as_posix())
         return json.dumps(relative.to_json(), indent=1)
 
     @classmethod
     def read(cls, path: Path, folder: Path) -> Listing:
-        """Read the file that :meth:`text` describes."""
+        """Return the list from the file that :meth:`text` describes."""
         try:
             return cls.from_json(json.loads(path.read_bytes()))._move(lambda inside: str(folder / inside))
         except (OSError, ValueError, TypeError, AttributeError):
             raise InputError(f"dir: {path.name} is missing or damaged; run the stage again") from None
 
     def _move(self, move: Callable[[str], str]) -> Listing:
+        """Return the list with every path changed by a function."""
         parts, inputs = (
             tuple(replace(part, path=move(part.path)) for part in each) for each in (self.parts, self.inputs)
         )

@@ -34,9 +34,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from shoal.archive import Arrays, pack, read_input, unpack
+from shoal.archive import Arrays, pack, read_file_of, unpack
 from shoal.errors import InputError
-from shoal.files import disk_space, private, write_private
+from shoal.files import private, raise_storage_error, write_private
 from shoal.plaintext import FORMULA, cell
 
 Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
@@ -90,9 +90,6 @@ def row_batches(table: pl.LazyFrame, rows: int) -> Iterator[pl.DataFrame]:
         start += len(part)
 
 
-# ------------------------------------------------------------------ files
-
-
 def find_meter_files(path: Paths) -> list[Path]:
     """Find the files that a path, a pattern, a folder or a sequence of these stands for, in sorted order."""
     if not isinstance(path, (str, os.PathLike)):
@@ -102,23 +99,22 @@ def find_meter_files(path: Paths) -> list[Path]:
         if not files:
             raise InputError("path must name at least one file")
         return list(dict.fromkeys(files))
-    text = os.fspath(path)
-    if os.path.isdir(text):
-        if is_run_folder(text):
-            raise InputError(f"path: {Path(text).name} is a run of shoal, not a folder of meter files")
-        every = sorted(_files_under(text))
-        inside = [p for p in every if p.name.lower().endswith(SUFFIXES)]
+    place = Path(path)
+    if os.path.isdir(place):
+        if is_run_folder(place):
+            raise InputError(f"path: {place.name} is a run of shoal, not a folder of meter files")
+        every = sorted(_files_under(place))
+        inside = [file for file in every if file.name.lower().endswith(SUFFIXES)]
         if not inside:
-            books = any(p.name.lower().endswith(WORKBOOKS) for p in every)
+            books = any(file.name.lower().endswith(WORKBOOKS) for file in every)
             more = ", but spreadsheets: save them as CSV" if books else ""
-            raise InputError(f"path: the folder {Path(text).name} holds no CSV or Parquet file{more}")
+            raise InputError(f"path: the folder {place.name} holds no CSV or Parquet file{more}")
         return inside
-    if os.path.isfile(text):
-        return [Path(text)]
-    matches = sorted(Path(p) for p in glob.glob(text, recursive=True) if os.path.isfile(p))
-    if not matches:
-        raise InputError(f"path: {Path(text).name} is not a file, a folder or a pattern that matches any")
-    return matches
+    matches = [path] if os.path.isfile(path) else glob.glob(os.fspath(path), recursive=True)
+    files = sorted(Path(match) for match in matches if os.path.isfile(match))
+    if not files:
+        raise InputError(f"path: {place.name} is not a file, a folder or a pattern that matches any")
+    return files
 
 
 def is_run_folder(folder: str | Path) -> bool:
@@ -130,7 +126,7 @@ def is_run_folder(folder: str | Path) -> bool:
     return isinstance(content, dict) and content.get("format") == "shoal run"
 
 
-def _files_under(folder: str) -> Iterator[Path]:
+def _files_under(folder: Path) -> Iterator[Path]:
     """Files anywhere under a folder, without hidden ones and without runs of shoal."""
     for where, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".") and not is_run_folder(Path(where, name))]
@@ -158,7 +154,11 @@ def open_table_file(file: Path, named: str | None = None) -> FileTable:
     if encoding != "utf-8":
         scratch = ScratchFile("rows.csv")
         table = scratch.path
-        with disk_space(), open_text(file, encoding) as source, table.open("w", encoding="utf-8", newline="") as out:
+        with (
+            raise_storage_error(),
+            open_text(file, encoding) as source,
+            table.open("w", encoding="utf-8", newline="") as out,
+        ):
             shutil.copyfileobj(source, out, CHUNK)
     header = text.splitlines()[0] if text else ""
     separator = max(SEPARATORS, key=header.count)
@@ -243,9 +243,6 @@ def open_text(file: Path, encoding: str, newline: str = "") -> IO[str]:
     return io.TextIOWrapper(open_unpacked(file), encoding=name, errors="replace", newline=newline)
 
 
-# ------------------------------------------------------------------ frames
-
-
 def lazy_table(source: Any, name: str = "source") -> pl.LazyFrame | None:
     """A frame of Polars, pandas or Arrow as a lazy table, None for anything else; messages begin with ``name``."""
     if isinstance(source, (pl.DataFrame, pl.LazyFrame)):
@@ -285,7 +282,7 @@ def store_as_parquet(source: Any) -> ScratchFile | None:
         return None
     scratch = ScratchFile(FRAME)
     try:
-        with disk_space():
+        with raise_storage_error():
             table.sink_parquet(scratch.path, row_group_size=ROW_GROUP)
     except UNREADABLE:  # their texts may quote rows
         raise InputError("source: its rows cannot be read as a table; check what the frame is made from") from None
@@ -338,7 +335,7 @@ def save_record(record: Any, path: str | Path, form: str, version: int) -> None:
 def load_record(kind: type[Kind], path: str | Path, form: str, version: int) -> Kind:
     """Read a file that :func:`save_record` wrote; one that is damaged, altered or of another version is refused."""
     name = f"path: {Path(path).name}"
-    header, arrays = unpack(read_input(path, form), form, version, name, "fit again")
+    header, arrays = unpack(read_file_of(path, form), form, version, name, "fit again")
     try:
         record: Kind = _rebuild(kind, header["record"], "", arrays)
     except (KeyError, TypeError) as error:
@@ -349,10 +346,8 @@ def load_record(kind: type[Kind], path: str | Path, form: str, version: int) -> 
 def _split_arrays(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
     """Convert a value for JSON; its arrays, and frames as Parquet, go into ``arrays`` under their dotted names."""
     if is_dataclass(value):
-        return {
-            one.name: _split_arrays(getattr(value, one.name), f"{name}.{one.name}".lstrip("."), arrays)
-            for one in fields(value)
-        }
+        parts = ((one.name, f"{name}.{one.name}".lstrip(".")) for one in fields(value))
+        return {part: _split_arrays(getattr(value, part), path, arrays) for part, path in parts}
     if isinstance(value, (pl.DataFrame, pl.Series)):
         buffer = io.BytesIO()
         (value if isinstance(value, pl.DataFrame) else value.to_frame()).write_parquet(buffer)
@@ -374,10 +369,8 @@ def _rebuild(kind: Any, value: Any, name: str, arrays: Arrays) -> Any:
         return frame if kind is pl.DataFrame else frame.to_series()
     if is_dataclass(kind) and value is not None:
         hints = typing.get_type_hints(kind)
-        parts = {
-            one.name: _rebuild(hints[one.name], value[one.name], f"{name}.{one.name}".lstrip("."), arrays)
-            for one in fields(kind)
-        }
+        inside = ((one.name, f"{name}.{one.name}".lstrip(".")) for one in fields(kind))
+        parts = {part: _rebuild(hints[part], value[part], path, arrays) for part, path in inside}
         return kind(**parts)  # type: ignore[operator]
     if kind is timedelta:
         return timedelta(microseconds=value)

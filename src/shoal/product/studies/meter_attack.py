@@ -32,10 +32,10 @@ from shoal.product.sources.meters.crowd_points import likeness_points, usual_day
 from shoal.product.sources.meters.forecast import forecast
 from shoal.product.sources.meters.predictive_laws import Forecasts, phase_numbers
 from shoal.product.sources.meters.quality import Readings, as_readings
-from shoal.product.studies import attackers
+from shoal.product.studies import attackers, inference
 from shoal.product.studies.attackers import Table
 from shoal.product.studies.findings import Finding, Study, isolation_chances, share_finding
-from shoal.product.studies.inference import Rows, infer_columns, infer_from_noisy_sum, infer_property, is_above_median
+from shoal.product.studies.inference import ReleasedRows
 from shoal.readings.crowds import check_curves, home_vectors
 from shoal.readings.plan import noisy_crowds_plan
 from shoal.validation import FloatArray
@@ -120,21 +120,16 @@ def attack_meters(
     made = {}
     for number, (days, week) in enumerate(wanted):
         tell(f"forecasting from {days} days", 0.05 + 0.4 * number / len(wanted))
-        options: dict[str, Any] = {"order": order, "horizon": horizon, "season": "day"}
-        made[days, week] = forecast(own, train_days=days, origin=weeks.starts[week], **options)
+        made[days, week] = forecast(own, order, days, horizon, "day", weeks.starts[week])
     weeks = weeks.with_forecasts([fc.households for fc in made.values()], crowd)
     rows = {at: weeks.rows_of_homes(fc.households, fc.power) for at, fc in made.items()}
     power, guessed = ([rows[days, week] for week in weeks.judged] for days in (train_days, min(7, train_days)))
     every = [made[train_days, week] for week in weeks.judged]
-    member = form_crowds(
-        weeks.rows_of_homes(every[0].households, likeness_points(every[0])), crowd, beside=power[0], seed=seed
-    )
+    points, day = (weeks.rows_of_homes(every[0].households, of(every[0])) for of in (likeness_points, usual_day))
+    member = form_crowds(points, crowd, beside=power[0], seed=seed)
     fingerprints, ends = weeks.fingerprints
-    known = [
-        np.concatenate([fingerprints[:, week - 1], log_curves(guess)], axis=1)
-        for week, guess in zip(weeks.judged, guessed, strict=True)
-    ]
-    day = weeks.rows_of_homes(every[0].households, usual_day(every[0]))
+    before = [fingerprints[:, week - 1] for week in weeks.judged]
+    known = [np.concatenate([one, log_curves(guess)], axis=1) for one, guess in zip(before, guessed, strict=True)]
     averages = rehearse_averages(power, day, member, [_instants_and_phases(fc) for fc in every], seed)
 
     tell("attacking raw readings", 0.5)
@@ -145,30 +140,26 @@ def attack_meters(
     findings = [share_finding("singling out", RAW, what, unique, 1 / n)]
     findings += _link_findings(RAW, [raw_scores(fingerprints, ends, week, 1, seed) for week in weeks.judged])
 
-    def attack(curves: Sequence[FloatArray]) -> list[dict[str, FloatArray]]:
-        """Scores of every attacker at each origin on these curves."""
-        return [curve_scores(known, [log_curves(one) for one in curves], origin, seed) for origin in range(len(curves))]
-
-    tell("attacking unprotected forecasts", 0.6)
-    findings += _link_findings(FORECASTS, attack(power))
-    tell("attacking averages", 0.75)
-    findings += _link_findings(AVERAGES, attack([one[member] for one in averages]), member)
+    shown = {FORECASTS: power, AVERAGES: [one[member] for one in averages]}
+    for share, (release, curves) in zip((0.6, 0.75), shown.items(), strict=True):
+        tell(f"attacking {release}", share)
+        logs = [log_curves(one) for one in curves]
+        scores = [curve_scores(known, logs, origin, seed) for origin in range(len(logs))]
+        findings += _link_findings(release, scores, member if release == AVERAGES else None)
     tell("attacking properties", 0.9)
     truths = weeks.facts_in_readings() | read_properties(properties, weeks.names, len(weeks.judged))
-    everyone = np.arange(n)
     releases = [
-        Rows(RAW, tuple(weeks.level_features(week) for week in weeks.judged), everyone),
-        Rows(FORECASTS, curve_features(power), everyone),
-        Rows(AVERAGES, curve_features(averages), member),
+        ReleasedRows(RAW, tuple(weeks.level_features(week) for week in weeks.judged), np.arange(n)),
+        ReleasedRows(FORECASTS, curve_features(power), np.arange(n)),
+        ReleasedRows(AVERAGES, curve_features(averages), member),
     ]
     plan = noisy_crowds_plan(n, EPSILON, typical_kw=max(float(np.mean(np.abs(power))), LEAST))
-    exported = [np.maximum(one, 0.0) for one in power]
+    vectors = home_vectors(check_curves(np.maximum(power[0], 0.0), plan), plan)
     for what, truth in truths.items():
         for one in releases:
-            findings += infer_property(one, truth, what, seed=seed)
-        vectors = [home_vectors(check_curves(one, plan), plan) for one in exported[:1]]
-        findings += infer_from_noisy_sum(vectors, plan.account, truth[:1], f"{what}; {INSIDER}", seed=seed)
-    findings += infer_figures_by_step(Rows(AVERAGES, (averages[0],), member), power[:1], seed)
+            findings += inference.infer_property(one, truth, what, seed=seed)
+        findings += inference.infer_from_noisy_sum([vectors], plan.account, truth[:1], f"{what}; {INSIDER}", seed=seed)
+    findings += infer_figures_by_step(ReleasedRows(AVERAGES, (averages[0],), member), power[:1], seed)
     about = (
         f"{n} homes, a reading every {own.step // timedelta(minutes=1)} minutes from {weeks.days[0]} to "
         f"{weeks.days[1]}; releases of {horizon} steps at {len(power)} origins, a week apart. Averages: "
@@ -217,12 +208,14 @@ def curve_features(curves: Sequence[FloatArray]) -> tuple[FloatArray, ...]:
     return tuple(np.concatenate([one, one - usual], axis=1) for one in logs)
 
 
-def infer_figures_by_step(rows: Rows, power: Sequence[FloatArray], seed: int) -> list[Finding]:
+def infer_figures_by_step(rows: ReleasedRows, power: Sequence[FloatArray], seed: int) -> list[Finding]:
     """Findings on what each figure of a row tells about the same figure of its members: above that of most or not."""
     figures, own = np.concatenate(rows.values, axis=1), np.concatenate(power, axis=1)
     names = [f"step {step % own.shape[1] + 1}" for step in range(own.shape[1])]
-    one = Rows(rows.release, (figures,), rows.member)
-    return infer_columns(one, is_above_median(own), names, OWN_FIGURE, features="own", seed=seed)[:1]
+    one = ReleasedRows(rows.release, (figures,), rows.member)
+    return inference.infer_columns(one, inference.is_above_median(own), names, OWN_FIGURE, features="own", seed=seed)[
+        :1
+    ]
 
 
 def read_properties(source: Any, names: Sequence[str], origins: int) -> dict[str, FloatArray]:
@@ -260,16 +253,13 @@ def log_curves(kw: FloatArray) -> FloatArray:
     return np.asarray(np.log(np.maximum(kw, LEAST)))
 
 
-# ------------------------------------------------------------------ what is known
-
-
 @dataclass(frozen=True)
 class Weeks:
     """Homes with nearly all readings of some weeks, and the weeks before which an attacker stands."""
 
     names: tuple[str, ...]
-    readings: tuple[FloatArray, ...]  #: (homes, 7, steps a day) kW of each week
-    weekends: tuple[NDArray[np.bool_], ...]  #: (7,) of each week
+    readings: FloatArray  #: (weeks, homes, 7, steps a day) kW
+    weekend: NDArray[np.bool_]  #: (7,) which days of every week
     starts: tuple[datetime, ...]
     judged: tuple[int, ...]  #: weeks that are looked at, by number
     left_out: Mapping[str, int]  #: reason -> homes that could not be used
@@ -291,13 +281,11 @@ class Weeks:
         whole = own.window(start, count * 7 * steps)
         enough = np.isfinite(whole.kw).mean(axis=1) >= OBSERVED
         kw = _fill_gaps(whole.kw[enough], steps).reshape(int(enough.sum()), count, 7, steps)
-        names = tuple(name for name, there in zip(whole.households, enough, strict=True) if there)
-        gaps = len(enough) - len(names)
-        days = [[begin + (7 * number + day) * DAY for day in range(7)] for number in range(count)]
+        gaps = int((~enough).sum())
         weeks = cls(
-            names,
-            tuple(kw[:, number] for number in range(count)),
-            tuple(np.array([day.weekday() >= 5 for day in week]) for week in days),
+            tuple(name for name, there in zip(whole.households, enough, strict=True) if there),
+            kw.swapaxes(0, 1),
+            np.array([(begin + day * DAY).weekday() >= 5 for day in range(7)]),
             tuple(whole.timestamps[number * 7 * steps] for number in range(count)),
             tuple(range(max(before, count - origins), count)),
             {f"with less than {OBSERVED:.0%} of the readings": gaps} if gaps else {},
@@ -313,7 +301,7 @@ class Weeks:
         weeks = replace(
             self,
             names=tuple(name for name in self.names if name in there),
-            readings=tuple(week[usable] for week in self.readings),
+            readings=self.readings[:, usable],
             left_out={**self.left_out, **without},
         )
         weeks._refuse_too_few(crowd)
@@ -328,9 +316,9 @@ class Weeks:
 
     def facts_in_readings(self) -> dict[str, FloatArray]:
         """Property -> (origins, n) 1 or 0, from the readings: absence on the day before, and level of use."""
-        days = np.concatenate([week.mean(axis=2) for week in self.readings], axis=1)
+        days = np.concatenate(self.readings.mean(axis=3), axis=1)
         away = [days[:, 7 * week - 1] < AWAY * np.median(days[:, : 7 * week], axis=1) for week in self.judged]
-        level = np.tile(is_above_median(days.mean(axis=1)), (len(self.judged), 1))
+        level = np.tile(inference.is_above_median(days.mean(axis=1)), (len(self.judged), 1))
         return {
             f"absence: less than {AWAY:.0%} of the usual use on the day before": np.array(away, dtype=np.float64),
             "level: mean use above that of most homes": level,
@@ -350,7 +338,7 @@ class Weeks:
     @cached_property
     def fingerprints(self) -> tuple[FloatArray, tuple[int, ...]]:
         """(homes, weeks, f) fingerprints of every week, and where their blocks end."""
-        printed = [attackers.week_fingerprint(*week) for week in zip(self.readings, self.weekends, strict=True)]
+        printed = [attackers.week_fingerprint(week, self.weekend) for week in self.readings]
         return np.stack([one for one, _ in printed], axis=1), printed[0][1]
 
     @property
@@ -365,9 +353,6 @@ def _fill_gaps(kw: FloatArray, steps: int) -> FloatArray:
     by_time = np.nanmean(kw.reshape(n, -1, steps), axis=1)
     usual = np.tile(np.where(np.isfinite(by_time), by_time, np.nanmean(by_time)), kw.shape[1] // steps)
     return np.where(np.isfinite(kw), kw, usual)
-
-
-# ------------------------------------------------------------------ what attackers find
 
 
 def raw_scores(

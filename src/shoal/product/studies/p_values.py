@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from fractions import Fraction
 
 import numpy as np
 import scipy
@@ -68,12 +67,9 @@ def fixed_points_p_value(hits: int, sizes: Sequence[int]) -> float:
     >>> round(fixed_points_p_value(3, [3]), 12), round(fixed_points_p_value(1, [2, 2]), 12)
     (0.166666666667, 0.75)
     """
-    law = np.ones(1)
+    law, without = np.ones(1), np.cumsum([(-1) ** j / math.factorial(j) for j in range(41)])
     for n in sizes:
-        own = [
-            float(sum(Fraction((-1) ** j, math.factorial(j)) for j in range(min(n - k, 40) + 1)) / math.factorial(k))
-            for k in range(min(n, 40) + 1)
-        ]
+        own = [without[min(n - k, 40)] / math.factorial(k) for k in range(min(n, 40) + 1)]
         law = np.convolve(law, own)
         law = law[: np.flatnonzero(law > 1e-300)[-1] + 1]
     return float(min(law[hits:].sum(), 1.0)) if hits > 0 else 1.0

@@ -18,5 +18,5 @@ KINDS: dict[str, Kind] = {kind.word: kind for kind in (NoisyReadings(), Protecte
 
 
 def choose_kind(settings: Config, fit: FitFacts | None = None) -> Kind:
-    """The kind of release that settings ask for, and the rows of a table that was read."""
+    """Return the kind of release that settings ask for, or the rows of a table that was read."""
     return next(kind for kind in KINDS.values() if kind.fits(settings, fit))

@@ -1,24 +1,37 @@
-"""What a kind of release is asked for."""
+"""The interface of a kind of release, and the stages that all kinds share: the release card, and the pages.
+
+The card is made from the facts of the stages before it. The owner's page draws every crowd, members' figures beside
+what was released; ``public/`` becomes a data package. What both say comes from the card.
+"""
 
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import polars as pl
 
 from shoal.errors import InputError, ShoalError
 from shoal.product.card.card import ReleaseCard
 from shoal.product.card.facts import FitFacts, ReleaseFacts, SpentFacts
+from shoal.product.card.package import package
 from shoal.product.card.pictures import CrowdCurves
-from shoal.product.card.statements import HEADINGS, Statement, would_protect
-from shoal.product.runs import card_stage
+from shoal.product.card.render import report
+from shoal.product.card.statements import HEADINGS, Statement, handing, would_protect
 from shoal.product.runs.config import OF_READINGS, Config
-from shoal.product.runs.folder import CSV, FIT, PARQUET, PUBLIC
+from shoal.product.runs.folder import CSV, FIT, PARQUET, PUBLIC, CardFacts, ReportFacts
 from shoal.product.runs.inputs import read_curves
-from shoal.product.runs.work import Stage, Work
+from shoal.product.runs.release_check import check_package
+from shoal.product.runs.work import Stage, StageOutcome, Work
 from shoal.product.sources.frames import spreadsheet_safe
+from shoal.readings.publication import NOISY as VECTOR
+from shoal.readings.publication import PLAN, TOTAL
 
-if TYPE_CHECKING:
-    import polars as pl
+REPORT, PUBLIC_REPORT, PACKAGE = "report.html", "public/report.html", "public/datapackage.json"
+#: What releases write to ``public/``.
+TABLES = (PUBLIC, PLAN, VECTOR, TOTAL)
 
 
 class Kind:
@@ -36,60 +49,60 @@ class Kind:
     has_rows: ClassVar[bool] = True
 
     def fits(self, settings: Config, fit: FitFacts | None) -> bool:
-        """Whether settings, or the rows of a table that was read, ask for it."""
+        """Return whether settings, or the rows of a table that was read, ask for this kind."""
         raise NotImplementedError
 
     def refuse_settings(self, settings: Config) -> None:
-        """Refuse settings of another promise."""
+        """Raise InputError for settings of another promise."""
         defaults = {field.name: field.default for field in fields(settings)}
         name = next((n for n in self.refuses if n in defaults and getattr(settings, n) != defaults[n]), None)
         if name is not None:
             raise InputError(self.refusal.format(name))
 
     def check(self, settings: Config) -> None:
-        """Refuse settings that it cannot use, or that lack one that it needs."""
+        """Raise InputError for settings that this kind cannot use, or where one that it needs is missing."""
 
     def check_rows(self, settings: Config, fit: FitFacts) -> None:
-        """Refuse a table whose number of rows per label it cannot use."""
+        """Raise InputError for a table whose number of rows per label this kind cannot use."""
 
     def crowd_terms(self, settings: Config, fit: FitFacts) -> dict[str, Any]:
         """Return how rows come from the figures of a crowd, which is fixed for the crowd's life."""
         return {"release": "mean"}
 
     def stages(self, *, of_table: bool) -> dict[str, Stage]:
-        """The stages by name, in order; each rests on the one before it."""
+        """Return the stages by name, in order; each rests on the one before it."""
         raise NotImplementedError
 
     def begin(self, work: Work) -> None:
         """Refuse, before anything is recorded, a release that could not be finished or hides nobody."""
 
     def rehearse(self, work: Work) -> ReleaseCard | None:
-        """Write what would be released; its card, where the stages before the release leave none."""
+        """Write what would be released; return its card, where the stages before the release leave none."""
         return None
 
     def refuse(self, asked: str) -> None:
-        """Refuse what releases of this kind do not have."""
+        """Raise InputError where releases of this kind do not have what is asked, such as a "proof"."""
         if asked in self.has_not:
             raise InputError(self.has_not[asked].format(asked))
 
     def card(self, work: Work) -> ReleaseCard:
-        """The card of the stages that are done."""
+        """Return the card of the stages that are done."""
         raise NotImplementedError
 
     def measured_card(self, work: Work) -> ReleaseCard:
-        """The card with what an attack on the released rows achieves."""
+        """Return the card with what an attack on the released rows achieves."""
         raise NotImplementedError
 
     def page_crowds(self, work: Work) -> list[CrowdCurves]:
-        """The crowds that the owner's page draws, members' figures beside what was released."""
+        """Return the crowds that the owner's page draws, members' figures beside what was released."""
         return []
 
     def precision(self, work: Work) -> dict[str, Any]:
-        """The public number of each crowd -> the base of its row, or a base for each column; empty without bases."""
+        """Return public number of each crowd -> the base of its row, or a base for each column; empty without bases."""
         return {}
 
     def owner_statements(self, work: Work) -> tuple[Statement, ...]:
-        """What only the owner may know, beside the card."""
+        """Return what only the owner may know, beside the card."""
         return ()
 
     def add_sentences(self, work: Work, parts: list[tuple[str, list[str]]], *, new: bool) -> None:
@@ -103,12 +116,12 @@ class Kind:
             attack.append(would_protect(work.facts.people, mean_kw(work)))
 
     def reader(self, work: Work, row: Any) -> pl.DataFrame:
-        """For the owner: how far members lie from a row; see :meth:`shoal.Run.reader`."""
+        """Return, for the owner, how far members lie from a row; see :meth:`shoal.Run.reader`."""
         raise InputError(self.has_not["reader"])
 
 
 def mean_kw(work: Work) -> float | None:
-    """The homes' own mean load, over the steps of their forecasts: the owner's; None of a table."""
+    """Return the homes' own mean load, over the steps of their forecasts, which is the owner's; None of a table."""
     if not work.input.of_meters:
         return None
     try:
@@ -119,18 +132,79 @@ def mean_kw(work: Work) -> float | None:
 
 
 def last_stages() -> dict[str, Stage]:
-    """The last stages of every release."""
+    """Return the last stages of every release: its card, and its pages."""
     return {
-        "card": Stage(card_stage.DOING, card_stage.SETTINGS, card_stage.stage),
-        "report": Stage(card_stage.REPORTING, card_stage.REPORT_SETTINGS, card_stage.report_stage),
+        "card": Stage("writing the release card", ("query",), write_card),
+        "report": Stage("writing the report", ("title", "licence"), write_report),
     }
+
+
+def write_card(work: Work) -> StageOutcome:
+    """Write the release card for machines and for people."""
+    card = work.kind.measured_card(work)
+    texts = {"card.json": card.to_json(), "card.md": card.to_markdown()}
+    for name, text in texts.items():
+        work.folder.put(name, text)
+    return StageOutcome(tuple(texts), CardFacts(card.digest, card.statement, card.attack, card.rules))
+
+
+def handing_statements(work: Work) -> tuple[Statement, ...]:
+    """Return statements on what to pass on and what to keep, once something was released."""
+    if work.facts.release is None:
+        return ()
+    return (*work.kind.owner_statements(work), *handing(work.path.name, work.place.where))
+
+
+def write_report(work: Work) -> StageOutcome:
+    """Write the owner's page, and everything in ``public/`` beside the table."""
+    settings, card, formed = work.settings, work.kind.card(work), work.facts.crowds
+    made = work.released_on if card.readings is None else card.readings.day
+    crowds, unit = work.kind.page_crowds(work), "kW" if formed is None else work.input.page_unit
+    axis = f"{len(formed.columns)} columns" if formed is not None and formed.columns else ""
+    tables = {Path(name).name: work.folder / f"public/{Path(name).name}" for name in TABLES}
+    known = {name: path.read_bytes() for name, path in tables.items() if path.is_file()}
+    about: dict[str, Any] = {"title": settings.title, "timings": work.timings, "handed": handing_statements(work)}
+    work.folder.put(REPORT, report(card, crowds, unit=unit, axis=axis, public=known, made=made, **about))
+    precision = work.kind.precision(work)
+    files = package(card, known, title=settings.title, licence=settings.licence, made=made, precision=precision)
+    check_package(work, {**known, **files})
+    for name, text in files.items():
+        work.folder.put(f"public/{name}", text)
+    shown = sum(len(crowd.names) for crowd in crowds)
+    return StageOutcome((REPORT, *(f"public/{name}" for name in files)), ReportFacts(shown))
+
+
+def draw_crowds(work: Work, *, same: bool) -> list[CrowdCurves]:
+    """Return every crowd with its members' own figures and what was released about them: the ``same``, or a row each.
+
+    Of several rows about a member it is their mean. Columns of a table are side by side: each less its mean, in
+    standard deviations over all labels.
+    """
+    released = pl.read_parquet(work.folder / PARQUET)
+    wide = work.input.own_rows(released, work.facts.plan.columns)
+    own = work.tables.members.filter(pl.col("value").is_not_null()).select("label", "value")
+    whole = ~pl.col("row").list.eval(pl.element().is_null()).list.any()
+    both = wide.filter(whole).join(own, on="label", how="inner").sort("label")
+    if not len(both):
+        return []
+    values = both["value"].to_numpy()
+    center, spread = (0.0 if work.input.of_meters else values.mean(axis=0)), work.input.spread(values)
+    scale = np.where(spread > 0, spread, 1.0)
+    sizes = dict(released.select("crowd", "members").iter_rows()) if same else {}
+    crowds = []
+    for (number,), part in both.partition_by("crowd", maintain_order=True, as_dict=True).items():
+        rows = (np.array(part["row"].to_list()) - center) / scale
+        figures = (part["value"].to_numpy() - center) / scale
+        homes = sizes.get(number, len(part))
+        crowds.append(CrowdCurves(number, homes, part["label"].to_list(), figures, rows[:1] if same else rows))
+    return crowds
 
 
 RELEASE_SETTINGS = ("query",)
 
 
 def release_facts(work: Work, period: str, *, charged: bool = False, **more: Any) -> ReleaseFacts:
-    """The release, with its place on record and, where it is charged, what was spent of the worst account."""
+    """Return the facts of the release, with its place on record and, where it is charged, the worst account."""
     ledger = work.ledger
     if charged:
         spent = ledger.spent()
@@ -138,7 +212,6 @@ def release_facts(work: Work, period: str, *, charged: bool = False, **more: Any
         more["worst"] = None if spent.largest is None else SpentFacts.like(spent.largest)
     return ReleaseFacts(
         name=work.release_name,
-        ledger=ledger.identity,
         head=str(ledger.head),
         period=period,
         **more,
@@ -146,14 +219,14 @@ def release_facts(work: Work, period: str, *, charged: bool = False, **more: Any
 
 
 def csv_bytes(table: pl.DataFrame) -> bytes:
-    """A table as CSV; instants in ISO 8601, with their offset from UTC where they have a zone."""
+    """Return a table as CSV; instants in ISO 8601, with their offset from UTC where they have a zone."""
     zone = next((getattr(kind, "time_zone", None) for kind in table.schema.values() if kind.is_temporal()), None)
     form = "%Y-%m-%dT%H:%M:%S%:z" if zone else "%Y-%m-%dT%H:%M:%S"
     return spreadsheet_safe(table).write_csv(datetime_format=form).encode()
 
 
 def write_tables(work: Work, public: pl.DataFrame, owner: pl.DataFrame) -> tuple[str, ...]:
-    """Write the table to pass on and the owner's; their names."""
+    """Write the table to pass on and the owner's; return their names."""
     work.folder.put(PUBLIC, csv_bytes(public))
     work.folder.put(CSV, csv_bytes(owner))
     work.folder.write(PARQUET, lambda path: owner.write_parquet(path))

@@ -28,7 +28,7 @@ from shoal.product.card.statements import OWNER as TO_OWNER
 from shoal.product.card.statements import WARNINGS, Statement
 from shoal.product.ledger.budgets import window_start
 from shoal.product.runs.config import OF_READINGS, Config
-from shoal.product.runs.fit_stage import first_stage, noun_of
+from shoal.product.runs.fit_stage import first_stage, label_noun
 from shoal.product.runs.folder import CSV, FIT, PARQUET
 from shoal.product.runs.inputs import read_curves
 from shoal.product.runs.kinds.kind import Kind, last_stages, mean_kw, release_facts
@@ -89,9 +89,11 @@ class NoisyReadings(Kind):
     has_rows = False
 
     def fits(self, settings: Config, fit: FitFacts | None) -> bool:
+        """Return whether the settings protect the readings."""
         return settings.declares
 
     def check(self, settings: Config) -> None:
+        """Raise InputError unless everything that a plan needs is declared."""
         missing: dict[str, str] = {}
         if settings.customers is None:
             missing["customers"] = "customers= (the number of homes on the register)"
@@ -121,7 +123,7 @@ class NoisyReadings(Kind):
                 "bounds: secret='readings' needs the ends of every column of a table, bounds='column=low:high'"
             )
         else:
-            bounds_of(settings), cells_of(settings)
+            declared_bounds(settings), declared_cells(settings)
 
     def stages(self, *, of_table: bool) -> dict[str, Stage]:
         fit = first_stage(of_table=of_table)
@@ -130,46 +132,49 @@ class NoisyReadings(Kind):
         return {"fit": fit, "release": Stage(DOING, SETTINGS, release), **last_stages()}
 
     def begin(self, work: Work) -> None:
-        homes_of(work)
+        """Refuse a release without homes, with shards left out, or with more homes than were declared."""
+        read_homes(work)
 
     def card(self, work: Work) -> ReleaseCard:
-        """A function of the public settings alone; nothing is measured for it."""
+        """Return the card from the public settings alone; nothing is measured for it."""
         if work.facts.release is not None:
             return ReleaseCard.of_readings(
                 PublicSettings.from_json((work.path / PUBLIC / PLAN).read_text(encoding="utf-8"))
             )
-        return ReleaseCard.of_readings(settings_of(work))
+        return ReleaseCard.of_readings(public_settings(work))
 
     def measured_card(self, work: Work) -> ReleaseCard:
+        """Return the same card: what an attack found stays with the owner."""
         return self.card(work)
 
     def owner_statements(self, work: Work) -> tuple[Statement, ...]:
+        """Return homes, errors and the attack, which only the owner may know."""
         return own_statements(work.path)
 
     def add_sentences(self, work: Work, parts: list[tuple[str, list[str]]], *, new: bool) -> None:
-        """The card is made of public settings alone: what only the owner may know is put here."""
+        """Add the warnings and the price, which only the owner may know: the card is made of public settings."""
         fit = work.facts.fit
         if fit is not None:
             price = price_words(work.settings, mean_kw(work))
             parts.append((WARNINGS, [*fit.doubts, *([price] if price else [])]))
 
 
-def bounds_of(config: Config) -> dict[str, tuple[float, float]]:
-    """Column -> its declared ends."""
+def declared_bounds(config: Config) -> dict[str, tuple[float, float]]:
+    """Return column -> its declared ends."""
     wrong = "bounds must look like column=low:high, with the low end below the high one, such as bounds='age=0:100'"
-    ends = _numbers(config.bounds, ":", wrong)
+    ends = _parse_numbers(config.bounds, ":", wrong)
     if any(len(pair) != 2 for pair in ends.values()):
         raise InputError(wrong)
     return {name: (low, high) for name, (low, high) in ends.items()}
 
 
-def cells_of(config: Config) -> dict[str, list[float]]:
-    """Column -> the declared edges between its cells."""
-    return _numbers(config.cells, ",", "cells must look like column=edges, increasing, such as cells='age=30,60'")
+def declared_cells(config: Config) -> dict[str, list[float]]:
+    """Return column -> the declared edges between its cells."""
+    return _parse_numbers(config.cells, ",", "cells must look like column=edges, increasing, such as cells='age=30,60'")
 
 
-def _numbers(texts: Sequence[str], between: str, wrong: str) -> dict[str, list[float]]:
-    """Column -> increasing numbers, from texts such as age=30,60."""
+def _parse_numbers(texts: Sequence[str], between: str, wrong: str) -> dict[str, list[float]]:
+    """Return column -> increasing numbers, from texts such as age=30,60."""
     columns: dict[str, list[float]] = {}
     for text in texts:
         name, _, numbers = text.rpartition("=")
@@ -183,13 +188,13 @@ def _numbers(texts: Sequence[str], between: str, wrong: str) -> dict[str, list[f
 
 
 def make_plan(config: Config) -> tuple[Any, Series]:
-    """The plan and its series, from the settings alone."""
+    """Return the plan and its series of releases, from the settings alone."""
     make: Any
     if config.label is None:
         assert config.typical_kw is not None
         make = partial(noisy_crowds_plan, typical_kw=config.typical_kw)
     else:
-        make = partial(noisy_table_plan, bounds=bounds_of(config), cells=cells_of(config))
+        make = partial(noisy_table_plan, bounds=declared_bounds(config), cells=declared_cells(config))
     assert config.customers is not None
     return plan_in_series(
         config.customers,
@@ -202,7 +207,7 @@ def make_plan(config: Config) -> tuple[Any, Series]:
 
 
 def price_words(config: Config, mean_kw: float | None) -> str:
-    """What the noise is beside the homes' own mean load, for the owner alone; nothing where that is not known."""
+    """Return words on the noise beside the homes' own mean load, for the owner; empty where that is not known."""
     if config.label is not None or mean_kw is None or not 0 < mean_kw < inf:
         return ""
     plan, _ = make_plan(config)
@@ -225,21 +230,21 @@ class Homes:
 
 
 def read_table(work: Work) -> StageOutcome:
-    """The named columns of a class table, one row a label; labels with a cell that is no number are left out."""
+    """Write the named columns of a class table, one row a label; labels with a cell that is no number are left out."""
     config = work.settings
-    names = tuple(dict.fromkeys((*bounds_of(config), *cells_of(config))))
+    names = tuple(dict.fromkeys((*declared_bounds(config), *declared_cells(config))))
     whole, left_out = declared_rows(work.source.paths, str(config.label), names, config.encoding)
     whole = whole.with_columns(pl.col(LABEL).replace(work.spellings_on_record(whole[LABEL].to_list())))
     work.folder.write(ROWS, lambda path: whole.select(LABEL, *names).write_parquet(path))
-    noun, doubts = noun_of(str(config.label)), work.doubts_of_other_ledgers(whole[LABEL].to_list())
+    noun, doubts = label_noun(str(config.label)), work.doubts_of_other_ledgers(whole[LABEL].to_list())
     facts = FitFacts(str(work.source), len(whole), left_out=left_out, noun=noun, entry="column", doubts=doubts)
     return StageOutcome((ROWS,), facts)
 
 
-def settings_of(work: Work) -> PublicSettings:
-    """The public settings of a release: nothing of them comes from a reading."""
+def public_settings(work: Work) -> PublicSettings:
+    """Return the public settings of a release: nothing of them comes from a reading."""
     config = work.settings
-    fit = work.facts.known_fit
+    fit = work.facts.finished_fit
     plan, series = make_plan(config)
     if not work.input.of_meters:
         period = as_period(work.declared_period)
@@ -258,8 +263,8 @@ def settings_of(work: Work) -> PublicSettings:
     )
 
 
-def homes_of(work: Work) -> Homes:
-    """The curves of every home that can be used, or the columns of a table.
+def read_homes(work: Work) -> Homes:
+    """Return the curves of every home that can be used, or the columns of a table.
 
     Refuses, before anything is begun, what would leave homes out, more homes than were declared, and none.
     """
@@ -292,14 +297,14 @@ def homes_of(work: Work) -> Homes:
 
 
 def sum_of_homes(homes: Homes, plan: Any) -> FloatArray:
-    """The exact sum of all homes' vectors."""
+    """Return the exact sum of all homes' vectors, without noise."""
     if isinstance(plan, CrowdsPlan):
         return sum_of_home_vectors(check_curves(homes.curves, plan), plan)
     return sum_of_label_vectors(homes.columns, plan)
 
 
 def attack_largest(homes: Homes, plan: Any, total: FloatArray) -> MembershipAudit:
-    """An attack on the home with the largest vector, by somebody who has all others; refuses where it succeeds."""
+    """Return an attack on the home with the largest vector by someone who has all others; refuse if it succeeds."""
     if isinstance(plan, CrowdsPlan):
         vectors = home_vectors(check_curves(homes.curves[:LOOKED_AT], plan), plan)
     else:
@@ -316,8 +321,8 @@ def attack_largest(homes: Homes, plan: Any, total: FloatArray) -> MembershipAudi
 
 
 def release(work: Work) -> StageOutcome:
-    """Draw, keep, record, write: in this order, each once."""
-    homes, settings, ledger = homes_of(work), settings_of(work), work.ledger
+    """Draw the noisy vector, keep it, record it and write what is made of it: in this order, each once."""
+    homes, settings, ledger = read_homes(work), public_settings(work), work.ledger
     made_from = digest_of(
         [work.release_name, settings.to_json(), work.folder.digest(FIT if work.input.of_meters else ROWS)]
     )
@@ -359,18 +364,18 @@ def release(work: Work) -> StageOutcome:
     owner = owner_rows(homes, noisy, settings)
     work.folder.write(CSV, lambda path: spreadsheet_safe(owner).write_csv(path))
     work.folder.write(PARQUET, lambda path: owner.write_parquet(path))
-    known = {"members": len(homes.labels), "left_out": work.facts.known_fit.left_out, "audit": vector["audit"]}
+    known = {"members": len(homes.labels), "left_out": work.facts.finished_fit.left_out, "audit": vector["audit"]}
     work.folder.put(OWNER, json.dumps({**known, **errors(homes, noisy, settings)}, indent=1))
     return StageOutcome((NOISY, CSV, PARQUET, OWNER, *files), facts)
 
 
 def _name(work: Work, vector: dict[str, Any]) -> str:
-    """The name on record: that of the release and of the vector that was drawn for it, so that no other is taken."""
+    """Return the name on record: of the release and of the vector drawn for it, so that no other is taken."""
     return f"{work.release_name} {digest_of(vector['noisy'])[:32]}"
 
 
 def _stored_vector(work: Work, made_from: str) -> dict[str, Any] | None:
-    """What was drawn for this release before it was interrupted; None where nothing was."""
+    """Return what was drawn for this release before it was interrupted; None where nothing was."""
     try:
         content = json.loads((work.folder / NOISY).read_bytes())
     except (OSError, ValueError):
@@ -380,7 +385,7 @@ def _stored_vector(work: Work, made_from: str) -> dict[str, Any] | None:
 
 
 def owner_rows(homes: Homes, noisy: FloatArray, settings: PublicSettings) -> pl.DataFrame:
-    """Which public row each home is nearest to: the owner's, never to leave."""
+    """Return the public row that each home is nearest to: the owner's, never to leave."""
     if not isinstance(settings.plan, CrowdsPlan):
         return pl.DataFrame({"label": homes.labels, **homes.columns})
     crowds = noisy_crowds_from_vector(homes.curves, noisy, settings.plan)
@@ -400,7 +405,7 @@ def owner_rows(homes: Homes, noisy: FloatArray, settings: PublicSettings) -> pl.
 
 
 def errors(homes: Homes, noisy: FloatArray, settings: PublicSettings) -> dict[str, Any]:
-    """Errors of the public table beside the homes' own curves and what came later; for the owner."""
+    """Return errors of the public table beside the homes' own curves, relative to their load; for the owner."""
     if not isinstance(settings.plan, CrowdsPlan) or not homes.curves.mean() > 0:
         return {}
     curves, counts, total = joined_public_curves(noisy, settings)
@@ -409,7 +414,7 @@ def errors(homes: Homes, noisy: FloatArray, settings: PublicSettings) -> dict[st
 
 
 def own_statements(folder: Path) -> tuple[Statement, ...]:
-    """What is for the owner only: homes, errors, the attack."""
+    """Return statements for the owner only: homes, errors, the attack."""
     try:
         known = json.loads((folder / OWNER).read_bytes())
     except (OSError, ValueError):

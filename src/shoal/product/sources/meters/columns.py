@@ -88,8 +88,6 @@ def plain_name(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", unicodedata.normalize("NFKD", spelled))
 
 
-# ------------------------------------------------------------------ columns
-
 ROLES = ("household", "timestamp", "value")
 
 #: Names that are understood without being told (see :func:`plain_name`), the surest first.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import unicodedata
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import polars as pl
 
 from shoal.errors import InputError
-from shoal.files import disk_space
+from shoal.files import raise_storage_error
 from shoal.plaintext import spellings
 from shoal.product.sources import frames
 from shoal.product.sources.meters import clock, formats
@@ -215,10 +215,10 @@ def choose_spellings(names: Iterable[str], on_record: Mapping[str, str], *, toge
 
 def understand_files(
     files: Sequence[Path] | pl.LazyFrame,
-    columns: Mapping[str, str] | None,
-    timestamp_format: str | None,
-    unit: str | None,
-    time_zone: str | None,
+    columns: Mapping[str, str] | None = None,
+    timestamp_format: str | None = None,
+    unit: str | None = None,
+    time_zone: str | None = None,
     encoding: str | None = None,
 ) -> OpenedSources:
     """Find out how files that are read together, or a table, are to be read, by headers and first rows."""
@@ -228,14 +228,12 @@ def understand_files(
         opened = [_understand_file(Path(frames.FRAME), frames.FileTable(files), columns, timestamp_format, said)]
     else:
         opened = [_understand_file(file, None, columns, timestamp_format, said, encoding) for file in files]
-    sources = [source for source, _, _ in opened]
     largest = [numbers for _, _, numbers in opened if numbers is not None]
-    if largest:
-        name = sources[0].file.name if len(sources) == 1 else "these files"
-        sources = [
-            source if numbers is None else replace(source, forms=clock.layouts_by_largest(sample, largest, name))
-            for source, sample, numbers in opened
-        ]
+    name = opened[0][0].file.name if len(opened) == 1 else "these files"
+    sources = [
+        source if numbers is None else replace(source, forms=clock.layouts_by_largest(sample, largest, name))
+        for source, sample, numbers in opened
+    ]
     if len({source.unit.energy for source in sources}) > 1:
         raise InputError("unit: some files hold energy (kWh) and others power (kW); read them separately")
     units = " and ".join(dict.fromkeys(source.unit.name for source in sources))
@@ -311,17 +309,13 @@ def _unit_and_reason(raw: pl.LazyFrame, layout: MeterColumns, file: Path, named:
             "split the file by unit, or pass unit="
         )
     if layout.unit is not None:
-        return layout.unit, (
-            f"the column's name says so ({layout.value!r})" if layout.value else "the names of all columns say so"
-        )
+        column = f"the column's name says so ({layout.value!r})"
+        return layout.unit, column if layout.value else "the names of all columns say so"
     what = f"the column {layout.value!r} of {file.name} holds" if layout.value else f"{file.name} holds"
     raise InputError(
         f"unit: nothing says whether {what} power or energy per interval, and in which unit; pass unit=, one of "
         f"{', '.join(UNITS)}"
     )
-
-
-# ------------------------------------------------------------------ files as tables
 
 
 def _open_table(file: Path, encoding: str | None) -> tuple[frames.FileTable, Unit | None, str]:
@@ -330,21 +324,19 @@ def _open_table(file: Path, encoding: str | None) -> tuple[frames.FileTable, Uni
         _, text = frames.read_beginning(file, encoding)
         for one in formats.FORMATS:
             if text.startswith(one.beginnings):
-                if one.rows is None:
-                    raise InputError(f"path: {file.name} is {one.name}, {one.words}")
-                return _rewrite_as_csv(one.rows, file, one.unit, one.words)
+                return _rewrite_as_csv(file, one)
     return frames.open_table_file(file, encoding), None, ""
 
 
-def _rewrite_as_csv(
-    rows: Callable[[Path], Iterable[tuple[str, str, str, str]]], file: Path, unit: str, reason: str
-) -> tuple[frames.FileTable, Unit, str]:
+def _rewrite_as_csv(file: Path, form: formats.MeterFormat) -> tuple[frames.FileTable, Unit, str]:
     """Open a file of another format as a long table of mean power; channels of one household that meet are added."""
+    if form.rows is None:
+        raise InputError(f"path: {file.name} is {form.name}, {form.words}")
     scratch = frames.ScratchFile("meters.csv")
-    with disk_space(), scratch.path.open("w", newline="", encoding="utf-8") as handle:
+    with raise_storage_error(), scratch.path.open("w", newline="", encoding="utf-8") as handle:
         writer = csv.writer(handle)
         writer.writerow(("household", "channel", "timestamp", "kw"))
-        writer.writerows(rows(file))
+        writer.writerows(form.rows(file))
     raw = pl.scan_csv(scratch.path, infer_schema=False)
     channels = raw.group_by("household").agg(channels=pl.col("channel").n_unique()).collect()
     if (channels["channels"] > 1).any():
@@ -355,7 +347,7 @@ def _rewrite_as_csv(
             .join(channels.lazy(), on="household", how="left", maintain_order="left")
             .select("household", "timestamp", kw=pl.when(pl.col("known") == pl.col("channels")).then("kw"))
         )
-    return frames.FileTable(raw, scratch=scratch), replace(UNITS["kw"], name=unit), reason
+    return frames.FileTable(raw, scratch=scratch), replace(UNITS["kw"], name=form.unit), form.words
 
 
 def long_table(raw: pl.LazyFrame, layout: MeterColumns, file: Path) -> pl.LazyFrame:
@@ -394,9 +386,6 @@ def _readable_cells(column: str, dtype: pl.DataType, with_text: bool) -> pl.Expr
     return cells.cast(pl.String) if with_text else cells
 
 
-# ------------------------------------------------------------------ readings
-
-
 def read_meters(
     path: frames.Paths | Any,
     *,
@@ -421,9 +410,8 @@ def read_meters(
             ``"kwh-register"``: readings are totals that only rise, and differences are taken; ``"kwh-interval"``: each
             is that of its interval; by default seen from the readings (:mod:`shoal.product.sources.meters.quality`).
         interval: timedelta or minutes; by default the most common distance between readings.
-        time_zone: zone of wall-clock timestamps (clock changes are resolved, see
-        :mod:`shoal.product.sources.meters.clock`), or
-            zone to show zoned ones in. A meter that ignores summer time has a fixed zone such as ``"Etc/GMT-1"``.
+        time_zone: zone of wall-clock timestamps (clock changes are resolved), or zone to show zoned ones in. A meter
+            that ignores summer time has a fixed zone such as ``"Etc/GMT-1"``.
         columns: which column is the ``household``, ``timestamp`` (``"Date+Time"`` for two) or ``value``, where its
             name does not tell.
         timestamp_format: strftime layout of text timestamps, where it is not understood.
@@ -464,16 +452,13 @@ def meter_readings(
     *,
     unit: str | None = None,
     interval: Any = None,
-    time_zone: str | None = None,
-    columns: Mapping[str, str] | None = None,
-    timestamp_format: str | None = None,
     max_kw: float | None = None,
-    encoding: str | None = None,
+    **reading: Any,
 ) -> Readings:
-    """The frame of :func:`read_meters`, from the same arguments, with its quality table."""
+    """The readings that :func:`read_meters` gives, from the same arguments, with their quality table."""
     table = frames.lazy_table(path)
     files = frames.find_meter_files(path) if table is None else table
-    opened = understand_files(files, columns, timestamp_format, unit, time_zone, encoding)
+    opened = understand_files(files, unit=unit, **reading)
     standard_batches = pl.concat(
         [piece for number, source in enumerate(opened.sources) for piece in source.standard_batches(number)]
     )

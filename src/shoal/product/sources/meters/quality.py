@@ -416,9 +416,6 @@ def _quality_table(
     )
 
 
-# ------------------------------------------------------------------ registers
-
-
 def count_registers(rows: pl.DataFrame) -> tuple[int, int]:
     """How many households only rise, as registers do, and how many have changes enough to judge that."""
     change = pl.col("kw").sort_by("timestamp").diff()
