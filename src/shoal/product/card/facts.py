@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from shoal.accounting.risk import named_in_group
+from shoal.accounting.risk import group_naming_bound
 from shoal.product.card.promises import query_words
-from shoal.records import Record, first, merging, merging_parts
+from shoal.records import Record, first, merged_by_records, merging
 from shoal.rounding import exactly, upper
 
 #: Above this δ a guarantee means little: a mechanism that discloses the label in this share of the answers has it too.
@@ -203,7 +203,7 @@ class DesignFacts(Record):
     without_neighbors: int = merging(sum)
     edges: int = merging(sum)
     curve: tuple[tuple[float, float], ...] = merging(lambda curves: _worst_curve(curves))  #: (ε, δ at most)
-    naming: float = merging_parts(lambda parts: _merge_naming(parts))  #: share named right in its crowd, at most
+    naming: float = merged_by_records(lambda parts: _merge_naming(parts))  #: share named right in its crowd, at most
     accuracy: Accuracy = merging(_merge_known)  # noqa: RUF009
     query: str | None = None
     target: float | None = None  #: δ that was asked for
@@ -213,7 +213,7 @@ class DesignFacts(Record):
     notes: tuple[str, ...] = merging(_distinct_values, ())
     failed: tuple[Lost, ...] = merging(_join_lists, ())
     proved: str = merging(lambda words: " and ".join(sorted(set(words))) if all(words) else "", "")  #: by what
-    unproved: str = merging_parts(
+    unproved: str = merged_by_records(
         lambda parts: "; ".join(sorted({part.unproved for part in parts if not part.proved})[:LISTED]), ""
     )  #: why δ is not proved
     insider: float = merging(min, 0.0)  #: standard error about a label's answer, for who knows all others of its crowd
@@ -316,11 +316,11 @@ class OwnAttack(Record):
 class Named(Record):
     """Frequency with which attackers named the label of a test answer, beside the promise and guessing."""
 
-    accuracy: float = merging_parts(lambda parts: _mean_over_answers(parts, "accuracy"))
-    accuracy_lower: float = merging_parts(lambda parts: _mean_over_answers(parts, "accuracy_lower"))
-    accuracy_upper: float = merging_parts(lambda parts: _mean_over_answers(parts, "accuracy_upper"))
-    promise_upper: float = merging_parts(lambda parts: _mean_over_answers(parts, "promise_upper"))
-    guessing: float = merging_parts(lambda parts: _mean_over_answers(parts, "guessing"))
+    accuracy: float = merged_by_records(lambda parts: _mean_over_answers(parts, "accuracy"))
+    accuracy_lower: float = merged_by_records(lambda parts: _mean_over_answers(parts, "accuracy_lower"))
+    accuracy_upper: float = merged_by_records(lambda parts: _mean_over_answers(parts, "accuracy_upper"))
+    promise_upper: float = merged_by_records(lambda parts: _mean_over_answers(parts, "promise_upper"))
+    guessing: float = merged_by_records(lambda parts: _mean_over_answers(parts, "guessing"))
     n_answers: int = merging(sum)
 
 
@@ -390,7 +390,7 @@ def crowd_naming_bound(guessing: float, curve: Iterable[tuple[float, float]]) ->
 
     Their mean size is one over the share that guessing gets. Every (ε, δ) of the curve is a bound.
     """
-    return min((named_in_group(1 / guessing, epsilon, delta) for epsilon, delta in curve), default=1.0)
+    return min((group_naming_bound(1 / guessing, epsilon, delta) for epsilon, delta in curve), default=1.0)
 
 
 def _merge_naming(parts: Sequence[DesignFacts]) -> float:

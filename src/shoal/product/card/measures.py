@@ -35,7 +35,7 @@ from shoal.validation import FloatArray
 if TYPE_CHECKING:
     from shoal.audits.codebook_audit import CodebookAudit
     from shoal.audits.guard import ModelGuard
-    from shoal.audits.verdict import Audit
+    from shoal.audits.results import Audit
 
 EPSILONS = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0)
 #: Largest standard deviation of a released entry that counts as a trace of noise beside the common answer: with a
@@ -250,14 +250,7 @@ def codebook_audit_facts(audit: CodebookAudit, book: Codebook) -> AuditFacts:
         scope=audit.scope,
         of_groups=groups,
         violations=audit.violations,
-        named=Named(
-            accuracy=audit.named / max(audit.n_rows, 1),
-            accuracy_lower=audit.named_lower,
-            accuracy_upper=audit.named_upper,
-            promise_upper=audit.promise_upper,
-            guessing=audit.guessing,
-            n_answers=audit.n_rows,
-        ),
+        named=Named.like(audit.naming),
     )
 
 

@@ -125,8 +125,10 @@ def is_window_after(start: str | None, period: str, last: str) -> bool:
 
     Without a start it is about one period, which must come later.
 
-    >>> [is_window_after(start, "2024-01-24", "2024-01-09") for start in ("2024-01-09", "2024-01-08")]
-    [True, False]
+    >>> is_window_after("2024-01-09", "2024-01-24", "2024-01-09")
+    True
+    >>> is_window_after("2024-01-08", "2024-01-23", "2024-01-09")
+    False
     """
     if start is None or not is_later(period, last):
         return is_later(period, last)

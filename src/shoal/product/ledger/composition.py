@@ -21,10 +21,10 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.accounting.curve import PrivacyCurve, worst_over_edges
+from shoal.accounting.curve import PrivacyCurve, worst_curve
 from shoal.accounting.edges import EdgeBatch
-from shoal.accounting.releases import side_by_side
-from shoal.accounting.renyi import equal_covariances, upper_divergences
+from shoal.accounting.releases import stack_spectra
+from shoal.accounting.renyi import have_equal_covariances, renyi_upper_ends
 from shoal.accounting.spectrum import EdgeSpectra, edge_spectra
 from shoal.laws.classes import GaussianClasses
 from shoal.mechanism.codebook import Codebook
@@ -158,12 +158,12 @@ class IncidentReleases:
                 times.append(opposite)
         if not rows:
             rows, times = [EdgeSpectra.empty(len(edges), 1)], [np.zeros(len(edges))]
-        return side_by_side(rows, np.array(times))
+        return stack_spectra(rows, np.array(times))
 
     def curve(self, epsilons: FloatArray, edges: Sequence[int]) -> PrivacyCurve:
         """Hockey-stick δ at each ε over the given edges, the worse of the two losses of each."""
         pairs = np.array([(0, j + 1) for j in edges], dtype=np.intp)
-        return worst_over_edges(self, pairs, "dp", epsilons, np.zeros((len(pairs), 2)))
+        return worst_curve(self, pairs, "dp", epsilons, np.zeros((len(pairs), 2)))
 
 
 class LeastRecentlyUsed(Generic[Value]):
@@ -239,8 +239,8 @@ class Composer:
             exact = np.full(sums.shape[:2], math.inf)
             largest = np.zeros(len(sums))
             if names and gaussian.parts:
-                sums = upper_divergences(gaussian, edges, orders)
-                equal = equal_covariances(gaussian.spectra(edges))
+                sums = renyi_upper_ends(gaussian, edges, orders)
+                equal = have_equal_covariances(gaussian.spectra(edges))
                 largest[(gaussian.about + gaussian.opposite).any(axis=0)] = math.inf
                 drawn = sum((about + opposite for _, about, opposite in books), np.zeros(len(names)))
                 rows = np.flatnonzero(equal & (drawn == 0))
