@@ -108,13 +108,19 @@ def search(
 
 
 def best_certified(problem: DesignProblem, choices: Sequence[Moves]) -> Moves:
-    """The choice with the least certified δ, the first of equals; those far behind by plain value are not tried."""
+    """The choice with the least certified δ, the first of equals; those far behind by plain value are not tried.
+
+    Where plain values can be trusted and leave one, it needs no certificate to be chosen.
+    """
     values = np.full(len(choices), -math.inf)
     least = math.inf
     for number in reversed(range(len(choices))):
         if _sound(problem, choices[number]):
             values[number] = worst_value(problem, choices[number], above=least + BEHIND)
             least = min(least, values[number])
+    near = np.flatnonzero(values <= least + BEHIND)
+    if len(near) == 1:
+        return choices[near[0]]
     best, best_value = -1, math.inf
     for number in np.argsort(values, kind="stable"):
         if values[number] > best_value + BEHIND:
