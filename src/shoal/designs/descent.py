@@ -120,7 +120,7 @@ def best_certified(problem: DesignProblem, choices: Sequence[Moves]) -> Moves:
             least = min(least, values[number])
     near = np.flatnonzero(values <= least + BEHIND)
     if len(near) == 1:
-        return choices[near[0]]
+        return choices[int(near[0])]
     best, best_value = -1, math.inf
     for number in np.argsort(values, kind="stable"):
         if values[number] > best_value + BEHIND:
