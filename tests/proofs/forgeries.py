@@ -326,7 +326,7 @@ def mutant(rng: np.random.Generator, case: Case) -> Case:
 @cache
 def _released(content: bytes) -> tuple[shoal.GaussianClasses, shoal.Mechanism | None]:
     """The laws of a file as the library reads them."""
-    if archive.form_of(content) == "shoal mechanism":
+    if archive.format_of(content) == "shoal mechanism":
         mechanism = shoal.Mechanism.from_bytes(content)
         return mechanism.output, mechanism
     header, arrays = archive.unpack(content, "shoal laws", 1, "laws")

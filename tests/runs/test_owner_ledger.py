@@ -150,9 +150,9 @@ def test_a_password_is_used_and_written_nowhere(designed: Path, monkeypatch: Pat
         opened.append(str(url))
         return real(tmp_path / "server.db", **named)
 
-    read = release_check.record_of
+    read = release_check.read_record
     monkeypatch.setattr(shoal.Ledger, "open", elsewhere)
-    monkeypatch.setattr(release_check, "record_of", lambda url, *more: read(str(tmp_path / "server.db"), *more))
+    monkeypatch.setattr(release_check, "read_record", lambda url, *more: read(str(tmp_path / "server.db"), *more))
     run = go(designed, ledger="postgresql://owner:s3cret@one/books?password=s3cret")
     assert opened
     assert all("s3cret" in url for url in opened)

@@ -70,9 +70,6 @@ def check_releasable(**named: Any) -> Releasable:
     return released
 
 
-# ------------------------------------------------------------------ certificates
-
-
 @dataclass(frozen=True)
 class Certificate:
     """The worst edge of a mechanism at the ε it was designed for; ``delta_upper`` is the end to rely on.
@@ -187,9 +184,6 @@ def describe_guarantee(released: Any) -> list[tuple[str, object]]:
     ]
 
 
-# ------------------------------------------------------------------ files
-
-
 class Storable(ABC):
     """A thing that can be written to a file of its own and read back with the same digest."""
 
@@ -250,7 +244,7 @@ class Storable(ABC):
         ...     shoal.Mechanism.load(f"{folder}/white.shoal").digest == mechanism.digest
         True
         """
-        return cls.from_bytes(archive.read_input(path, cls.FORMAT), f"path: {Path(path).name}")
+        return cls.from_bytes(archive.read_file_of(path, cls.FORMAT), f"path: {Path(path).name}")
 
     @classmethod
     def from_bytes(cls, content: bytes, name: str = "content") -> Self:
@@ -280,7 +274,7 @@ def load(path: str | Path) -> Mechanism | Codebook:
     ...     shoal.load(f"{folder}/two.shoal").digest == book.digest
     True
     """
-    return from_bytes(archive.read_input(path, "shoal mechanism"), f"path: {Path(path).name}")
+    return from_bytes(archive.read_file_of(path, "shoal mechanism"), f"path: {Path(path).name}")
 
 
 def from_bytes(content: bytes, name: str = "content") -> Mechanism | Codebook:
@@ -288,7 +282,7 @@ def from_bytes(content: bytes, name: str = "content") -> Mechanism | Codebook:
     from shoal.mechanism.codebook import Codebook
     from shoal.mechanism.mechanism import Mechanism
 
-    kind = Codebook if archive.form_of(content) == Codebook.FORMAT else Mechanism
+    kind = Codebook if archive.format_of(content) == Codebook.FORMAT else Mechanism
     return kind.from_bytes(content, name)
 
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from shoal.accounting.risk import group_naming_bound
 from shoal.product.card.promises import question
-from shoal.records import Record, first, merging, merging_parts
+from shoal.records import Record, first, merged_by_records, merging
 from shoal.rounding import exactly, upper
 
 #: Above this δ a guarantee means little: a mechanism that discloses the label in this share of the answers has it too.
@@ -201,7 +201,7 @@ class DesignFacts(Record):
     without_neighbors: int = merging(sum)
     edges: int = merging(sum)
     curve: tuple[tuple[float, float], ...] = merging(lambda curves: _worst_at(curves))  #: (ε, δ at most)
-    naming: float = merging_parts(lambda parts: _naming_together(parts))  #: share named right in its crowd, at most
+    naming: float = merged_by_records(lambda parts: _naming_together(parts))  #: share named right in its crowd, at most
     accuracy: Accuracy = merging(_merge_known)  # noqa: RUF009
     query: str | None = None
     target: float | None = None  #: δ that was asked for
@@ -211,7 +211,7 @@ class DesignFacts(Record):
     notes: tuple[str, ...] = merging(_distinct, ())
     failed: tuple[Lost, ...] = merging(_chain, ())
     proved: str = merging(lambda words: " and ".join(sorted(set(words))) if all(words) else "", "")  #: by what
-    unproved: str = merging_parts(
+    unproved: str = merged_by_records(
         lambda parts: "; ".join(sorted({part.unproved for part in parts if not part.proved})[:LISTED]), ""
     )  #: why δ is not proved
     insider: float = merging(min, 0.0)  #: standard error about a label's answer, for who knows all others of its crowd
@@ -314,11 +314,11 @@ class OwnAttack(Record):
 class Named(Record):
     """Frequency with which attackers named the label of a test answer, beside the promise and guessing."""
 
-    accuracy: float = merging_parts(lambda parts: _named_mean(parts, "accuracy"))
-    accuracy_lower: float = merging_parts(lambda parts: _named_mean(parts, "accuracy_lower"))
-    accuracy_upper: float = merging_parts(lambda parts: _named_mean(parts, "accuracy_upper"))
-    promise_upper: float = merging_parts(lambda parts: _named_mean(parts, "promise_upper"))
-    guessing: float = merging_parts(lambda parts: _named_mean(parts, "guessing"))
+    accuracy: float = merged_by_records(lambda parts: _named_mean(parts, "accuracy"))
+    accuracy_lower: float = merged_by_records(lambda parts: _named_mean(parts, "accuracy_lower"))
+    accuracy_upper: float = merged_by_records(lambda parts: _named_mean(parts, "accuracy_upper"))
+    promise_upper: float = merged_by_records(lambda parts: _named_mean(parts, "promise_upper"))
+    guessing: float = merged_by_records(lambda parts: _named_mean(parts, "guessing"))
     n_answers: int = merging(sum)
 
 

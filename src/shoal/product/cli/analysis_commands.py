@@ -168,7 +168,7 @@ def _read_laws(path: Path) -> tuple[shoal.GaussianClasses | shoal.Mechanism, sho
     from shoal import archive  # loads NumPy
 
     content = path.read_bytes()
-    if archive.form_of(content) is not None:
+    if archive.format_of(content) is not None:
         return shoal.Mechanism.from_bytes(content, f"path: {path.name}"), None
     try:
         given: Any = json.loads(content)

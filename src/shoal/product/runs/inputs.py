@@ -16,12 +16,13 @@ import numpy as np
 import polars as pl
 
 from shoal.columns import public_columns
+from shoal.crowds.formation import Limits
 from shoal.errors import InputError
 from shoal.plaintext import name_key
 from shoal.product.card.facts import FitFacts
 from shoal.product.runs.config import Config
 from shoal.product.runs.folder import CrowdFacts
-from shoal.product.runs.shards import Part, put_frame
+from shoal.product.runs.shards import Part, write_shard_frame
 from shoal.product.sources.class_table import ClassTable
 from shoal.product.sources.meters import clock
 from shoal.product.sources.meters.crowd_points import points_of_homes
@@ -69,8 +70,7 @@ class Curves:
         values = self.values[at]
         return {
             "boundaries": None if self.boundaries is None else self.boundaries[at],
-            "totals": None if share is None else np.abs(values).sum(axis=1),
-            "largest_share": share,
+            "limits": None if share is None else Limits.of_share(np.abs(values).sum(axis=1), share),
             "beside": values,
         }
 
@@ -82,7 +82,7 @@ def write_curves(shard: Path, labels: Sequence[str], here: Sequence[bool], **col
         for name, rows in columns.items()
     }
     frame = pl.DataFrame({"label": pl.Series(list(labels), dtype=pl.String), **arrays})
-    put_frame(shard.with_suffix(f".{CURVES}"), frame.filter(pl.Series(list(here), dtype=pl.Boolean)))
+    write_shard_frame(shard.with_suffix(f".{CURVES}"), frame.filter(pl.Series(list(here), dtype=pl.Boolean)))
 
 
 def read_curves(shards: Sequence[Part]) -> pl.DataFrame:

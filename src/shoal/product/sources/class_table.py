@@ -282,11 +282,11 @@ class ClassTable:
         """(m, k) rows, which are the true answers; ``normals`` are for laws that are sampled from."""
         return self.values
 
-    def readings(self) -> tuple[str, ...]:
+    def answer_digests(self) -> tuple[str, ...]:
         """SHA-256 of each row, by which the ledger recognizes a question that was asked before."""
         return tuple(hashlib.sha256((row + 0.0).astype("<f8").tobytes()).hexdigest() for row in self.values)
 
-    def questions(self, name: str) -> list[str]:
+    def release_names(self, name: str) -> list[str]:
         """Name of each row's release in the ledger: the name, and for a label's further rows a number behind it."""
         seen = np.zeros(len(self.labels), dtype=np.int64)
         names = []
@@ -306,11 +306,11 @@ class ClassTable:
         assert part.degrees is not None
         return np.bincount(part.owner, minlength=len(labels)).astype(np.float64), part.degrees, part.covs
 
-    def off(self, released: FloatArray, truth: FloatArray) -> tuple[int, float]:
+    def error_totals(self, released: FloatArray, truth: FloatArray) -> tuple[int, float]:
         """Entries whose truth came later, and the sum of errors there: none, for a table is about no later time."""
         return 0, 0.0
 
-    def table(self, order: IndexArray, group: IndexArray, row: IndexArray, released: FloatArray) -> pl.DataFrame:
+    def owner_rows(self, order: IndexArray, group: IndexArray, row: IndexArray, released: FloatArray) -> pl.DataFrame:
         """The owner's table of released rows: source_row, label, crowd, row and the entries in their own units."""
         own = np.ldexp(released[order], -self.exponents)
         return pl.DataFrame(

@@ -26,7 +26,7 @@ from shoal.product.card.pictures import CrowdCurves
 from shoal.product.card.promises import NOTHING_TO_PROVE
 from shoal.product.card.statements import RULES
 from shoal.product.runs import crowd_stage
-from shoal.product.runs.config import Config, no_use
+from shoal.product.runs.config import Config, refusal_of_guarantee
 from shoal.product.runs.fit_stage import first_stage
 from shoal.product.runs.folder import PUBLIC
 from shoal.product.runs.kinds.kind import (
@@ -40,8 +40,8 @@ from shoal.product.runs.kinds.kind import (
 )
 from shoal.product.runs.owner_ledger import Book
 from shoal.product.runs.release_check import check_averages
-from shoal.product.runs.row_rules import redraw
-from shoal.product.runs.rows import CrowdTables, draw_numbers, record_rows
+from shoal.product.runs.row_rules import redraw_row
+from shoal.product.runs.rows import CrowdTables, public_crowd_numbers, record_rows
 from shoal.product.runs.work import Stage, StageOutcome, Work
 from shoal.product.sources.meters.predictive_laws import absolute_errors
 
@@ -65,12 +65,12 @@ class Averages(Kind):
     def check(self, settings: Config) -> None:
         """Raise InputError for an ε, δ or ρ, which means do not use."""
         if settings.guarantee is not None and settings.label is None:  # a table may have several rows per label
-            raise InputError(no_use(settings.guarantee), argument=settings.guarantee)
+            raise InputError(refusal_of_guarantee(settings.guarantee), argument=settings.guarantee)
 
     def check_rows(self, settings: Config, fit: FitFacts) -> None:
         """Raise InputError for an ε, δ or ρ beside a table with one row per label."""
         if settings.guarantee is not None:
-            raise InputError(no_use(settings.guarantee), argument=settings.guarantee)
+            raise InputError(refusal_of_guarantee(settings.guarantee), argument=settings.guarantee)
 
     def stages(self, *, of_table: bool) -> dict[str, Stage]:
         return {
@@ -83,7 +83,7 @@ class Averages(Kind):
     def rehearse(self, work: Work) -> ReleaseCard | None:
         """Write the rows of this rehearsal, with offsets that are thrown away; return their card."""
         card = ReleaseCard.of(work.facts.plan.fit, None, write_rehearsal(work), None)
-        return with_attack(work, card)
+        return card_with_attack(work, card)
 
     def card(self, work: Work) -> ReleaseCard:
         fit, done = work.facts.people, work.facts.card
@@ -92,10 +92,10 @@ class Averages(Kind):
         return card if done is None else replace(card, attack=done.attack, rules=done.rules)
 
     def measured_card(self, work: Work) -> ReleaseCard:
-        return with_attack(work, self.card(work))
+        return card_with_attack(work, self.card(work))
 
     def precision(self, work: Work) -> dict[str, Any]:
-        numbers, columns = draw_numbers(work, work.ledger)[0], work.facts.plan.columns
+        numbers, columns = public_crowd_numbers(work, work.ledger)[0], work.facts.plan.columns
         precision: dict[str, Any] = {}
         for number, kept in work.tables.lasting.select("crowd", "kept").sort("crowd").iter_rows():
             bases = [float(base) for base in json.loads(kept)["bases"]]
@@ -114,13 +114,13 @@ class Averages(Kind):
 def release(work: Work) -> StageOutcome:
     """Draw the numbers of new crowds, record every row in the ledger, and write the tables."""
     plan = work.facts.plan
-    numbers, _ = draw_numbers(work, work.ledger)
+    numbers, _ = public_crowd_numbers(work, work.ledger)
     public, owner = make_tables(work, numbers)
     leaving = csv_bytes(public)
     book = Book.read(work.ledger, work.tables.members["label"].to_list())
     check_averages(work, book, numbers, leaving, csv_bytes(owner))
     record_rows(work, numbers, hashlib.sha256(leaving).hexdigest(), book, with_figures=True)
-    measured = measure(work, public, owner)
+    measured = measure_release(work, public, owner)
     facts = release_facts(work, plan.period, withheld=plan.withheld, recorded_before=plan.recorded, **measured)
     return StageOutcome(write_tables(work, public, owner), facts)
 
@@ -129,16 +129,16 @@ def write_rehearsal(work: Work) -> ReleaseFacts:
     """Write what would be released to a file that says that it was not; nothing is recorded or charged."""
     rows = work.tables.rows
     values = [  # with offsets that are thrown away: those of the release are kept for it
-        redraw(kept, homes, sums, shown) if sums else shown
+        redraw_row(kept, homes, sums, shown) if sums else shown
         for homes, shown, sums, kept in rows.select("members", "values", "sums", "kept").iter_rows()
     ]
     tables = replace(work.tables, rows=rows.with_columns(values=pl.Series(values, dtype=rows.schema["values"])))
-    public, owner = make_tables(work, draw_numbers(work, None)[0], tables)
+    public, owner = make_tables(work, public_crowd_numbers(work, None)[0], tables)
     work.folder.put(REHEARSAL, csv_bytes(owner.select(pl.lit("not released").alias("status"), pl.all())))
-    return ReleaseFacts(name="", head="", **measure(work, public, owner))
+    return ReleaseFacts(name="", head="", **measure_release(work, public, owner))
 
 
-def measure(work: Work, public: pl.DataFrame, owner: pl.DataFrame) -> dict[str, Any]:
+def measure_release(work: Work, public: pl.DataFrame, owner: pl.DataFrame) -> dict[str, Any]:
     """Return counts of the release, and errors of rows beside members' own values and what came later."""
     both = work.tables.with_rows().filter("own")  # a figure that was held, or came later, shows in no error either
     sizes = {"labels": owner[owner.columns[0]].n_unique(), "crowds": public["crowd"].n_unique()}
@@ -159,7 +159,7 @@ def measure(work: Work, public: pl.DataFrame, owner: pl.DataFrame) -> dict[str, 
     return sizes | {"accuracy": accuracy, "later_known": known, "later_absolute": absolute}
 
 
-def with_attack(work: Work, card: ReleaseCard) -> ReleaseCard:
+def card_with_attack(work: Work, card: ReleaseCard) -> ReleaseCard:
     """Return the card of averages with what an attack on them achieves, and the rules of aggregation that hold."""
     smallest, share = work.tables.lasting["members"].min() or 0, work.settings.largest_share
     rules = kept_rules(int(smallest), of_meters=work.input.of_meters, largest_share=share)  # type: ignore[arg-type]
