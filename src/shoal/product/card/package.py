@@ -1,4 +1,4 @@
-"""``public/`` as a Frictionless Data Package 1.0: the columns of its tables, its licence, and what is promised about it.
+"""``public/`` as a Frictionless Data Package 1.0: columns of its tables, its licence, and what is promised about it.
 
 It is made from the card and the public table, so nothing in it depends on who is who.
 """
