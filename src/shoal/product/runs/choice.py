@@ -571,7 +571,7 @@ def parse_naming_risk(given: float | str) -> Fraction:
 def parse_error_share(given: float | str) -> float:
     """Return an error as people write it: 10% or 0.10.
 
-    >>> share("10%"), share(0.1)
+    >>> parse_error_share("10%"), parse_error_share(0.1)
     (0.1, 0.1)
     """
     value = _fraction(given)
