@@ -1,4 +1,4 @@
-"""The second stage: crowds over everybody at once, in memory, and the row of each (:mod:`shoal.product.runs.crowd_rows`).
+"""The second stage: crowds over everybody at once, in memory, and the row of each.
 
 Nothing is recorded here: the release does that. ``left_out.csv`` has the labels without a row, and why.
 """
