@@ -20,8 +20,8 @@ from shoal.crowds.rules import (
     figures_of_multiples,
     held_load_members,
     keeps_dominance,
+    offset_count,
     round_sums,
-    rounding_window,
 )
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
@@ -44,9 +44,9 @@ class LoadCrowd:
     last: Units | None = None  #: (n, k) what entered it
 
     @property
-    def window(self) -> int:
+    def offset_count(self) -> int:
         """The offset's number of values N = n b, in watts."""
-        return rounding_window(self.base, len(self.day), WATTS)
+        return offset_count(self.base, len(self.day), WATTS)
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def new_load_crowd(day: Units, of_all: Fraction, draw: Draw) -> LoadCrowd:
     """
     usual = max(Fraction(int(np.abs(day).sum()), max(day.size, 1)), of_all * LEAST_LEVEL) / 10**WATTS
     base = max(base_for_usual(usual, len(day)), FINEST) if usual else FINEST
-    return LoadCrowd(base, draw(rounding_window(base, len(day), WATTS)), day)
+    return LoadCrowd(base, draw(offset_count(base, len(day), WATTS)), day)
 
 
 def next_load_row(
@@ -101,11 +101,11 @@ def next_load_row(
     entering = np.where(present[:, None], figures, reference)
     held = np.zeros(len(entering), dtype=np.bool_)
     if crowd.last is not None:
-        held = held_load_members(entering, reference, published, crowd.window)
+        held = held_load_members(entering, reference, published, crowd.offset_count)
         entering[held] = reference[held]
     if not keeps_dominance(np.abs(entering).sum(axis=1), largest_share):
         return LoadRow(None, entering, held, crowd)
-    row = figures_of_multiples(round_sums(entering.sum(axis=0), crowd.window, crowd.offset), crowd.base)
+    row = figures_of_multiples(round_sums(entering.sum(axis=0), crowd.offset_count, crowd.offset), crowd.base)
     day = crowd.day.copy()
     day[:, phases] = entering
     return LoadRow(row, entering, held, replace(crowd, day=day, instants=instants, last=entering))
