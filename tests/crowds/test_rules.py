@@ -191,6 +191,18 @@ def test_a_home_that_makes_most_of_a_row_has_it_withheld() -> None:
     assert row.crowd is crowd
 
 
+@pytest.mark.parametrize(("grown", "withheld"), [(3, False), (4, False), (6, True), (60, True)])
+def test_a_row_of_loads_that_outgrow_their_base_is_withheld(grown: int, withheld: bool) -> None:
+    """The base is 0.02 kW, n b 0.24 kW: above a mean load of 1.2 kW it would hide less than 6 % of a usual figure."""
+    day = np.full((12, 24), 250 * WATT)
+    crowd = new_load_crowd(day, Fraction(250 * WATT), lambda n: n // 3)
+    assert crowd.base == Decimal("0.02")
+    row = next_load_row(crowd, day * grown, np.full(12, True), tuple(range(24)), np.arange(24))
+    assert (row.row is None) == row.outgrown == withheld
+    if withheld:
+        assert row.crowd is crowd
+
+
 @given(st.integers(30, 90), st.integers(0, 10**6), st.floats(0.3, 0.7))
 def test_crowds_are_formed_close_to_all_and_by_values_alone(n: int, seed: int, share: float) -> None:
     rng = np.random.default_rng(seed)

@@ -3,7 +3,9 @@
 A crowd keeps its base, its secret offset, what last entered of each member for each time of day, and what entered the
 last row. A member without a figure today, or held, enters with the reference: what entered for the same instant, else
 the last one for the same time of day, at first that of the usual day. Figures are whole numbers of nanowatts: coarser
-units would hide nothing, and tell parts of a unit over a long series (:mod:`rules`).
+units would tell parts of a unit over a long series (:mod:`rules`).
+
+A base is permanent. Where the mean load of a crowd outgrows what its base hides, its row is withheld.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ NANOWATTS = 12
 LARGEST = 2e6
 #: The mean |load| that a crowd's base is of, over that of all labels, at least: homes that are away get no finer row.
 LEAST_LEVEL = Fraction(1, 10)
+#: The mean |load| of a row over n b of its crowd, at most; n b is 0.8 to 2 usual loads when the crowd is formed.
+OUTGROWN = 5
 #: The finest base of a row, in kW.
 FINEST = Decimal("0.001")
 
@@ -61,6 +65,7 @@ class LoadRow:
     entered: Units  #: (n, k)
     held: BoolArray  #: (n,)
     crowd: LoadCrowd  #: after the release
+    outgrown: bool = False  #: withheld since the loads are several times what the base of the crowd hides
 
 
 def new_load_crowd(day: Units, of_all: Fraction, draw: Draw) -> LoadCrowd:
@@ -109,8 +114,10 @@ def next_load_row(
     if crowd.last is not None:
         held = held_load_members(entering, reference, published, crowd.offset_count)
         entering[held] = reference[held]
-    if not keeps_dominance(add_units(np.abs(entering), 1), largest_share):
-        return LoadRow(None, entering, held, crowd)
+    amounts = add_units(np.abs(entering), 1)
+    outgrown = int(amounts.sum()) > OUTGROWN * crowd.offset_count * entering.size
+    if outgrown or not keeps_dominance(amounts, largest_share):
+        return LoadRow(None, entering, held, crowd, outgrown)
     row = figures_of_multiples(round_sums(add_units(entering), crowd.offset_count, crowd.offset), crowd.base)
     day = crowd.day.copy()
     day[:, phases] = entering
