@@ -17,9 +17,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from shoal import __version__
-from shoal.plaintext import printable
+from shoal.plaintext import escape_controls
 from shoal.product.card.facts import CROWD, MEANINGLESS, DesignFacts, FitFacts, promised_delta
-from shoal.product.card.promises import HOLDERS, factor, promise, question, sentence
+from shoal.product.card.promises import HOLDERS, delta_sentence, exp_epsilon, promise_sentence, query_words
 from shoal.readings.plan import noisy_crowds_plan
 from shoal.rounding import count_of, exactly, lower, many, nearest, percent, upper
 
@@ -39,9 +39,9 @@ KIND = "aggregation with a minimum crowd size (k-anonymity)"
 #: What a mean does not hide, wherever an operator reads.
 FIGURES = (
     "Someone who knows the other members' figures, as their supplier or landlord may, can estimate a constant figure "
-    "of the last member from the rows of one column, with an error of about a third of a typical figure on average. "
-    "Members of a crowd are alike, so the row itself is a guess of each. The readings' promise adds noise and protects "
-    "figures."
+    "of the last member from the rows of one column, with an error of about a third of a figure typical at "
+    "first, on average. Members of a crowd are alike, so the row itself is a guess of each. "
+    "The readings' promise adds noise and protects figures."
 )
 #: Key -> the heading over its sentences; the first five are the summary.
 HEADINGS = {
@@ -90,7 +90,7 @@ class Statement:
 
 
 @cache
-def environment(form: str) -> Environment:
+def template_environment(form: str) -> Environment:
     """Templates of a form: "html", where text is escaped, "md", where it cannot begin markup, "text", or "lines".
 
     No value of "lines" holds a line end; lines of a template that hold only its tags are empty there.
@@ -99,12 +99,12 @@ def environment(form: str) -> Environment:
     def finalize(value: Any) -> Any:
         if not isinstance(value, str) or isinstance(value, Markup):
             return value
-        text = printable(value, keep="" if form == "lines" else "\n")
+        text = escape_controls(value, keep="" if form == "lines" else "\n")
         return text.replace("<", "&lt;") if form == "md" else text
 
     def code(text: str) -> Markup:
         """A sentence with what stands between backticks as code."""
-        parts = printable(text).split("`")
+        parts = escape_controls(text).split("`")
         return Markup("").join(Markup("<code>{}</code>").format(p) if i % 2 else escape(p) for i, p in enumerate(parts))
 
     templates = Environment(
@@ -118,7 +118,13 @@ def environment(form: str) -> Environment:
     templates.filters |= {"code": code, "upper_end": upper, "nearest": nearest, "counted": count_of}
     templates.filters["cell"] = lambda value: str(value).replace("|", "\\|")
     templates.globals |= {"headings": HEADINGS, "version": __version__, "rules": RULES, "holders": HOLDERS}
-    templates.globals |= {"counted": count_of, "many": many, "percent": percent, "factor": factor, "promise": promise}
+    templates.globals |= {
+        "counted": count_of,
+        "many": many,
+        "percent": percent,
+        "factor": exp_epsilon,
+        "promise": delta_sentence,
+    }
     templates.globals |= {
         "upper": upper,
         "lower": lower,
@@ -126,16 +132,16 @@ def environment(form: str) -> Environment:
         "nearest": nearest,
         "promised": promised_delta,
     }
-    templates.globals |= {"other_scope": other_scope, "technique": KIND, "figures": FIGURES}
+    templates.globals |= {"other_scope": other_scope_sentence, "technique": KIND, "figures": FIGURES}
     templates.globals |= {"promised_figure": promised_figure, "promised_sentence": promised_sentence}
     templates.globals |= {"pooled": POOLED, "least_known": CROWD, "shown_digits": SHOWN_DIGITS}
     templates.globals |= {"meaningless": MEANINGLESS, "most_named": MOST_NAMED}
     return templates
 
 
-def statements(card: ReleaseCard) -> tuple[Statement, ...]:
+def card_statements(card: ReleaseCard) -> tuple[Statement, ...]:
     """Everything that is to be said about a release, in order of what a reader asks first."""
-    printed = environment("lines").get_template("statements.txt").render(
+    printed = template_environment("lines").get_template("statements.txt").render(
         **{name: Markup(BEGINS + name) for name in (PUBLIC, OWNER)},
         card=card,
         kind=card.kind,
@@ -145,7 +151,7 @@ def statements(card: ReleaseCard) -> tuple[Statement, ...]:
         about=[line for line in card.fit.about if not line.startswith("Readings:")],  # those are for the owner
         design=card.design,
         insider_unit=_insider_unit(card),
-        words=None if card.design is None else question(card.design.query),
+        words=None if card.design is None else query_words(card.design.query),
         release=card.release,
         audit=card.audit,
     )  # fmt: skip
@@ -168,7 +174,7 @@ def _insider_unit(card: ReleaseCard) -> str:
     return "units of the columns, each the power of two next to its spread," if of_table else "in units of the answers"
 
 
-def handing(folder: str, ledger: str) -> tuple[Statement, Statement]:
+def share_and_keep_statements(folder: str, ledger: str) -> tuple[Statement, Statement]:
     """Sentences on what to pass on, and what to keep; ``ledger`` says where the ledger is."""
     public = f"{folder}/public: the table, its card, README and checksums. No names in it."
     keep = f"Everything else in {folder}, and the ledger {ledger}. They are as private as the data: protect them too."
@@ -191,10 +197,10 @@ def promised_sentence(card: ReleaseCard) -> str:
     among = f"the {nouns} of one crowd" if card.fit.crowd else ""
     unless = f"if the rows follow a Gaussian law, which those of many {nouns} reject" if card.doubtful else ""
     figures = design.statement if design is not None else promised_figure(card) if card.readings is not None else ""
-    return sentence(card.kind, nouns, figures, among, unless)
+    return promise_sentence(card.kind, nouns, figures, among, unless)
 
 
-def other_scope(design: DesignFacts) -> str:
+def other_scope_sentence(design: DesignFacts) -> str:
     """The figure for who holds the other thing; nothing where it does not differ from the one that is promised."""
     if design.other_delta is None or upper(design.other_delta) == upper(design.delta):
         return ""
@@ -209,7 +215,7 @@ def other_scope(design: DesignFacts) -> str:
     )
 
 
-def would_protect(fit: FitFacts, mean_kw: float | None = None, *, options: bool = True) -> str:
+def readings_offer(fit: FitFacts, mean_kw: float | None = None, *, options: bool = True) -> str:
     """Protection by the other secret, and for meters its cost at this mean load: with ``options``, or for a board."""
     name, bounds = ("`--secret readings`", " (--bounds)") if options else ("The readings' promise", "")
     if fit.entry == "column":
