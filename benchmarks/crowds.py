@@ -14,9 +14,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from shoal.crowds.cells import cut, parts
 from shoal.crowds.formation import Limits, crowd_means, least_spread_crowds, within_crowd_spread
 from shoal.crowds.membership import formation_size
+from shoal.crowds.partition import balanced_cells, cut_into_cells
 from shoal.product.sources.meters.crowd_points import points_of_homes
 from shoal.validation import FloatArray
 
@@ -91,7 +91,7 @@ def k_means_cut(points: FloatArray, size: int) -> NDArray[np.int64]:
     found, number = np.empty(len(points), dtype=np.int64), 0
     for c in range(int(cluster.max()) + 1):
         rows = np.flatnonzero(cluster == c)
-        part = parts(points[rows], len(rows) // size)
+        part = balanced_cells(points[rows], len(rows) // size)
         found[rows] = number + part
         number += int(part.max()) + 1
     return found
@@ -114,9 +114,9 @@ def timed(work: Callable[[FloatArray], NDArray[np.int64]], x: FloatArray) -> tup
 WAYS: tuple[Callable[[FloatArray], NDArray[np.int64]], ...] = (
     lambda x: mdav(x, SIZE),
     lambda x: k_means_cut(x, SIZE),
-    lambda x: parts(x, len(x) // SIZE),
+    lambda x: balanced_cells(x, len(x) // SIZE),
     lambda x: least_spread_crowds(x, SIZE),
-    lambda x: least_spread_crowds(x, SIZE, boundaries=cut(x, 1000)),
+    lambda x: least_spread_crowds(x, SIZE, boundaries=cut_into_cells(x, 1000)),
 )
 
 

@@ -30,8 +30,8 @@ from shoal.crowds.rules import (
     exact_units,
     figures_of_multiples,
     keeps_dominance,
+    offset_count,
     round_sums,
-    rounding_window,
     to_units,
     unit_decimals,
 )
@@ -354,7 +354,7 @@ def round_rows(rows: pl.DataFrame, kept: Mapping[int, tuple[int, str]], columns:
             fixed = json.loads(text)
             at = min(j, len(fixed["bases"]) - 1)
             base = Decimal(fixed["bases"][at])
-            shifts[number] = base, fixed["offsets"][at] / rounding_window(base, members, fixed["decimals"][at])
+            shifts[number] = base, fixed["offsets"][at] / offset_count(base, members, fixed["decimals"][at])
         pairs = zip(rows[name].to_list(), (shifts[number] for number in crowd), strict=True)
         rounded[name] = [
             float(figures_of_multiples(np.array(math.floor(y / float(base) + shift)), base))
@@ -369,7 +369,7 @@ def redraw_row(kept: str, members: int, sums: Sequence[str], shown: Sequence[flo
     entries = len(sums) if len(fixed["bases"]) == 1 else 1
     row: list[float] = []
     for j, (base, places) in enumerate(zip(map(Decimal, fixed["bases"]), fixed["decimals"], strict=True)):
-        window = rounding_window(base, members, places)
+        window = offset_count(base, members, places)
         part = np.array([int(one) for one in sums[j * entries : (j + 1) * entries]], dtype=object)
         row += figures_of_multiples(round_sums(part, window, secrets.randbelow(window)), base).tolist()
     return [figure if np.isfinite(before) else before for figure, before in zip(row, shown, strict=True)]
