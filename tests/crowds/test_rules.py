@@ -25,8 +25,8 @@ from shoal.crowds.rules import (
     held_members,
     keeps_dominance,
     largest_base_below,
+    offset_count,
     round_sums,
-    rounding_window,
     smallest_base_above,
     to_units,
     unit_decimals,
@@ -94,7 +94,7 @@ def test_a_part_of_a_watt_moves_the_law_of_all_loads_by_its_share_of_the_window(
 
     (one, crowd), (two, _) = release(0.0), release(d)
     unit, entries = Fraction(1, 10**NANOWATTS), tables * k
-    assert total_variation(one, two, crowd.window) <= (Fraction(d) + entries * unit) / (n * Fraction(crowd.base))
+    assert total_variation(one, two, crowd.offset_count) <= (Fraction(d) + entries * unit) / (n * Fraction(crowd.base))
     assert entries * unit / (n * Fraction(crowd.base)) < 1e-6
 
 
@@ -109,7 +109,7 @@ def test_a_part_of_a_unit_of_a_table_moves_the_law_of_its_series_by_its_share_of
     )
     unit = Fraction(Decimal(1).scaleb(-decimals))
     allowed = (Fraction(d) + len(values) * unit) / (n * Fraction(base))
-    assert total_variation(one, two, rounding_window(base, n, decimals)) <= allowed
+    assert total_variation(one, two, offset_count(base, n, decimals)) <= allowed
     assert allowed < 1.01 * d / (n * float(base))
 
 

@@ -24,8 +24,8 @@ from shoal.crowds.rules import (
     figures_of_multiples,
     held_load_members,
     keeps_dominance,
+    offset_count,
     round_sums,
-    rounding_window,
 )
 from shoal.validation import BoolArray, FloatArray, IndexArray
 
@@ -52,9 +52,9 @@ class LoadCrowd:
     last: Units | None = None  #: (n, k) what entered it
 
     @property
-    def window(self) -> int:
+    def offset_count(self) -> int:
         """The offset's number of values N = n b, in nanowatts."""
-        return rounding_window(self.base, len(self.day), NANOWATTS)
+        return offset_count(self.base, len(self.day), NANOWATTS)
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def new_load_crowd(day: Units, of_all: Fraction, draw: Draw) -> LoadCrowd:
     """
     usual = max(Fraction(int(add_units(np.abs(day).ravel())), max(day.size, 1)), of_all * LEAST_LEVEL) / 10**NANOWATTS
     base = max(base_for_usual(usual, len(day)), FINEST) if usual else FINEST
-    return LoadCrowd(base, draw(rounding_window(base, len(day), NANOWATTS)), day)
+    return LoadCrowd(base, draw(offset_count(base, len(day), NANOWATTS)), day)
 
 
 def next_load_row(
@@ -112,13 +112,13 @@ def next_load_row(
     entering = np.where(present[:, None], figures, reference)
     held = np.zeros(len(entering), dtype=np.bool_)
     if crowd.last is not None:
-        held = held_load_members(entering, reference, published, crowd.window)
+        held = held_load_members(entering, reference, published, crowd.offset_count)
         entering[held] = reference[held]
     amounts = add_units(np.abs(entering), 1)
-    outgrown = int(amounts.sum()) > OUTGROWN * crowd.window * entering.size
+    outgrown = int(amounts.sum()) > OUTGROWN * crowd.offset_count * entering.size
     if outgrown or not keeps_dominance(amounts, largest_share):
         return LoadRow(None, entering, held, crowd, outgrown)
-    row = figures_of_multiples(round_sums(add_units(entering), crowd.window, crowd.offset), crowd.base)
+    row = figures_of_multiples(round_sums(add_units(entering), crowd.offset_count, crowd.offset), crowd.base)
     day = crowd.day.copy()
     day[:, phases] = entering
     return LoadRow(row, entering, held, replace(crowd, day=day, instants=instants, last=entering))

@@ -1,7 +1,6 @@
-"""``public/`` as a data package: what the table's columns mean, under which licence, and what is promised about it.
+"""``public/`` as a Frictionless Data Package 1.0: columns of its tables, its licence, and what is promised about it.
 
-``datapackage.json`` follows Frictionless Data Package 1.0. Nothing in it depends on who is who: it is made from the
-card and from the public table.
+It is made from the card and the public table, so nothing in it depends on who is who.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any
 
 from shoal import __version__
 from shoal.columns import BY_NAME
-from shoal.plaintext import printable
+from shoal.plaintext import escape_controls
 from shoal.product.card.card import ReleaseCard
 from shoal.product.card.render import public_page, public_readme
 
@@ -46,7 +45,7 @@ def build_package(
     Of readings with noise it is a function of these and of the public settings on the card.
     """
     columns, *rows = csv.reader(io.StringIO(files[TABLE].decode()))
-    name = printable(title or card.step.title)
+    name = escape_controls(title or card.step.title)
     about = f" about {card.period}" if card.period else ""
     terms = {"name": licence, "title": licence} if licence else UNSTATED
     zone = card.fit.time_zone or "as in the readings, without a zone"
@@ -91,13 +90,13 @@ def build_package(
 
 
 def _row_subject(card: ReleaseCard, columns: Sequence[str]) -> str:
-    """Whom or what one row of the table is about, at a step."""
+    """What one row of the table is about: a crowd, a curve, a cell, or a label."""
     label = card.fit.noun if card.fit.most_rows == 1 else f"row of a {card.fit.noun}"
     return card.step.rows["step" in columns] or label
 
 
 def _describe_file(path: str, content: bytes, card: ReleaseCard) -> dict[str, Any]:
-    """A file of the package: a table with its columns, or JSON with what it is for."""
+    """The entry of ``datapackage.json`` about one file: columns of a table, or the purpose of a JSON file."""
     name, _, kind = path.partition(".")
     resource: dict[str, Any] = {
         "name": name,
@@ -124,6 +123,7 @@ def _describe_file(path: str, content: bytes, card: ReleaseCard) -> dict[str, An
 
 
 def _describe_column(name: str, card: ReleaseCard) -> dict[str, Any]:
+    """The entry of ``datapackage.json`` about one column: type, meaning, unit and constraints."""
     noisy, column = card.step.is_noisy, BY_NAME.get(name)
     kind, meaning = ("number", card.step.column) if column is None else column.description(noisy=noisy)
     if name == "kw" and not (noisy or card.step.is_shared):
