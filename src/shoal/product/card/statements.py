@@ -142,7 +142,8 @@ def statements(card: ReleaseCard) -> tuple[Statement, ...]:
         fit=card.fit,
         noun=card.fit.noun,
         nouns=many(card.fit.noun),
-        about=[line for line in card.fit.about if not line.startswith("Readings:")],  # those are for the owner
+        # How readings were taken, and how many rows had an empty cell, is for the owner.
+        about=[line for line in card.fit.about if not line.startswith(("Readings:", "Not in it:"))],
         design=card.design,
         insider_unit="in units of the answers" if card.design is None or card.design.query != "point" else "kW",
         words=None if card.design is None else question(card.design.query),
